@@ -1,0 +1,171 @@
+//! The commands and their flags: help and parsing come from here.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const GROUPS: &str = "\
+Daily:  put get cat ls rm mv check sync
+Look:   locate stat status tiers
+Care:   init scrub repair rebuild
+
+Exit codes: 0 ok, 1 found bad or failed, 2 usage.";
+
+/// Replicas of your data on every tier, kept right.
+#[derive(Parser)]
+#[command(name = "terrace", version, after_help = GROUPS)]
+pub struct Arguments {
+    /// The store's directory; without it, one in the user's data directory.
+    #[arg(long, global = true, env = "TERRACE_STORE", value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print errors only.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+impl Arguments {
+    /// The store's directory.
+    pub fn store(&self) -> Result<PathBuf> {
+        match &self.store {
+            Some(dir) => Ok(dir.clone()),
+            None => default_store(),
+        }
+    }
+}
+
+/// The store that is used where none is named.
+pub fn default_store() -> Result<PathBuf> {
+    if let Some(data) = std::env::var_os("XDG_DATA_HOME") {
+        return Ok(PathBuf::from(data).join("terrace"));
+    }
+    let home =
+        std::env::var_os("HOME").context("no store is named and there is no home directory; give --store DIR")?;
+    Ok(PathBuf::from(home).join(".local/share/terrace"))
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Copy a file, a directory's contents or stdin (-) into the store.
+    Put(Put),
+    /// Copy an object or all below a prefix to a file, a directory or stdout (-).
+    Get(Get),
+    /// Write an object to stdout.
+    Cat {
+        key: String,
+        /// Bytes A up to, not including, B.
+        #[arg(long, value_name = "A-B", value_parser = range)]
+        range: Option<Range>,
+    },
+    /// List keys.
+    Ls {
+        prefix: Option<String>,
+        /// Lengths, times and numbers of replicas, too.
+        #[arg(short, long)]
+        long: bool,
+    },
+    /// Delete an object.
+    Rm {
+        key: String,
+        /// All below the key.
+        #[arg(short, long)]
+        recursive: bool,
+    },
+    /// Rename an object; no bytes move.
+    Mv { from: String, to: String },
+    /// Compare files with what is stored.
+    Check { source: PathBuf, prefix: String },
+    /// Wait until nothing is owed and all is durable.
+    Sync,
+    /// Show where an object's bytes are, and how they are encoded.
+    Locate { key: String },
+    /// Show what is known about an object.
+    Stat { key: String },
+    /// Show the store at a glance.
+    Status,
+    /// Show the tiers.
+    Tiers,
+    /// Make a store.
+    Init {
+        /// Its tiers and defaults; without it tiers are found on this machine.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Read and verify every replica.
+    Scrub {
+        prefix: Option<String>,
+        /// Make bad and missing ones anew.
+        #[arg(long)]
+        repair: bool,
+        /// Only the n-th of t parts.
+        #[arg(long, value_name = "n/t", value_parser = subset)]
+        subset: Option<(u64, u64)>,
+    },
+    /// Make bad and missing replicas anew.
+    Repair { prefix: Option<String> },
+    /// Throw the catalog away and make it anew from the log.
+    Rebuild,
+}
+
+#[derive(Args)]
+pub struct Put {
+    /// A file, a directory, or - for stdin.
+    pub source: PathBuf,
+    /// A key; with a / at the end, or for a directory, what the keys begin with.
+    pub dest: String,
+    /// How many replicas.
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<u8>,
+    /// When to return.
+    #[arg(long)]
+    pub ack: Option<Ack>,
+    /// Compare bytes, not size and time, to find out what is unchanged.
+    #[arg(long)]
+    pub checksum: bool,
+    /// Only say what would be written.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args)]
+pub struct Get {
+    /// A key, or what keys begin with.
+    pub source: String,
+    /// A file, a directory, or - for stdout.
+    pub dest: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Ack {
+    /// One replica is in a file.
+    Placed,
+    /// All replicas are.
+    Replicated,
+    /// All replicas are fsynced.
+    Durable,
+}
+
+/// The bytes A up to, not including, B.
+#[derive(Clone, Copy)]
+pub struct Range {
+    pub start: u64,
+    pub end: Option<u64>,
+}
+
+fn range(text: &str) -> Result<Range, String> {
+    let wrong = || format!("{text:?} is not a range; write it as 100-200, or 100- up to the end");
+    let (start, end) = text.split_once('-').ok_or_else(wrong)?;
+    let start = start.parse().map_err(|_| wrong())?;
+    let end = if end.is_empty() { None } else { Some(end.parse().map_err(|_| wrong())?) };
+    if end.is_some_and(|end| end < start) { Err(wrong()) } else { Ok(Range { start, end }) }
+}
+
+fn subset(text: &str) -> Result<(u64, u64), String> {
+    let numbers = text.split_once('/').and_then(|(n, t)| Some((n.parse().ok()?, t.parse().ok()?)));
+    numbers.filter(|(n, t)| 1 <= *n && n <= t).ok_or_else(|| format!("{text:?} is not a part; write it as 1/10"))
+}

@@ -1,0 +1,7 @@
+//! Keeping the store right: syncing, scrubbing, repairing, and making the catalog anew.
+
+mod durable;
+mod rebuild;
+mod scrub;
+
+pub(crate) use rebuild::replay;

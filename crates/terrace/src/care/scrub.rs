@@ -1,0 +1,127 @@
+//! Scrub and repair: reading every replica, and making bad or missing ones anew.
+
+use crate::Result;
+use crate::catalog::{Edit, Extent, Object, Task};
+use crate::read::{Suspect, bad, read_replica, task_of};
+use crate::report::Scrubbed;
+use crate::store::Store;
+
+/// Objects looked up at a time.
+const PAGE: usize = 256;
+
+/// Which objects to scrub: part `part` of `of`, chosen by key.
+#[derive(Clone, Copy, Debug)]
+struct Subset {
+    part: u64,
+    of: u64,
+}
+
+impl Store {
+    /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, makes bad and missing
+    /// ones anew. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called with the replicas checked so far.
+    pub fn scrub(
+        &self,
+        prefix: &[u8],
+        repair: bool,
+        subset: Option<(u64, u64)>,
+        mut progress: impl FnMut(&Scrubbed),
+    ) -> Result<Scrubbed> {
+        let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
+        let mut found = Scrubbed::default();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = self.list(prefix, after.as_deref(), PAGE)?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            for (key, _) in &page {
+                let mine = subset.is_none_or(|s| xxhash_rust::xxh3::xxh3_64(key) % s.of + 1 == s.part);
+                if mine && let Some((object, extents)) = self.inner.catalog.locate(key, 0, u64::MAX)? {
+                    self.scrub_object(key, &object, &extents, repair, &mut found)?;
+                    progress(&found);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn scrub_object(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extents: &[Extent],
+        repair: bool,
+        found: &mut Scrubbed,
+    ) -> Result<()> {
+        let inner = &self.inner;
+        for (index, extent) in extents.iter().enumerate() {
+            if extents.get(..index).is_some_and(|before| before.iter().any(|e| e.same_frame(extent))) {
+                continue;
+            }
+            let mut suspects = Vec::new();
+            let mut good = 0;
+            for replica in &extent.replicas {
+                let device = inner.tiers.device(replica.target)?;
+                let mut raw = vec![0; extent.raw_len as usize];
+                found.checked += 1;
+                match read_replica(inner, device, object.id, extent, replica, 0, &mut raw) {
+                    Ok(()) => good += 1,
+                    Err(e) => {
+                        device.failed(&e);
+                        let task = task_of(object.id, extent, replica);
+                        if self.still_named(key, &task, extent)? {
+                            found.bad += 1;
+                            if bad(&e) {
+                                suspects.push(Suspect { key: key.to_vec(), task, replica: *replica });
+                            }
+                        }
+                    }
+                }
+            }
+            if good == 0 {
+                let first =
+                    Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
+                found.lost += u64::from(self.still_named(key, &first, extent)?);
+                continue;
+            }
+            if repair {
+                for suspect in &suspects {
+                    found.repaired += u64::from(inner.repair(suspect)?);
+                }
+                self.owe_missing(key, object, extent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the catalog still means these frames: else the object has moved on, and nothing is wrong.
+    fn still_named(&self, key: &[u8], task: &Task, extent: &Extent) -> Result<bool> {
+        Ok(self.inner.catalog.frame(task, key)?.is_some_and(|now| now.replicas == extent.replicas))
+    }
+
+    /// Owes what an extent has too few of.
+    fn owe_missing(&self, key: &[u8], object: &Object, extent: &Extent) -> Result<()> {
+        let inner = &self.inner;
+        let task =
+            |target| Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target };
+        let now = inner.catalog.frame(&task(0), key)?;
+        let Some(now) = now else { return Ok(()) };
+        let mut chosen: Vec<_> = now.replicas.iter().map(|r| r.target).collect();
+        let owed = inner.catalog.owed(Some(&task(0)), 64)?;
+        let same = |t: &Task| (t.object, t.frame_offset, t.write) == (object.id, extent.frame_offset(), extent.write);
+        chosen.extend(owed.iter().filter(|(t, _)| same(t)).map(|(t, _)| t.target));
+        let missing = usize::from(object.want).saturating_sub(chosen.len());
+        if missing == 0 {
+            return Ok(());
+        }
+        for target in inner.tiers.place(missing, chosen.into_iter(), false, None) {
+            let edit = Edit::Owe {
+                task: task(target),
+                key: serde_bytes::ByteBuf::from(key.to_vec()),
+                raw_len: extent.raw_len,
+                then_drop: None,
+            };
+            inner.catalog.commit(edit.into())?;
+        }
+        Ok(())
+    }
+}

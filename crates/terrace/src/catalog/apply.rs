@@ -1,0 +1,399 @@
+//! Carries out edits on the catalog's records. Live commits and replay of the log both come through
+//! here, so a rebuilt catalog equals the one that was lost.
+
+use heed::RwTxn;
+use serde::{Deserialize, Serialize};
+
+use super::change::{Change, Edit, Expect, NewExtent};
+use super::extents;
+use super::keys;
+use super::record::{Attributes, Extent, Object, Owed, Replica, TargetId, Task};
+use super::{Records, decode, encode};
+use crate::key::show;
+use crate::{Error, Result};
+
+/// What the catalog counts of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Live {
+    /// Frames that extents name.
+    pub frames: u64,
+    /// Their bytes, headers included.
+    pub bytes: u64,
+    /// The last commit that added one.
+    pub sequence: u64,
+}
+
+/// A place waiting to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dead {
+    /// Bytes of the frame.
+    pub length: u32,
+    /// When it was queued: seconds since 1970.
+    pub time: u64,
+}
+
+/// An open transaction, and the commit that it carries out.
+pub struct Applier<'a, 'env> {
+    pub records: Records,
+    pub txn: &'a mut RwTxn<'env>,
+    pub sequence: u64,
+    pub time: u64,
+}
+
+impl Applier<'_, '_> {
+    /// Checks what a change expects.
+    pub fn check(&self, change: &Change) -> Result<()> {
+        let conflict = |key: &[u8], reason: String| Err(Error::Conflict { key: show(key), reason });
+        for expect in &change.expect {
+            match expect {
+                Expect::Generation(key, generation) => match self.object(key)? {
+                    Some(object) if object.generation == *generation => {}
+                    Some(object) => {
+                        return conflict(key, format!("its generation is {}, not {generation}", object.generation));
+                    }
+                    None => return Err(Error::not_found(key)),
+                },
+                Expect::Exists(key) => {
+                    self.object(key)?.ok_or_else(|| Error::not_found(key))?;
+                }
+                Expect::Absent(key) => {
+                    if self.object(key)?.is_some() {
+                        return conflict(key, "it exists".into());
+                    }
+                }
+                Expect::Free(key) => {
+                    if let Some(other) = self.in_the_way(key)? {
+                        return conflict(
+                            key,
+                            format!("{:?} is a file, and one is a path prefix of the other", show(&other)),
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A key that makes `key` impossible as a file's: a file above it, or anything below it.
+    fn in_the_way(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        for (at, _) in key.iter().enumerate().filter(|&(_, &byte)| byte == b'/') {
+            let above = &key[..at];
+            if self.object(above)?.is_some_and(|o| o.attributes.kind != super::record::Kind::Directory) {
+                return Ok(Some(above.to_vec()));
+            }
+        }
+        let mut below = keys::object(key);
+        below.push(b'/');
+        let next = self.records.get_greater_than_or_equal_to(self.txn, &below)?;
+        Ok(next.filter(|(found, _)| found.starts_with(&below)).map(|(found, _)| found[1..].to_vec()))
+    }
+
+    pub fn object(&self, key: &[u8]) -> Result<Option<Object>> {
+        self.records.get(self.txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
+    }
+
+    fn put<T: Serialize>(&mut self, key: &[u8], value: &T) -> Result<()> {
+        let mut buffer = [0; 512];
+        match postcard::to_slice(value, &mut buffer) {
+            Ok(bytes) => self.records.put(self.txn, key, bytes)?,
+            Err(_) => self.records.put(self.txn, key, &encode(value)?)?,
+        }
+        Ok(())
+    }
+
+    fn put_object(&mut self, key: &[u8], object: &mut Object) -> Result<()> {
+        object.generation = self.sequence;
+        self.put(&keys::object(key), object)
+    }
+
+    /// Applies one edit. An edit whose object is gone does nothing: replay may meet that after a power loss.
+    pub fn apply(&mut self, edit: &Edit) -> Result<()> {
+        match edit {
+            Edit::Stage { object, key, extents } => self.stage(*object, key, extents),
+            Edit::Unstage { object } => {
+                self.records.delete(self.txn, &keys::staged(*object))?;
+                self.drop_extents(&staged_object(*object))
+            }
+            Edit::Put { key, object, length, want, attributes, extents } => {
+                self.put_whole(key, *object, *length, *want, attributes, extents)
+            }
+            Edit::Write { key, object, want, mtime, extents } => self.write(key, *object, *want, *mtime, extents),
+            Edit::SetLength { key, length, mtime } => self.set_length(key, *length, *mtime),
+            Edit::SetAttributes { key, attributes } => {
+                let Some(mut object) = self.object(key)? else { return Ok(()) };
+                object.attributes = attributes.clone();
+                self.put_object(key, &mut object)
+            }
+            Edit::Remove { key } => {
+                let Some(object) = self.object(key)? else { return Ok(()) };
+                self.records.delete(self.txn, &keys::object(key))?;
+                self.drop_extents(&object)
+            }
+            Edit::Rename { from, to } => self.rename(from, to),
+            Edit::Made { task, replica } => self.made(task, replica),
+            Edit::Owe { task, key, raw_len, then_drop } => {
+                let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop };
+                self.put(&keys::owed(task), &owed)
+            }
+            Edit::Forgive { task } => {
+                self.records.delete(self.txn, &keys::owed(task))?;
+                Ok(())
+            }
+            Edit::Lost { task, key, place, owed } => {
+                let raw_len = self.edit_frame(key, task, |extent| extent.replicas.retain(|r| r.place != *place))?;
+                let Some(raw_len) = raw_len else { return Ok(()) };
+                self.bury(task.target, *place)?;
+                match owed {
+                    Some(target) => {
+                        let owed = Owed { key: key.to_vec(), raw_len, then_drop: None };
+                        self.put(&keys::owed(&Task { target: *target, ..*task }), &owed)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Edit::Freed { target, places } => {
+                for (sequence, place) in places {
+                    self.records.delete(self.txn, &keys::freed(*target, *sequence, place.segment, place.offset))?;
+                }
+                Ok(())
+            }
+            Edit::Discarded { target, segment } => {
+                self.records.delete(self.txn, &keys::segment(*target, *segment))?;
+                Ok(())
+            }
+            Edit::Synced { sequence } => self.put(keys::SYNCED, sequence),
+        }
+    }
+
+    fn stage(&mut self, id: u64, key: &[u8], extents: &[NewExtent]) -> Result<()> {
+        self.records.put(self.txn, &keys::staged(id), key)?;
+        let mut object = staged_object(id);
+        self.lay(key, &mut object, extents)
+    }
+
+    fn put_whole(
+        &mut self,
+        key: &[u8],
+        id: u64,
+        length: u64,
+        want: u8,
+        attributes: &Attributes,
+        extents: &[NewExtent],
+    ) -> Result<()> {
+        if let Some(old) = self.object(key)? {
+            self.drop_extents(&old)?;
+        }
+        let staged = self.records.delete(self.txn, &keys::staged(id))?;
+        let inline = if staged { None } else { Some(Default::default()) };
+        let mut object = Object { id, generation: 0, length, want, attributes: attributes.clone(), inline };
+        self.lay(key, &mut object, extents)?;
+        self.put_object(key, &mut object)
+    }
+
+    fn write(&mut self, key: &[u8], id: u64, want: u8, mtime: i64, extents: &[NewExtent]) -> Result<()> {
+        let mut object = self.object(key)?.unwrap_or_else(|| Object {
+            id,
+            generation: 0,
+            length: 0,
+            want,
+            attributes: Attributes { mode: 0o644, ..Attributes::default() },
+            inline: Some(Default::default()),
+        });
+        self.lay(key, &mut object, extents)?;
+        let end = extents.iter().map(|new| new.extent.end()).max().unwrap_or(0);
+        object.length = object.length.max(end);
+        object.attributes.mtime = mtime;
+        self.put_object(key, &mut object)
+    }
+
+    fn set_length(&mut self, key: &[u8], length: u64, mtime: i64) -> Result<()> {
+        let Some(mut object) = self.object(key)? else { return Ok(()) };
+        if length < object.length {
+            let end = object.length;
+            self.edit_extents(&mut object, length, end, |all| extents::clear(all, length, end))?;
+        }
+        object.length = length;
+        object.attributes.mtime = mtime;
+        self.put_object(key, &mut object)
+    }
+
+    fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<()> {
+        let Some(mut object) = self.object(from)? else { return Ok(()) };
+        if from == to {
+            return Ok(());
+        }
+        if let Some(old) = self.object(to)? {
+            self.drop_extents(&old)?;
+        }
+        self.records.delete(self.txn, &keys::object(from))?;
+        for task in self.tasks(&keys::owed(&first_task(object.id))[..9])? {
+            let record = keys::owed(&task);
+            if let Some(value) = self.records.get(self.txn, &record)? {
+                let mut owed: Owed = decode(value, "an owed replica's record")?;
+                owed.key = to.to_vec();
+                self.put(&record, &owed)?;
+            }
+        }
+        self.put_object(to, &mut object)
+    }
+
+    fn made(&mut self, task: &Task, replica: &Replica) -> Result<()> {
+        let record = keys::owed(task);
+        let owed: Option<Owed> = match self.records.get(self.txn, &record)? {
+            Some(value) => Some(decode(value, "an owed replica's record")?),
+            None => None,
+        };
+        self.count(replica)?;
+        let Some(owed) = owed else { return self.bury(replica.target, replica.place) };
+        self.records.delete(self.txn, &record)?;
+        let mut replaced = Vec::new();
+        let found = self.edit_frame(&owed.key, task, |extent| {
+            replaced.extend(
+                extent.replicas.iter().copied().filter(|r| r.target == task.target || Some(r.target) == owed.then_drop),
+            );
+            extent.replicas.retain(|r| r.target != task.target && Some(r.target) != owed.then_drop);
+            extent.replicas.push(*replica);
+        })?;
+        if found.is_none() {
+            return self.bury(replica.target, replica.place);
+        }
+        replaced.sort_unstable_by_key(|r| (r.target, r.place));
+        replaced.dedup();
+        for old in replaced {
+            self.bury(old.target, old.place)?;
+        }
+        Ok(())
+    }
+
+    /// Changes every part of a frame; its raw length, or none where nothing of it is left.
+    fn edit_frame(&mut self, key: &[u8], task: &Task, mut edit: impl FnMut(&mut Extent)) -> Result<Option<u32>> {
+        let named = self.object(key)?.filter(|object| object.id == task.object);
+        let is_named = named.is_some();
+        let mut object = match named {
+            Some(object) => object,
+            None if self.records.get(self.txn, &keys::staged(task.object))?.is_some() => staged_object(task.object),
+            None => return Ok(None),
+        };
+        let mut raw_len = None;
+        let start = task.frame_offset;
+        self.edit_extents(&mut object, start, start + 1, |all| {
+            for extent in all.iter_mut().filter(|e| e.write == task.write && e.frame_offset() == start) {
+                edit(extent);
+                raw_len = Some(extent.raw_len);
+            }
+        })?;
+        if is_named && object.inline.is_some() && raw_len.is_some() {
+            // The bytes are the same ones: the generation stays.
+            self.put(&keys::object(key), &object)?;
+        }
+        Ok(raw_len)
+    }
+
+    /// Lays new extents over an object's.
+    fn lay(&mut self, key: &[u8], object: &mut Object, new: &[NewExtent]) -> Result<()> {
+        let (Some(start), Some(end)) =
+            (new.iter().map(|n| n.extent.offset).min(), new.iter().map(|n| n.extent.end()).max())
+        else {
+            return Ok(());
+        };
+        for NewExtent { extent, owed } in new {
+            for replica in &extent.replicas {
+                self.count(replica)?;
+            }
+            for &target in owed {
+                let task = Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target };
+                let owed = Owed { key: key.to_vec(), raw_len: extent.raw_len, then_drop: None };
+                self.put(&keys::owed(&task), &owed)?;
+            }
+        }
+        self.edit_extents(object, start, end, |all| {
+            for NewExtent { extent, .. } in new {
+                extents::lay(all, extent.clone());
+            }
+        })
+    }
+
+    /// Changes an object's extents around a range, and buries the frames of which nothing is left.
+    fn edit_extents(
+        &mut self,
+        object: &mut Object,
+        start: u64,
+        end: u64,
+        edit: impl FnOnce(&mut Vec<Extent>),
+    ) -> Result<()> {
+        let mut all = extents::load(self.records, self.txn, object, start, end)?;
+        let before = all.clone();
+        edit(&mut all);
+        if all == before {
+            return Ok(());
+        }
+        extents::store(self.records, self.txn, object, &before, &all)?;
+        self.bury_extents(object.id, &before, |old| all.iter().any(|left| left.same_frame(old)))
+    }
+
+    fn drop_extents(&mut self, object: &Object) -> Result<()> {
+        let mut object = object.clone();
+        let all = extents::load(self.records, self.txn, &object, 0, u64::MAX)?;
+        extents::store(self.records, self.txn, &mut object, &all, &[])?;
+        self.bury_extents(object.id, &all, |_| false)
+    }
+
+    fn bury_extents(&mut self, object: u64, extents: &[Extent], lives: impl Fn(&Extent) -> bool) -> Result<()> {
+        for (index, extent) in extents.iter().enumerate() {
+            let seen =
+                extents.get(..index).is_some_and(|before| before.iter().rev().take(64).any(|e| e.same_frame(extent)));
+            if seen || lives(extent) {
+                continue;
+            }
+            for replica in &extent.replicas {
+                self.bury(replica.target, replica.place)?;
+            }
+            let first = Task { object, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
+            for task in self.tasks(&keys::owed(&first)[..25])? {
+                self.records.delete(self.txn, &keys::owed(&task))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The owed replicas whose record begins with `prefix`.
+    fn tasks(&self, prefix: &[u8]) -> Result<Vec<Task>> {
+        let mut tasks = Vec::new();
+        for entry in self.records.prefix_iter(self.txn, prefix)? {
+            tasks.extend(keys::task(entry?.0));
+        }
+        Ok(tasks)
+    }
+
+    fn live(&self, target: TargetId, segment: u64) -> Result<Live> {
+        let value = self.records.get(self.txn, &keys::segment(target, segment))?;
+        Ok(value.map(|v| decode(v, "a segment's record")).transpose()?.unwrap_or_default())
+    }
+
+    fn count(&mut self, replica: &Replica) -> Result<()> {
+        let mut live = self.live(replica.target, replica.place.segment)?;
+        live.frames += 1;
+        live.bytes += u64::from(replica.place.length);
+        live.sequence = self.sequence;
+        self.put(&keys::segment(replica.target, replica.place.segment), &live)
+    }
+
+    /// Queues a place to be given back once a sync covers this commit.
+    fn bury(&mut self, target: TargetId, place: crate::tier::Place) -> Result<()> {
+        let mut live = self.live(target, place.segment)?;
+        live.frames = live.frames.saturating_sub(1);
+        live.bytes = live.bytes.saturating_sub(u64::from(place.length));
+        self.put(&keys::segment(target, place.segment), &live)?;
+        let dead = Dead { length: place.length, time: self.time };
+        self.put(&keys::freed(target, self.sequence, place.segment, place.offset), &dead)
+    }
+}
+
+fn first_task(object: u64) -> Task {
+    Task { object, frame_offset: 0, write: 0, target: 0 }
+}
+
+/// A staged object has extents, and nothing else yet.
+pub fn staged_object(id: u64) -> Object {
+    Object { id, generation: 0, length: 0, want: 0, attributes: Attributes::default(), inline: None }
+}

@@ -1,0 +1,118 @@
+//! [`Change`]: the only way in which a store's state changes, live or replayed from the log.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::{Attributes, Extent, Replica, TargetId, Task};
+use crate::tier::Place;
+
+/// What must hold for a change to be carried out.
+#[derive(Clone, Debug)]
+pub enum Expect {
+    /// The key names an object of this generation.
+    Generation(Vec<u8>, u64),
+    /// The key names an object.
+    Exists(Vec<u8>),
+    /// The key names none.
+    Absent(Vec<u8>),
+    /// The key may be a file's: no other file's key is a path prefix of it, nor it of another's.
+    Free(Vec<u8>),
+}
+
+/// An extent together with the replicas that it still owes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewExtent {
+    /// The extent, with the replicas that exist.
+    pub extent: Extent,
+    /// Targets that are to get one.
+    pub owed: Vec<TargetId>,
+}
+
+// A field's meaning is that of the record's field of the same name.
+#[allow(missing_docs)]
+/// One step of a change. Applied in order to one state they give one state: replay relies on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Edit {
+    /// Records extents of an object that `key` is to name later.
+    Stage {
+        object: u64,
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        extents: Vec<NewExtent>,
+    },
+    /// Drops a staged object whose writer is gone.
+    Unstage { object: u64 },
+    /// Makes the key name the object, which holds the staged extents and these.
+    Put {
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        object: u64,
+        length: u64,
+        want: u8,
+        attributes: Attributes,
+        extents: Vec<NewExtent>,
+    },
+    /// Lays extents over the object's; makes it (as `object`) where the key names none.
+    Write {
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        object: u64,
+        want: u8,
+        mtime: i64,
+        extents: Vec<NewExtent>,
+    },
+    /// Cuts or extends an object.
+    SetLength {
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        length: u64,
+        mtime: i64,
+    },
+    /// Replaces an object's attributes.
+    SetAttributes {
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        attributes: Attributes,
+    },
+    /// Deletes an object.
+    Remove {
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+    },
+    /// Gives an object another key; what was there is deleted.
+    Rename {
+        #[serde(with = "serde_bytes")]
+        from: Vec<u8>,
+        #[serde(with = "serde_bytes")]
+        to: Vec<u8>,
+    },
+    /// An owed replica was made: registers it and drops the one that it stands in for. Where the
+    /// frame is no longer wanted, the replica's place is freed instead.
+    Made { task: Task, replica: Replica },
+    /// A replica is owed: of the frame `task`, which belongs to `key`.
+    Owe { task: Task, key: serde_bytes::ByteBuf, raw_len: u32, then_drop: Option<TargetId> },
+    /// A replica is no longer owed.
+    Forgive { task: Task },
+    /// A replica is damaged or gone: it is taken off, its place freed, and a new one owed to `owed`.
+    Lost { task: Task, key: serde_bytes::ByteBuf, place: Place, owed: Option<TargetId> },
+    /// Places on `target` that commits of these sequences queued were given back.
+    Freed { target: TargetId, places: Vec<(u64, Place)> },
+    /// A segment that held nothing alive was deleted.
+    Discarded { target: TargetId, segment: u64 },
+    /// All up to commit `sequence` is fsynced, data included.
+    Synced { sequence: u64 },
+}
+
+/// A change, and what it expects.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    /// Checked before any edit is applied.
+    pub expect: Vec<Expect>,
+    /// The steps.
+    pub edits: Vec<Edit>,
+}
+
+impl From<Edit> for Change {
+    fn from(edit: Edit) -> Self {
+        Change { expect: Vec::new(), edits: vec![edit] }
+    }
+}

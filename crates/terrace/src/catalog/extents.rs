@@ -1,0 +1,166 @@
+//! An object's interval map of extents: never overlapping, since a newer one trims what it covers.
+
+use heed::{RoTxn, RwTxn};
+use smallvec::SmallVec;
+
+use super::record::{Extent, Object};
+use super::{Records, decode, encode, keys};
+use crate::Result;
+use crate::frame::BLOCK;
+
+/// The most bytes of a record of packed extents: below half an LMDB page, so that none overflows.
+const PACKED: usize = 1900;
+/// Extents kept in the object's own record.
+const INLINE: usize = 2;
+
+/// Lays `new` over a sorted map.
+pub fn lay(all: &mut Vec<Extent>, new: Extent) {
+    clear(all, new.offset, new.end());
+    let at = all.partition_point(|e| e.offset < new.offset);
+    all.insert(at, new);
+}
+
+/// Takes `start..end` out of a sorted map; what sticks out on either side stays.
+pub fn clear(all: &mut Vec<Extent>, start: u64, end: u64) {
+    let first = all.partition_point(|e| e.end() <= start);
+    let last = all.partition_point(|e| e.offset < end);
+    if first >= last {
+        return;
+    }
+    let mut left: SmallVec<[Extent; 2]> = SmallVec::new();
+    for extent in &all[first..last] {
+        if extent.offset < start {
+            left.push(Extent { length: (start - extent.offset) as u32, ..extent.clone() });
+        }
+        if extent.end() > end {
+            let cut = (end - extent.offset) as u32;
+            left.push(Extent { offset: end, skip: extent.skip + cut, length: extent.length - cut, ..extent.clone() });
+        }
+    }
+    all.splice(first..last, left);
+}
+
+/// The extents of `object` around `start..end`, wide enough to hold every part of any frame in it.
+pub fn load(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64, end: u64) -> Result<Vec<Extent>> {
+    if let Some(inline) = &object.inline {
+        return Ok(inline.to_vec());
+    }
+    let start = start.saturating_sub(u64::from(BLOCK));
+    let end = end.saturating_add(u64::from(BLOCK));
+    let from = first_record(records, txn, object.id, start)?;
+    let mut all = Vec::new();
+    let bounds = (std::ops::Bound::Included(from.as_slice()), std::ops::Bound::Unbounded);
+    for entry in records.range(txn, &bounds)? {
+        let (key, value) = entry?;
+        if !key.starts_with(&keys::extents(object.id, 0)[..9]) || keys::number(key, 9).is_none_or(|at| at >= end) {
+            break;
+        }
+        let packed: Vec<Extent> = decode(value, "a record of extents")?;
+        all.extend(packed);
+    }
+    Ok(all)
+}
+
+/// The key of the record that may hold the extent at `offset`.
+pub fn first_record(records: Records, txn: &RoTxn<'_>, object: u64, offset: u64) -> Result<keys::Key> {
+    let key = keys::extents(object, offset);
+    let before = records.get_lower_than_or_equal_to(txn, &key)?;
+    Ok(match before {
+        Some((found, _)) if found.starts_with(&key[..9]) => found.into(),
+        _ => key,
+    })
+}
+
+/// Puts `after` in the place of `before`, which [`load`] gave.
+pub fn store(
+    records: Records,
+    txn: &mut RwTxn<'_>,
+    object: &mut Object,
+    before: &[Extent],
+    after: &[Extent],
+) -> Result<()> {
+    if let Some(inline) = &mut object.inline {
+        if after.len() <= INLINE {
+            *inline = after.iter().cloned().collect();
+            return Ok(());
+        }
+        object.inline = None;
+    }
+    // Records that stay as they are at either end are not written again.
+    let mut old: Vec<u64> = Vec::new();
+    if let (Some(first), Some(last)) = (before.first(), before.last()) {
+        let (from, to) = (keys::extents(object.id, first.offset), keys::extents(object.id, last.offset));
+        let bounds = (std::ops::Bound::Included(from.as_slice()), std::ops::Bound::Included(to.as_slice()));
+        for entry in records.range(txn, &bounds)? {
+            old.extend(keys::number(entry?.0, 9));
+        }
+    }
+    let mut new: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut rest = after;
+    while let Some(first) = rest.first() {
+        let (mut bytes, mut count) = (4, 0);
+        for extent in rest {
+            bytes += packed_len(extent);
+            if count > 0 && bytes > PACKED {
+                break;
+            }
+            count += 1;
+        }
+        let (head, tail) = rest.split_at(count);
+        new.push((first.offset, encode(&head)?));
+        rest = tail;
+    }
+    for offset in old {
+        if !new.iter().any(|(kept, _)| *kept == offset) {
+            records.delete(txn, &keys::extents(object.id, offset))?;
+        }
+    }
+    for (offset, value) in &new {
+        let key = keys::extents(object.id, *offset);
+        if records.get(txn, &key)? != Some(value.as_slice()) {
+            records.put(txn, &key, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that an extent takes at the most, near enough to pack by.
+fn packed_len(extent: &Extent) -> usize {
+    30 + extent.replicas.len() * 30
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against the slow oracle: one write id per byte.
+        #[test]
+        fn the_newest_write_owns_each_byte(writes in prop::collection::vec((0u64..200, 1u32..60, any::<bool>()), 1..40)) {
+            let mut map = Vec::new();
+            let mut bytes = vec![None; 300];
+            for (write, (offset, length, cut)) in writes.into_iter().enumerate() {
+                let end = offset + u64::from(length);
+                let owner = if cut {
+                    clear(&mut map, offset, end);
+                    None
+                } else {
+                    let replicas = SmallVec::new();
+                    lay(&mut map, Extent { offset, length, skip: 0, raw_len: length, write: write as u64, replicas });
+                    Some((write as u64, offset))
+                };
+                bytes[offset as usize..end as usize].fill(owner);
+            }
+            let mut seen = vec![None; 300];
+            let mut last = 0;
+            for extent in &map {
+                prop_assert!(extent.offset >= last && extent.length > 0);
+                last = extent.end();
+                prop_assert!(extent.skip + extent.length <= extent.raw_len);
+                seen[extent.offset as usize..last as usize].fill(Some((extent.write, extent.frame_offset())));
+            }
+            prop_assert_eq!(seen, bytes);
+        }
+    }
+}

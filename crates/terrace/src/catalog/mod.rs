@@ -1,0 +1,312 @@
+//! The catalog: where each object's extents and replicas are. An index over the commit log, in LMDB.
+//!
+//! Many processes of one node share it. No read transaction is held across I/O, and nothing slow is
+//! done under the write lock: a commit appends its record to the log and returns; syncing comes after.
+
+mod apply;
+mod change;
+mod extents;
+mod keys;
+mod query;
+mod record;
+
+pub use apply::{Dead, Live};
+pub use change::{Change, Edit, Expect, NewExtent};
+pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use heed::types::Bytes;
+use heed::{Database, Env, EnvFlags, EnvOpenOptions};
+use parking_lot::{Condvar, Mutex};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::log::{Log, Tail};
+use crate::{Error, Result};
+use apply::Applier;
+
+/// All records, in one unnamed database.
+type Records = Database<Bytes, Bytes>;
+
+/// Address space kept for the catalog; its file grows with its content only.
+const MAP: usize = 1 << 40;
+/// Processes and threads that may read at once.
+const READERS: u32 = 512;
+/// Numbers that a process claims at a time.
+const ID_BLOCK: u64 = 4096;
+
+/// What a commit was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Its place in the order of all commits.
+    pub sequence: u64,
+}
+
+/// An open catalog with its log.
+pub struct Catalog {
+    env: Env,
+    records: Records,
+    log: Log,
+    queue: Mutex<Queue>,
+    turn: Condvar,
+    ids: Mutex<(u64, u64)>,
+}
+
+/// Changes that wait for the commit in progress to end; they are then committed as one group.
+#[derive(Default)]
+struct Queue {
+    leading: bool,
+    waiting: Vec<Arc<Waiting>>,
+}
+
+struct Waiting {
+    change: Change,
+    done: Mutex<Option<Result<Commit>>>,
+}
+
+impl Catalog {
+    /// Opens the catalog in `folder`, made if it is not there, over the log in `log`.
+    ///
+    /// A folder that no other code of this process may enter: closing any descriptor of LMDB's lock
+    /// file would drop LMDB's locks.
+    pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(Error::io(format!("making {}", folder.display())))?;
+        let env = open_env(folder)?;
+        env.clear_stale_readers()?;
+        let mut txn = env.write_txn()?;
+        let records = env.create_database(&mut txn, None)?;
+        txn.commit()?;
+        Ok(Catalog { env, records, log, queue: Mutex::default(), turn: Condvar::new(), ids: Mutex::new((0, 0)) })
+    }
+
+    /// The log below.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Carries out a change, whole or not at all. When it returns, the change is in the log and visible
+    /// to all processes; it is not synced.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] or [`Error::NotFound`] where an expectation does not hold; nothing has changed then.
+    pub fn commit(&self, change: Change) -> Result<Commit> {
+        let mut queue = self.queue.lock();
+        if !queue.leading {
+            queue.leading = true;
+            drop(queue);
+            let result =
+                self.commit_group(&[&change]).and_then(|mut results| results.pop().unwrap_or_else(lost_leader));
+            self.lead();
+            return result;
+        }
+        let waiting = Arc::new(Waiting { change, done: Mutex::new(None) });
+        queue.waiting.push(waiting.clone());
+        loop {
+            self.turn.wait(&mut queue);
+            if let Some(result) = waiting.done.lock().take() {
+                return result;
+            }
+        }
+    }
+
+    /// Carries out many independent changes in one transaction; each one's result.
+    pub fn commit_many(&self, changes: &[Change]) -> Result<Vec<Result<Commit>>> {
+        self.commit_group(&changes.iter().collect::<Vec<_>>())
+    }
+
+    /// Commits what gathered while this thread led, until nothing has.
+    fn lead(&self) {
+        loop {
+            let mut queue = self.queue.lock();
+            let group = std::mem::take(&mut queue.waiting);
+            if group.is_empty() {
+                queue.leading = false;
+                return;
+            }
+            drop(queue);
+            let changes: Vec<&Change> = group.iter().map(|w| &w.change).collect();
+            match self.commit_group(&changes) {
+                Ok(results) => {
+                    for (waiting, result) in group.iter().zip(results) {
+                        *waiting.done.lock() = Some(result);
+                    }
+                }
+                Err(e) => {
+                    let message = e.to_string();
+                    for waiting in &group {
+                        *waiting.done.lock() = Some(Err(Error::Catalog(message.clone())));
+                    }
+                }
+            }
+            // The lock is taken so that no waiter is between its check and its wait.
+            let _queue = self.queue.lock();
+            self.turn.notify_all();
+        }
+    }
+
+    fn commit_group(&self, changes: &[&Change]) -> Result<Vec<Result<Commit>>> {
+        thread_local! {
+            static BUFFERS: std::cell::RefCell<(Vec<u8>, Vec<u8>)> = const { std::cell::RefCell::new((Vec::new(), Vec::new())) };
+        }
+        BUFFERS.with_borrow_mut(|(commits, record)| {
+            commits.clear();
+            let time = seconds();
+            let mut txn = self.env.write_txn()?;
+            let tail = self.tail_in(&txn)?;
+            let mut applier = Applier { records: self.records, txn: &mut txn, sequence: tail.sequence, time };
+            let mut results = Vec::with_capacity(changes.len());
+            let mut count = 0;
+            for change in changes {
+                if let Err(e) = applier.check(change) {
+                    results.push(Err(e));
+                    continue;
+                }
+                applier.sequence += 1;
+                count += 1;
+                for edit in &change.edits {
+                    applier.apply(edit)?;
+                }
+                let taken = std::mem::take(commits);
+                *commits = postcard::to_extend(&change.edits, taken).map_err(|e| Error::Catalog(e.to_string()))?;
+                results.push(Ok(Commit { sequence: applier.sequence }));
+            }
+            if count > 0 {
+                let tail = self.log.append(tail, time, count, commits, record)?;
+                self.records.put(&mut txn, keys::TAIL, &encode(&tail)?)?;
+                crate::fail::point("commit:logged");
+                txn.commit()?;
+            }
+            Ok(results)
+        })
+    }
+
+    /// Brings the catalog up to the end of its log; each commit first passes `keep`.
+    pub fn replay(&self, mut keep: impl FnMut(u64, &mut Vec<Edit>)) -> Result<Tail> {
+        let mut txn = self.env.write_txn()?;
+        let start = self.tail_in(&txn)?;
+        let mut next_id = self.claimed(&txn)?;
+        let end = self.log.replay(start, |record| {
+            for (sequence, mut edits) in (record.first..).zip(record.commits) {
+                keep(sequence, &mut edits);
+                let mut applier = Applier { records: self.records, txn: &mut txn, sequence, time: record.time };
+                for edit in &edits {
+                    next_id = next_id.max(highest_id(edit) + 1);
+                    applier.apply(edit)?;
+                }
+            }
+            Ok(())
+        })?;
+        self.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
+        // Blocks that were claimed but not used in any commit are passed over.
+        self.records.put(&mut txn, keys::NEXT_ID, &encode(&(next_id + 1024 * ID_BLOCK))?)?;
+        txn.commit()?;
+        Ok(end)
+    }
+
+    fn claimed(&self, txn: &heed::RoTxn<'_>) -> Result<u64> {
+        let value = self.records.get(txn, keys::NEXT_ID)?;
+        Ok(value.map(|v| decode(v, "the next id")).transpose()?.unwrap_or(1))
+    }
+
+    /// Whether nothing was ever committed to or replayed into this catalog.
+    pub fn is_new(&self) -> Result<bool> {
+        let txn = self.env.read_txn()?;
+        Ok(self.records.get(&txn, keys::TAIL)?.is_none())
+    }
+
+    /// Makes the catalog itself durable; it need not be, but then need not be made anew after a reboot.
+    pub fn force_sync(&self) -> Result<()> {
+        Ok(self.env.force_sync()?)
+    }
+
+    /// A number that was never given out before: for objects, writes and segments.
+    pub fn next_id(&self) -> Result<u64> {
+        let mut ids = self.ids.lock();
+        if ids.0 == ids.1 {
+            let first = {
+                let mut txn = self.env.write_txn()?;
+                let first = self.claimed(&txn)?;
+                self.records.put(&mut txn, keys::NEXT_ID, &encode(&(first + ID_BLOCK))?)?;
+                txn.commit()?;
+                first
+            };
+            *ids = (first, first + ID_BLOCK);
+        }
+        ids.0 += 1;
+        Ok(ids.0 - 1)
+    }
+
+    fn tail_in(&self, txn: &heed::RoTxn<'_>) -> Result<Tail> {
+        let value = self.records.get(txn, keys::TAIL)?;
+        Ok(value.map(|v| decode(v, "the log's tail")).transpose()?.unwrap_or(Tail { file: 1, ..Tail::default() }))
+    }
+}
+
+impl crate::tier::Ids for Catalog {
+    fn next(&self) -> std::io::Result<u64> {
+        self.next_id().map_err(|e| std::io::Error::other(e.to_string()))
+    }
+}
+
+#[allow(unsafe_code)]
+fn open_env(folder: &Path) -> Result<Env> {
+    let mut options = EnvOpenOptions::new();
+    let mut map = MAP;
+    loop {
+        options.map_size(map).max_readers(READERS);
+        // SAFETY: the folder belongs to the store, only LMDB writes its files, and a node-local disk is
+        // asked for. NO_SYNC is sound for crashes of processes; after an unclean reboot the catalog is
+        // thrown away and made anew from the log.
+        let opened = unsafe {
+            options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_READ_AHEAD);
+            options.open(folder)
+        };
+        match opened {
+            // Under a limit of address space a smaller map may do.
+            Err(heed::Error::Io(e)) if e.raw_os_error() == Some(libc::ENOMEM) && map > 1 << 30 => map /= 2,
+            other => return Ok(other?),
+        }
+    }
+}
+
+fn lost_leader() -> Result<Commit> {
+    Err(Error::Catalog("the commit was given no result".into()))
+}
+
+fn highest_id(edit: &Edit) -> u64 {
+    let of = |extents: &[NewExtent]| {
+        extents
+            .iter()
+            .flat_map(|n| n.extent.replicas.iter().map(|r| r.place.segment).chain([n.extent.write]))
+            .max()
+            .unwrap_or(0)
+    };
+    match edit {
+        Edit::Stage { object, extents, .. }
+        | Edit::Put { object, extents, .. }
+        | Edit::Write { object, extents, .. } => of(extents).max(*object),
+        Edit::Made { replica, .. } => replica.place.segment,
+        _ => 0,
+    }
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
+}
+
+fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
+    postcard::to_stdvec(value).map_err(|e| Error::Catalog(e.to_string()))
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T> {
+    postcard::from_bytes(bytes).map_err(|e| Error::Damaged { what: what.into(), reason: e.to_string() })
+}

@@ -1,0 +1,181 @@
+//! Questions to the catalog. Each holds its read transaction only while it copies the answer.
+
+use heed::RoTxn;
+
+use super::apply::{Dead, Live};
+use super::record::{Extent, Object, Owed, TargetId, Task};
+use super::{Catalog, decode, extents, keys};
+use crate::Result;
+use crate::log::Tail;
+use crate::tier::Place;
+
+impl Catalog {
+    /// The object that a key names.
+    pub fn object(&self, key: &[u8]) -> Result<Option<Object>> {
+        let txn = self.env.read_txn()?;
+        self.object_in(&txn, key)
+    }
+
+    fn object_in(&self, txn: &RoTxn<'_>, key: &[u8]) -> Result<Option<Object>> {
+        self.records.get(txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
+    }
+
+    /// The object and its extents that touch `start..end`, in order; none where the key names none.
+    pub fn locate(&self, key: &[u8], start: u64, end: u64) -> Result<Option<(Object, Vec<Extent>)>> {
+        let txn = self.env.read_txn()?;
+        let Some(mut object) = self.object_in(&txn, key)? else { return Ok(None) };
+        let mut found = match object.inline.take() {
+            Some(inline) => inline.into_vec(),
+            None => extents::load(self.records, &txn, &object, start, end)?,
+        };
+        found.retain(|e| e.offset < end && e.end() > start);
+        Ok(Some((object, found)))
+    }
+
+    /// Up to `limit` objects whose key is `prefix` or lies below it, in order of keys, after the key `after`.
+    pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
+        let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
+        let start = keys::object(after.unwrap_or(prefix));
+        let txn = self.env.read_txn()?;
+        let from = if after.is_some() {
+            std::ops::Bound::Excluded(start.as_slice())
+        } else {
+            std::ops::Bound::Included(start.as_slice())
+        };
+        let mut found = Vec::new();
+        for entry in self.records.range(&txn, &(from, std::ops::Bound::Unbounded))? {
+            let (key, value) = entry?;
+            let Some(key) = key.strip_prefix(&[keys::OBJECT]) else { break };
+            if !key.starts_with(prefix) || found.len() == limit {
+                break;
+            }
+            if crate::key::below(key, prefix) {
+                found.push((key.to_vec(), decode(value, "an object's record")?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Up to `limit` owed replicas after `after`, in order of objects.
+    pub fn owed(&self, after: Option<&Task>, limit: usize) -> Result<Vec<(Task, Owed)>> {
+        let start = after.map_or_else(|| [keys::OWED].as_slice().into(), keys::owed);
+        let txn = self.env.read_txn()?;
+        let bounds = (std::ops::Bound::Excluded(start.as_slice()), std::ops::Bound::Unbounded);
+        let mut found = Vec::new();
+        for entry in self.records.range(&txn, &bounds)?.take(limit) {
+            let (key, value) = entry?;
+            match keys::task(key).filter(|_| key.first() == Some(&keys::OWED)) {
+                Some(task) => found.push((task, decode(value, "an owed replica's record")?)),
+                None => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Counts the owed replicas of one object, or of all.
+    pub fn owed_count(&self, object: Option<u64>) -> Result<u64> {
+        let mut prefix = keys::Key::new();
+        prefix.push(keys::OWED);
+        if let Some(object) = object {
+            prefix.extend_from_slice(&object.to_be_bytes());
+        }
+        let txn = self.env.read_txn()?;
+        Ok(self.records.prefix_iter(&txn, &prefix)?.count() as u64)
+    }
+
+    /// An extent of the frame that a task names, and whether an object or a staged one still holds it.
+    pub fn frame(&self, task: &Task, key: &[u8]) -> Result<Option<Extent>> {
+        let txn = self.env.read_txn()?;
+        let object = match self.object_in(&txn, key)?.filter(|o| o.id == task.object) {
+            Some(object) => object,
+            None if self.records.get(&txn, &keys::staged(task.object))?.is_some() => {
+                super::apply::staged_object(task.object)
+            }
+            None => return Ok(None),
+        };
+        let near = extents::load(self.records, &txn, &object, task.frame_offset, task.frame_offset + 1)?;
+        Ok(near.into_iter().find(|e| e.write == task.write && e.frame_offset() == task.frame_offset))
+    }
+
+    /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`.
+    pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
+        let txn = self.env.read_txn()?;
+        let mut prefix = keys::Key::new();
+        prefix.push(keys::FREED);
+        prefix.extend_from_slice(&target.to_be_bytes());
+        let mut found = Vec::new();
+        for entry in self.records.prefix_iter(&txn, &prefix)? {
+            let (key, value) = entry?;
+            let dead: Dead = decode(value, "a freed place's record")?;
+            let (Some(at), Some(segment), Some(offset)) =
+                (keys::number(key, 3), keys::number(key, 11), keys::number(key, 19))
+            else {
+                break;
+            };
+            if at > sequence || dead.time > time || found.len() == limit {
+                break;
+            }
+            found.push((at, Place { segment, offset, length: dead.length }));
+        }
+        Ok(found)
+    }
+
+    /// Every segment of `target` that frames were committed to.
+    pub fn segments(&self, target: TargetId) -> Result<Vec<(u64, Live)>> {
+        let txn = self.env.read_txn()?;
+        let mut prefix = keys::Key::new();
+        prefix.push(keys::SEGMENT);
+        prefix.extend_from_slice(&target.to_be_bytes());
+        let mut found = Vec::new();
+        for entry in self.records.prefix_iter(&txn, &prefix)? {
+            let (key, value) = entry?;
+            if let Some(segment) = keys::number(key, 3) {
+                found.push((segment, decode(value, "a segment's record")?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Objects that were staged and never named by a key, with the key that was meant.
+    pub fn staged(&self) -> Result<Vec<(u64, Vec<u8>)>> {
+        let txn = self.env.read_txn()?;
+        let mut found = Vec::new();
+        for entry in self.records.prefix_iter(&txn, &[keys::STAGED])? {
+            let (key, value) = entry?;
+            found.extend(keys::number(key, 1).map(|object| (object, value.to_vec())));
+        }
+        Ok(found)
+    }
+
+    /// Where the log ends.
+    pub fn tail(&self) -> Result<Tail> {
+        let txn = self.env.read_txn()?;
+        self.tail_in(&txn)
+    }
+
+    /// The sequence up to which all is fsynced.
+    pub fn synced(&self) -> Result<u64> {
+        let txn = self.env.read_txn()?;
+        let value = self.records.get(&txn, keys::SYNCED)?;
+        Ok(value.map(|v| decode(v, "the last sync mark")).transpose()?.unwrap_or(0))
+    }
+
+    /// The number of keys.
+    pub fn count(&self) -> Result<u64> {
+        let txn = self.env.read_txn()?;
+        Ok(self.records.prefix_iter(&txn, &[keys::OBJECT])?.count() as u64)
+    }
+
+    /// Every record but the counter of ids, which a rebuild moves on: for comparing catalogs.
+    pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let txn = self.env.read_txn()?;
+        let mut all = Vec::new();
+        for entry in self.records.iter(&txn)? {
+            let (key, value) = entry?;
+            if key != keys::NEXT_ID {
+                all.push((key.to_vec(), value.to_vec()));
+            }
+        }
+        Ok(all)
+    }
+}

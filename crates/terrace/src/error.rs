@@ -1,0 +1,119 @@
+//! What can go wrong, where, and what to do next.
+
+use std::path::PathBuf;
+
+/// The engine's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every way in which an operation of the engine can fail.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No object has this key.
+    #[error("no object has the key {key:?}; `terrace ls` lists those that exist")]
+    NotFound {
+        /// The key that was asked for, printed lossily.
+        key: String,
+    },
+    /// A key that no object may have.
+    #[error("the key {key:?} is not allowed: {reason}")]
+    BadKey {
+        /// The key as given, printed lossily.
+        key: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A change was refused since the object is not in the state that it expects.
+    #[error("{key:?} was not changed: {reason}")]
+    Conflict {
+        /// The object's key, printed lossily.
+        key: String,
+        /// Which expectation failed.
+        reason: String,
+    },
+    /// A read met a newer generation after bytes had been handed out.
+    #[error("{key:?} was replaced while it was read; read it again")]
+    Replaced {
+        /// The object's key, printed lossily.
+        key: String,
+    },
+    /// No replica of a range could be read.
+    #[error("{key:?}: no good replica of bytes {start}..{end}; tried {tried}; `terrace repair` tells what is lost", end = start + length)]
+    Unreadable {
+        /// The object's key, printed lossily.
+        key: String,
+        /// The first byte of the extent.
+        start: u64,
+        /// The extent's length in bytes.
+        length: u64,
+        /// Each replica that was tried, with its fault.
+        tried: String,
+    },
+    /// No tier can take the bytes.
+    #[error("no space: {tiers}; free some, add a tier, or raise a tier's capacity")]
+    NoSpace {
+        /// Each tier with its use and state.
+        tiers: String,
+    },
+    /// The configuration cannot be used.
+    #[error("configuration: {0}")]
+    Config(String),
+    /// The directory holds no store, or one that cannot be opened.
+    #[error("{path}: {reason}", path = path.display())]
+    Store {
+        /// The store's directory.
+        path: PathBuf,
+        /// Why it cannot be opened, and what to do.
+        reason: String,
+    },
+    /// The catalog (LMDB) failed.
+    #[error("catalog: {0}")]
+    Catalog(String),
+    /// A record of the commit log or the catalog does not decode.
+    #[error("{what} is damaged: {reason}; `terrace rebuild` makes the catalog anew from the log")]
+    Damaged {
+        /// Which record.
+        what: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Work was still owed when the time was up.
+    #[error("{owed} replicas are still owed after {seconds} s; `terrace status` shows which tier is slow or away")]
+    StillOwed {
+        /// Number of owed replicas.
+        owed: u64,
+        /// Seconds waited.
+        seconds: u64,
+    },
+    /// The system refused an operation on a file.
+    #[error("{context}: {source}")]
+    Io {
+        /// What was being done, to which file.
+        context: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps an I/O error with what was being done, to which file.
+    pub(crate) fn io(context: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+        let context = context.into();
+        move |source| Error::Io { context, source }
+    }
+
+    pub(crate) fn not_found(key: &[u8]) -> Error {
+        Error::NotFound { key: crate::key::show(key) }
+    }
+}
+
+impl From<heed::Error> for Error {
+    fn from(error: heed::Error) -> Self {
+        match error {
+            // LMDB reports a short write on a full disk as EIO.
+            heed::Error::Io(e) if e.raw_os_error() == Some(libc::EIO) => Error::Catalog(
+                "the catalog's disk is full or failing (EIO); free space on the disk of the store's directory".into(),
+            ),
+            other => Error::Catalog(other.to_string()),
+        }
+    }
+}

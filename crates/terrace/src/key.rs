@@ -1,0 +1,71 @@
+//! Keys: paths of bytes, `/` between components.
+
+use crate::{Error, Result};
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 1024;
+
+/// Checks that `key` may name an object: 1 to 1,024 bytes, no NUL, no empty, `.` or `..` component.
+///
+/// ```
+/// assert!(terrace::key::check(b"runs/a.h5").is_ok());
+/// assert!(terrace::key::check(b"../etc/passwd").is_err());
+/// ```
+pub fn check(key: &[u8]) -> Result<()> {
+    let refuse = |reason| Err(Error::BadKey { key: show(key), reason });
+    if key.is_empty() {
+        return refuse("it is empty");
+    }
+    if key.len() > MAX_KEY {
+        return refuse("it is longer than 1,024 bytes");
+    }
+    if key.contains(&0) {
+        return refuse("it contains a NUL byte");
+    }
+    for component in key.split(|&byte| byte == b'/') {
+        match component {
+            b"" => return refuse("it has an empty component (a leading, trailing or double '/')"),
+            b"." | b".." => return refuse("it has a '.' or '..' component"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The key as text, bytes that are not UTF-8 replaced.
+pub fn show(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).into_owned()
+}
+
+/// Whether `key` is `prefix` itself or lies below it; an empty prefix holds every key and a
+/// trailing `/` is ignored. Prefixes match whole components.
+pub fn below(key: &[u8], prefix: &[u8]) -> bool {
+    let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
+    prefix.is_empty() || key.strip_prefix(prefix).is_some_and(|rest| rest.first().is_none_or(|&b| b == b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_escape_or_cannot_be_files_are_refused() {
+        for bad in ["", "/a", "a/", "a//b", "..", "a/../b", "./a", "a\0b"] {
+            assert!(check(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+        assert!(check(&[b'a'; MAX_KEY + 1]).is_err());
+        for good in ["a", "a b/c", "a/..b", "\u{fc}"] {
+            assert!(check(good.as_bytes()).is_ok(), "{good:?}");
+        }
+        assert!(check(b"\xff\xfe").is_ok());
+    }
+
+    #[test]
+    fn prefixes_match_whole_components() {
+        assert!(below(b"runs/a", b"runs"));
+        assert!(below(b"runs/a", b"runs/"));
+        assert!(below(b"runs", b"runs"));
+        assert!(!below(b"runs2/a", b"runs"));
+        assert!(below(b"x", b""));
+    }
+}

@@ -1,0 +1,39 @@
+//! Terrace keeps replicas of data on tiered storage: on which tier, under which encoding, how many.
+//!
+//! A [`Store`] holds *objects*: keys with bytes and attributes. An object's bytes are a map of immutable
+//! *extents*, each with *replicas* on targets of the store's tiers. A write returns a [`Receipt`] once the level of its
+//! [`Ack`] is reached; what is still owed is made by the store in the background. Reads are verified, take the nearest replica, and fall over to the next.
+//!
+//! ```
+//! use terrace::{Config, PutOptions, Store};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let config = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", dir.path().join("disk").display());
+//! let store = Store::init(&dir.path().join("store"), &Config::parse(&config, "example")?)?;
+//! store.put_bytes(b"runs/a", b"some bytes", &PutOptions::default())?;
+//! assert_eq!(store.get(b"runs/a")?, b"some bytes");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod care;
+pub mod catalog;
+pub mod config;
+mod error;
+#[doc(hidden)]
+pub mod fail;
+pub mod frame;
+pub mod key;
+pub mod log;
+mod mover;
+mod read;
+pub mod report;
+mod store;
+pub mod tier;
+mod write;
+
+pub use catalog::{Attributes, Kind, Object};
+pub use config::{Ack, Config};
+pub use error::{Error, Result};
+pub use store::Store;
+pub use terrace_codec::{Element, Encoding};
+pub use write::{PutOptions, Receipt, element_of};

@@ -1,0 +1,219 @@
+//! The commit log: the truth of which the catalog is an index. See `docs/format.md`.
+//!
+//! One log per store, shared by all its processes. Whoever holds the catalog's write transaction
+//! appends; where the log ends is a record of the catalog, so that what a dead writer left behind
+//! the end is overwritten by the next.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::catalog::Edit;
+use crate::{Error, Result};
+
+const MAGIC: [u8; 4] = *b"TRLG";
+const VERSION: u8 = 1;
+const HEADER: usize = 48;
+const CHECKSUM: std::ops::Range<usize> = 40..48;
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tail {
+    /// The last commit's sequence; 0 before the first.
+    pub sequence: u64,
+    /// The last record's checksum.
+    pub checksum: u64,
+    /// The file that is appended to, named by the first sequence in it.
+    pub file: u64,
+    /// Its length.
+    pub position: u64,
+}
+
+/// One record: a group of commits with following sequences.
+#[derive(Debug)]
+pub struct Record {
+    /// The first commit's sequence.
+    pub first: u64,
+    /// When: seconds since 1970.
+    pub time: u64,
+    /// Each commit's edits.
+    pub commits: Vec<Vec<Edit>>,
+    /// The log's end behind this record.
+    pub tail: Tail,
+}
+
+/// The log of a store.
+pub struct Log {
+    folder: PathBuf,
+    store: u64,
+    open: Mutex<Option<(u64, Arc<File>)>>,
+}
+
+impl Log {
+    /// The log in `folder`, which is made if it is not there.
+    pub fn open(folder: &Path, store: u64) -> Result<Log> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(Error::io(format!("making {}", folder.display())))?;
+        Ok(Log { folder: folder.to_owned(), store, open: Mutex::new(None) })
+    }
+
+    /// The store's id, with which checksums of its records and frames are seeded.
+    pub fn store(&self) -> u64 {
+        self.store
+    }
+
+    /// The folder of the log's files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn path(&self, file: u64) -> PathBuf {
+        self.folder.join(name(file))
+    }
+
+    fn file(&self, file: u64) -> Result<Arc<File>> {
+        let mut open = self.open.lock();
+        if let Some((id, handle)) = open.as_ref()
+            && *id == file
+        {
+            return Ok(handle.clone());
+        }
+        let path = self.path(file);
+        let handle = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let handle = Arc::new(handle.map_err(Error::io(format!("opening {}", path.display())))?);
+        *open = Some((file, handle.clone()));
+        Ok(handle)
+    }
+
+    /// Appends the record of `commits`, encoded, behind `tail`; the new tail.
+    pub fn append(&self, tail: Tail, time: u64, count: u32, commits: &[u8], buffer: &mut Vec<u8>) -> Result<Tail> {
+        buffer.clear();
+        buffer.extend_from_slice(&MAGIC);
+        buffer.extend_from_slice(&[VERSION, 0, 0, 0]);
+        buffer.extend_from_slice(&(commits.len() as u32).to_le_bytes());
+        buffer.extend_from_slice(&count.to_le_bytes());
+        buffer.extend_from_slice(&(tail.sequence + 1).to_le_bytes());
+        buffer.extend_from_slice(&tail.checksum.to_le_bytes());
+        buffer.extend_from_slice(&time.to_le_bytes());
+        buffer.extend_from_slice(&[0; 8]);
+        buffer.extend_from_slice(commits);
+        let checksum = xxh3_64_with_seed(buffer, self.store);
+        buffer[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        let file = self.file(tail.file)?;
+        file.write_all_at(buffer, tail.position)
+            .map_err(Error::io(format!("appending to {}", self.path(tail.file).display())))?;
+        let sequence = tail.sequence + u64::from(count);
+        Ok(Tail { sequence, checksum, position: tail.position + buffer.len() as u64, ..tail })
+    }
+
+    /// Makes the log up to `tail` durable.
+    pub fn sync(&self, tail: Tail) -> Result<()> {
+        let context = || format!("syncing {}", self.path(tail.file).display());
+        self.file(tail.file)?.sync_data().map_err(Error::io(context()))?;
+        File::open(&self.folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))
+    }
+
+    /// Calls `each` with every whole record behind `after`, in order, and returns the log's end. A record that does
+    /// not follow from the one before it ends the log.
+    pub fn replay(&self, after: Tail, mut each: impl FnMut(Record) -> Result<()>) -> Result<Tail> {
+        let mut tail = after;
+        let mut files = files(&self.folder).map_err(Error::io(format!("listing {}", self.folder.display())))?;
+        files.retain(|&file| file >= tail.file);
+        for file in files {
+            if file != tail.file {
+                if file != tail.sequence + 1 {
+                    break;
+                }
+                tail = Tail { file, position: 0, ..tail };
+            }
+            let path = self.path(file);
+            let bytes = fs::read(&path).map_err(Error::io(format!("reading {}", path.display())))?;
+            while let Some(record) = self.parse(&bytes, tail) {
+                tail = record.tail;
+                each(record)?;
+            }
+        }
+        Ok(tail)
+    }
+
+    fn parse(&self, bytes: &[u8], tail: Tail) -> Option<Record> {
+        let at = usize::try_from(tail.position).ok()?;
+        let header = bytes.get(at..at + HEADER)?;
+        let u32_at = |i: usize| Some(u32::from_le_bytes(header.get(i..i + 4)?.try_into().ok()?));
+        let u64_at = |i: usize| Some(u64::from_le_bytes(header.get(i..i + 8)?.try_into().ok()?));
+        if header[..4] != MAGIC || header[4] != VERSION {
+            return None;
+        }
+        let length = HEADER + u32_at(8)? as usize;
+        let (count, first, previous, time, checksum) =
+            (u32_at(12)?, u64_at(16)?, u64_at(24)?, u64_at(32)?, u64_at(40)?);
+        if first != tail.sequence + 1 || previous != tail.checksum {
+            return None;
+        }
+        let mut whole = bytes.get(at..at + length)?.to_vec();
+        whole[CHECKSUM].fill(0);
+        if xxh3_64_with_seed(&whole, self.store) != checksum {
+            return None;
+        }
+        let mut rest = &whole[HEADER..];
+        let mut commits = Vec::new();
+        for _ in 0..count {
+            let (edits, left) = postcard::take_from_bytes(rest).ok()?;
+            commits.push(edits);
+            rest = left;
+        }
+        let sequence = tail.sequence + u64::from(count);
+        let tail = Tail { sequence, checksum, position: (at + length) as u64, ..tail };
+        Some(Record { first, time, commits, tail })
+    }
+
+    /// Brings a copy of the log in another folder up to `tail`.
+    pub fn copy_to(&self, folder: &Path, tail: Tail, durable: bool) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        for file in files(&self.folder)? {
+            let source = File::open(self.path(file))?;
+            let end = if file == tail.file { tail.position } else { source.metadata()?.len() };
+            let copy = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .mode(0o600)
+                .open(folder.join(name(file)))?;
+            let mut at = copy.metadata()?.len().min(end);
+            let mut buffer = vec![0; 1 << 20];
+            while at < end {
+                let want = buffer.len().min((end - at) as usize);
+                source.read_exact_at(&mut buffer[..want], at)?;
+                copy.write_all_at(&buffer[..want], at)?;
+                at += want as u64;
+            }
+            if durable {
+                copy.sync_data()?;
+            }
+        }
+        if durable { File::open(folder)?.sync_all() } else { Ok(()) }
+    }
+}
+
+fn name(file: u64) -> String {
+    format!("{file:016x}.log")
+}
+
+fn files(folder: &Path) -> io::Result<Vec<u64>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        files.extend(name.to_str().and_then(|n| n.strip_suffix(".log")).and_then(|n| u64::from_str_radix(n, 16).ok()));
+    }
+    files.sort_unstable();
+    Ok(files)
+}

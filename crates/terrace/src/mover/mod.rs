@@ -1,0 +1,326 @@
+//! The mover: makes owed replicas, repairs what reads found bad, gives dead space back.
+//!
+//! Owed work is a set in the catalog; a task is done when the commit that registers its replica deletes it. One
+//! thread of each process does it, started when something is first owed; of all processes one holds the mover's
+//! lock and also adopts what dead ones left.
+
+mod room;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::FlockOperation;
+
+use crate::catalog::{Change, Edit, Extent, Owed, Task};
+use crate::config::Ack;
+use crate::frame::Identity;
+use crate::read::{Suspect, read_replica};
+use crate::report::TierState;
+use crate::store::{Inner, Store};
+use crate::write::{Chooser, Receipt, append_to};
+use crate::{Error, Result};
+
+/// Replicas registered by one commit.
+const BATCH: usize = 16;
+/// How long the background thread rests when there is nothing to do or nothing works.
+const REST: Duration = Duration::from_millis(500);
+/// How long [`Store::wait`] waits for replicas that cannot be made now.
+const WAIT: Duration = Duration::from_secs(30);
+
+/// The mover's state in one process.
+#[derive(Default)]
+pub(crate) struct Mover {
+    /// Tasks that some thread of this process works on.
+    claimed: Mutex<HashSet<Task>>,
+    suspects: Mutex<Vec<Suspect>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    stopping: AtomicBool,
+    wake: Condvar,
+    asleep: Mutex<()>,
+}
+
+impl Mover {
+    /// Notes a replica to be repaired.
+    pub fn suspect(&self, suspect: Suspect) {
+        let mut suspects = self.suspects.lock();
+        if !suspects.iter().any(|s| s.replica == suspect.replica) {
+            suspects.push(suspect);
+        }
+    }
+
+    /// Ends the background thread after the task that it is at.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        drop(self.asleep.lock());
+        self.wake.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            // A panic there has been printed; nothing is left to do about it.
+            let _ = thread.join();
+        }
+    }
+
+    fn rest(&self, time: Duration) {
+        let mut asleep = self.asleep.lock();
+        if !self.stopping.load(Ordering::Acquire) {
+            self.wake.wait_for(&mut asleep, time);
+        }
+    }
+}
+
+impl Store {
+    /// Starts the background thread, or wakes it.
+    pub(crate) fn start_mover(&self) {
+        let mover = &self.inner.mover;
+        let mut thread = mover.thread.lock();
+        if thread.is_none() {
+            let inner = Arc::downgrade(&self.inner);
+            let started = std::thread::Builder::new().name("terrace-mover".into()).spawn(move || {
+                while let Some(inner) = inner.upgrade() {
+                    if inner.mover.stopping.load(Ordering::Acquire) {
+                        return;
+                    }
+                    let moved = inner.move_some();
+                    if !matches!(moved, Ok(n) if n > 0) {
+                        inner.mover.rest(REST);
+                    }
+                }
+            });
+            // Without a thread the work stays owed: `wait`, `sync` and the next process do it.
+            *thread = started.ok();
+        }
+        mover.wake.notify_all();
+    }
+
+    /// Waits until a write has reached `ack`; this thread does what of it is owed.
+    ///
+    /// # Errors
+    /// [`Error::StillOwed`] where that cannot be done within 30 seconds without progress.
+    pub fn wait(&self, receipt: &mut Receipt, ack: Ack) -> Result<()> {
+        if ack >= Ack::Replicated && receipt.owed > 0 {
+            self.inner.finish(Some(receipt.object), WAIT, &mut |_| {})?;
+            receipt.owed = 0;
+        }
+        match ack {
+            Ack::Placed => Ok(()),
+            Ack::Replicated => self.inner.copy_log(false),
+            Ack::Durable => self.inner.sync_files(),
+        }
+    }
+
+    /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
+    pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
+        self.inner.finish(None, WAIT, &mut progress)?;
+        self.inner.sync_files()?;
+        self.inner.reap(room::GRACE)
+    }
+
+    /// Waits until nothing is owed, then makes all durable.
+    pub fn sync(&self) -> Result<()> {
+        self.sync_with(|_| {})
+    }
+
+    pub(crate) fn sync_within(&self, limit: Duration) -> Result<()> {
+        self.inner.finish(None, limit, &mut |_| {})?;
+        self.inner.sync_files()
+    }
+
+    /// Gives back, now, all dead space that a sync covers: readers have had no grace.
+    pub fn reap_now(&self) -> Result<()> {
+        self.inner.reap(Duration::ZERO)
+    }
+
+    /// Repairs what reads of this process found bad; the number of replicas made anew.
+    pub fn repair_suspects(&self) -> Result<u64> {
+        self.inner.repair_suspects()
+    }
+}
+
+impl Inner {
+    /// One round of the background thread.
+    fn move_some(&self) -> Result<usize> {
+        let mut done = self.repair_suspects()? as usize;
+        let Some(_lock) = self.mover_lock()? else { return Ok(done) };
+        let mut after = None;
+        loop {
+            let tasks = self.catalog.owed(after.as_ref(), BATCH)?;
+            let Some((last, _)) = tasks.last() else { break };
+            after = Some(*last);
+            done += self.make(&tasks)?;
+            if self.mover.stopping.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        self.evict()?;
+        self.reap(room::GRACE)?;
+        Ok(done)
+    }
+
+    /// The lock that one mover of all processes holds; none if another has it.
+    pub(crate) fn mover_lock(&self) -> Result<Option<File>> {
+        let path = self.dir.join("mover");
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(Error::io(format!("opening {}", path.display())))?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Makes what an object, or everything, is owed, until nothing is or nothing has moved for `limit`.
+    pub(crate) fn finish(&self, object: Option<u64>, limit: Duration, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut moved = Instant::now();
+        loop {
+            let mut after = object.map(|object| Task { object, frame_offset: 0, write: 0, target: 0 });
+            loop {
+                let mut tasks = self.catalog.owed(after.as_ref(), BATCH)?;
+                tasks.retain(|(task, _)| object.is_none_or(|o| task.object == o));
+                let Some((last, _)) = tasks.last() else { break };
+                after = Some(*last);
+                if self.make(&tasks)? > 0 {
+                    moved = Instant::now();
+                }
+                if object.is_none() {
+                    progress(self.catalog.owed_count(None)?);
+                }
+            }
+            let owed = self.catalog.owed_count(object)?;
+            progress(owed);
+            if owed == 0 {
+                return Ok(());
+            }
+            if moved.elapsed() > limit {
+                return Err(Error::StillOwed { owed, seconds: limit.as_secs() });
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Makes these owed replicas, as far as their targets allow; how many are no longer owed.
+    fn make(&self, tasks: &[(Task, Owed)]) -> Result<usize> {
+        let mut changes = Vec::new();
+        let mut choosers: Vec<(u64, Chooser)> = Vec::new();
+        let mut claimed = Vec::new();
+        for (task, owed) in tasks {
+            if !self.mover.claimed.lock().insert(*task) {
+                continue;
+            }
+            claimed.push(*task);
+            if let Some(edits) = self.make_one(task, owed, &mut choosers)? {
+                changes.push(Change { expect: Vec::new(), edits });
+            }
+            if self.mover.stopping.load(Ordering::Acquire) {
+                break;
+            }
+        }
+        crate::fail::point("mover:copied");
+        let done = changes.len();
+        let committed = if changes.is_empty() { Ok(Vec::new()) } else { self.catalog.commit_many(&changes) };
+        let mut set = self.mover.claimed.lock();
+        for task in claimed {
+            set.remove(&task);
+        }
+        drop(set);
+        for result in committed? {
+            result?;
+        }
+        crate::fail::point("mover:committed");
+        Ok(done)
+    }
+
+    /// Makes one owed replica: the edits that register it, or none where it cannot be made now.
+    fn make_one(&self, task: &Task, owed: &Owed, choosers: &mut Vec<(u64, Chooser)>) -> Result<Option<Vec<Edit>>> {
+        let Some(extent) = self.catalog.frame(task, &owed.key)? else {
+            return Ok(Some(vec![Edit::Forgive { task: *task }]));
+        };
+        let device = self.tiers.device(task.target)?;
+        match device.state() {
+            TierState::Ok => {}
+            TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, &extent),
+            TierState::Away => return Ok(None),
+        }
+        let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
+        let at = match choosers.iter().position(|(object, _)| *object == task.object) {
+            Some(at) => at,
+            None => {
+                choosers.push((task.object, Chooser::new(crate::write::element_of(&owed.key))));
+                choosers.len() - 1
+            }
+        };
+        let encoding = choosers[at].1.choose(&raw, device.tier, self.tiers.tier(device));
+        let replica = extent.replicas.len() as u8;
+        let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
+        match append_to(device, identity, encoding, &raw) {
+            Ok(replica) => Ok(Some(vec![Edit::Made { task: *task, replica }])),
+            Err(e) => {
+                device.failed(&e);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Owes a replica, which its target does not take, to another one, if there is one.
+    fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
+        let same = |t: &Task| Task { target: 0, ..*t } == Task { target: 0, ..*task };
+        let others = self.catalog.owed(Some(&Task { target: 0, ..*task }), 64)?;
+        let others = others.iter().map(|(t, _)| *t).filter(|t| same(t) && t != task).map(|t| t.target);
+        let chosen = extent.replicas.iter().map(|r| r.target).chain(others);
+        let Some(&target) = self.tiers.place(1, chosen, false, None).first() else { return Ok(None) };
+        let key = serde_bytes::ByteBuf::from(owed.key.clone());
+        let owe = Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: owed.then_drop };
+        Ok(Some(vec![Edit::Forgive { task: *task }, owe]))
+    }
+
+    /// The whole frame's raw bytes, from any good replica.
+    pub(crate) fn read_frame(&self, object: u64, extent: &Extent) -> Option<Vec<u8>> {
+        let mut raw = vec![0; extent.raw_len as usize];
+        extent
+            .replicas
+            .iter()
+            .any(|replica| {
+                let Ok(device) = self.tiers.device(replica.target) else { return false };
+                read_replica(self, device, object, extent, replica, 0, &mut raw).is_ok()
+            })
+            .then_some(raw)
+    }
+
+    /// Takes the replicas that reads found bad off their extents, and makes them anew.
+    pub(crate) fn repair_suspects(&self) -> Result<u64> {
+        let suspects = std::mem::take(&mut *self.mover.suspects.lock());
+        let mut repaired = 0;
+        for suspect in suspects {
+            repaired += u64::from(self.repair(&suspect)?);
+        }
+        Ok(repaired)
+    }
+
+    /// Looks again at a bad replica; if it still is one and the catalog still names it, replaces it from a good one.
+    /// False where there is none to replace it from.
+    pub(crate) fn repair(&self, suspect: &Suspect) -> Result<bool> {
+        let Suspect { key, task, replica } = suspect;
+        let Some(extent) = self.catalog.frame(task, key)? else { return Ok(true) };
+        if !extent.replicas.contains(replica) {
+            return Ok(true);
+        }
+        let mut raw = vec![0; extent.raw_len as usize];
+        let device = self.tiers.device(replica.target)?;
+        if read_replica(self, device, task.object, &extent, replica, 0, &mut raw).is_ok() {
+            return Ok(true);
+        }
+        let mut others = extent.clone();
+        others.replicas.retain(|r| r != replica);
+        if self.read_frame(task.object, &others).is_none() {
+            return Ok(false);
+        }
+        let key = serde_bytes::ByteBuf::from(key.clone());
+        self.catalog.commit(
+            Edit::Lost { task: *task, key: key.clone(), place: replica.place, owed: Some(task.target) }.into(),
+        )?;
+        let owed = Owed { key: key.into_vec(), raw_len: extent.raw_len, then_drop: None };
+        Ok(self.make(&[(*task, owed)])? == 1)
+    }
+}

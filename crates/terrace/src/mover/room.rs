@@ -1,0 +1,125 @@
+//! Space: eviction at the high watermark, giving dead places back, and waiting for room.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::{BATCH, REST};
+use crate::catalog::{Change, Edit, Task};
+use crate::store::Inner;
+use crate::{Error, Result};
+
+/// How long a dead frame's bytes stay for readers that looked it up before.
+pub(super) const GRACE: Duration = Duration::from_secs(30);
+/// How long a write waits for room before it fails.
+const NO_SPACE: Duration = Duration::from_secs(30);
+/// Places given back by one commit.
+const FREED: usize = 1024;
+
+impl Inner {
+    /// Called by a write that no target took: makes room, or waits for it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] once the write has waited 30 seconds, or where no target is left at all.
+    pub(crate) fn make_room(&self, waiting_since: Instant) -> Result<()> {
+        if waiting_since.elapsed() > NO_SPACE {
+            return Err(Error::NoSpace { tiers: self.tiers.describe() });
+        }
+        self.sync_files()?;
+        self.reap(Duration::ZERO)?;
+        if let Some(_lock) = self.mover_lock()? {
+            let tasks = self.catalog.owed(None, BATCH)?;
+            self.make(&tasks)?;
+            self.evict()?;
+        }
+        std::thread::sleep(REST / 10);
+        for device in &self.tiers.devices {
+            if device.target.space().is_ok_and(|s| s.used < s.capacity) {
+                device.try_again();
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a target is above its high watermark, drops replicas that have another on a lower tier.
+    pub(crate) fn evict(&self) -> Result<()> {
+        for device in &self.tiers.devices {
+            let mark = self.tiers.tier(device).high_watermark;
+            let Ok(space) = device.target.space() else { continue };
+            let keep = (space.capacity as f64 * mark) as u64;
+            if space.used <= keep {
+                continue;
+            }
+            let mut excess = space.used - keep;
+            let mut after: Option<Vec<u8>> = None;
+            while excess > 0 {
+                let page = self.catalog.list(b"", after.as_deref(), 256)?;
+                let Some((last, _)) = page.last() else { break };
+                after = Some(last.clone());
+                for (key, _) in &page {
+                    if excess == 0 {
+                        break;
+                    }
+                    let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { continue };
+                    let mut edits = Vec::new();
+                    for extent in &extents {
+                        let safe = extent.replicas.iter().any(|r| {
+                            r.target != device.id
+                                && self
+                                    .tiers
+                                    .device(r.target)
+                                    .is_ok_and(|d| d.tier > device.tier && self.tiers.tier(d).persistent)
+                        });
+                        let Some(replica) = extent.replicas.iter().find(|r| safe && r.target == device.id) else {
+                            continue;
+                        };
+                        let task = Task {
+                            object: object.id,
+                            frame_offset: extent.frame_offset(),
+                            write: extent.write,
+                            target: device.id,
+                        };
+                        let key = serde_bytes::ByteBuf::from(key.clone());
+                        edits.push(Edit::Lost { task, key, place: replica.place, owed: None });
+                        excess = excess.saturating_sub(u64::from(replica.place.length));
+                        if excess == 0 {
+                            break;
+                        }
+                    }
+                    if !edits.is_empty() {
+                        self.catalog.commit(Change { expect: Vec::new(), edits })?;
+                        crate::fail::point("evict:committed");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out queued frees that a sync covers and whose grace has passed.
+    pub(crate) fn reap(&self, grace: Duration) -> Result<()> {
+        let synced = self.catalog.synced()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        for device in &self.tiers.devices {
+            loop {
+                let dead = self.catalog.dead(device.id, synced, now.saturating_sub(grace).as_secs(), FREED)?;
+                if dead.is_empty() {
+                    break;
+                }
+                let places: Vec<_> = dead.iter().map(|(_, place)| *place).collect();
+                if let Err(e) = device.target.free(&places) {
+                    // They stay queued, and are freed when the target is back.
+                    device.failed(&e);
+                    break;
+                }
+                crate::fail::point("reap:freed");
+                self.catalog.commit(Edit::Freed { target: device.id, places: dead }.into())?;
+            }
+            for (segment, live) in self.catalog.segments(device.id)? {
+                let empty = live.frames == 0 && live.sequence <= synced;
+                if empty && device.target.discard(segment).unwrap_or(false) {
+                    self.catalog.commit(Edit::Discarded { target: device.id, segment }.into())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! Reading: the nearest good replica of each extent, verified; any failure falls over to the next.
+
+use std::io::{self, Write};
+
+use crate::catalog::{Extent, Object, Replica, Task};
+use crate::frame::{self, BLOCK, Header, header_len};
+use crate::store::{Device, Inner, Store};
+use crate::write::with_scratch;
+use crate::{Error, Result, key};
+
+/// Frames up to this length are fetched in one piece.
+const WHOLE: u32 = 96 << 10;
+/// A single call looks again this often when the object moves on under it.
+const LOOKS: u32 = 8;
+/// What `get` hands out at a time.
+const STEP: u64 = 4 * BLOCK as u64;
+
+impl Store {
+    /// Reads a whole object.
+    pub fn get(&self, key: &[u8]) -> Result<Vec<u8>> {
+        key::check(key)?;
+        for _ in 0..LOOKS {
+            let object = self.stat(key)?;
+            let mut bytes = vec![0; usize::try_from(object.length).map_err(|_| too_long(key))?];
+            if self.read_version(key, 0, &mut bytes, Some(&object))?.is_some() {
+                return Ok(bytes);
+            }
+        }
+        Err(Error::Replaced { key: key::show(key) })
+    }
+
+    /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
+    /// What was never written reads as zeros. All bytes are of one generation.
+    pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
+        key::check(key)?;
+        self.read_version(key, offset, out, None)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
+    }
+
+    /// Writes a range of an object, to its end where `end` is none, to `sink`, in bounded memory.
+    ///
+    /// # Errors
+    /// [`Error::Replaced`] where the object was replaced or changed after the first bytes went out.
+    pub fn get_to(&self, key: &[u8], start: u64, end: Option<u64>, mut sink: impl Write) -> Result<u64> {
+        key::check(key)?;
+        let object = self.stat(key)?;
+        let end = end.map_or(object.length, |e| e.min(object.length));
+        let mut buffer = vec![0; STEP.min(end.saturating_sub(start)) as usize];
+        let mut at = start;
+        while at < end {
+            let want = &mut buffer[..STEP.min(end - at) as usize];
+            let read = self.read_version(key, at, want, Some(&object))?;
+            let read = read.ok_or_else(|| Error::Replaced { key: key::show(key) })?;
+            sink.write_all(&want[..read]).map_err(Error::io(format!("writing the bytes of {:?}", key::show(key))))?;
+            at += read as u64;
+        }
+        Ok(end.saturating_sub(start))
+    }
+
+    /// Reads from the object as it is now, or only as long as it is `version`: none where it is not.
+    fn read_version(&self, key: &[u8], offset: u64, out: &mut [u8], version: Option<&Object>) -> Result<Option<usize>> {
+        let inner = &self.inner;
+        let mut failed = None;
+        for _ in 0..LOOKS {
+            let found = inner.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
+            let (object, extents) = match (found, version) {
+                (Some(found), _) => found,
+                (None, Some(_)) => return Ok(None),
+                (None, None) => return Err(Error::not_found(key)),
+            };
+            if version.is_some_and(|v| (v.id, v.generation) != (object.id, object.generation)) {
+                return Ok(None);
+            }
+            let length = object.length.saturating_sub(offset).min(out.len() as u64) as usize;
+            let out = &mut out[..length];
+            match self.read_extents(key, &object, &extents, offset, out) {
+                Ok(()) => return Ok(Some(length)),
+                Err(e) => {
+                    // Damage only if the catalog still names these very frames; else look again.
+                    let again = inner.catalog.locate(key, offset, offset + length as u64)?;
+                    let same = again.is_some_and(|(o, now)| o.id == object.id && same_frames(&now, &extents));
+                    if same {
+                        return Err(e);
+                    }
+                    failed = Some(e);
+                }
+            }
+        }
+        Err(failed.unwrap_or_else(|| Error::Replaced { key: key::show(key) }))
+    }
+
+    fn read_extents(&self, key: &[u8], object: &Object, extents: &[Extent], offset: u64, out: &mut [u8]) -> Result<()> {
+        let mut at = offset;
+        let end = offset + out.len() as u64;
+        for extent in extents {
+            let start = extent.offset.max(offset);
+            let stop = extent.end().min(end);
+            if start >= stop {
+                continue;
+            }
+            out[(at - offset) as usize..(start - offset) as usize].fill(0);
+            let part = &mut out[(start - offset) as usize..(stop - offset) as usize];
+            self.read_extent(key, object, extent, (start - extent.frame_offset()) as u32, part)?;
+            at = stop;
+        }
+        out[(at - offset) as usize..].fill(0);
+        Ok(())
+    }
+
+    /// Reads from one extent's frame, from its raw byte `skip` on.
+    fn read_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
+        let inner = &self.inner;
+        let mut tried = String::new();
+        for replica in nearest(inner, extent)? {
+            let device = inner.tiers.device(replica.target)?;
+            match read_replica(inner, device, object.id, extent, &replica, skip, out) {
+                Ok(()) => return Ok(()),
+                Err(e) => {
+                    device.failed(&e);
+                    tried.push_str(&format!("{} ({}): {e}; ", inner.tiers.tier(device).name, device.path.display()));
+                    if bad(&e) {
+                        inner.mover.suspect(Suspect {
+                            key: key.to_vec(),
+                            task: task_of(object.id, extent, &replica),
+                            replica,
+                        });
+                    }
+                }
+            }
+        }
+        let tried = if tried.is_empty() { "none: it has no replica".to_owned() } else { tried };
+        Err(Error::Unreadable { key: key::show(key), start: extent.offset, length: u64::from(extent.length), tried })
+    }
+}
+
+/// A replica that a read found bad.
+#[derive(Clone)]
+pub(crate) struct Suspect {
+    pub key: Vec<u8>,
+    pub task: Task,
+    pub replica: Replica,
+}
+
+/// Whether the error means that this replica is damaged or gone, rather than its device away.
+pub(crate) fn bad(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
+}
+
+/// The name under which a replica of an extent's frame is owed.
+pub(crate) fn task_of(object: u64, extent: &Extent, replica: &Replica) -> Task {
+    Task { object, frame_offset: extent.frame_offset(), write: extent.write, target: replica.target }
+}
+
+fn too_long(key: &[u8]) -> Error {
+    Error::BadKey { key: key::show(key), reason: "the object is longer than this machine's memory can address" }
+}
+
+fn same_frames(a: &[Extent], b: &[Extent]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_frame(b) && a.replicas == b.replicas)
+}
+
+/// The extent's replicas, the quickest to have first; those on devices in trouble last.
+fn nearest(inner: &Inner, extent: &Extent) -> Result<smallvec::SmallVec<[Replica; 3]>> {
+    let mut replicas = extent.replicas.clone();
+    let mut missing = None;
+    replicas.sort_by_key(|r| match inner.tiers.device(r.target) {
+        Ok(device) => (device.state() == crate::report::TierState::Away, device.tier),
+        Err(e) => {
+            missing = Some(e);
+            (true, usize::MAX)
+        }
+    });
+    missing.map_or(Ok(replicas), Err)
+}
+
+/// Reads from one replica, verified: the frame must be the one that the catalog means.
+pub(crate) fn read_replica(
+    inner: &Inner,
+    device: &Device,
+    object: u64,
+    extent: &Extent,
+    replica: &Replica,
+    skip: u32,
+    out: &mut [u8],
+) -> io::Result<()> {
+    with_scratch(|scratch| {
+        let place = replica.place;
+        let head = header_len(extent.raw_len, replica.encoding);
+        let first = if place.length <= WHOLE { place.length as usize } else { head };
+        let mut bytes = std::mem::take(&mut scratch.frame);
+        bytes.resize(first, 0);
+        let read = device.target.read(place, 0, &mut bytes).and_then(|()| {
+            let header = Header::read(&bytes, inner.catalog.log().store(), place)
+                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+            let identity = header.identity;
+            let ours =
+                (identity.object, identity.write, identity.offset) == (object, extent.write, extent.frame_offset());
+            if !ours || header.raw_len != extent.raw_len || header.encoding != replica.encoding {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "another frame stands here"));
+            }
+            frame::decode_range(&header, skip, out, scratch, |range, into| {
+                let from = head + range.start as usize;
+                match bytes.get(from..from + into.len()) {
+                    Some(have) => into.copy_from_slice(have),
+                    None => device.target.read(place, from as u32, into)?,
+                }
+                Ok(())
+            })
+        });
+        scratch.frame = bytes;
+        read
+    })
+}

@@ -1,0 +1,113 @@
+//! What the store tells about itself. The JSON form of these is fixed: scripts rely on it.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// Where an object's bytes are: `terrace locate`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Location {
+    /// The object's key, printed lossily.
+    pub key: String,
+    /// Its length in bytes.
+    pub length: u64,
+    /// The sequence of the last commit that changed it.
+    pub generation: u64,
+    /// Its extents, in order.
+    pub extents: Vec<ExtentLocation>,
+}
+
+/// One extent of a [`Location`].
+#[derive(Clone, Debug, Serialize)]
+pub struct ExtentLocation {
+    /// The first byte's offset in the object.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Copies that are there or owed, nearest first.
+    pub replicas: Vec<ReplicaLocation>,
+}
+
+/// One replica of an extent.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplicaLocation {
+    /// The tier's name.
+    pub tier: String,
+    /// The target's path or name.
+    pub target: String,
+    /// How it is encoded; empty while it is owed.
+    pub encoding: String,
+    /// Whether it exists.
+    pub state: ReplicaState,
+    /// Bytes of its payload.
+    pub stored: u64,
+    /// The file that holds its frame, where the target is a directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// The frame's first byte in the file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+}
+
+/// Whether a replica exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReplicaState {
+    /// It does.
+    Present,
+    /// It is to be made.
+    Owed,
+}
+
+/// The store at a glance: `terrace status`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// Number of objects.
+    pub objects: u64,
+    /// Number of owed replicas.
+    pub owed: u64,
+    /// The tiers, fastest first.
+    pub tiers: Vec<TierStatus>,
+}
+
+/// One tier of a [`Status`].
+#[derive(Clone, Debug, Serialize)]
+pub struct TierStatus {
+    /// Its name.
+    pub name: String,
+    /// Allocated bytes on all its targets.
+    pub used: u64,
+    /// The most that they may hold together.
+    pub capacity: u64,
+    /// Replicas owed to it.
+    pub queue: u64,
+    /// Of its targets, the state of the worst.
+    pub state: TierState,
+}
+
+/// Whether a tier can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TierState {
+    /// It can.
+    Ok,
+    /// It takes no more bytes.
+    Full,
+    /// It can be read only.
+    ReadOnly,
+    /// It cannot be reached.
+    Away,
+}
+
+/// What a scrub or repair found. Counts are of replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Scrubbed {
+    /// Replicas read and verified.
+    pub checked: u64,
+    /// Of these, damaged or missing.
+    pub bad: u64,
+    /// Of the bad ones, made anew.
+    pub repaired: u64,
+    /// Extents of which no good replica is left.
+    pub lost: u64,
+}

@@ -1,0 +1,316 @@
+//! [`Store`]: opening one, and what it offers.
+
+mod boot;
+mod tiers;
+
+pub(crate) use tiers::{Device, Tier, Tiers};
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+
+use crate::catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
+use crate::config::Config;
+use crate::log::Log;
+use crate::mover::Mover;
+use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
+use crate::tier::Ids;
+use crate::{Error, Result, key};
+
+/// The store's format; a store of a newer one is refused.
+const FORMAT: u32 = 1;
+/// How long [`Store::close`] waits for owed replicas.
+const CLOSE_WAITS: Duration = Duration::from_secs(60);
+
+/// A store of replicated objects. Cheap to clone; many threads and processes may use one store at once.
+#[derive(Clone)]
+pub struct Store {
+    // Dropped before `inner`: the last clone ends the background thread, which borrows `inner` while it works.
+    _last: Arc<Last>,
+    pub(crate) inner: Arc<Inner>,
+}
+
+struct Last(Arc<Inner>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.0.mover.stop();
+    }
+}
+
+/// What the parts of the engine share.
+pub(crate) struct Inner {
+    pub dir: PathBuf,
+    pub config: Config,
+    pub catalog: Arc<Catalog>,
+    pub tiers: Tiers,
+    pub mover: Mover,
+    /// Held, shared, as long as the store is open.
+    lock: File,
+}
+
+impl Store {
+    /// Makes a new store in `dir`, with the tiers of `config`.
+    ///
+    /// # Errors
+    /// Where `dir` holds a store already, or a tier's directory cannot be made or belongs to another store.
+    pub fn init(dir: &Path, config: &Config) -> Result<Store> {
+        let context = |what: &str| format!("{what} {}", dir.display());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io(context("making")))?;
+        if dir.join("store").exists() {
+            return Err(refuse(dir, "a store is here already; open it, or name another directory"));
+        }
+        let id = boot::random_id().map_err(Error::io("reading random bytes"))?;
+        write(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
+        write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())?;
+        File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing")))?;
+        Store::open(dir)
+    }
+
+    /// Opens the store in `dir`. After a reboot that took the machine by surprise the first opener makes the
+    /// catalog anew from the commit log.
+    pub fn open(dir: &Path) -> Result<Store> {
+        let id = read_identity(dir)?;
+        let text = fs::read_to_string(dir.join("terrace.toml"))
+            .map_err(Error::io(format!("reading {}", dir.join("terrace.toml").display())))?;
+        let config = Config::parse(&text, &dir.join("terrace.toml").display().to_string())?;
+        let lock = lock_file(dir)?;
+        boot::prepare(dir, &lock)?;
+        let log = Log::open(&dir.join("log"), id)?;
+        let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
+        let ids: Arc<dyn Ids> = catalog.clone();
+        let tiers = Tiers::open(&config, id, dir, &ids)?;
+        let inner = Inner { dir: dir.to_owned(), config, catalog, tiers, mover: Mover::default(), lock };
+        if inner.catalog.is_new()? {
+            crate::care::replay(&inner)?;
+        }
+        boot::opened(dir)?;
+        let inner = Arc::new(inner);
+        Ok(Store { _last: Arc::new(Last(inner.clone())), inner })
+    }
+
+    /// Makes the catalog anew from the commit log: the one that is there is thrown away. No other process may have
+    /// the store open.
+    pub fn rebuild(dir: &Path) -> Result<Store> {
+        read_identity(dir)?;
+        let lock = lock_file(dir)?;
+        boot::alone(dir, &lock)?;
+        boot::forget_catalog(dir)?;
+        drop(lock);
+        Store::open(dir)
+    }
+
+    /// The store's directory.
+    pub fn dir(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// The store's configuration.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// The catalog, for tools that look into it.
+    pub fn catalog(&self) -> &Catalog {
+        &self.inner.catalog
+    }
+
+    /// What is known about an object.
+    pub fn stat(&self, key: &[u8]) -> Result<Object> {
+        key::check(key)?;
+        self.inner.catalog.object(key)?.ok_or_else(|| Error::not_found(key))
+    }
+
+    /// Up to `limit` objects whose key is `prefix` or lies below it, in order of keys, after the key `after`.
+    pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
+        self.inner.catalog.list(prefix, after, limit)
+    }
+
+    /// Deletes an object.
+    pub fn remove(&self, key: &[u8]) -> Result<()> {
+        key::check(key)?;
+        let change =
+            Change { expect: vec![Expect::Exists(key.to_vec())], edits: vec![Edit::Remove { key: key.to_vec() }] };
+        self.inner.catalog.commit(change)?;
+        Ok(())
+    }
+
+    /// Gives an object another key; an object that had it is replaced. No bytes move.
+    pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
+        key::check(from)?;
+        key::check(to)?;
+        let expect = vec![Expect::Exists(from.to_vec()), Expect::Free(to.to_vec())];
+        self.inner
+            .catalog
+            .commit(Change { expect, edits: vec![Edit::Rename { from: from.to_vec(), to: to.to_vec() }] })?;
+        Ok(())
+    }
+
+    /// Replaces an object's attributes.
+    pub fn set_attributes(&self, key: &[u8], attributes: Attributes) -> Result<()> {
+        key::check(key)?;
+        let expect = vec![Expect::Exists(key.to_vec())];
+        self.inner
+            .catalog
+            .commit(Change { expect, edits: vec![Edit::SetAttributes { key: key.to_vec(), attributes }] })?;
+        Ok(())
+    }
+
+    /// Where an object's bytes are.
+    pub fn locate(&self, key: &[u8]) -> Result<Location> {
+        key::check(key)?;
+        let inner = &self.inner;
+        let (object, extents) = inner.catalog.locate(key, 0, u64::MAX)?.ok_or_else(|| Error::not_found(key))?;
+        let first = Task { object: object.id, frame_offset: 0, write: 0, target: 0 };
+        let mut owed = Vec::new();
+        let mut after = first;
+        loop {
+            let found = inner.catalog.owed(Some(&after), 1024)?;
+            let more = found.len() == 1024;
+            owed.extend(found.iter().map(|(task, _)| *task).take_while(|task| task.object == object.id));
+            match found.last() {
+                Some((last, _)) if more && last.object == object.id => after = *last,
+                _ => break,
+            }
+        }
+        let mut located = Vec::with_capacity(extents.len());
+        for extent in extents {
+            let mut replicas = Vec::new();
+            for replica in &extent.replicas {
+                let device = inner.tiers.device(replica.target)?;
+                let file = device.target.file(replica.place.segment);
+                replicas.push((
+                    device.tier,
+                    ReplicaLocation {
+                        tier: inner.tiers.tier(device).name.clone(),
+                        target: device.path.display().to_string(),
+                        encoding: replica.encoding.to_string(),
+                        state: ReplicaState::Present,
+                        stored: u64::from(replica.stored),
+                        position: file.is_some().then_some(replica.place.offset),
+                        file,
+                    },
+                ));
+            }
+            for task in owed.iter().filter(|t| t.write == extent.write && t.frame_offset == extent.frame_offset()) {
+                let device = inner.tiers.device(task.target)?;
+                replicas.push((
+                    device.tier,
+                    ReplicaLocation {
+                        tier: inner.tiers.tier(device).name.clone(),
+                        target: device.path.display().to_string(),
+                        encoding: String::new(),
+                        state: ReplicaState::Owed,
+                        stored: 0,
+                        file: None,
+                        position: None,
+                    },
+                ));
+            }
+            replicas.sort_by_key(|(tier, _)| *tier);
+            let replicas = replicas.into_iter().map(|(_, replica)| replica).collect();
+            located.push(ExtentLocation { offset: extent.offset, length: u64::from(extent.length), replicas });
+        }
+        Ok(Location { key: key::show(key), length: object.length, generation: object.generation, extents: located })
+    }
+
+    /// The store at a glance.
+    pub fn status(&self) -> Result<Status> {
+        let inner = &self.inner;
+        let mut queue = vec![0; inner.tiers.tiers.len()];
+        let mut owed = 0;
+        let mut after = None;
+        loop {
+            let found = inner.catalog.owed(after.as_ref(), 4096)?;
+            owed += found.len() as u64;
+            for (task, _) in &found {
+                queue[inner.tiers.device(task.target)?.tier] += 1;
+            }
+            match found.last() {
+                Some((last, _)) => after = Some(*last),
+                None => break,
+            }
+        }
+        let tiers = inner.tiers.tiers.iter().enumerate().map(|(level, tier)| {
+            let (mut used, mut capacity, mut state) = (0u64, 0u64, TierState::Ok);
+            for device in inner.tiers.devices.iter().filter(|d| d.tier == level) {
+                match device.target.space() {
+                    Ok(space) => {
+                        used += space.used;
+                        capacity = capacity.saturating_add(space.capacity);
+                        if space.used as f64 >= space.capacity as f64 * tier.high_watermark {
+                            state = state.max(TierState::Full);
+                        }
+                    }
+                    Err(e) => device.failed(&e),
+                }
+                state = state.max(device.state());
+            }
+            TierStatus { name: tier.name.clone(), used, capacity, queue: queue[level], state }
+        });
+        Ok(Status { objects: inner.catalog.count()?, owed, tiers: tiers.collect() })
+    }
+
+    /// Waits, for a minute at most, until nothing is owed, then makes all durable.
+    ///
+    /// # Errors
+    /// [`Error::StillOwed`] where time ran out: what is owed is then made by whoever has the store open next.
+    pub fn close(self) -> Result<()> {
+        self.sync_within(CLOSE_WAITS)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        boot::closed(&self.dir, &self.lock, &self.catalog);
+    }
+}
+
+fn refuse(dir: &Path, reason: &str) -> Error {
+    Error::Store { path: dir.to_owned(), reason: reason.to_owned() }
+}
+
+fn read_identity(dir: &Path) -> Result<u64> {
+    let text = match fs::read_to_string(dir.join("store")) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            return Err(refuse(dir, "no store is here; `terrace init --store DIR` makes one"));
+        }
+        Err(e) => return Err(Error::io(format!("reading {}", dir.join("store").display()))(e)),
+    };
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    match field("format").and_then(|f| f.parse::<u32>().ok()) {
+        Some(FORMAT) => {}
+        Some(newer) if newer > FORMAT => {
+            return Err(refuse(
+                dir,
+                &format!("its format is {newer}, this program knows {FORMAT}; use a newer terrace"),
+            ));
+        }
+        _ => return Err(refuse(dir, "its file `store` is damaged")),
+    }
+    let id = field("id").and_then(|f| u64::from_str_radix(f, 16).ok());
+    id.ok_or_else(|| refuse(dir, "its file `store` is damaged"))
+}
+
+/// The store's lock, shared by all processes that have it open.
+fn lock_file(dir: &Path) -> Result<File> {
+    let path = dir.join("lock");
+    let context = || format!("locking {}", path.display());
+    let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
+    let file = file.map_err(Error::io(context()))?;
+    rustix::fs::flock(&file, FlockOperation::LockShared).map_err(|e| Error::io(context())(e.into()))?;
+    Ok(file)
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let new = path.with_extension("new");
+    let written =
+        fs::write(&new, bytes).and_then(|()| File::open(&new)?.sync_all()).and_then(|()| fs::rename(&new, path));
+    written.map_err(Error::io(format!("writing {}", path.display())))
+}

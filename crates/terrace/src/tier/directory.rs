@@ -1,0 +1,295 @@
+//! A directory of segment files, on any file system; on tmpfs it is the RAM tier.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::segment::{self, FRAME_ALIGNMENT, Segment};
+use super::{Ids, Place, Space, Target};
+use crate::frame::{Frame, Header, MAX_HEADER};
+
+/// A segment that has grown this long takes no more frames.
+const SEGMENT_FULL: u64 = 256 << 20;
+/// The most files kept open for reading.
+const OPEN_FILES: usize = 256;
+/// How long a measured use is trusted; this process's own appends are added to it meanwhile.
+const USED_FRESH: Duration = Duration::from_secs(1);
+/// A frame's header is read in one piece with what follows it.
+const SCAN_READ: usize = 1 << 20;
+
+/// A directory target.
+pub struct Directory {
+    root: PathBuf,
+    store: u64,
+    capacity: u64,
+    ids: Arc<dyn Ids>,
+    /// Segments of this process that no thread is writing to just now.
+    idle: Mutex<Vec<Segment>>,
+    /// Full ones. Their locks are kept, since a frame in them may not have been committed yet.
+    full: Mutex<Vec<Segment>>,
+    readers: Mutex<HashMap<u64, Arc<File>>>,
+    measured: Mutex<Option<Instant>>,
+    used: AtomicU64,
+    header: thread_buffer::Pool,
+}
+
+/// Header buffers that are used again.
+mod thread_buffer {
+    use parking_lot::Mutex;
+
+    #[derive(Default)]
+    pub struct Pool(Mutex<Vec<Vec<u8>>>);
+
+    impl Pool {
+        pub fn take(&self) -> Vec<u8> {
+            self.0.lock().pop().unwrap_or_default()
+        }
+        pub fn give(&self, mut buffer: Vec<u8>) {
+            buffer.clear();
+            self.0.lock().push(buffer);
+        }
+    }
+}
+
+impl Directory {
+    /// Makes an empty target at `root` for a store, or opens the one that is there. Another store's is refused.
+    pub fn create(root: &Path, store: u64, target: u16, capacity: u64, ids: Arc<dyn Ids>) -> io::Result<Directory> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join("segments"))?;
+        let mark = root.join("terrace-target");
+        let ours = format!("store {store:016x}\ntarget {target}\n");
+        match fs::read_to_string(&mark) {
+            Ok(text) if text == ours => {}
+            Ok(text) => {
+                let of = text.lines().next().unwrap_or_default();
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    format!(
+                        "{} belongs to another store or target ({of}); give each its own directory",
+                        root.display()
+                    ),
+                ));
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                fs::write(&mark, ours)?;
+                File::open(root)?.sync_all()?;
+            }
+            Err(e) => return Err(e),
+        }
+        Ok(Directory {
+            root: root.to_owned(),
+            store,
+            capacity,
+            ids,
+            idle: Mutex::default(),
+            full: Mutex::default(),
+            readers: Mutex::default(),
+            measured: Mutex::default(),
+            used: AtomicU64::new(0),
+            header: thread_buffer::Pool::default(),
+        })
+    }
+
+    fn path(&self, segment: u64) -> PathBuf {
+        self.root.join("segments").join(format!("{segment:016x}"))
+    }
+
+    fn segments(&self) -> io::Result<Vec<u64>> {
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(self.root.join("segments"))? {
+            if let Some(id) = entry?.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok()) {
+                ids.push(id);
+            }
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// A segment to append to: one of this process, else one whose writer is gone, else a new one.
+    fn writable(&self) -> io::Result<Segment> {
+        if let Some(segment) = self.idle.lock().pop() {
+            return Ok(segment);
+        }
+        for id in self.segments()?.into_iter().rev().take(16) {
+            let path = self.path(id);
+            if fs::metadata(&path).is_ok_and(|m| m.len() < SEGMENT_FULL)
+                && let Ok(Some(segment)) = Segment::claim(&path, id)
+            {
+                return Ok(segment);
+            }
+        }
+        let id = self.ids.next()?;
+        Segment::create(&self.path(id), id)
+    }
+
+    fn reader(&self, segment: u64) -> io::Result<Arc<File>> {
+        if let Some(file) = self.readers.lock().get(&segment) {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(File::open(self.path(segment))?);
+        let mut readers = self.readers.lock();
+        if readers.len() >= OPEN_FILES {
+            readers.clear();
+        }
+        readers.insert(segment, file.clone());
+        Ok(file)
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        let mut measured = self.measured.lock();
+        if measured.is_none_or(|at| at.elapsed() > USED_FRESH) {
+            let mut used = 0;
+            for id in self.segments()? {
+                used += fs::metadata(self.path(id)).map_or(0, |m| m.blocks() * 512);
+            }
+            self.used.store(used, Ordering::Relaxed);
+            *measured = Some(Instant::now());
+        }
+        Ok(self.used.load(Ordering::Relaxed))
+    }
+
+    fn scan_segment(&self, id: u64, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        let file = File::open(self.path(id))?;
+        let length = file.metadata()?.len();
+        let mut at = 0;
+        let mut buffer = vec![0; SCAN_READ];
+        let (mut from, mut held) = (0, 0);
+        while at < length {
+            if at < from || (at + MAX_HEADER as u64 > from + held && from + held < length) {
+                at = match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+                    Ok(data) => data.next_multiple_of(FRAME_ALIGNMENT).max(at),
+                    // Nothing but a hole is left.
+                    Err(_) => break,
+                };
+                from = at;
+                held = read_up_to(&file, &mut buffer, at)? as u64;
+            }
+            let bytes = buffer.get((at - from) as usize..held as usize).unwrap_or_default();
+            let place = Place { segment: id, offset: at, length: 0 };
+            match Header::read(bytes, self.store, place) {
+                Ok(header) => {
+                    let length = header.frame_len();
+                    found(Place { length: length as u32, ..place }, header);
+                    at = (at + length).next_multiple_of(FRAME_ALIGNMENT);
+                }
+                Err(_) => at += FRAME_ALIGNMENT,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+impl Target for Directory {
+    fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        let length = frame.header.frame_len();
+        if self.measure()? + length > self.capacity {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, format!("{} is full", self.root.display())));
+        }
+        let mut segment = self.writable()?;
+        let place = segment.place(length as u32);
+        let mut header = self.header.take();
+        frame.header.write(self.store, place, &mut header);
+        let written = segment.write(place, &header, frame.payload);
+        self.header.give(header);
+        if let Err(e) = written {
+            self.full.lock().push(segment);
+            return Err(e);
+        }
+        self.used.fetch_add(length, Ordering::Relaxed);
+        let pool = if segment.end < SEGMENT_FULL { &self.idle } else { &self.full };
+        pool.lock().push(segment);
+        Ok(place)
+    }
+
+    fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        let file = self.reader(place.segment)?;
+        file.read_exact_at(out, place.offset + u64::from(skip))
+    }
+
+    fn sync(&self, segments: &[u64]) -> io::Result<()> {
+        for &id in segments {
+            match File::open(self.path(id)) {
+                Ok(file) => file.sync_data()?,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        File::open(self.root.join("segments"))?.sync_all()
+    }
+
+    fn free(&self, places: &[Place]) -> io::Result<()> {
+        let mut sorted = places.to_vec();
+        sorted.sort_unstable();
+        for group in sorted.chunk_by(|a, b| a.segment == b.segment) {
+            let Some(first) = group.first() else { continue };
+            let file = match File::options().write(true).open(self.path(first.segment)) {
+                Ok(file) => file,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(e),
+            };
+            // Neighbours are freed together, so that the page that they share is given back, too.
+            for run in
+                group.chunk_by(|a, b| (a.offset + u64::from(a.length)).next_multiple_of(FRAME_ALIGNMENT) == b.offset)
+            {
+                if let (Some(first), Some(last)) = (run.first(), run.last()) {
+                    segment::punch(&file, first.offset, last.offset + u64::from(last.length) - first.offset)?;
+                }
+            }
+        }
+        *self.measured.lock() = None;
+        Ok(())
+    }
+
+    fn discard(&self, segment: u64) -> io::Result<bool> {
+        let path = self.path(segment);
+        let held = match segment::hold(&path) {
+            Ok(held) => held,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(e) => return Err(e),
+        };
+        if held.is_none() {
+            return Ok(false);
+        }
+        fs::remove_file(&path)?;
+        self.readers.lock().remove(&segment);
+        Ok(true)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        *self.measured.lock() = None;
+        Ok(Space { used: self.measure()?, capacity: self.capacity })
+    }
+
+    fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        for id in self.segments()? {
+            match self.scan_segment(id, found) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&self, segment: u64) -> Option<PathBuf> {
+        Some(self.path(segment))
+    }
+}

@@ -1,0 +1,77 @@
+//! Tiers and their targets: where frames lie.
+//!
+//! A [`Target`] is one device, directory or bucket. Throttle and faults are decorators around any target.
+
+#[cfg(test)]
+mod conformance;
+pub mod decorate;
+mod directory;
+mod memory;
+mod segment;
+
+pub use directory::Directory;
+pub use memory::Memory;
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::frame::{Frame, Header};
+
+/// Where a frame lies on its target. Places are never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// The segment file (or blob); unique in the store.
+    pub segment: u64,
+    /// The frame's first byte in the segment.
+    pub offset: u64,
+    /// Bytes of the whole frame, header included.
+    pub length: u32,
+}
+
+/// What a target holds and may hold, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Allocated bytes.
+    pub used: u64,
+    /// The most that it may allocate.
+    pub capacity: u64,
+}
+
+/// One device, directory, node or bucket of a tier.
+///
+/// Errors are the system's: `StorageFull`, `ReadOnlyFilesystem`, `NotFound`, `TimedOut` and
+/// `InvalidData` (damage) mean what they say; all others set the target aside.
+pub trait Target: Send + Sync {
+    /// Writes a frame at a new place and returns it. The bytes are in the file (not yet synced) when it returns.
+    fn append(&self, frame: &Frame<'_>) -> io::Result<Place>;
+
+    /// Fills `out` with the frame's bytes from `skip` on, header included; `NotFound` where they do not exist.
+    fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()>;
+
+    /// Makes everything in these segments, and the segments' names, durable.
+    fn sync(&self, segments: &[u64]) -> io::Result<()>;
+
+    /// Gives back the space of frames; freeing twice does no harm.
+    fn free(&self, places: &[Place]) -> io::Result<()>;
+
+    /// Deletes a segment that holds nothing alive. One that some writer still holds stays. True if it is gone.
+    fn discard(&self, segment: u64) -> io::Result<bool>;
+
+    /// What is allocated, and the limit.
+    fn space(&self) -> io::Result<Space>;
+
+    /// Calls `found` with each whole frame header on the target; payloads are not looked at.
+    fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()>;
+
+    /// Where a place's bytes are to be found by a person, if that is a file.
+    fn file(&self, _segment: u64) -> Option<std::path::PathBuf> {
+        None
+    }
+}
+
+/// Gives out numbers that are never given out again in the store: write ids and segment ids.
+pub trait Ids: Send + Sync {
+    /// The next number.
+    fn next(&self) -> io::Result<u64>;
+}

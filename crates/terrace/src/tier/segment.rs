@@ -1,0 +1,93 @@
+//! One segment file: frames appended one after the other by the one writer that holds its lock.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+
+use super::Place;
+
+/// Frames start at multiples of this.
+pub const FRAME_ALIGNMENT: u64 = 8;
+/// Frames at least this long start on a page of their own.
+const ALIGNED_FROM: u64 = 256 << 10;
+const PAGE: u64 = 4096;
+
+/// A segment open for appending.
+pub struct Segment {
+    /// Its number, unique in the store.
+    pub id: u64,
+    /// Where the next frame may start.
+    pub end: u64,
+    file: File,
+}
+
+impl Segment {
+    /// Makes a new, empty segment and locks it.
+    pub fn create(path: &Path, id: u64) -> io::Result<Segment> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        lock(&file)?;
+        Ok(Segment { id, end: 0, file })
+    }
+
+    /// Opens an existing segment if no other writer holds it. What a dead writer left half-written
+    /// at its end is passed over.
+    pub fn claim(path: &Path, id: u64) -> io::Result<Option<Segment>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        match lock(&file) {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(e) => return Err(e),
+        }
+        let metadata = file.metadata()?;
+        // It may have been discarded between opening and locking.
+        if metadata.nlink() == 0 {
+            return Ok(None);
+        }
+        let end = metadata.len().next_multiple_of(PAGE);
+        Ok(Some(Segment { id, end, file }))
+    }
+
+    /// Where a frame of `length` bytes goes.
+    pub fn place(&self, length: u32) -> Place {
+        let alignment = if u64::from(length) >= ALIGNED_FROM { PAGE } else { FRAME_ALIGNMENT };
+        Place { segment: self.id, offset: self.end.next_multiple_of(alignment), length }
+    }
+
+    /// Writes a frame at the place that [`Segment::place`] gave. After an error the place is not used again.
+    pub fn write(&mut self, place: Place, header: &[u8], payload: &[u8]) -> io::Result<()> {
+        self.end = place.offset + u64::from(place.length);
+        let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
+        let written = rustix::io::pwritev(&self.file, &parts, place.offset)?;
+        if written < header.len() {
+            self.file.write_all_at(&header[written..], place.offset + written as u64)?;
+        }
+        let done = written.saturating_sub(header.len());
+        if done < payload.len() {
+            self.file.write_all_at(&payload[done..], place.offset + (header.len() + done) as u64)?;
+        }
+        Ok(())
+    }
+}
+
+/// Locks the file for this open description only; `flock` locks belong to it, not to the process.
+fn lock(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
+}
+
+/// Whether no writer holds the segment; it is held by the returned file while that lives.
+pub fn hold(path: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    match lock(&file) {
+        Ok(()) => Ok(Some(file)),
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Gives back the whole pages of a dead range.
+pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)?)
+}

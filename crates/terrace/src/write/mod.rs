@@ -1,0 +1,354 @@
+//! Writing: bytes become extents, extents become frames, frames become visible by one commit.
+
+mod append;
+mod choose;
+
+use std::io::Read;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use terrace_codec::Element;
+
+pub(crate) use append::{append_to, with_scratch};
+pub(crate) use choose::Chooser;
+
+use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId};
+use crate::config::Ack;
+use crate::frame::{BLOCK, Identity};
+use crate::store::{Inner, Store};
+use crate::{Error, Result, key};
+
+/// Extents are recorded after this many bytes of a long `put`, before it is visible.
+const STAGE_BYTES: u64 = 64 << 20;
+/// Extents this short get all their quick replicas at once, on the caller's thread.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// How an object is to be written; what is left open comes from the store's rules and configuration.
+#[derive(Clone, Debug, Default)]
+pub struct PutOptions {
+    /// How many replicas.
+    pub replicas: Option<u8>,
+    /// When the call may return.
+    pub ack: Option<Ack>,
+    /// The type of the bytes' elements, where it is known.
+    pub element: Option<Element>,
+    /// The object's attributes; the time of modification is now where it is 0.
+    pub attributes: Attributes,
+    /// Write only if the key names nothing yet.
+    pub create_new: bool,
+}
+
+/// What a write has reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The key written to.
+    pub key: Vec<u8>,
+    /// The object's number.
+    pub object: u64,
+    /// The commit that made the write visible.
+    pub generation: u64,
+    /// Replicas that each extent is to have here.
+    pub want: u8,
+    /// Replicas that were asked for; more than `want` where there are too few failure domains.
+    pub asked: u8,
+    /// Replicas that were owed when the call returned.
+    pub owed: u64,
+    /// Bytes written, before encoding and replication.
+    pub bytes: u64,
+    /// Bytes of payload that the replicas made by the call itself take.
+    pub stored: u64,
+}
+
+/// The policy for one key.
+struct Policy {
+    want: u8,
+    asked: u8,
+    ack: Ack,
+    volatile: bool,
+    tiers: Option<Vec<String>>,
+}
+
+fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy {
+    let rule = inner.config.rule_for(key);
+    let store = &inner.config.store;
+    let asked = options.replicas.or(rule.and_then(|r| r.replicas)).unwrap_or(store.replicas.default);
+    let asked = asked.clamp(store.replicas.min, store.replicas.max);
+    Policy {
+        want: asked.min(inner.tiers.domains().min(255) as u8).max(1),
+        asked,
+        ack: options.ack.or(rule.and_then(|r| r.ack)).unwrap_or(store.ack),
+        volatile: rule.is_some_and(|r| r.volatile),
+        tiers: rule.and_then(|r| r.tiers.clone()),
+    }
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64)
+}
+
+impl Store {
+    /// Writes a whole object from `bytes`; what the key named before is replaced at once.
+    pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
+        self.put(key, bytes, options)
+    }
+
+    /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible at once, whole
+    /// or not at all; what the key named before is replaced.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] where no tier took the bytes, [`Error::Conflict`] where another file's key is a path prefix
+    /// of this one or this one of another's.
+    pub fn put(&self, key: &[u8], mut source: impl Read, options: &PutOptions) -> Result<Receipt> {
+        key::check(key)?;
+        let inner = &self.inner;
+        let policy = policy(inner, key, options);
+        let object = inner.catalog.next_id()?;
+        let mut writer = Writer::new(inner, key, object, &policy, options.element);
+        let written = writer.fill(&mut source);
+        if let Err(e) = written {
+            writer.abandon();
+            return Err(e);
+        }
+        let mut attributes = options.attributes.clone();
+        if attributes.mtime == 0 {
+            attributes.mtime = now();
+        }
+        let mut expect = vec![Expect::Free(key.to_vec())];
+        if options.create_new {
+            expect.push(Expect::Absent(key.to_vec()));
+        }
+        let length = writer.offset;
+        let extents = std::mem::take(&mut writer.extents);
+        let edit = Edit::Put { key: key.to_vec(), object, length, want: policy.want, attributes, extents };
+        crate::fail::point("put:written");
+        let commit = match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
+            Ok(commit) => commit,
+            Err(e) => {
+                writer.abandon();
+                return Err(e);
+            }
+        };
+        crate::fail::point("put:committed");
+        self.acknowledge(key, object, commit.sequence, &policy, writer.owed, length, writer.stored)
+    }
+
+    /// Writes `bytes` at `offset` of an object, which is made if the key names none. Nothing is read; other ranges of
+    /// the object stay as they are, whoever writes them at the same time.
+    pub fn write_at(&self, key: &[u8], offset: u64, bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
+        key::check(key)?;
+        let inner = &self.inner;
+        let policy = policy(inner, key, options);
+        let known = inner.catalog.object(key)?;
+        let object = match &known {
+            Some(object) => object.id,
+            None => inner.catalog.next_id()?,
+        };
+        let mut writer = Writer::new(inner, key, object, &policy, options.element);
+        writer.offset = offset;
+        for block in bytes.chunks(BLOCK as usize) {
+            writer.block(block)?;
+        }
+        let extents = std::mem::take(&mut writer.extents);
+        let expect = if known.is_none() { vec![Expect::Free(key.to_vec())] } else { Vec::new() };
+        let edit = Edit::Write { key: key.to_vec(), object, want: policy.want, mtime: now(), extents };
+        let commit = inner.catalog.commit(Change { expect, edits: vec![edit] })?;
+        self.acknowledge(key, object, commit.sequence, &policy, writer.owed, bytes.len() as u64, writer.stored)
+    }
+
+    /// Cuts an object to `length` bytes, or extends it with zeros.
+    pub fn set_length(&self, key: &[u8], length: u64) -> Result<()> {
+        key::check(key)?;
+        let expect = vec![Expect::Exists(key.to_vec())];
+        self.inner
+            .catalog
+            .commit(Change { expect, edits: vec![Edit::SetLength { key: key.to_vec(), length, mtime: now() }] })?;
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn acknowledge(
+        &self,
+        key: &[u8],
+        object: u64,
+        generation: u64,
+        policy: &Policy,
+        owed: u64,
+        bytes: u64,
+        stored: u64,
+    ) -> Result<Receipt> {
+        let (want, asked) = (policy.want, policy.asked);
+        let mut receipt = Receipt { key: key.to_vec(), object, generation, want, asked, owed, bytes, stored };
+        if policy.ack == Ack::Placed {
+            if owed > 0 {
+                self.start_mover();
+            }
+        } else {
+            self.wait(&mut receipt, policy.ack)?;
+        }
+        Ok(receipt)
+    }
+}
+
+/// Cuts a stream of bytes into extents and writes their first replicas.
+struct Writer<'a> {
+    inner: &'a Inner,
+    key: &'a [u8],
+    object: u64,
+    policy: &'a Policy,
+    chooser: Chooser,
+    offset: u64,
+    extents: Vec<NewExtent>,
+    staged: bool,
+    unstaged_bytes: u64,
+    owed: u64,
+    stored: u64,
+}
+
+impl<'a> Writer<'a> {
+    fn new(inner: &'a Inner, key: &'a [u8], object: u64, policy: &'a Policy, element: Option<Element>) -> Self {
+        let chooser = Chooser::new(element);
+        Writer {
+            inner,
+            key,
+            object,
+            policy,
+            chooser,
+            offset: 0,
+            extents: Vec::new(),
+            staged: false,
+            unstaged_bytes: 0,
+            owed: 0,
+            stored: 0,
+        }
+    }
+
+    /// Writes all of `source`.
+    fn fill(&mut self, source: &mut impl Read) -> Result<()> {
+        let mut block = Vec::new();
+        loop {
+            block.clear();
+            source
+                .take(u64::from(BLOCK))
+                .read_to_end(&mut block)
+                .map_err(Error::io(format!("reading the bytes of {:?}", key::show(self.key))))?;
+            if block.is_empty() {
+                return Ok(());
+            }
+            self.block(&block)?;
+            if self.unstaged_bytes >= STAGE_BYTES {
+                let extents = std::mem::take(&mut self.extents);
+                self.inner
+                    .catalog
+                    .commit(Edit::Stage { object: self.object, key: self.key.to_vec(), extents }.into())?;
+                self.staged = true;
+                self.unstaged_bytes = 0;
+                crate::fail::point("put:staged");
+            }
+        }
+    }
+
+    /// Writes one extent of at most a block.
+    fn block(&mut self, raw: &[u8]) -> Result<()> {
+        let inner = self.inner;
+        let write = inner.catalog.next_id()?;
+        let mut extent = Extent {
+            offset: self.offset,
+            length: raw.len() as u32,
+            skip: 0,
+            raw_len: raw.len() as u32,
+            write,
+            replicas: Default::default(),
+        };
+        let started = Instant::now();
+        let mut owed: Vec<TargetId> = Vec::new();
+        let want = usize::from(self.policy.want);
+        while extent.replicas.len() + owed.len() < want {
+            let chosen = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
+            let missing = want - extent.replicas.len() - owed.len();
+            let targets = inner.tiers.place(missing, chosen, self.policy.volatile, self.policy.tiers.as_deref());
+            if targets.is_empty() {
+                if !extent.replicas.is_empty() {
+                    // What no tier takes now is owed to one in trouble, until it is back.
+                    owed.extend(
+                        inner
+                            .tiers
+                            .in_trouble(extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()), missing),
+                    );
+                    break;
+                }
+                inner.make_room(started)?;
+            }
+            for target in targets {
+                let device = inner.tiers.device(target)?;
+                let at_once = extent.replicas.is_empty() || (raw.len() <= INLINE_BYTES && device.quick);
+                if !at_once {
+                    owed.push(target);
+                    continue;
+                }
+                let identity =
+                    Identity { object: self.object, write, offset: self.offset, replica: extent.replicas.len() as u8 };
+                let encoding = self.chooser.choose(raw, device.tier, inner.tiers.tier(device));
+                match append_to(device, identity, encoding, raw) {
+                    Ok(replica) => extent.replicas.push(replica),
+                    Err(e) => {
+                        // Set aside, it is not chosen again: the rest is planned anew.
+                        device.failed(&e);
+                        break;
+                    }
+                }
+            }
+        }
+        self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
+        self.owed += owed.len() as u64;
+        self.offset += raw.len() as u64;
+        self.unstaged_bytes += raw.len() as u64;
+        self.extents.push(NewExtent { extent, owed });
+        Ok(())
+    }
+
+    /// Gives back what was written of an object that will not be visible. Where that fails the mover does it later.
+    fn abandon(&mut self) {
+        let extents = std::mem::take(&mut self.extents);
+        let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
+        let edits = vec![stage, Edit::Unstage { object: self.object }];
+        let _ = self.inner.catalog.commit(Change { expect: Vec::new(), edits });
+    }
+}
+
+/// The element type that a file's name tells.
+pub fn element_of(name: &[u8]) -> Option<Element> {
+    let extension = name.rsplit(|&b| b == b'.').next()?;
+    Some(match extension {
+        b"f32" => Element::F32,
+        b"f64" => Element::F64,
+        b"i32" => Element::I32,
+        b"aos32" => Element::Record32,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    struct Drip<'a>(&'a [u8]);
+
+    impl Read for Drip<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let n = out.len().min(self.0.len()).min(1000);
+            out[..n].copy_from_slice(&self.0[..n]);
+            self.0 = &self.0[n..];
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn a_slow_pipe_still_gives_whole_blocks() {
+        let bytes = vec![7; 2_500_000];
+        let mut block = Vec::new();
+        let mut pipe = Drip(&bytes);
+        (&mut pipe).take(u64::from(BLOCK)).read_to_end(&mut block).expect("reads");
+        assert_eq!(block.len(), BLOCK as usize);
+    }
+}

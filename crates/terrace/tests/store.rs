@@ -1,0 +1,209 @@
+//! The store as a user sees it, over real directories.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use terrace::{Ack, Config, PutOptions, Store};
+
+fn config(dir: &Path) -> Config {
+    let d = dir.display();
+    let text = format!(
+        "[store]\nreplicas = {{ min = 1, max = 5, default = 2 }}\n\
+         [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\ncapacity = '64MiB'\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n"
+    );
+    Config::parse(&text, "test").unwrap()
+}
+
+fn store(dir: &Path) -> Store {
+    Store::init(&dir.join("store"), &config(dir)).unwrap()
+}
+
+fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut byte = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| byte()).collect()
+}
+
+fn replicated() -> PutOptions {
+    PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }
+}
+
+#[test]
+fn what_is_put_is_read_back_listed_renamed_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    for (key, length) in [("a", 0), ("b/c", 1), ("b/d", 70_000), ("big", 5_000_001)] {
+        let bytes = noise(length, 3);
+        store.put_bytes(key.as_bytes(), &bytes, &replicated()).unwrap();
+        assert_eq!(store.get(key.as_bytes()).unwrap(), bytes);
+        for extent in store.locate(key.as_bytes()).unwrap().extents {
+            assert_eq!(extent.replicas.len(), 2);
+        }
+    }
+    let names = |prefix: &[u8]| {
+        store
+            .list(prefix, None, 100)
+            .unwrap()
+            .into_iter()
+            .map(|(k, _)| String::from_utf8(k).unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(names(b""), ["a", "b/c", "b/d", "big"]);
+    assert_eq!(names(b"b"), ["b/c", "b/d"]);
+    store.rename(b"big", b"b/e").unwrap();
+    assert_eq!(store.get(b"b/e").unwrap().len(), 5_000_001);
+    assert!(store.get(b"big").is_err());
+    store.remove(b"b/e").unwrap();
+    assert!(store.remove(b"b/e").is_err());
+    assert!(store.put_bytes(b"a/below", b"x", &replicated()).is_err(), "a is a file");
+    assert!(store.put_bytes(b"b", b"x", &replicated()).is_err(), "b is a directory");
+    store.close().unwrap();
+}
+
+#[test]
+fn range_writes_equal_a_plain_buffer_and_survive_truncation() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let (mut plain, mut state) = (Vec::new(), 99u64);
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % below
+    };
+    for step in 0..200 {
+        if step > 0 && random(10) == 0 {
+            let length = random(3_000_000);
+            plain.resize(length as usize, 0);
+            store.set_length(b"f", length).unwrap();
+        } else {
+            let (at, length) =
+                (random(2_500_000) as usize, 1 + random(if step % 20 == 0 { 1_500_000 } else { 9000 }) as usize);
+            let bytes = noise(length, step);
+            plain.resize(plain.len().max(at + length), 0);
+            plain[at..at + length].copy_from_slice(&bytes);
+            store.write_at(b"f", at as u64, &bytes, &PutOptions::default()).unwrap();
+        }
+        if step % 10 == 0 {
+            assert_eq!(store.get(b"f").unwrap(), plain, "step {step}");
+        }
+    }
+    for _ in 0..200 {
+        let at = random(plain.len() as u64) as usize;
+        let mut out = vec![0; random(100_000) as usize];
+        let read = store.read_at(b"f", at as u64, &mut out).unwrap();
+        assert_eq!(&out[..read], &plain[at..(at + out.len()).min(plain.len())]);
+    }
+    store.sync().unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
+    assert_eq!(store.get(b"f").unwrap(), plain);
+}
+
+#[test]
+fn a_damaged_replica_is_passed_over_and_repaired() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let bytes = noise(3_000_000, 8);
+    store.put_bytes(b"x", &bytes, &replicated()).unwrap();
+    for extent in store.locate(b"x").unwrap().extents {
+        let nearest = &extent.replicas[0];
+        let file = fs::OpenOptions::new().write(true).open(nearest.file.as_ref().unwrap()).unwrap();
+        let middle = nearest.position.unwrap() + nearest.stored / 2;
+        std::os::unix::fs::FileExt::write_all_at(&file, b"damage", middle).unwrap();
+    }
+    assert_eq!(store.get(b"x").unwrap(), bytes);
+    assert_eq!(store.repair_suspects().unwrap(), 3);
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.checked, found.bad, found.lost), (6, 0, 0));
+}
+
+#[test]
+fn an_emptied_tier_is_filled_again_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let bytes = noise(2_000_000, 8);
+    store.put_bytes(b"x", &bytes, &replicated()).unwrap();
+    store.close().unwrap();
+    fs::remove_dir_all(dir.path().join("ram")).unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    assert_eq!(store.get(b"x").unwrap(), bytes);
+    let found = store.scrub(b"", true, None, |_| {}).unwrap();
+    assert_eq!(found.lost, 0);
+    assert_eq!(found.bad, found.repaired);
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
+
+#[test]
+fn a_rebuilt_catalog_equals_the_one_that_was_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let mut plain = BTreeMap::new();
+    for i in 0..40u64 {
+        let key = format!("k/{}", i % 17).into_bytes();
+        let bytes = noise((i * 7919 % 200_000) as usize, i);
+        store.put_bytes(&key, &bytes, &PutOptions::default()).unwrap();
+        plain.insert(key.clone(), bytes);
+        if i % 5 == 0 {
+            store.remove(&key).unwrap();
+            plain.remove(&key);
+        } else if i % 7 == 0 {
+            let to = format!("r/{i}").into_bytes();
+            store.rename(&key, &to).unwrap();
+            let moved = plain.remove(&key).unwrap();
+            plain.insert(to, moved);
+        } else if i % 11 == 0 {
+            store.write_at(&key, 10, b"over", &PutOptions::default()).unwrap();
+            let bytes = plain.get_mut(&key).unwrap();
+            bytes.resize(bytes.len().max(14), 0);
+            bytes[10..14].copy_from_slice(b"over");
+        }
+        if i == 20 {
+            store.sync().unwrap();
+            store.reap_now().unwrap();
+        }
+    }
+    store.sync().unwrap();
+    let before = store.catalog().dump().unwrap();
+    drop(store);
+    let store = Store::rebuild(&dir.path().join("store")).unwrap();
+    assert_eq!(store.catalog().dump().unwrap(), before);
+    for (key, bytes) in &plain {
+        assert_eq!(&store.get(key).unwrap(), bytes);
+    }
+    assert_eq!(store.status().unwrap().objects, plain.len() as u64);
+    // New writes must not reuse what was given out before.
+    store.put_bytes(b"new", b"bytes", &PutOptions::default()).unwrap();
+    assert_eq!(store.get(b"new").unwrap(), b"bytes");
+}
+
+#[test]
+fn a_store_whose_directory_lost_catalog_and_log_comes_back_from_a_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    store.put_bytes(b"x", b"kept", &replicated()).unwrap();
+    store.close().unwrap();
+    fs::remove_dir_all(dir.path().join("store/catalog")).unwrap();
+    fs::remove_dir_all(dir.path().join("store/log")).unwrap();
+    let store = Store::rebuild(&dir.path().join("store")).unwrap();
+    assert_eq!(store.get(b"x").unwrap(), b"kept");
+}
+
+#[test]
+fn a_full_tier_is_a_normal_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let bytes = noise(20 << 20, 5);
+    for i in 0..6 {
+        store.put_bytes(format!("f{i}").as_bytes(), &bytes, &replicated()).unwrap();
+    }
+    for i in 0..6 {
+        assert_eq!(store.get(format!("f{i}").as_bytes()).unwrap(), bytes);
+    }
+    let status = store.status().unwrap();
+    assert!(status.tiers[0].used <= 64 << 20, "the tier's limit holds");
+}
