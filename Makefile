@@ -2,16 +2,24 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint soak bench install
+.PHONY: build demo test lint install
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-test: ## every test, the long ones at a tenth of their counts
-	$(CARGO) build --bins
+test: ## every test, the long ones at a tenth of their counts; the demo
+	$(CARGO) build --bins --examples
 	$(CARGO) test --workspace
+	demo/run > /dev/null
 
 lint: ## formatting, clippy and docs, warnings denied
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+demo: build ## what Terrace does, on made files or on those in DATA
+	$(CARGO) build --quiet --example make_data
+	@demo/run $(DATA)
+
+install: ## the binary, into cargo's bin directory
+	$(CARGO) install --path crates/cli

@@ -206,8 +206,10 @@ impl Catalog {
             Ok(())
         })?;
         self.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
-        // Blocks that were claimed but not used in any commit are passed over.
-        self.records.put(&mut txn, keys::NEXT_ID, &encode(&(next_id + 1024 * ID_BLOCK))?)?;
+        if end.sequence > start.sequence {
+            // Blocks that were claimed but not used in any commit are passed over.
+            self.records.put(&mut txn, keys::NEXT_ID, &encode(&(next_id + 1024 * ID_BLOCK))?)?;
+        }
         txn.commit()?;
         Ok(end)
     }

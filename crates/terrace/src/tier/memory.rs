@@ -9,45 +9,56 @@ use parking_lot::Mutex;
 use super::{Ids, Place, Space, Target};
 use crate::frame::{Frame, Header};
 
-/// Frames in a map, one segment each.
+/// Frames in a map, a segment for each.
 pub struct Memory {
     store: u64,
     capacity: u64,
     ids: Arc<dyn Ids>,
-    frames: Mutex<BTreeMap<u64, Vec<u8>>>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    frames: BTreeMap<u64, Arc<[u8]>>,
+    used: u64,
+}
+
+impl Held {
+    fn remove(&mut self, segment: u64) {
+        if let Some(frame) = self.frames.remove(&segment) {
+            self.used -= frame.len() as u64;
+        }
+    }
 }
 
 impl Memory {
     /// An empty target of `capacity` bytes for the store of this id.
     pub fn new(store: u64, capacity: u64, ids: Arc<dyn Ids>) -> Memory {
-        Memory { store, capacity, ids, frames: Mutex::default() }
-    }
-
-    fn used(frames: &BTreeMap<u64, Vec<u8>>) -> u64 {
-        frames.values().map(|f| f.len() as u64).sum()
+        Memory { store, capacity, ids, held: Mutex::default() }
     }
 }
 
 impl Target for Memory {
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
-        let length = frame.header.frame_len();
-        let place = Place { segment: self.ids.next()?, offset: 0, length: length as u32 };
-        let mut bytes = Vec::new();
+        let place = Place { segment: self.ids.next()?, offset: 0, length: frame.header.frame_len() as u32 };
+        let mut bytes = Vec::with_capacity(place.length as usize);
         frame.header.write(self.store, place, &mut bytes);
         bytes.extend_from_slice(frame.payload);
-        let mut frames = self.frames.lock();
-        if Self::used(&frames) + length > self.capacity {
+        let mut held = self.held.lock();
+        let used = held.used + bytes.len() as u64;
+        if used > self.capacity {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the memory target is full"));
         }
-        frames.insert(place.segment, bytes);
+        held.used = used;
+        held.frames.insert(place.segment, bytes.into());
         Ok(place)
     }
 
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
-        let frames = self.frames.lock();
-        let frame = frames.get(&place.segment).ok_or(io::ErrorKind::NotFound)?;
-        let bytes = frame.get(skip as usize..skip as usize + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        out.copy_from_slice(bytes);
+        let found = self.held.lock().frames.get(&place.segment).filter(|_| place.offset == 0).cloned();
+        let frame = found.ok_or(io::ErrorKind::NotFound)?;
+        let skip = skip as usize;
+        out.copy_from_slice(frame.get(skip..skip + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
@@ -56,27 +67,27 @@ impl Target for Memory {
     }
 
     fn free(&self, places: &[Place]) -> io::Result<()> {
-        let mut frames = self.frames.lock();
-        for place in places {
-            frames.remove(&place.segment);
-        }
+        let mut held = self.held.lock();
+        places.iter().filter(|place| place.offset == 0).for_each(|place| held.remove(place.segment));
         Ok(())
     }
 
     fn discard(&self, segment: u64) -> io::Result<bool> {
-        self.frames.lock().remove(&segment);
+        self.held.lock().remove(segment);
         Ok(true)
     }
 
     fn space(&self) -> io::Result<Space> {
-        Ok(Space { used: Self::used(&self.frames.lock()), capacity: self.capacity })
+        Ok(Space { used: self.held.lock().used, capacity: self.capacity })
     }
 
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
-        for (&segment, bytes) in self.frames.lock().iter() {
-            let place = Place { segment, offset: 0, length: bytes.len() as u32 };
-            if let Ok(header) = Header::read(bytes, self.store, place) {
-                found(place, header);
+        // The lock is not held while `found` runs, which may want to read.
+        let frames = self.held.lock().frames.clone();
+        for (segment, bytes) in frames {
+            let place = Place { segment, offset: 0, length: 0 };
+            if let Ok(header) = Header::read(&bytes, self.store, place) {
+                found(Place { length: header.frame_len() as u32, ..place }, header);
             }
         }
         Ok(())

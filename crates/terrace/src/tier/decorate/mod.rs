@@ -3,5 +3,5 @@
 mod faults;
 mod throttle;
 
-pub use faults::{Fault, Faults};
+pub use faults::{Failure, FaultPlan, Faults};
 pub use throttle::{Limits, Throttle};

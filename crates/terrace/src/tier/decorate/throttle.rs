@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +13,13 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::frame::{Frame, Header};
 use crate::tier::{Place, Space, Target};
 
+const SECOND: u64 = 1_000_000_000;
 /// A target that was idle may catch up by this much at the most.
-const CREDIT: u64 = 20_000_000;
-/// No operation is booked further ahead: what is, was booked before a reboot.
-const AHEAD: u64 = 600_000_000_000;
+const CREDIT: u64 = SECOND / 50;
+/// No more than this (or than `QUEUE` bytes take) is ever booked ahead: what is further off was booked before a reboot.
+const AHEAD: u64 = 60 * SECOND;
+/// Bytes that may wait in a slow target's queue.
+const QUEUE: u64 = 256 << 20;
 
 /// How fast the device is that a throttled target stands for.
 #[derive(Clone, Debug, Default)]
@@ -25,16 +28,16 @@ pub struct Limits {
     pub read: Option<u64>,
     /// Bytes written per second.
     pub write: Option<u64>,
-    /// Added to each operation.
+    /// Added to each append, read and sync; it does not keep the device busy for others.
     pub latency: Duration,
 }
 
-/// A target behind a rate limit. The two instants until which it is busy reading and writing are kept in a file that
-/// all processes share.
+/// A target behind a rate limit that all processes share by a file. It holds two little-endian `u64`: the instants, in
+/// nanoseconds of the monotonic clock, until which the device is busy reading and writing.
 pub struct Throttle {
     inner: Arc<dyn Target>,
     limits: Limits,
-    booked: File,
+    state: PathBuf,
 }
 
 #[derive(Clone, Copy)]
@@ -46,57 +49,85 @@ enum Lane {
 impl Throttle {
     /// Throttles `inner`; `state` is the shared file.
     pub fn new(inner: Arc<dyn Target>, limits: Limits, state: &Path) -> io::Result<Throttle> {
-        let booked = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(state)?;
-        Ok(Throttle { inner, limits, booked })
+        let state = std::path::absolute(state)?;
+        open(&state)?;
+        Ok(Throttle { inner, limits, state })
     }
 
-    /// Books the time that `bytes` take, and waits until it is over.
-    fn wait(&self, lane: Lane, bytes: u64) -> io::Result<()> {
+    /// Books the time that `bytes` take on the device for an operation that began at `begun`, and waits until it is over.
+    fn wait(&self, lane: Lane, begun: u64, bytes: u64) -> io::Result<()> {
         let rate = match lane {
             Lane::Read => self.limits.read,
             Lane::Write => self.limits.write,
         };
-        let mut end = now();
-        if let Some(rate) = rate {
-            rustix::fs::flock(&self.booked, FlockOperation::LockExclusive)?;
-            let mut busy = [0; 8];
-            let known = self.booked.read_exact_at(&mut busy, lane as u64).is_ok();
-            let busy = if known { u64::from_le_bytes(busy) } else { 0 };
-            end = book(now(), busy, bytes, rate);
-            let written = self.booked.write_all_at(&end.to_le_bytes(), lane as u64);
-            rustix::fs::flock(&self.booked, FlockOperation::Unlock)?;
-            written?;
-        }
-        std::thread::sleep(Duration::from_nanos(end.saturating_sub(now())) + self.limits.latency);
+        let end = match rate {
+            Some(rate) => book(&self.state, lane, |busy| reserve(begun, busy, bytes, rate).1)?.max(begun),
+            None => begun,
+        };
+        self.sleep_until(end);
         Ok(())
     }
+
+    fn sleep_until(&self, end: u64) {
+        let end = end + self.limits.latency.as_nanos() as u64;
+        std::thread::sleep(Duration::from_nanos(end.saturating_sub(now())));
+    }
+}
+
+fn open(state: &Path) -> io::Result<File> {
+    File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(state)
+}
+
+/// Replaces the instant until which a lane is busy, and returns the new one. The file is opened each time, since a lock
+/// belongs to the open file: threads, or a process and its fork, that shared one would not exclude each other.
+fn book(state: &Path, lane: Lane, next: impl FnOnce(u64) -> u64) -> io::Result<u64> {
+    let file = open(state)?;
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?;
+    let mut busy = [0; 8];
+    // Nothing has been booked yet where the file ends earlier.
+    if let Err(e) = file.read_exact_at(&mut busy, lane as u64) {
+        if e.kind() != io::ErrorKind::UnexpectedEof {
+            return Err(e);
+        }
+        busy = [0; 8];
+    }
+    let end = next(u64::from_le_bytes(busy));
+    file.write_all_at(&end.to_le_bytes(), lane as u64)?;
+    Ok(end)
 }
 
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
-/// When an operation of `bytes` ends on a device that is busy until `busy`.
-fn book(now: u64, busy: u64, bytes: u64, rate: u64) -> u64 {
-    let busy = if busy > now + AHEAD { now } else { busy.max(now.saturating_sub(CREDIT)) };
-    busy + (u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))) as u64
+/// When an operation of `bytes` starts and ends on a device that is busy until `busy`.
+fn reserve(now: u64, busy: u64, bytes: u64, rate: u64) -> (u64, u64) {
+    let time = |bytes: u64| (u128::from(bytes) * u128::from(SECOND) / u128::from(rate.max(1))) as u64;
+    let of_an_earlier_boot = busy > now.saturating_add(AHEAD.max(time(QUEUE)));
+    let start = if of_an_earlier_boot { now } else { busy.max(now.saturating_sub(CREDIT)) };
+    (start, start.saturating_add(time(bytes)))
 }
 
 impl Target for Throttle {
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        let begun = now();
         let place = self.inner.append(frame)?;
-        self.wait(Lane::Write, u64::from(place.length))?;
+        self.wait(Lane::Write, begun, u64::from(place.length))?;
         Ok(place)
     }
 
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
-        self.wait(Lane::Read, out.len() as u64)?;
-        self.inner.read(place, skip, out)
+        let begun = now();
+        self.inner.read(place, skip, out)?;
+        self.wait(Lane::Read, begun, out.len() as u64)
     }
 
     fn sync(&self, segments: &[u64]) -> io::Result<()> {
-        self.inner.sync(segments)
+        let begun = now();
+        self.inner.sync(segments)?;
+        self.sleep_until(begun);
+        Ok(())
     }
 
     fn free(&self, places: &[Place]) -> io::Result<()> {
@@ -115,7 +146,7 @@ impl Target for Throttle {
         self.inner.scan(found)
     }
 
-    fn file(&self, segment: u64) -> Option<std::path::PathBuf> {
+    fn file(&self, segment: u64) -> Option<PathBuf> {
         self.inner.file(segment)
     }
 }
@@ -124,22 +155,65 @@ impl Target for Throttle {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_busy_device_takes_the_time_that_its_rate_asks_for() {
-        let rate = 100_000_000;
-        let start = 1_000_000_000_000;
-        let mut busy = start;
-        for bytes in [4096u64, 1 << 20, 65536].iter().cycle().take(3000) {
-            busy = book(start, busy, *bytes, rate);
+    const RATE: u64 = 100_000_000;
+    const START: u64 = 1_000 * SECOND;
+
+    /// Bytes per second that one caller gets who sleeps until its slot has ended, always `late` by some nanoseconds.
+    fn measured(sizes: &[u64], late: u64) -> f64 {
+        let (mut clock, mut busy, mut bytes) = (START, START, 0);
+        for size in sizes.iter().cycle() {
+            busy = reserve(clock, busy, *size, RATE).1;
+            bytes += size;
+            clock = clock.max(busy + late);
+            if clock > START + 10 * SECOND {
+                break;
+            }
         }
-        let bytes = 1000 * (4096 + (1 << 20) + 65536);
-        let seconds = (busy - start) as f64 / 1e9;
-        assert!((bytes as f64 / seconds / rate as f64 - 1.0).abs() < 0.001);
+        bytes as f64 * SECOND as f64 / (clock - START) as f64
     }
 
     #[test]
-    fn idle_time_is_credited_a_little_and_a_time_before_a_reboot_not_at_all() {
-        assert_eq!(book(5_000_000_000, 0, 0, 1), 5_000_000_000 - CREDIT);
-        assert_eq!(book(5_000_000_000, u64::MAX, 1, 1_000_000_000), 5_000_000_001);
+    fn the_rate_is_kept_over_ten_seconds_though_sleeps_end_late() {
+        for sizes in [&[512][..], &[4096], &[1 << 20], &[4096, 1 << 20, 65_536, 100]] {
+            for late in [0, 60_000, 1_000_000, 15_000_000] {
+                let ratio = measured(sizes, late) / RATE as f64;
+                assert!((0.95..1.05).contains(&ratio), "{sizes:?}, {late} ns late: {ratio}");
+            }
+        }
+    }
+
+    #[test]
+    fn idle_time_is_credited_a_little() {
+        assert_eq!(reserve(START, 0, 100, RATE), (START - CREDIT, START - CREDIT + 1000));
+        assert_eq!(reserve(START, START - 5, 100, RATE), (START - 5, START + 995));
+    }
+
+    #[test]
+    fn what_was_booked_before_a_reboot_does_not_block() {
+        assert_eq!(reserve(START, u64::MAX, 100, RATE).0, START);
+        assert_eq!(reserve(START, START + AHEAD + 1, 100, RATE).0, START);
+        assert_eq!(reserve(START, START + AHEAD, 100, RATE).0, START + AHEAD);
+    }
+
+    #[test]
+    fn a_slow_device_may_have_a_long_queue() {
+        let hour = START + 3600 * SECOND;
+        assert_eq!(reserve(START, hour, 1000, 1000), (hour, hour + SECOND));
+    }
+
+    /// A lock on one descriptor that all threads share excludes none of them: two would book the same time.
+    #[test]
+    fn no_two_threads_book_the_same_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = folder.path().join("state");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    (0..500).for_each(|_| assert!(book(&state, Lane::Write, |busy| busy + 1).expect("books") > 0))
+                });
+            }
+        });
+        assert_eq!(book(&state, Lane::Write, |busy| busy).expect("reads"), 2000);
+        assert_eq!(book(&state, Lane::Read, |busy| busy).expect("reads"), 0, "the other lane is free");
     }
 }
