@@ -33,10 +33,16 @@ pub fn prepare(dir: &Path, lock: &File) -> Result<()> {
         forget_catalog(dir)?;
         write(&dir.join(MARK), boot_id().as_bytes())?;
     }
-    rustix::fs::flock(lock, FlockOperation::LockShared).map_err(|e| Error::io("locking the store")(e.into()))
+    shared(dir, lock)
 }
 
-/// Makes sure that no other process has the store open.
+/// Holds the store's lock together with all others that have it open.
+pub fn shared(dir: &Path, lock: &File) -> Result<()> {
+    let context = format!("locking {}", dir.join("lock").display());
+    rustix::fs::flock(lock, FlockOperation::LockShared).map_err(|e| Error::io(context)(e.into()))
+}
+
+/// Makes sure that no other process has the store open. Where one has, the lock is not held any more.
 pub fn alone(dir: &Path, lock: &File) -> Result<()> {
     rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         refuse(dir, "another process has the store open, and the catalog is to be made anew; end it first")

@@ -12,8 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
-
 use crate::catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
 use crate::config::Config;
 use crate::log::Log;
@@ -90,6 +88,13 @@ impl Store {
             crate::care::replay(&inner)?;
         }
         boot::opened(dir)?;
+        if boot::alone(dir, &inner.lock).is_ok() {
+            // Nobody else has the store open: what is staged has no writer any more.
+            for (object, _) in inner.catalog.staged()? {
+                inner.catalog.commit(Edit::Unstage { object }.into())?;
+            }
+        }
+        boot::shared(dir, &inner.lock)?;
         let inner = Arc::new(inner);
         Ok(Store { _last: Arc::new(Last(inner.clone())), inner })
     }
@@ -304,12 +309,12 @@ fn lock_file(dir: &Path) -> Result<File> {
     let context = || format!("locking {}", path.display());
     let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
     let file = file.map_err(Error::io(context()))?;
-    rustix::fs::flock(&file, FlockOperation::LockShared).map_err(|e| Error::io(context())(e.into()))?;
+    boot::shared(dir, &file)?;
     Ok(file)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = path.with_extension("new");
+    let new = path.with_extension(format!("new-{}", std::process::id()));
     let written =
         fs::write(&new, bytes).and_then(|()| File::open(&new)?.sync_all()).and_then(|()| fs::rename(&new, path));
     written.map_err(Error::io(format!("writing {}", path.display())))

@@ -13,6 +13,7 @@ use crate::frame::{self, Header, Identity, Scratch, decode_range};
 
 const STORE: u64 = 77;
 const CAPACITY: u64 = 8 << 20;
+const LENGTHS: [usize; 9] = [1, 100, 4096, 5000, 65_536, 65_537, 262_145, 300_000, 1 << 20];
 
 struct Counter(AtomicU64);
 
@@ -26,84 +27,173 @@ fn ids() -> Arc<dyn Ids> {
     Arc::new(Counter(AtomicU64::new(1)))
 }
 
-fn bytes(seed: u64, length: usize) -> Vec<u8> {
-    (0..length).map(|i| (i as u64).wrapping_mul(seed * 2 + 1).wrapping_shr(5) as u8).collect()
+/// Bytes that differ from write to write, and that a codec can shrink.
+fn bytes(write: u64, length: usize) -> Vec<u8> {
+    (0..length as u64).map(|i| ((i >> 6).wrapping_mul(write * 2 + 1) ^ write) as u8).collect()
 }
 
-fn append(target: &dyn Target, write: u64, raw: &[u8]) -> io::Result<Place> {
+fn append_as(target: &dyn Target, write: u64, raw: &[u8], encoding: &str) -> io::Result<Place> {
     let mut scratch = Scratch::default();
     let identity = Identity { object: 5, write, offset: 0, replica: 0 };
-    target.append(&frame::encode(identity, terrace_codec::Encoding::NONE, raw, &mut scratch).expect("encodes"))
+    let encoding = encoding.parse().expect("an encoding");
+    target.append(&frame::encode(identity, encoding, raw, &mut scratch).expect("encodes"))
 }
 
-fn read(target: &dyn Target, place: Place, write: u64, length: usize) -> io::Result<Vec<u8>> {
-    let mut whole = vec![0; place.length as usize];
-    target.read(place, 0, &mut whole)?;
-    let header = Header::read(&whole, STORE, place).map_err(io::Error::other)?;
+fn append(target: &dyn Target, write: u64, length: usize) -> io::Result<Place> {
+    append_as(target, write, &bytes(write, length), "none")
+}
+
+fn header(target: &dyn Target, place: Place) -> io::Result<Header> {
+    let mut start = vec![0; frame::MAX_HEADER.min(place.length as usize)];
+    target.read(place, 0, &mut start)?;
+    Header::read(&start, STORE, place).map_err(io::Error::other)
+}
+
+/// The raw bytes from `start` on, of a frame that must be the one of this write.
+fn read(target: &dyn Target, place: Place, write: u64, start: usize, length: usize) -> io::Result<Vec<u8>> {
+    let header = header(target, place)?;
     assert_eq!(header.identity.write, write, "another frame stands in this place");
     let mut out = vec![0; length];
-    let head = header.written_len() as u32;
-    decode_range(&header, 0, &mut out, &mut Scratch::default(), |range, into| {
-        target.read(place, head + range.start, into)
-    })?;
+    let fetch = |range: std::ops::Range<u32>, into: &mut [u8]| {
+        target.read(place, header.written_len() as u32 + range.start, into)
+    };
+    decode_range(&header, start as u32, &mut out, &mut Scratch::default(), fetch)?;
     Ok(out)
 }
 
 fn scan(target: &dyn Target) -> BTreeSet<(u64, Place)> {
     let mut found = BTreeSet::new();
-    target.scan(&mut |place, header| assert!(found.insert((header.identity.write, place)))).expect("scans");
+    let mut add = |place, header: Header| assert!(found.insert((header.identity.write, place)), "found twice");
+    target.scan(&mut add).expect("scans");
     found
 }
 
-fn check(target: &dyn Target) {
-    let lengths = [1, 100, 4096, 5000, 65_536, 65_537, 300_000, 1 << 20];
-    let mut placed = Vec::new();
-    for (write, length) in (1u64..).zip(lengths) {
-        placed.push((write, length, append(target, write, &bytes(write, length)).expect("appends")));
+/// Runs each part of the suite on a target of its own.
+fn check(make: impl Fn() -> (Arc<dyn Target>, Box<dyn Any>)) {
+    for part in [
+        frames_read_back_whole_and_in_part,
+        threads_append_at_once,
+        freed_frames_are_gone_and_their_places_are_not_used_again,
+        freeing_spares_the_neighbours,
+        space_comes_and_goes,
+        discarding_takes_a_whole_segment_or_nothing,
+        what_never_was_is_not_found,
+    ] {
+        let (target, _guard) = make();
+        part(&*target);
     }
-    let threads: Vec<Vec<(u64, usize, Place)>> = std::thread::scope(|scope| {
+}
+
+fn frames_read_back_whole_and_in_part(target: &dyn Target) {
+    let mut alive = BTreeSet::new();
+    for (write, (length, encoding)) in (1..).zip(LENGTHS.iter().flat_map(|&l| [(l, "none"), (l, "lz4")])) {
+        let raw = bytes(write, length);
+        let place = append_as(target, write, &raw, encoding).expect("appends");
+        let header = header(target, place).expect("a header");
+        assert_eq!(header.frame_len(), u64::from(place.length));
+        assert_eq!(header.raw_len as usize, length);
+        for (start, end) in [(0, length), (length / 3, length), (0, length.div_ceil(2)), (length / 3, length / 2)] {
+            let part = read(target, place, write, start, end - start).expect("reads");
+            assert!(part == raw[start..end], "{start}..{end} of {length} bytes, {encoding}");
+        }
+        alive.insert((write, place));
+    }
+    assert_eq!(scan(target), alive);
+    let segments: BTreeSet<u64> = alive.iter().map(|(_, place)| place.segment).collect();
+    target.sync(&segments.into_iter().collect::<Vec<_>>()).expect("syncs");
+    target.sync(&[]).expect("syncs nothing");
+    assert_eq!(scan(target), alive);
+}
+
+fn threads_append_at_once(target: &dyn Target) {
+    let written: Vec<(u64, usize, Place)> = std::thread::scope(|scope| {
         let spawn = |thread: u64| {
-            scope.spawn(move || {
-                let one = |n: u64| {
-                    (thread * 1000 + n, 3000, append(target, thread * 1000 + n, &bytes(n, 3000)).expect("appends"))
-                };
-                (0..20).map(one).collect()
-            })
+            let one = move |n: u64| {
+                let (write, length) = (thread * 1000 + n, 1000 + 700 * n as usize);
+                (write, length, append(target, write, length).expect("appends"))
+            };
+            scope.spawn(move || (0..20).map(one).collect::<Vec<_>>())
         };
         let handles: Vec<_> = (1..5).map(spawn).collect();
-        handles.into_iter().map(|h| h.join().expect("a thread")).collect()
+        handles.into_iter().flat_map(|h| h.join().expect("a thread")).collect()
     });
-    for (thread, written) in (1u64..).zip(threads) {
-        for (write, length, place) in written {
-            assert_eq!(read(target, place, write, length).expect("reads"), bytes(write - thread * 1000, length));
-            placed.push((write, 0, place));
+    for &(write, length, place) in &written {
+        assert!(read(target, place, write, 0, length).expect("reads") == bytes(write, length));
+    }
+    let mut places: Vec<Place> = written.iter().map(|(.., place)| *place).collect();
+    places.sort_unstable();
+    for pair in places.windows(2) {
+        let apart = pair[0].segment != pair[1].segment || pair[0].offset + u64::from(pair[0].length) <= pair[1].offset;
+        assert!(apart, "{pair:?} overlap");
+    }
+    assert_eq!(scan(target), written.iter().map(|&(write, _, place)| (write, place)).collect());
+}
+
+fn freed_frames_are_gone_and_their_places_are_not_used_again(target: &dyn Target) {
+    let old: Vec<Place> = (1..).zip(LENGTHS).map(|(write, l)| append(target, write, l).expect("appends")).collect();
+    target.free(&old).expect("frees");
+    target.free(&old).expect("freeing twice does no harm");
+    assert_eq!(scan(target), BTreeSet::new());
+    let again: Vec<Place> = (100..).zip(LENGTHS).map(|(write, l)| append(target, write, l).expect("appends")).collect();
+    target.free(&old).expect("freeing later does no harm to newer frames");
+    for (place, length) in old.iter().zip(LENGTHS) {
+        assert!(header(target, *place).is_err(), "{length} bytes: a freed frame still has a header");
+    }
+    for (write, (place, length)) in (100..).zip(again.iter().zip(LENGTHS)) {
+        assert!(!old.contains(place), "{place:?} is used again");
+        assert!(read(target, *place, write, 0, length).expect("reads") == bytes(write, length));
+    }
+}
+
+fn freeing_spares_the_neighbours(target: &dyn Target) {
+    for length in [100, 5000, 100_000, 300_000] {
+        let from = length as u64;
+        let placed: Vec<Place> = (0..9).map(|n| append(target, from + n, length).expect("appends")).collect();
+        let dead: Vec<Place> = placed.iter().copied().step_by(2).collect();
+        target.free(&dead).expect("frees");
+        for (write, place) in (from..).zip(&placed).skip(1).step_by(2) {
+            assert!(read(target, *place, write, 0, length).expect("reads") == bytes(write, length), "{length} bytes");
         }
+        let alive: BTreeSet<_> = (from..).zip(placed.iter().copied()).skip(1).step_by(2).collect();
+        assert_eq!(scan(target), alive, "{length} bytes");
+        target.free(&placed).expect("frees");
     }
-    for &(write, length, place) in placed.iter().filter(|(_, length, _)| *length > 0) {
-        assert_eq!(read(target, place, write, length).expect("reads"), bytes(write, length), "{length} bytes");
-    }
-    assert_eq!(scan(target), placed.iter().map(|&(write, _, place)| (write, place)).collect());
-    let segments: BTreeSet<u64> = placed.iter().map(|(.., place)| place.segment).collect();
-    target.sync(&segments.iter().copied().collect::<Vec<_>>()).expect("syncs");
+}
 
+fn space_comes_and_goes(target: &dyn Target) {
     let before = target.space().expect("space");
-    let freed: Vec<_> = placed.iter().filter(|(_, length, _)| *length >= 65_536).collect();
-    let places: Vec<Place> = freed.iter().map(|(.., place)| *place).collect();
-    target.free(&places).expect("frees");
-    target.free(&places).expect("freeing twice does no harm");
-    assert!(target.space().expect("space").used + (1 << 20) < before.used, "space comes back");
-    for (write, length, place) in &freed {
-        assert!(read(target, *place, *write, *length).is_err(), "a freed frame still reads");
-    }
-    let left: BTreeSet<_> =
-        placed.iter().filter(|p| !places.contains(&p.2)).map(|&(write, _, place)| (write, place)).collect();
-    assert_eq!(scan(target), left);
+    assert_eq!(before.capacity, CAPACITY);
+    let mut placed = Vec::new();
+    let full = (0..20).find_map(|write| append(target, write, 1 << 20).map(|place| placed.push(place)).err());
+    assert_eq!(full.expect("a full target").kind(), io::ErrorKind::StorageFull);
+    assert!(placed.len() >= 6, "most of the capacity can be used: {}", placed.len());
+    let used = target.space().expect("space").used;
+    assert!(used >= before.used + ((placed.len() as u64) << 20) && used <= CAPACITY, "{used} used");
+    target.free(&placed[1..4]).expect("frees");
+    assert!(target.space().expect("space").used + (3 << 20) <= used + 16_384, "space comes back");
+    let place = append(target, 50, 1 << 20).expect("a target that was full takes frames again");
+    assert!(read(target, place, 50, 0, 1 << 20).expect("reads") == bytes(50, 1 << 20));
+    assert!(read(target, placed[0], 0, 0, 1 << 20).expect("reads") == bytes(0, 1 << 20));
+}
 
-    let block = bytes(3, 1 << 20);
-    let full = (0..20).find_map(|n| append(target, 9000 + n, &block).err()).expect("a full target");
-    assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+fn discarding_takes_a_whole_segment_or_nothing(target: &dyn Target) {
+    let place = append(target, 1, 5000).expect("appends");
+    if target.discard(place.segment).expect("discards") {
+        assert_eq!(header(target, place).expect_err("gone").kind(), io::ErrorKind::NotFound);
+        assert_eq!(scan(target), BTreeSet::new());
+    } else {
+        assert!(read(target, place, 1, 0, 5000).expect("reads") == bytes(1, 5000));
+    }
+    assert!(target.discard(u64::MAX).expect("a segment that is not there is gone"));
+}
+
+fn what_never_was_is_not_found(target: &dyn Target) {
+    assert_eq!(scan(target), BTreeSet::new());
     let absent = Place { segment: u64::MAX, offset: 0, length: 100 };
-    assert_eq!(read(target, absent, 0, 10).expect_err("absent").kind(), io::ErrorKind::NotFound);
+    assert_eq!(target.read(absent, 0, &mut [0; 10]).expect_err("absent").kind(), io::ErrorKind::NotFound);
+    target.free(&[absent]).expect("freeing what is not there does no harm");
+    target.free(&[]).expect("frees nothing");
+    target.sync(&[u64::MAX]).expect("a segment that is gone needs no sync");
 }
 
 fn directory(root: &Path) -> (Arc<dyn Target>, Box<dyn Any>) {
@@ -112,37 +202,60 @@ fn directory(root: &Path) -> (Arc<dyn Target>, Box<dyn Any>) {
     (Arc::new(target), Box::new(folder))
 }
 
+fn memory() -> Arc<dyn Target> {
+    Arc::new(Memory::new(STORE, CAPACITY, ids()))
+}
+
 #[test]
 fn directory_on_disk() {
-    let (target, _folder) = directory(&std::env::temp_dir());
-    check(&*target);
+    check(|| directory(&std::env::temp_dir()));
 }
 
 #[test]
 fn directory_on_tmpfs() {
     let shared = Path::new("/dev/shm");
     if shared.is_dir() {
-        let (target, _folder) = directory(shared);
-        check(&*target);
+        check(|| directory(shared));
     }
 }
 
 #[test]
-fn memory() {
-    check(&Memory::new(STORE, CAPACITY, ids()));
+fn in_memory() {
+    check(|| (memory(), Box::new(())));
 }
 
 #[test]
 fn throttled() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let limits = Limits { read: Some(10_000_000_000), write: Some(10_000_000_000), ..Limits::default() };
-    let inner = Arc::new(Memory::new(STORE, CAPACITY, ids()));
-    check(&Throttle::new(inner, limits, &folder.path().join("state")).expect("a throttle"));
+    check(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let rate = Some(10_000_000_000);
+        let limits = Limits { read: rate, write: rate, ..Limits::default() };
+        (Arc::new(Throttle::new(memory(), limits, &folder.path().join("state")).expect("a throttle")), Box::new(folder))
+    });
 }
 
 #[test]
 fn with_faults_that_are_not_set() {
-    check(&Faults::new(Arc::new(Memory::new(STORE, CAPACITY, ids()))));
+    check(|| (Arc::new(Faults::new(memory())), Box::new(())));
+}
+
+#[test]
+fn a_directory_outlives_its_writer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let numbers = ids();
+    let open = || Directory::create(folder.path(), STORE, 1, CAPACITY, numbers.clone()).expect("a target");
+    let first = open();
+    let old = append(&first, 1, 5000).expect("appends");
+    assert!(!first.discard(old.segment).expect("discards"), "its writer still holds it");
+    drop(first);
+    let second = open();
+    let new = append(&second, 2, 5000).expect("appends");
+    assert_eq!(scan(&second), BTreeSet::from([(1, old), (2, new)]));
+    assert!(read(&second, old, 1, 0, 5000).expect("reads") == bytes(1, 5000));
+    drop(second);
+    let third = open();
+    assert!(third.discard(old.segment).expect("discards"), "no writer holds it");
+    assert_eq!(header(&third, old).expect_err("gone").kind(), io::ErrorKind::NotFound);
 }
 
 #[test]

@@ -273,7 +273,7 @@ mod tests {
         target.scan(&mut |place, header| left.push((place, header))).expect("scans");
         let (place, header) = left.pop().expect("the header is left");
         let read = decode_range(&header, 0, &mut [0; 1000], &mut Scratch::default(), |range, into| {
-            target.read(place, header.len() as u32 + range.start, into)
+            target.read(place, header.written_len() as u32 + range.start, into)
         });
         assert!(read.is_err());
         assert!(append(&target, 1000).is_ok());

@@ -1,0 +1,37 @@
+//! Bzip2.
+
+use bzip2::{Action, Compress, Compression, Decompress, Status};
+
+use super::{Result, text};
+
+pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
+    let level = Compression::new(u32::from(level.clamp(1, 9).unsigned_abs()));
+    // What the format says bytes that do not shrink may grow to.
+    out.resize(source.len() + source.len() / 100 + 600, 0);
+    let mut compress = Compress::new(level, 0);
+    match compress.compress(source, out, Action::Finish).map_err(text)? {
+        Status::StreamEnd => {}
+        status => return Err(format!("{status:?}")),
+    }
+    let length = usize::try_from(compress.total_out()).map_err(text)?;
+    out.truncate(length);
+    Ok(())
+}
+
+pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {
+    let mut decompress = Decompress::new(false);
+    let status = decompress.decompress(stored, target).map_err(text)?;
+    let length = usize::try_from(decompress.total_out()).map_err(text)?;
+    // A full target ends before the end mark is read.
+    match status {
+        Status::StreamEnd => Ok(length),
+        _ => match decompress.decompress(&stored[consumed(&decompress, stored)..], &mut []).map_err(text)? {
+            Status::StreamEnd => Ok(length),
+            status => Err(format!("{status:?}")),
+        },
+    }
+}
+
+fn consumed(decompress: &Decompress, stored: &[u8]) -> usize {
+    usize::try_from(decompress.total_in()).map_or(stored.len(), |n| n.min(stored.len()))
+}

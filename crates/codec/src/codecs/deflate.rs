@@ -1,0 +1,33 @@
+//! Raw deflate, by libdeflate.
+
+use libdeflater::{CompressionLvl, Compressor, Decompressor};
+
+use super::{Result, text};
+
+/// Contexts that are used again; a compressor is kept for the level used last.
+#[derive(Default)]
+pub struct Contexts {
+    compressor: Option<(i8, Compressor)>,
+    decompressor: Option<Decompressor>,
+}
+
+impl Contexts {
+    pub fn encode(&mut self, source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
+        let compressor = match &mut self.compressor {
+            Some((at, compressor)) if *at == level => compressor,
+            slot => {
+                let lvl = CompressionLvl::new(i32::from(level).clamp(0, 12)).map_err(|e| format!("{e:?}"))?;
+                &mut slot.insert((level, Compressor::new(lvl))).1
+            }
+        };
+        out.resize(compressor.deflate_compress_bound(source.len()), 0);
+        let length = compressor.deflate_compress(source, out).map_err(text)?;
+        out.truncate(length);
+        Ok(())
+    }
+
+    pub fn decode(&mut self, stored: &[u8], target: &mut [u8]) -> Result<usize> {
+        let decompressor = self.decompressor.get_or_insert_with(Decompressor::new);
+        decompressor.deflate_decompress(stored, target).map_err(text)
+    }
+}

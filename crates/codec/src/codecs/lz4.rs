@@ -1,0 +1,25 @@
+//! LZ4 blocks, by the reference library.
+
+use lz4::block::{CompressionMode, compress_bound, compress_to_buffer, decompress_to_buffer};
+
+use super::{Result, text};
+
+pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
+    run(source, CompressionMode::FAST(i32::from(level)), out)
+}
+
+pub fn encode_high(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
+    run(source, CompressionMode::HIGHCOMPRESSION(i32::from(level)), out)
+}
+
+pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {
+    let length = i32::try_from(target.len()).map_err(text)?;
+    decompress_to_buffer(stored, Some(length), target).map_err(text)
+}
+
+fn run(source: &[u8], mode: CompressionMode, out: &mut Vec<u8>) -> Result<()> {
+    out.resize(compress_bound(source.len()).map_err(text)?, 0);
+    let length = compress_to_buffer(source, Some(mode), false, out).map_err(text)?;
+    out.truncate(length);
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! The codecs, a file each. Every one appends to `out`, and fills a slice from bytes that may be damaged: what it
+//! returns is how many bytes it filled, what it allocates has a bound that the stored bytes cannot move.
+
+mod brotli;
+mod bzip2;
+mod deflate;
+mod huffman;
+mod lz4;
+mod lzma;
+mod lzo;
+mod pco;
+mod ppmd;
+mod snappy;
+mod zstd;
+
+use crate::{CodecId, Encoding};
+
+/// What codecs keep from one call to the next.
+#[derive(Default)]
+pub struct Contexts {
+    zstd: zstd::Contexts,
+    huffman: huffman::Context,
+    deflate: deflate::Contexts,
+    numbers: Vec<u64>,
+}
+
+/// Why a codec failed, in words.
+type Result<T> = std::result::Result<T, String>;
+
+/// Runs the encoding's codec over bytes already transformed; `out` is empty.
+pub fn encode(encoding: Encoding, source: &[u8], out: &mut Vec<u8>, contexts: &mut Contexts) -> Result<()> {
+    let level = encoding.level;
+    match encoding.codec {
+        CodecId::None => out.extend_from_slice(source),
+        CodecId::Lz4 => lz4::encode(source, level, out)?,
+        CodecId::Zstd => contexts.zstd.encode(source, level, out)?,
+        CodecId::Huffman => contexts.huffman.encode(source, out)?,
+        CodecId::Pco => pco::encode(encoding.element, source, level, out, &mut contexts.numbers)?,
+        CodecId::Lz4Hc => lz4::encode_high(source, level, out)?,
+        CodecId::Snappy => snappy::encode(source, out)?,
+        CodecId::Deflate => contexts.deflate.encode(source, level, out)?,
+        CodecId::Brotli => brotli::encode(source, level, out)?,
+        CodecId::Bzip2 => bzip2::encode(source, level, out)?,
+        CodecId::Lzma => lzma::encode(source, level, out)?,
+        CodecId::Lzo => lzo::encode(source, out)?,
+        CodecId::Ppmd => ppmd::encode(source, level, out)?,
+    }
+    Ok(())
+}
+
+/// Fills `target` with what the encoding's codec makes of `stored`; the transform is not yet undone.
+pub fn decode(encoding: Encoding, stored: &[u8], target: &mut [u8], contexts: &mut Contexts) -> Result<usize> {
+    match encoding.codec {
+        CodecId::None if stored.len() == target.len() => {
+            target.copy_from_slice(stored);
+            Ok(stored.len())
+        }
+        CodecId::None => Ok(stored.len()),
+        CodecId::Lz4 | CodecId::Lz4Hc => lz4::decode(stored, target),
+        CodecId::Zstd | CodecId::Huffman => contexts.zstd.decode(stored, target),
+        CodecId::Pco => pco::decode(encoding.element, stored, target, &mut contexts.numbers),
+        CodecId::Snappy => snappy::decode(stored, target),
+        CodecId::Deflate => contexts.deflate.decode(stored, target),
+        CodecId::Brotli => brotli::decode(stored, target),
+        CodecId::Bzip2 => bzip2::decode(stored, target),
+        CodecId::Lzma => lzma::decode(stored, target),
+        CodecId::Lzo => lzo::decode(stored, target),
+        CodecId::Ppmd => ppmd::decode(stored, encoding.level, target),
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}

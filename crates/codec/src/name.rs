@@ -1,0 +1,100 @@
+//! Names: `[transform+]codec[-element][-level]`, as in `shuffle4+zstd-1`, `delta-i32+lz4`, `pco-f32`.
+//!
+//! A transform carries the element: by its width, or by its name where it is not the one that the width means.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{CodecId, Element, Encoding, Error, Transform};
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Encoding { transform, element, codec, level } = *self;
+        if transform != Transform::None {
+            match Element::of_width(element.width()) {
+                Some(usual) if usual == element => write!(f, "{}{}+", transform.name(), element.width())?,
+                _ => write!(f, "{}-{}+", transform.name(), element.name())?,
+            }
+        }
+        f.write_str(codec.name())?;
+        if transform == Transform::None && element != Element::Bytes {
+            write!(f, "-{}", element.name())?;
+        }
+        if level != codec.usual_level() {
+            write!(f, "-{level}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Encoding {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Encoding, Error> {
+        parse(name).ok_or_else(|| Error::UnknownName(name.to_owned()))
+    }
+}
+
+fn parse(name: &str) -> Option<Encoding> {
+    let (transform, carried, rest) = match name.split_once('+') {
+        Some((first, rest)) => {
+            let (transform, element) = parse_transform(first)?;
+            (transform, Some(element), rest)
+        }
+        None => (Transform::None, None, name),
+    };
+    let (codec, rest) = head(rest);
+    let codec = CodecId::ALL.iter().copied().find(|c| c.name() == codec)?;
+    let (own, after) = rest.map_or(("", None), head);
+    let (element, level) = match Element::ALL.iter().copied().find(|e| e.name() == own) {
+        Some(_) if carried.is_some() => return None,
+        Some(element) => (element, after),
+        None => (carried.unwrap_or(Element::Bytes), rest),
+    };
+    let level = level.map_or(Some(codec.usual_level()), |text| text.parse().ok())?;
+    Some(Encoding { transform, element, codec, level })
+}
+
+fn parse_transform(text: &str) -> Option<(Transform, Element)> {
+    let &transform = Transform::ALL.iter().find(|t| **t != Transform::None && text.starts_with(t.name()))?;
+    let rest = &text[transform.name().len()..];
+    let element = match rest.strip_prefix('-') {
+        Some(name) => Element::ALL.iter().copied().find(|e| e.name() == name)?,
+        None => Element::of_width(rest.parse().ok()?)?,
+    };
+    Some((transform, element))
+}
+
+/// What stands before the first `-`, and after it.
+fn head(text: &str) -> (&str, Option<&str>) {
+    text.split_once('-').map_or((text, None), |(head, rest)| (head, Some(rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_leads_back() {
+        for &transform in Transform::ALL {
+            for &element in Element::ALL {
+                for &codec in CodecId::ALL {
+                    for level in [-128, -5, 0, 1, 8, 127] {
+                        let encoding = Encoding { transform, element, codec, level };
+                        assert_eq!(encoding.to_string().parse::<Encoding>().expect("a name"), encoding, "{encoding}");
+                        assert_eq!(Encoding::from_bytes(encoding.to_bytes()).expect("bytes"), encoding);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_is_an_error() {
+        for name in
+            ["", "lz5", "+lz4", "shuffle+lz4", "shuffle3+lz4", "shuffle4+", "zstd-", "zstd-900", "delta4+pco-f32"]
+        {
+            assert!(name.parse::<Encoding>().is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The parts of an encoding: each a table of a number that stands in frames, a name, and what it means.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+macro_rules! numbered {
+    ($(#[$meta:meta])* $kind:ident, $unknown:ident { $($(#[$doc:meta])* $part:ident = $number:literal $name:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[repr(u8)]
+        pub enum $kind { $($(#[$doc])* $part = $number,)* }
+
+        impl $kind {
+            /// Every one there is.
+            pub const ALL: &[$kind] = &[$($kind::$part),*];
+
+            /// Its name.
+            pub const fn name(self) -> &'static str {
+                match self { $($kind::$part => $name,)* }
+            }
+
+            /// The one that has this number.
+            pub(crate) const fn of(number: u8) -> Result<Self, Error> {
+                match number { $($number => Ok($kind::$part),)* _ => Err(Error::$unknown(number)) }
+            }
+        }
+    };
+}
+
+numbered! {
+    /// What is done to the elements before the codec. The numbers are part of the format and are never used again.
+    Transform, UnknownTransform {
+        /// Nothing.
+        None = 0 "none",
+        /// The first bytes of all elements, then all second bytes, and so on.
+        Shuffle = 1 "shuffle",
+        /// Each element becomes its difference from the one before it, sign in the lowest bit; then shuffle.
+        Delta = 2 "delta",
+    }
+}
+
+numbered! {
+    /// The type of the elements, little-endian. The numbers are part of the format and are never used again.
+    Element, UnknownElement {
+        /// Bytes, or not known.
+        Bytes = 0 "u8",
+        /// 16-bit signed integers.
+        I16 = 1 "i16",
+        /// 32-bit signed integers.
+        I32 = 2 "i32",
+        /// 64-bit signed integers.
+        I64 = 3 "i64",
+        /// 32-bit floating point numbers.
+        F32 = 4 "f32",
+        /// 64-bit floating point numbers.
+        F64 = 5 "f64",
+        /// Records of eight 32-bit numbers.
+        Record32 = 6 "r32",
+        /// 16-bit unsigned integers.
+        U16 = 7 "u16",
+        /// 32-bit unsigned integers.
+        U32 = 8 "u32",
+        /// 64-bit unsigned integers.
+        U64 = 9 "u64",
+    }
+}
+
+impl Element {
+    /// Bytes of one element.
+    pub const fn width(self) -> usize {
+        match self {
+            Element::Bytes => 1,
+            Element::I16 | Element::U16 => 2,
+            Element::I32 | Element::U32 | Element::F32 => 4,
+            Element::I64 | Element::U64 | Element::F64 => 8,
+            Element::Record32 => 32,
+        }
+    }
+
+    /// The element that a bare width means in a name.
+    pub(crate) fn of_width(width: usize) -> Option<Element> {
+        match width {
+            1 => Some(Element::Bytes),
+            2 => Some(Element::I16),
+            4 => Some(Element::F32),
+            8 => Some(Element::F64),
+            32 => Some(Element::Record32),
+            _ => None,
+        }
+    }
+}
+
+numbered! {
+    /// A codec. The numbers are part of the format and are never used again.
+    CodecId, UnknownCodec {
+        /// Stored as it is.
+        None = 0 "none",
+        /// LZ4 blocks. The level is the acceleration.
+        Lz4 = 1 "lz4",
+        /// Zstandard frames without magic number and content size.
+        Zstd = 2 "zstd",
+        /// Huffman coding only, in Zstandard frames as above.
+        Huffman = 3 "huffman",
+        /// Pco, for numbers; bytes after the last whole number stand first, as they are.
+        Pco = 4 "pco",
+        /// LZ4 blocks made with more effort; they decode as [`CodecId::Lz4`] does.
+        Lz4Hc = 5 "lz4hc",
+        /// Snappy blocks.
+        Snappy = 6 "snappy",
+        /// Raw deflate: zlib without header and checksum.
+        Deflate = 7 "deflate",
+        /// Brotli.
+        Brotli = 8 "brotli",
+        /// Bzip2.
+        Bzip2 = 9 "bzip2",
+        /// LZMA with its 13-byte header.
+        Lzma = 10 "lzma",
+        /// LZO1X.
+        Lzo = 11 "lzo",
+        /// PPMd variant H. The level is the order.
+        Ppmd = 12 "ppmd",
+    }
+}
+
+impl CodecId {
+    /// The level that a name without one means.
+    pub(crate) const fn usual_level(self) -> i8 {
+        match self {
+            CodecId::Pco => 8,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Every encoding on every kind of data: what goes in comes out, and only at the length that went in.
+
+mod data;
+
+use proptest::prelude::*;
+use terrace_codec::{ALL, Encoding, RARE, Scratch, Transform, decode, encode};
+
+fn round_trip(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> bool {
+    let mut stored = vec![7; 3];
+    let made = encode(encoding, raw, &mut stored, scratch).expect("encodes");
+    let Some(length) = made else {
+        assert!(stored.is_empty(), "{encoding}");
+        return false;
+    };
+    assert_eq!(length, stored.len());
+    assert!(length < raw.len(), "{encoding}");
+    let mut back = vec![1; raw.len()];
+    decode(encoding, &stored, &mut back, scratch).expect("decodes");
+    assert!(back == raw, "{encoding} of {} bytes", raw.len());
+    // Not aligned, as a slice of a larger buffer may be.
+    let mut larger = vec![1; raw.len() + 1];
+    decode(encoding, &stored, &mut larger[1..], scratch).expect("decodes");
+    assert!(&larger[1..] == raw, "{encoding} of {} bytes, not aligned", raw.len());
+    for wrong in [raw.len() - 1, raw.len() + 1, raw.len() / 2, raw.len() * 2, 0] {
+        assert!(
+            decode(encoding, &stored, &mut vec![0; wrong], scratch).is_err(),
+            "{encoding}: {} as {wrong}",
+            raw.len()
+        );
+    }
+    true
+}
+
+#[test]
+fn every_encoding_on_every_kind_at_telling_lengths() {
+    let mut scratch = Scratch::default();
+    for &encoding in ALL.iter().chain(RARE) {
+        let mut shrank = false;
+        for kind in 0..8 {
+            for length in [0, 1, 2, 7, 33, 4096, 4099, 65_536] {
+                shrank |= round_trip(encoding, &data::bytes(kind, length, 5), &mut scratch);
+            }
+        }
+        assert!(shrank || encoding == Encoding::NONE, "{encoding} shrinks nothing");
+    }
+}
+
+#[test]
+fn a_mebibyte_and_not_aligned() {
+    let mut scratch = Scratch::default();
+    let raw = data::bytes(4, (1 << 20) + 3, 9);
+    for &encoding in ALL {
+        round_trip(encoding, &raw, &mut scratch);
+        round_trip(encoding, &raw[1..], &mut scratch);
+    }
+}
+
+#[test]
+fn none_copies_where_the_lengths_agree() {
+    let mut scratch = Scratch::default();
+    let mut out = vec![1];
+    assert_eq!(encode(Encoding::NONE, b"abc", &mut out, &mut scratch).expect("encodes"), None);
+    let mut back = [0; 3];
+    decode(Encoding::NONE, b"abc", &mut back, &mut scratch).expect("copies");
+    assert_eq!(&back, b"abc");
+    assert!(decode(Encoding::NONE, b"ab", &mut back, &mut scratch).is_err());
+}
+
+#[test]
+fn random_bytes_never_grow() {
+    let (mut scratch, mut out) = (Scratch::default(), Vec::new());
+    let raw = data::bytes(0, 65_536, 3);
+    for &encoding in ALL.iter().chain(RARE).filter(|e| e.transform == Transform::None) {
+        assert_eq!(encode(encoding, &raw, &mut out, &mut scratch).expect("encodes"), None, "{encoding}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn what_was_encoded_decodes(kind in 0u8..8, length in 0usize..20_000, seed: u64, which in 0..ALL.len() + RARE.len()) {
+        let encoding = *ALL.iter().chain(RARE).nth(which).expect("a row");
+        round_trip(encoding, &data::bytes(kind, length, seed), &mut Scratch::default());
+    }
+}

@@ -1,0 +1,280 @@
+//! kill -9: real processes write, die at random moments and at every fail point, and what they had acknowledged is
+//! compared with an outside journal. `TERRACE_KILLS` sets how many die (`make soak`); `TERRACE_SEED` repeats a run.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use terrace::{Ack, Config, PutOptions, Store};
+
+const KEYS: u64 = 8;
+const FAIL_POINTS: [&str; 9] = [
+    "commit:logged",
+    "put:written",
+    "put:committed",
+    "mover:copied",
+    "mover:committed",
+    "evict:committed",
+    "reap:freed",
+    "sync:frames",
+    "sync:log",
+];
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        self.0 >> 33
+    }
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+#[derive(Debug)]
+enum Operation {
+    Put(Vec<u8>, Vec<u8>, Ack),
+    Write(Vec<u8>, u64, Vec<u8>),
+    Remove(Vec<u8>),
+    Rename(Vec<u8>, Vec<u8>),
+    SetLength(Vec<u8>, u64),
+    Sync,
+    Reap,
+}
+
+/// The operation that a seed stands for; `who` keeps the keys of two writers apart.
+fn operation(who: u64, seed: u64) -> Operation {
+    let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+    random.next();
+    let mut key = || format!("w{who}/k{}", random.below(KEYS)).into_bytes();
+    let (key, other) = (key(), key());
+    let bytes = |random: &mut Random, most: u64| -> Vec<u8> {
+        let length = random.below(most);
+        let flat = random.below(2) == 0;
+        (0..length).map(|i| if flat { (i / 50) as u8 } else { random.next() as u8 }).collect()
+    };
+    match random.below(20) {
+        0..=8 => {
+            let ack = [Ack::Placed, Ack::Placed, Ack::Replicated, Ack::Durable][random.below(4) as usize];
+            let most = [5_000, 5_000, 80_000, 2_500_000][random.below(4) as usize];
+            Operation::Put(key, bytes(&mut random, most), ack)
+        }
+        9..=12 => {
+            let at = random.below(200_000);
+            Operation::Write(key, at, bytes(&mut random, 60_000))
+        }
+        13 | 14 => Operation::Remove(key),
+        15 | 16 => Operation::Rename(key, other),
+        17 => Operation::SetLength(key, random.below(100_000)),
+        18 => Operation::Sync,
+        _ => Operation::Reap,
+    }
+}
+
+fn run(store: &Store, operation: &Operation) -> terrace::Result<()> {
+    let options = |ack| PutOptions { ack: Some(ack), ..PutOptions::default() };
+    match operation {
+        Operation::Put(key, bytes, ack) => store.put_bytes(key, bytes, &options(*ack)).map(|_| ()),
+        Operation::Write(key, at, bytes) => store.write_at(key, *at, bytes, &options(Ack::Placed)).map(|_| ()),
+        Operation::Remove(key) => store.remove(key),
+        Operation::Rename(from, to) => store.rename(from, to),
+        Operation::SetLength(key, length) => store.set_length(key, *length),
+        Operation::Sync => store.sync(),
+        Operation::Reap => store.reap_now(),
+    }
+}
+
+/// The slow, obvious store.
+fn model(model: &mut Model, operation: &Operation) {
+    match operation {
+        Operation::Put(key, bytes, _) => {
+            model.insert(key.clone(), bytes.clone());
+        }
+        Operation::Write(key, at, bytes) => {
+            let file = model.entry(key.clone()).or_default();
+            // A write of no bytes extends nothing.
+            if !bytes.is_empty() {
+                file.resize(file.len().max(*at as usize + bytes.len()), 0);
+                file[*at as usize..*at as usize + bytes.len()].copy_from_slice(bytes);
+            }
+        }
+        Operation::Remove(key) => {
+            model.remove(key);
+        }
+        Operation::Rename(from, to) => {
+            if let Some(bytes) = model.remove(from) {
+                model.insert(to.clone(), bytes);
+            }
+        }
+        Operation::SetLength(key, length) => {
+            if let Some(file) = model.get_mut(key) {
+                file.resize(*length as usize, 0);
+            }
+        }
+        Operation::Sync | Operation::Reap => {}
+    }
+}
+
+fn config(dir: &Path) -> Config {
+    let d = dir.display();
+    let text = format!(
+        "[store]\nreplicas = {{ min = 1, max = 5, default = 2 }}\n\
+         [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\ncapacity = '6MiB'\nhigh_watermark = 0.5\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n"
+    );
+    Config::parse(&text, "test").unwrap()
+}
+
+/// Not a test of its own: what the processes that are killed run.
+#[test]
+fn writer() {
+    let Ok(text) = std::env::var("TERRACE_WRITER") else { return };
+    let mut words = text.splitn(3, ' ');
+    let mut number = || words.next().unwrap().parse::<u64>().unwrap();
+    let (who, first) = (number(), number());
+    let dir = Path::new(words.next().unwrap());
+    let mut journal = OpenOptions::new().create(true).append(true).open(dir.join(format!("journal-{who}"))).unwrap();
+    let store = Store::open(&dir.join("store")).unwrap();
+    for seed in first.. {
+        let operation = operation(who, seed);
+        journal.write_all(format!("{seed} begins\n").as_bytes()).unwrap();
+        match run(&store, &operation) {
+            Ok(()) | Err(terrace::Error::NotFound { .. }) => {}
+            Err(e) => panic!("{operation:?}: {e}"),
+        }
+        journal.write_all(format!("{seed} ends\n").as_bytes()).unwrap();
+    }
+}
+
+fn spawn(dir: &Path, who: u64, first: u64, fail_point: Option<String>) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "writer", "--nocapture"]).stdout(Stdio::null());
+    command.stderr(File::create(dir.join(format!("stderr-{who}"))).unwrap());
+    command.env("TERRACE_WRITER", format!("{who} {first} {}", dir.display()));
+    if let Some(point) = fail_point {
+        command.env("TERRACE_FAIL_POINT", point);
+    }
+    command.spawn().unwrap()
+}
+
+/// Applies what the journal acknowledges from seed `next` on; the operation that was begun and not acknowledged.
+fn catch_up(dir: &Path, who: u64, next: &mut u64, plain: &mut Model, acknowledged: &mut u64) -> Option<Operation> {
+    let journal = fs::read_to_string(dir.join(format!("journal-{who}"))).unwrap_or_default();
+    let mut open = None;
+    for line in journal.lines() {
+        let (seed, what) = line.split_once(' ').unwrap();
+        let seed: u64 = seed.parse().unwrap();
+        if seed < *next {
+            continue;
+        }
+        if what == "ends" {
+            model(plain, &operation(who, seed));
+            *acknowledged += 1;
+            *next = seed + 1;
+            open = None;
+        } else {
+            open = Some(seed);
+        }
+    }
+    if let Some(seed) = open {
+        *next = seed + 1;
+    }
+    open.map(|seed| operation(who, seed))
+}
+
+fn contents(store: &Store, who: u64) -> Model {
+    let keys = store.list(format!("w{who}").as_bytes(), None, 1000).unwrap();
+    keys.into_iter()
+        .map(|(key, _)| {
+            let bytes = store.get(&key).unwrap();
+            (key, bytes)
+        })
+        .collect()
+}
+
+fn differing(a: &Model, b: &Model) -> Vec<String> {
+    let keys = a.keys().chain(b.keys());
+    let show = |m: &Model, k: &Vec<u8>| m.get(k).map(|v| v.len());
+    keys.filter(|k| a.get(*k) != b.get(*k))
+        .map(|k| format!("{:?}: {:?} and {:?} bytes", String::from_utf8_lossy(k), show(a, k), show(b, k)))
+        .collect()
+}
+
+#[test]
+fn what_was_acknowledged_survives_the_death_of_its_writers() {
+    let kills: u64 = std::env::var("TERRACE_KILLS").map_or(100, |n| n.parse().unwrap());
+    let seed: u64 = std::env::var("TERRACE_SEED").map_or(1, |n| n.parse().unwrap());
+    let mut random = Random(seed.wrapping_mul(2) + 1);
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    Store::init(&dir.join("store"), &config(dir)).unwrap();
+    let mut plain = [Model::new(), Model::new()];
+    let mut next = [seed << 32; 2];
+    let (mut killed, mut acknowledged, mut rebuilds, mut ahead) = (0, 0, 0, 0);
+    while killed < kills {
+        let round = killed / 2;
+        let point = (round % 2 == 1).then(|| {
+            let name = FAIL_POINTS[(round / 2) as usize % FAIL_POINTS.len()];
+            format!("{name}@{}", 1 + random.below(8))
+        });
+        let mut writers = [spawn(dir, 0, next[0], point), spawn(dir, 1, next[1], None)];
+        std::thread::sleep(Duration::from_millis(60 + random.below(250)));
+        for (who, writer) in writers.iter_mut().enumerate() {
+            let status = writer.try_wait().unwrap();
+            // Death by a signal, here or at a fail point, is what was asked for; an error is not.
+            let says = fs::read_to_string(dir.join(format!("stderr-{who}"))).unwrap();
+            assert!(status.is_none_or(|s| s.code().is_none()), "round {round}, writer {who}: {says}");
+            writer.kill().unwrap();
+            writer.wait().unwrap();
+            killed += 1;
+        }
+        let rebuild = round % 5 == 4;
+        let mut store = Store::open(&dir.join("store")).unwrap();
+        if rebuild {
+            let before = (store.catalog().tail().unwrap().sequence, store.catalog().dump().unwrap());
+            drop(store);
+            store = Store::rebuild(&dir.join("store")).unwrap();
+            let after = (store.catalog().tail().unwrap().sequence, store.catalog().dump().unwrap());
+            rebuilds += 1;
+            if after.0 == before.0 {
+                assert!(after.1 == before.1, "round {round}: the rebuilt catalog differs");
+            } else {
+                assert!(after.0 == before.0 + 1, "round {round}: more than one commit ahead");
+                ahead += 1;
+            }
+        }
+        for who in [0, 1] {
+            let slot = who as usize;
+            let open = catch_up(dir, who, &mut next[slot], &mut plain[slot], &mut acknowledged);
+            let found = contents(&store, who);
+            if found != plain[slot] {
+                let mut after = plain[slot].clone();
+                if let Some(operation) = &open {
+                    model(&mut after, operation);
+                }
+                assert!(
+                    found == after,
+                    "round {round}, writer {who}, seed {seed}: {:?}\nwithout an answer: {}",
+                    differing(&found, &plain[slot]),
+                    open.map_or("nothing".into(), |o| format!("{o:?}").chars().take(200).collect::<String>())
+                );
+                plain[slot] = after;
+            }
+        }
+    }
+    let store = Store::open(&dir.join("store")).unwrap();
+    store.sync().unwrap();
+    let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    println!(
+        "{killed} kills, {acknowledged} acknowledged operations, {rebuilds} rebuilds ({ahead} one commit ahead): nothing lost"
+    );
+}
