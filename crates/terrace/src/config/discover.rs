@@ -7,44 +7,118 @@ use std::path::Path;
 
 use super::{Bytes, Config, StoreConfig, TargetConfig, TierConfig, TierKind};
 
+/// Where Linux keeps its shared memory.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// Less free memory than this is left alone.
+const WORTHWHILE: u64 = 64 << 20;
+/// The domain of all volatile tiers of a node.
+const RAM: &str = "ram";
+
 impl Config {
-    /// A RAM tier of a quarter of the free tmpfs, and a disk tier in `data` of its free space less a tenth; with the
-    /// reasons, in sentences.
-    pub fn discover(data: &Path) -> io::Result<(Config, Vec<String>)> {
-        fs::create_dir_all(data)?;
-        let data = data.canonicalize()?;
-        let (mut tiers, mut why) = (Vec::new(), Vec::new());
-        let shared = Path::new("/dev/shm");
-        if let Some(free) = free(shared).filter(|&free| free > 64 << 20) {
-            let name = format!("terrace-{:016x}", xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_encoded_bytes()));
-            why.push(format!(
-                "ram: {} on tmpfs, a quarter of the {} that are free; a reboot empties it",
-                Bytes(whole(free / 4)),
-                Bytes(whole(free))
-            ));
-            tiers.push(tier("ram", &shared.join(name), free / 4, false, "ram".into()));
+    /// A RAM tier of a quarter of the free tmpfs, and a disk tier in `data_dir` of its free space less a tenth; with
+    /// the reasons, in sentences.
+    pub fn discover(data_dir: &Path) -> io::Result<(Config, Vec<String>)> {
+        fs::create_dir_all(data_dir)?;
+        let data = data_dir.canonicalize()?;
+        if data.to_str().is_none() {
+            let reason = format!("{} is not UTF-8, so no configuration can name it", data.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidFilename, reason));
         }
-        let free = free(&data).unwrap_or(0);
-        let device = fs::metadata(&data)?.dev();
+        let disk = Device::of(&data)?;
+        let (mut tiers, mut why) = (Vec::new(), Vec::new());
+        if disk.volatile {
+            why.push(format!("no RAM tier: {} is in memory itself", data.display()));
+        } else {
+            match ram(&data) {
+                Ok((tier, reason)) => {
+                    tiers.push(tier);
+                    why.push(reason);
+                }
+                Err(reason) => why.push(format!("no RAM tier: {reason}")),
+            }
+        }
+        let capacity = whole(disk.free - disk.free / 10);
+        if capacity == 0 {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, format!("{}: no space is free", data.display())));
+        }
         why.push(format!(
-            "disk: {} in {}, what is free there less a tenth",
-            Bytes(whole(free / 10 * 9)),
-            data.display()
+            "disk: {} in {}, what is free there ({}) less a tenth",
+            Bytes(capacity),
+            data.display(),
+            Bytes(whole(disk.free))
         ));
-        tiers.push(tier("disk", &data.join("disk"), free / 10 * 9, true, format!("device-{device:x}")));
+        if disk.volatile {
+            why.push(format!("disk: {} is in memory: A REBOOT LOSES THE STORE, whatever the ack", data.display()));
+        }
+        tiers.push(tier("disk", &data.join("disk"), capacity, true, disk.domain()));
         Ok((Config { store: StoreConfig::default(), rules: Vec::new(), tiers }, why))
     }
+}
+
+/// The RAM tier for a store in `data` and the reason for its size, or why there is none.
+fn ram(data: &Path) -> Result<(TierConfig, String), String> {
+    let device = Device::of(Path::new(SHARED_MEMORY)).map_err(|e| format!("{SHARED_MEMORY}: {e}"))?;
+    if !device.volatile {
+        return Err(format!("{SHARED_MEMORY} is not in memory here"));
+    }
+    if device.free < WORTHWHILE {
+        return Err(format!("only {} are free in {SHARED_MEMORY}", Bytes(device.free)));
+    }
+    let user = rustix::process::getuid().as_raw();
+    let hash = xxhash_rust::xxh3::xxh3_64(data.as_os_str().as_encoded_bytes());
+    let path = Path::new(SHARED_MEMORY).join(format!("terrace-{user}-{hash:016x}"));
+    // Anybody may make files in shared memory: what another user put there is not to be trusted.
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir() || found.uid() != user) {
+        return Err(format!("{} belongs to somebody else; remove it", path.display()));
+    }
+    let capacity = whole(device.free / 4);
+    let reason = format!(
+        "ram: {} in {}, a quarter of what is free there ({}); a reboot empties it",
+        Bytes(capacity),
+        path.display(),
+        Bytes(whole(device.free))
+    );
+    Ok((tier("ram", &path, capacity, false, device.domain()), reason))
 }
 
 fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String) -> TierConfig {
     TierConfig {
         name: name.into(),
         kind: TierKind::Directory,
-        targets: vec![TargetConfig { path: path.to_owned(), domain: Some(domain) }],
-        capacity: Some(Bytes(whole(capacity))),
+        targets: vec![TargetConfig { path: path.to_owned(), domain: Some(domain), node: None }],
+        capacity: Some(Bytes(capacity)),
         persistent,
         high_watermark: 0.9,
         throttle: None,
+    }
+}
+
+/// What a path lies on.
+struct Device {
+    free: u64,
+    number: u64,
+    volatile: bool,
+}
+
+impl Device {
+    fn of(path: &Path) -> io::Result<Device> {
+        const TMPFS: u32 = 0x0102_1994;
+        const RAMFS: u32 = 0x8584_58f6;
+        let space = rustix::fs::statvfs(path)?;
+        // The type is a 32-bit number, in a field that is wider on some machines.
+        let kind = rustix::fs::statfs(path)?.f_type as u32;
+        Ok(Device {
+            free: space.f_bavail.saturating_mul(space.f_frsize),
+            number: fs::metadata(path)?.dev(),
+            volatile: [TMPFS, RAMFS].contains(&kind),
+        })
+    }
+
+    fn domain(&self) -> String {
+        if self.volatile {
+            return RAM.into();
+        }
+        format!("device-{}:{}", rustix::fs::major(self.number), rustix::fs::minor(self.number))
     }
 }
 
@@ -53,7 +127,48 @@ fn whole(bytes: u64) -> u64 {
     bytes & !0xF_FFFF
 }
 
-fn free(path: &Path) -> Option<u64> {
-    let stat = rustix::fs::statvfs(path).ok()?;
-    Some(stat.f_bavail * stat.f_frsize)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_discovered_can_be_used_and_is_explained() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("not/yet/there");
+        let (config, why) = Config::discover(&data).expect("discovers");
+        let again = Config::parse(&config.to_toml(), "discovered").expect("parses");
+        assert_eq!(again.to_toml(), config.to_toml());
+        let disk = config.tiers.last().expect("a disk tier");
+        assert!(disk.persistent && disk.targets[0].path.ends_with("not/yet/there/disk"));
+        let free = Device::of(&data).expect("a device").free;
+        let capacity = disk.capacity.expect("a capacity").0;
+        assert!(capacity > 0 && capacity < free, "{capacity} of {free}");
+        assert!(why.iter().any(|w| w.starts_with("disk: ")) && why.len() >= 2, "{why:?}");
+        if let [ram, disk] = &config.tiers[..] {
+            assert!(!ram.persistent);
+            assert_eq!(ram.targets[0].domain.as_deref(), Some("ram"));
+            assert!(disk.targets[0].domain.as_deref().is_some_and(|d| d.starts_with("device-")));
+        }
+    }
+
+    #[test]
+    fn two_stores_do_not_share_memory() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path =
+            |name| Config::discover(&folder.path().join(name)).expect("discovers").0.tiers[0].targets[0].path.clone();
+        assert_ne!(path("a"), path("b"));
+        assert_eq!(path("a"), path("a"));
+    }
+
+    #[test]
+    fn a_store_in_memory_is_said_to_be_lost_at_a_reboot() {
+        if !Device::of(Path::new(SHARED_MEMORY)).is_ok_and(|device| device.volatile) {
+            return;
+        }
+        let folder = tempfile::tempdir_in(SHARED_MEMORY).expect("a folder");
+        let (config, why) = Config::discover(folder.path()).expect("discovers");
+        assert_eq!(config.tiers.len(), 1);
+        assert_eq!(config.tiers[0].targets[0].domain.as_deref(), Some("ram"));
+        assert!(why.iter().any(|w| w.contains("REBOOT")), "{why:?}");
+    }
 }

@@ -4,24 +4,22 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A number of bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// A number of bytes, written as `64KiB`, `1.5GiB` or `2GB`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bytes(pub u64);
 
-/// Bytes per second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// Bytes per second, written as `100MB/s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(pub u64);
 
-/// A length of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+/// A length of time, written as `5ms` or `1.5s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub Duration);
 
-const BYTES: [(&str, u64); 9] = [
+/// Units that end with another one's name come before it.
+const BYTES: [(&str, u64); 10] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -30,33 +28,52 @@ const BYTES: [(&str, u64); 9] = [
     ("GB", 1_000_000_000),
     ("MB", 1_000_000),
     ("KB", 1_000),
+    ("kB", 1_000),
     ("B", 1),
 ];
 
-fn number(text: &str) -> Option<f64> {
-    text.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0)
+/// In nanoseconds; units that end with another one's name come before it.
+const TIMES: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// `text` times `unit`, if that is a number of at most 64 bits. Whole numbers are exact.
+fn scaled(text: &str, unit: u64) -> Option<u64> {
+    let text = text.trim();
+    if let Ok(whole) = text.parse::<u64>() {
+        return whole.checked_mul(unit);
+    }
+    let plain = text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let product = text.parse::<f64>().ok().filter(|_| plain)? * unit as f64;
+    (product < u64::MAX as f64).then_some(product.round() as u64)
+}
+
+/// The number before the first of `units` that `text` ends with, times that unit.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (number, unit) = units.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)))?;
+    scaled(number, unit)
+}
+
+/// The largest unit of which `amount` is a multiple, and how many.
+fn in_largest(amount: u64, units: &[(&'static str, u64)], none: &'static str) -> String {
+    let fits = units.iter().filter(|(_, unit)| amount > 0 && amount.is_multiple_of(*unit));
+    match fits.max_by_key(|(_, unit)| *unit) {
+        Some((name, unit)) => format!("{}{name}", amount / unit),
+        None => format!("{amount}{none}"),
+    }
 }
 
 impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Bytes, String> {
-        let text = text.trim();
-        let (digits, unit) =
-            BYTES.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit))).unwrap_or((text, 1));
-        let parsed = match digits.trim().parse::<u64>() {
-            Ok(whole) => whole.checked_mul(unit),
-            Err(_) => number(digits).map(|n| (n * unit as f64) as u64),
-        };
-        parsed.map(Bytes).ok_or_else(|| format!("{text:?} is not a size; write it as 4096, 64KiB, 1.5GiB or 2GB"))
+        let trimmed = text.trim();
+        let bytes = with_unit(trimmed, &BYTES).or_else(|| trimmed.parse().ok());
+        bytes.map(Bytes).ok_or_else(|| format!("{text:?} is not a size; write it as \"64KiB\", \"1.5GiB\" or \"2GB\""))
     }
 }
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = BYTES.iter().find(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit));
-        let (name, unit) = unit.unwrap_or(&("B", 1));
-        write!(f, "{}{name}", self.0 / unit)
+        f.write_str(&in_largest(self.0, &BYTES[..8], "B"))
     }
 }
 
@@ -64,9 +81,9 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Rate, String> {
-        let wrong = || format!("{text:?} is not a rate; write it as 100MB/s");
-        let bytes: Bytes = text.trim().strip_suffix("/s").ok_or_else(wrong)?.parse().map_err(|_| wrong())?;
-        if bytes.0 == 0 { Err(wrong()) } else { Ok(Rate(bytes.0)) }
+        let bytes = text.trim().strip_suffix("/s").and_then(|bytes| with_unit(bytes.trim(), &BYTES));
+        let rate = bytes.filter(|&bytes| bytes > 0).map(Rate);
+        rate.ok_or_else(|| format!("{text:?} is not a rate above 0; write it as \"100MB/s\" or \"1.5GiB/s\""))
     }
 }
 
@@ -80,54 +97,95 @@ impl FromStr for Time {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Time, String> {
-        let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
-        let found = units.iter().find_map(|(name, unit)| Some(number(text.trim().strip_suffix(name)?)? * unit));
-        let seconds = found.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        seconds.map(Time).ok_or_else(|| format!("{text:?} is not a time; write it as 5ms, 200us or 1.5s"))
+        let time = with_unit(text.trim(), &TIMES).map(|nanoseconds| Time(Duration::from_nanos(nanoseconds)));
+        time.ok_or_else(|| format!("{text:?} is not a time; write it as \"200us\", \"5ms\" or \"1.5s\""))
     }
 }
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}us", self.0.as_micros())
+        f.write_str(&in_largest(self.0.as_nanos() as u64, &TIMES, "s"))
     }
 }
 
 macro_rules! as_text {
-    ($($name:ident),*) => {$(
-        impl TryFrom<String> for $name {
-            type Error = String;
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
+    ($($name:ident: $expected:literal),*) => {$(
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
             }
         }
-        impl From<$name> for String {
-            fn from(quantity: $name) -> String {
-                quantity.to_string()
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
+                impl de::Visitor<'_> for Text {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expected)
+                    }
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_str(Text)
             }
         }
     )*};
 }
-as_text!(Bytes, Rate, Time);
+as_text!(Bytes: "a size in quotes, such as \"64KiB\"", Rate: "a rate in quotes, such as \"100MB/s\"", Time: "a time in quotes, such as \"5ms\"");
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
-    fn quantities_read_as_written_and_print_as_read() {
-        assert_eq!("1MiB".parse(), Ok(Bytes(1 << 20)));
-        assert_eq!("1.5 GiB".parse(), Ok(Bytes(3 << 29)));
+    fn quantities_mean_what_they_say() {
+        for (text, bytes) in
+            [("1MiB", 1 << 20), ("1.5 GiB", 3 << 29), (" 2GB ", 2_000_000_000), ("3kB", 3000), ("7B", 7)]
+        {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
         assert_eq!("18446744073709551615".parse(), Ok(Bytes(u64::MAX)));
         assert_eq!("100MB/s".parse(), Ok(Rate(100_000_000)));
         assert_eq!("5ms".parse(), Ok(Time(Duration::from_millis(5))));
-        for bytes in [0, 1, 1000, 4096, 1 << 30, 3_000_000, u64::MAX] {
-            assert_eq!(Bytes(bytes).to_string().parse(), Ok(Bytes(bytes)));
+        assert_eq!("1.5s".parse(), Ok(Time(Duration::from_millis(1500))));
+        assert_eq!("0s".parse(), Ok(Time(Duration::ZERO)));
+    }
+
+    #[test]
+    fn quantities_print_in_the_largest_unit_that_is_exact() {
+        assert_eq!(Bytes(1 << 20).to_string(), "1MiB");
+        assert_eq!(Bytes(2_000_000_000).to_string(), "2GB");
+        assert_eq!(Bytes(0).to_string(), "0B");
+        assert_eq!(Rate(100_000_000).to_string(), "100MB/s");
+        assert_eq!(Time(Duration::from_millis(1500)).to_string(), "1500ms");
+        assert_eq!(Time(Duration::ZERO).to_string(), "0s");
+    }
+
+    #[test]
+    fn what_is_no_quantity_is_refused_with_an_example() {
+        for wrong in ["", "x", "B", "-1", "1QB", "infGB", "1e3MB", ".B", "99999999TiB9", "99999999999TiB", "1.2.3MB"] {
+            assert!(wrong.parse::<Bytes>().expect_err(wrong).contains("64KiB"), "{wrong}");
         }
-        for wrong in ["", "x", "-1", "1QB", "99999999TiB9"] {
-            assert!(wrong.parse::<Bytes>().is_err(), "{wrong}");
+        for wrong in ["100MB", "0MB/s", "100/s", "/s"] {
+            assert!(wrong.parse::<Rate>().expect_err(wrong).contains("100MB/s"), "{wrong}");
         }
-        assert!("0MB/s".parse::<Rate>().is_err());
-        assert!("5".parse::<Time>().is_err());
+        for wrong in ["5", "ms", "-5ms", "5 minutes"] {
+            assert!(wrong.parse::<Time>().expect_err(wrong).contains("5ms"), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_reads_back(digits in 0..u64::MAX, shift in 0u32..64, nanoseconds in any::<u64>()) {
+            for amount in [digits, digits >> shift << shift, (digits >> shift).saturating_mul(1000)] {
+                prop_assert_eq!(Bytes(amount).to_string().parse(), Ok(Bytes(amount)));
+                prop_assert_eq!(Rate(amount.max(1)).to_string().parse(), Ok(Rate(amount.max(1))));
+            }
+            let time = Time(Duration::from_nanos(nanoseconds));
+            prop_assert_eq!(time.to_string().parse(), Ok(time));
+        }
     }
 }

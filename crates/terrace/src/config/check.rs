@@ -1,0 +1,203 @@
+//! What a configuration that parses may still not say.
+
+use std::collections::HashSet;
+use std::path::{Component, Path, PathBuf};
+
+use super::{Config, Replicas, TierConfig, TierKind};
+use crate::frame;
+
+/// The names of all requirements.
+const REQUIREMENTS: [&str; 10] = [
+    "min_read_latency",
+    "max_read_bandwidth",
+    "max_read_availability",
+    "max_write_availability",
+    "max_durability",
+    "max_load_balance",
+    "min_energy",
+    "min_write_latency",
+    "max_write_bandwidth",
+    "min_storage",
+];
+
+/// Says what is wrong, and where, if something is.
+pub fn check(config: &Config) -> Result<(), String> {
+    store(config)?;
+    tiers(&config.tiers)?;
+    targets(&config.tiers)?;
+    rules(config)
+}
+
+fn store(config: &Config) -> Result<(), String> {
+    let Replicas { min, max, default } = config.store.replicas;
+    if !(1 <= min && min <= default && default <= max && max <= 16) {
+        let given = format!("min = {min}, default = {default}, max = {max}");
+        return Err(format!("[store] replicas: 1 <= min <= default <= max <= 16 does not hold with {given}"));
+    }
+    let block = config.store.block;
+    if block.0 == 0 || block.0 > u64::from(frame::BLOCK) || !block.0.is_multiple_of(4096) {
+        return Err(format!("[store] block: {block} is not a multiple of 4KiB up to 1MiB; write \"1MiB\""));
+    }
+    requirements("[store]", &config.store.requirements)
+}
+
+fn requirements(of: &str, names: &[String]) -> Result<(), String> {
+    match names.iter().find(|name| !REQUIREMENTS.contains(&name.as_str())) {
+        Some(name) => Err(format!("{of} requirements: there is no {name:?}; there are {}", REQUIREMENTS.join(", "))),
+        None => Ok(()),
+    }
+}
+
+fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
+    if tiers.is_empty() {
+        return Err("there is no [[tier]]; a store needs one at least".into());
+    }
+    let mut names = HashSet::new();
+    for (number, tier) in (1..).zip(tiers) {
+        let name = tier.name.as_str();
+        if name.trim().is_empty() {
+            return Err(format!("[[tier]] number {number} has an empty name; write name = \"disk\" or the like"));
+        }
+        if !names.insert(name) {
+            return Err(format!("tier {name:?}: another tier has the same name; each tier needs a name of its own"));
+        }
+        if tier.targets.is_empty() {
+            return Err(format!("tier {name:?} has no targets; write targets = [\"/mnt/a\"] or the like"));
+        }
+        if tier.capacity.is_some_and(|capacity| capacity.0 == 0) {
+            return Err(format!("tier {name:?}: a capacity of 0 holds nothing; leave it out to set no limit"));
+        }
+        if !(0.0 < tier.high_watermark && tier.high_watermark <= 1.0) {
+            return Err(format!("tier {name:?}: high_watermark is a share, above 0 and at most 1, such as 0.9"));
+        }
+    }
+    if !tiers.iter().any(|tier| tier.persistent) {
+        let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
+        let names = names.join(", ");
+        return Err(format!(
+            "no tier is persistent ({names}); leave `persistent = false` out where a reboot is outlived"
+        ));
+    }
+    Ok(())
+}
+
+/// No target may be another one, or lie inside it.
+fn targets(tiers: &[TierConfig]) -> Result<(), String> {
+    let mut known: Vec<(&str, PathBuf)> = Vec::new();
+    for tier in tiers.iter().filter(|tier| tier.kind == TierKind::Directory) {
+        let name = tier.name.as_str();
+        for target in &tier.targets {
+            if target.path.as_os_str().is_empty() {
+                return Err(format!("tier {name:?}: a target has an empty path"));
+            }
+            let path = real(&target.path);
+            if let Some((other, theirs)) = known.iter().find(|(_, p)| p.starts_with(&path) || path.starts_with(p)) {
+                return Err(format!(
+                    "tier {name:?}: target {} is, holds or lies inside {} of tier {other:?}; give each target its own directory",
+                    path.display(),
+                    theirs.display()
+                ));
+            }
+            known.push((name, path));
+        }
+    }
+    Ok(())
+}
+
+/// The path without links and dots; of what does not exist yet, as far as it can be known.
+fn real(path: &Path) -> PathBuf {
+    let mut real = PathBuf::new();
+    for component in std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).components() {
+        match component {
+            Component::ParentDir => drop(real.pop()),
+            component => {
+                real.push(component);
+                real = real.canonicalize().unwrap_or(real);
+            }
+        }
+    }
+    real
+}
+
+fn rules(config: &Config) -> Result<(), String> {
+    let Replicas { min, max, .. } = config.store.replicas;
+    let names: Vec<&str> = config.tiers.iter().map(|tier| tier.name.as_str()).collect();
+    for rule in &config.rules {
+        let of = format!("rule {:?}", rule.prefix);
+        requirements(&of, &rule.requirements)?;
+        if let Some(replicas) = rule.replicas.filter(|replicas| !(min..=max).contains(replicas)) {
+            return Err(format!("{of}: replicas = {replicas} is not in {min}..{max}, the [store]'s min and max"));
+        }
+        if let Some(name) = rule.tiers.iter().flatten().find(|name| !names.contains(&name.as_str())) {
+            return Err(format!("{of}: there is no tier {name:?}; there are {}", names.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tier(name: &str, rest: &str) -> String {
+        format!("[[tier]]\nname = '{name}'\nkind = 'directory'\n{rest}\n")
+    }
+
+    fn refused(text: &str, says: &[&str]) {
+        let error = Config::parse(text, "t.toml").expect_err(text).to_string();
+        for part in ["t.toml"].iter().chain(says) {
+            assert!(error.contains(part), "{part:?} is not in: {error}");
+        }
+    }
+
+    #[test]
+    fn tiers_that_cannot_be_are_refused_by_name() {
+        let good = tier("a", "targets = ['/mnt/a']");
+        assert!(Config::parse(&good, "t.toml").is_ok());
+        refused("", &["no [[tier]]"]);
+        refused(&format!("{good}{}", tier("a", "targets = ['/mnt/b']")), &["\"a\"", "of its own"]);
+        refused(&format!("{good}{}", tier("", "targets = ['/mnt/b']")), &["number 2", "empty name"]);
+        refused(&format!("{good}persistent = false"), &["no tier is persistent", "(a)"]);
+        refused(&format!("{good}high_watermark = 90.0"), &["\"a\"", "high_watermark"]);
+        refused(&format!("{good}capacity = '0B'"), &["\"a\"", "capacity"]);
+        refused(&tier("a", "targets = []"), &["\"a\"", "no targets"]);
+        refused(&tier("a", "targets = ['']"), &["\"a\"", "empty path"]);
+    }
+
+    #[test]
+    fn targets_that_overlap_are_refused_whatever_they_are_called() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path();
+        std::fs::create_dir(root.join("a")).expect("a directory");
+        std::os::unix::fs::symlink(root.join("a"), root.join("link")).expect("a link");
+        let root = root.display();
+        let first = tier("first", &format!("targets = ['{root}/a']"));
+        for other in ["a", "a/", "a/b", "b/../a", "link", "link/b/c", "./a", ""] {
+            let second = tier("second", &format!("targets = ['{root}/b', '{root}/{other}']"));
+            refused(&format!("{first}{second}"), &["second", "own directory"]);
+        }
+        let second = tier("second", &format!("targets = ['{root}/b', '{root}/ab', '{root}/a-b']"));
+        assert!(Config::parse(&format!("{first}{second}"), "t.toml").is_ok(), "names that only begin alike");
+        let memory = "[[tier]]\nname = 'm'\nkind = 'memory'\ntargets = ['x', 'x']\n";
+        assert!(Config::parse(&format!("{first}{memory}"), "t.toml").is_ok(), "memory has no paths");
+    }
+
+    #[test]
+    fn defaults_and_rules_that_cannot_be_are_refused() {
+        let good = tier("a", "targets = ['/mnt/a']");
+        for replicas in [(0, 5, 3), (1, 17, 3), (4, 5, 3), (1, 2, 3)] {
+            let (min, max, default) = replicas;
+            let store = format!("store.replicas = {{ min = {min}, max = {max}, default = {default} }}\n");
+            refused(&format!("{store}{good}"), &["replicas", "does not hold"]);
+        }
+        for block in ["0B", "2MiB", "5000B"] {
+            refused(&format!("store.block = '{block}'\n{good}"), &["block"]);
+        }
+        refused(&format!("store.requirements = ['fast']\n{good}"), &["[store]", "\"fast\"", "min_energy"]);
+        let rule = |line: &str| format!("{good}[[rule]]\nprefix = 'x'\n{line}\n");
+        assert!(Config::parse(&rule("tiers = ['a']\nreplicas = 5"), "t.toml").is_ok());
+        refused(&rule("tiers = ['b']"), &["rule \"x\"", "no tier \"b\"", "there are a"]);
+        refused(&rule("replicas = 6"), &["rule \"x\"", "1..5"]);
+        refused(&rule("requirements = ['min_read_latency', 'x']"), &["rule \"x\"", "no \"x\""]);
+    }
+}

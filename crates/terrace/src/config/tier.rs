@@ -1,0 +1,111 @@
+//! `[[tier]]`: a performance level and its targets.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::{Deserialize, Deserializer, Serialize, de};
+
+use super::{Bytes, Rate, Time};
+
+/// `[[tier]]`: a performance level and its targets.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TierConfig {
+    /// Its name.
+    pub name: String,
+    /// What its targets are.
+    pub kind: TierKind,
+    /// Its targets.
+    pub targets: Vec<TargetConfig>,
+    /// The most bytes that each target may allocate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Bytes>,
+    /// Whether it outlives a reboot.
+    #[serde(default = "yes")]
+    pub persistent: bool,
+    /// The share of its capacity above which replicas that have a copy further down are dropped.
+    #[serde(default = "nine_tenths")]
+    pub high_watermark: f64,
+    /// Makes it as slow as another device, for all processes together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttle: Option<ThrottleConfig>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn nine_tenths() -> f64 {
+    0.9
+}
+
+/// What the targets of a tier are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TierKind {
+    /// Directories of any file system.
+    Directory,
+    /// This process's memory: for tests.
+    Memory,
+}
+
+/// One target: in the file a path, or a table with more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TargetConfig {
+    /// The directory.
+    pub path: PathBuf,
+    /// Replicas of one extent never share a domain; each target is one of its own unless this says otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// The node that it is on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for TargetConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(PathOrTable)
+    }
+}
+
+struct PathOrTable;
+
+impl<'de> de::Visitor<'de> for PathOrTable {
+    type Value = TargetConfig;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a path in quotes, or a table such as { path = \"/mnt/a\", domain = \"rack1\" }")
+    }
+
+    fn visit_str<E: de::Error>(self, path: &str) -> Result<TargetConfig, E> {
+        Ok(TargetConfig { path: path.into(), domain: None, node: None })
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<TargetConfig, A::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            path: PathBuf,
+            domain: Option<String>,
+            node: Option<String>,
+        }
+        let Table { path, domain, node } = Table::deserialize(MapAccessDeserializer::new(table))?;
+        Ok(TargetConfig { path, domain, node })
+    }
+}
+
+/// Limits of an emulated device.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ThrottleConfig {
+    /// Bytes read per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read: Option<Rate>,
+    /// Bytes written per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write: Option<Rate>,
+    /// Added to each operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Time>,
+}
