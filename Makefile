@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint install
+.PHONY: build demo test lint soak bench install
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
@@ -23,3 +23,10 @@ demo: build ## what Terrace does, on made files or on those in DATA
 
 install: ## the binary, into cargo's bin directory
 	$(CARGO) install --path crates/cli
+
+soak: ## the long counts: kills, faults, power losses, operations
+	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
+
+bench: ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
+	$(CARGO) build --bins
+	target/debug/terrace-bench --write docs

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::change::{Change, Edit, Expect, NewExtent};
 use super::extents;
 use super::keys;
-use super::record::{Attributes, Extent, Object, Owed, Replica, TargetId, Task};
+use super::record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
 use super::{Records, decode, encode};
 use crate::key::show;
 use crate::{Error, Result};
@@ -34,15 +34,43 @@ pub struct Dead {
 
 /// An open transaction, and the commit that it carries out.
 pub struct Applier<'a, 'env> {
-    pub records: Records,
-    pub txn: &'a mut RwTxn<'env>,
+    records: Records,
+    txn: &'a mut RwTxn<'env>,
+    time: u64,
+    /// The sequence of the commit at hand.
     pub sequence: u64,
-    pub time: u64,
+    /// Segments' counts that differ from their records until [`Applier::finish`].
+    counts: Vec<((TargetId, u64), Live)>,
+    /// The folder that was last found to have no file above it.
+    folder: Vec<u8>,
+    /// The key that was last found to name nothing.
+    vacant: Vec<u8>,
 }
 
-impl Applier<'_, '_> {
+impl<'a, 'env> Applier<'a, 'env> {
+    /// Carries out commits after `sequence`, at `time` (seconds since 1970).
+    pub fn new(records: Records, txn: &'a mut RwTxn<'env>, sequence: u64, time: u64) -> Self {
+        Applier { records, txn, time, sequence, counts: Vec::new(), folder: Vec::new(), vacant: Vec::new() }
+    }
+
+    /// Writes what was kept back while several commits were carried out.
+    pub fn finish(mut self) -> Result<()> {
+        for ((target, segment), live) in std::mem::take(&mut self.counts) {
+            self.put(&keys::segment(target, segment), &live)?;
+        }
+        Ok(())
+    }
+
     /// Checks what a change expects.
-    pub fn check(&self, change: &Change) -> Result<()> {
+    pub fn check(&mut self, change: &Change) -> Result<()> {
+        let checked = self.check_each(change);
+        if checked.is_err() {
+            self.folder.clear();
+        }
+        checked
+    }
+
+    fn check_each(&mut self, change: &Change) -> Result<()> {
         let conflict = |key: &[u8], reason: String| Err(Error::Conflict { key: show(key), reason });
         for expect in &change.expect {
             match expect {
@@ -75,20 +103,43 @@ impl Applier<'_, '_> {
     }
 
     /// A key that makes `key` impossible as a file's: a file above it, or anything below it.
-    fn in_the_way(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        for (at, _) in key.iter().enumerate().filter(|&(_, &byte)| byte == b'/') {
-            let above = &key[..at];
-            if self.object(above)?.is_some_and(|o| o.attributes.kind != super::record::Kind::Directory) {
-                return Ok(Some(above.to_vec()));
+    fn in_the_way(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let folder = key.iter().rposition(|&byte| byte == b'/').map_or(&[][..], |at| &key[..at]);
+        if folder != self.folder {
+            for (at, _) in key.iter().enumerate().filter(|&(_, &byte)| byte == b'/') {
+                let above = &key[..at];
+                if self.object(above)?.is_some_and(|o| o.attributes.kind != Kind::Directory) {
+                    return Ok(Some(above.to_vec()));
+                }
             }
+            self.folder.clear();
+            self.folder.extend_from_slice(folder);
         }
         let mut below = keys::object(key);
+        // What comes at or behind the key tells nearly always whether anything lies below it.
+        match self.records.get_greater_than_or_equal_to(self.txn, &below)? {
+            Some((found, value)) if found == below.as_slice() => {
+                let object: Object = decode(value, "an object's record")?;
+                if object.attributes.kind != Kind::Directory {
+                    return Ok(None);
+                }
+            }
+            Some((found, _)) if found.starts_with(&below) => {}
+            _ => {
+                self.vacant.clear();
+                self.vacant.extend_from_slice(key);
+                return Ok(None);
+            }
+        }
         below.push(b'/');
         let next = self.records.get_greater_than_or_equal_to(self.txn, &below)?;
         Ok(next.filter(|(found, _)| found.starts_with(&below)).map(|(found, _)| found[1..].to_vec()))
     }
 
     pub fn object(&self, key: &[u8]) -> Result<Option<Object>> {
+        if !key.is_empty() && key == self.vacant {
+            return Ok(None);
+        }
         self.records.get(self.txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
     }
 
@@ -102,20 +153,27 @@ impl Applier<'_, '_> {
     }
 
     fn put_object(&mut self, key: &[u8], object: &mut Object) -> Result<()> {
+        self.vacant.clear();
         object.generation = self.sequence;
         self.put(&keys::object(key), object)
     }
 
     /// Applies one edit. An edit whose object is gone does nothing: replay may meet that after a power loss.
     pub fn apply(&mut self, edit: &Edit) -> Result<()> {
+        if !matches!(edit, Edit::Put { .. } | Edit::Write { .. }) {
+            self.folder.clear();
+        }
         match edit {
             Edit::Stage { object, key, extents } => self.stage(*object, key, extents),
             Edit::Unstage { object } => {
                 self.records.delete(self.txn, &keys::staged(*object))?;
                 self.drop_extents(&staged_object(*object))
             }
-            Edit::Put { key, object, length, want, attributes, extents } => {
-                self.put_whole(key, *object, *length, *want, attributes, extents)
+            Edit::Put { key, object, length, want, attributes, staged, extents } => {
+                let inline = if *staged { None } else { Some(Default::default()) };
+                let attributes = attributes.clone();
+                let new = Object { id: *object, generation: 0, length: *length, want: *want, attributes, inline };
+                self.put_whole(key, new, extents)
             }
             Edit::Write { key, object, want, mtime, extents } => self.write(key, *object, *want, *mtime, extents),
             Edit::SetLength { key, length, mtime } => self.set_length(key, *length, *mtime),
@@ -158,6 +216,7 @@ impl Applier<'_, '_> {
                 Ok(())
             }
             Edit::Discarded { target, segment } => {
+                self.counts.retain(|(known, _)| known != &(*target, *segment));
                 self.records.delete(self.txn, &keys::segment(*target, *segment))?;
                 Ok(())
             }
@@ -171,21 +230,13 @@ impl Applier<'_, '_> {
         self.lay(key, &mut object, extents)
     }
 
-    fn put_whole(
-        &mut self,
-        key: &[u8],
-        id: u64,
-        length: u64,
-        want: u8,
-        attributes: &Attributes,
-        extents: &[NewExtent],
-    ) -> Result<()> {
+    fn put_whole(&mut self, key: &[u8], mut object: Object, extents: &[NewExtent]) -> Result<()> {
         if let Some(old) = self.object(key)? {
             self.drop_extents(&old)?;
         }
-        let staged = self.records.delete(self.txn, &keys::staged(id))?;
-        let inline = if staged { None } else { Some(Default::default()) };
-        let mut object = Object { id, generation: 0, length, want, attributes: attributes.clone(), inline };
+        if object.inline.is_none() {
+            self.records.delete(self.txn, &keys::staged(object.id))?;
+        }
         self.lay(key, &mut object, extents)?;
         self.put_object(key, &mut object)
     }
@@ -365,25 +416,33 @@ impl Applier<'_, '_> {
         Ok(tasks)
     }
 
-    fn live(&self, target: TargetId, segment: u64) -> Result<Live> {
-        let value = self.records.get(self.txn, &keys::segment(target, segment))?;
-        Ok(value.map(|v| decode(v, "a segment's record")).transpose()?.unwrap_or_default())
+    fn live(&mut self, target: TargetId, segment: u64) -> Result<&mut Live> {
+        let at = match self.counts.iter().position(|(known, _)| *known == (target, segment)) {
+            Some(at) => at,
+            None => {
+                let value = self.records.get(self.txn, &keys::segment(target, segment))?;
+                let live = value.map(|v| decode(v, "a segment's record")).transpose()?.unwrap_or_default();
+                self.counts.push(((target, segment), live));
+                self.counts.len() - 1
+            }
+        };
+        Ok(&mut self.counts[at].1)
     }
 
     fn count(&mut self, replica: &Replica) -> Result<()> {
-        let mut live = self.live(replica.target, replica.place.segment)?;
+        let sequence = self.sequence;
+        let live = self.live(replica.target, replica.place.segment)?;
         live.frames += 1;
         live.bytes += u64::from(replica.place.length);
-        live.sequence = self.sequence;
-        self.put(&keys::segment(replica.target, replica.place.segment), &live)
+        live.sequence = sequence;
+        Ok(())
     }
 
     /// Queues a place to be given back once a sync covers this commit.
     fn bury(&mut self, target: TargetId, place: crate::tier::Place) -> Result<()> {
-        let mut live = self.live(target, place.segment)?;
+        let live = self.live(target, place.segment)?;
         live.frames = live.frames.saturating_sub(1);
         live.bytes = live.bytes.saturating_sub(u64::from(place.length));
-        self.put(&keys::segment(target, place.segment), &live)?;
         let dead = Dead { length: place.length, time: self.time };
         self.put(&keys::freed(target, self.sequence, place.segment, place.offset), &dead)
     }

@@ -49,6 +49,8 @@ pub enum Edit {
         length: u64,
         want: u8,
         attributes: Attributes,
+        /// Whether extents of it were staged.
+        staged: bool,
         extents: Vec<NewExtent>,
     },
     /// Lays extents over the object's; makes it (as `object`) where the key names none.

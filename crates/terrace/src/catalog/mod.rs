@@ -14,6 +14,7 @@ pub use apply::{Dead, Live};
 pub use change::{Change, Edit, Expect, NewExtent};
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
 
+use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -62,6 +63,17 @@ pub struct Catalog {
 struct Queue {
     leading: bool,
     waiting: Vec<Arc<Waiting>>,
+}
+
+/// Buffers of a thread that commits.
+#[derive(Default)]
+struct Buffers {
+    /// All changes' edits, encoded.
+    edits: Vec<u8>,
+    /// Of these, what is carried out.
+    commits: Vec<u8>,
+    /// The log's record.
+    record: Vec<u8>,
 }
 
 struct Waiting {
@@ -155,17 +167,27 @@ impl Catalog {
 
     fn commit_group(&self, changes: &[&Change]) -> Result<Vec<Result<Commit>>> {
         thread_local! {
-            static BUFFERS: std::cell::RefCell<(Vec<u8>, Vec<u8>)> = const { std::cell::RefCell::new((Vec::new(), Vec::new())) };
+            static BUFFERS: RefCell<Buffers> = RefCell::default();
         }
-        BUFFERS.with_borrow_mut(|(commits, record)| {
+        BUFFERS.with_borrow_mut(|Buffers { edits, commits, record }| {
+            // Encoding comes before the lock, which all processes share.
+            edits.clear();
+            let mut ends = Vec::with_capacity(changes.len());
+            for change in changes {
+                let taken = std::mem::take(edits);
+                *edits = postcard::to_extend(&change.edits, taken).map_err(|e| Error::Catalog(e.to_string()))?;
+                ends.push(edits.len());
+            }
             commits.clear();
             let time = seconds();
             let mut txn = self.env.write_txn()?;
             let tail = self.tail_in(&txn)?;
-            let mut applier = Applier { records: self.records, txn: &mut txn, sequence: tail.sequence, time };
+            let mut applier = Applier::new(self.records, &mut txn, tail.sequence, time);
             let mut results = Vec::with_capacity(changes.len());
-            let mut count = 0;
-            for change in changes {
+            let (mut count, mut start) = (0, 0);
+            for (change, end) in changes.iter().zip(ends) {
+                let encoded = &edits[start..end];
+                start = end;
                 if let Err(e) = applier.check(change) {
                     results.push(Err(e));
                     continue;
@@ -175,10 +197,10 @@ impl Catalog {
                 for edit in &change.edits {
                     applier.apply(edit)?;
                 }
-                let taken = std::mem::take(commits);
-                *commits = postcard::to_extend(&change.edits, taken).map_err(|e| Error::Catalog(e.to_string()))?;
+                commits.extend_from_slice(encoded);
                 results.push(Ok(Commit { sequence: applier.sequence }));
             }
+            applier.finish()?;
             if count > 0 {
                 let tail = self.log.append(tail, time, count, commits, record)?;
                 self.records.put(&mut txn, keys::TAIL, &encode(&tail)?)?;
@@ -195,15 +217,16 @@ impl Catalog {
         let start = self.tail_in(&txn)?;
         let mut next_id = self.claimed(&txn)?;
         let end = self.log.replay(start, |record| {
+            let mut applier = Applier::new(self.records, &mut txn, record.first, record.time);
             for (sequence, mut edits) in (record.first..).zip(record.commits) {
                 keep(sequence, &mut edits);
-                let mut applier = Applier { records: self.records, txn: &mut txn, sequence, time: record.time };
+                applier.sequence = sequence;
                 for edit in &edits {
                     next_id = next_id.max(highest_id(edit) + 1);
                     applier.apply(edit)?;
                 }
             }
-            Ok(())
+            applier.finish()
         })?;
         self.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
         if end.sequence > start.sequence {

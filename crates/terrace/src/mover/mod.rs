@@ -22,7 +22,7 @@ use crate::frame::Identity;
 use crate::read::{Suspect, read_replica};
 use crate::report::TierState;
 use crate::store::{Inner, Store};
-use crate::write::{Chooser, Receipt, append_to};
+use crate::write::{Receipt, append_to, element_of};
 use crate::{Error, Result};
 
 /// Replicas registered by one commit.
@@ -69,6 +69,32 @@ impl Mover {
         if !self.stopping.load(Ordering::Acquire) {
             self.wake.wait_for(&mut asleep, time);
         }
+    }
+}
+
+/// Tasks that a thread works on, until it is dropped.
+struct Claimed<'a> {
+    mover: &'a Mover,
+    tasks: Vec<Task>,
+}
+
+impl Claimed<'_> {
+    /// False where another thread of this process works on it.
+    fn claim(&mut self, task: Task) -> bool {
+        let free = self.mover.claimed.lock().insert(task);
+        if free {
+            self.tasks.push(task);
+        }
+        free
+    }
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        let mut claimed = self.mover.claimed.lock();
+        self.tasks.iter().for_each(|task| {
+            claimed.remove(task);
+        });
     }
 }
 
@@ -202,15 +228,13 @@ impl Inner {
 
     /// Makes these owed replicas, as far as their targets allow; how many are no longer owed.
     fn make(&self, tasks: &[(Task, Owed)]) -> Result<usize> {
+        let mut claimed = Claimed { mover: &self.mover, tasks: Vec::new() };
         let mut changes = Vec::new();
-        let mut choosers: Vec<(u64, Chooser)> = Vec::new();
-        let mut claimed = Vec::new();
         for (task, owed) in tasks {
-            if !self.mover.claimed.lock().insert(*task) {
+            if !claimed.claim(*task) {
                 continue;
             }
-            claimed.push(*task);
-            if let Some(edits) = self.make_one(task, owed, &mut choosers)? {
+            if let Some(edits) = self.make_one(task, owed)? {
                 changes.push(Change { expect: Vec::new(), edits });
             }
             if self.mover.stopping.load(Ordering::Acquire) {
@@ -218,22 +242,15 @@ impl Inner {
             }
         }
         crate::fail::point("mover:copied");
-        let done = changes.len();
-        let committed = if changes.is_empty() { Ok(Vec::new()) } else { self.catalog.commit_many(&changes) };
-        let mut set = self.mover.claimed.lock();
-        for task in claimed {
-            set.remove(&task);
-        }
-        drop(set);
-        for result in committed? {
-            result?;
+        if !changes.is_empty() {
+            self.catalog.commit_many(&changes)?.into_iter().try_for_each(|result| result.map(|_| ()))?;
         }
         crate::fail::point("mover:committed");
-        Ok(done)
+        Ok(changes.len())
     }
 
     /// Makes one owed replica: the edits that register it, or none where it cannot be made now.
-    fn make_one(&self, task: &Task, owed: &Owed, choosers: &mut Vec<(u64, Chooser)>) -> Result<Option<Vec<Edit>>> {
+    fn make_one(&self, task: &Task, owed: &Owed) -> Result<Option<Vec<Edit>>> {
         let Some(extent) = self.catalog.frame(task, &owed.key)? else {
             return Ok(Some(vec![Edit::Forgive { task: *task }]));
         };
@@ -244,14 +261,7 @@ impl Inner {
             TierState::Away => return Ok(None),
         }
         let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
-        let at = match choosers.iter().position(|(object, _)| *object == task.object) {
-            Some(at) => at,
-            None => {
-                choosers.push((task.object, Chooser::new(crate::write::element_of(&owed.key))));
-                choosers.len() - 1
-            }
-        };
-        let encoding = choosers[at].1.choose(&raw, device.tier, self.tiers.tier(device));
+        let encoding = self.choices.of(&owed.key, element_of(&owed.key)).choose(&raw, device);
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
         match append_to(device, identity, encoding, &raw) {

@@ -32,7 +32,7 @@ impl Inner {
         }
         std::thread::sleep(REST / 10);
         for device in &self.tiers.devices {
-            if device.target.space().is_ok_and(|s| s.used < s.capacity) {
+            if device.space().is_ok_and(|s| s.used < s.capacity) {
                 device.try_again();
             }
         }
@@ -43,7 +43,7 @@ impl Inner {
     pub(crate) fn evict(&self) -> Result<()> {
         for device in &self.tiers.devices {
             let mark = self.tiers.tier(device).high_watermark;
-            let Ok(space) = device.target.space() else { continue };
+            let Ok(space) = device.space() else { continue };
             let keep = (space.capacity as f64 * mark) as u64;
             if space.used <= keep {
                 continue;

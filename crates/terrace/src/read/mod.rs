@@ -160,16 +160,17 @@ fn same_frames(a: &[Extent], b: &[Extent]) -> bool {
 
 /// The extent's replicas, the quickest to have first; those on devices in trouble last.
 fn nearest(inner: &Inner, extent: &Extent) -> Result<smallvec::SmallVec<[Replica; 3]>> {
-    let mut replicas = extent.replicas.clone();
-    let mut missing = None;
-    replicas.sort_by_key(|r| match inner.tiers.device(r.target) {
-        Ok(device) => (device.state() == crate::report::TierState::Away, device.tier),
-        Err(e) => {
-            missing = Some(e);
-            (true, usize::MAX)
-        }
-    });
-    missing.map_or(Ok(replicas), Err)
+    if extent.replicas.len() < 2 {
+        return Ok(extent.replicas.clone());
+    }
+    let mut timed = smallvec::SmallVec::<[(bool, f64, Replica); 3]>::new();
+    for replica in &extent.replicas {
+        let device = inner.tiers.device(replica.target)?;
+        let away = device.state() == crate::report::TierState::Away;
+        timed.push((away, device.reading.time(replica.stored as usize), *replica));
+    }
+    timed.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    Ok(timed.into_iter().map(|(.., replica)| replica).collect())
 }
 
 /// Reads from one replica, verified: the frame must be the one that the catalog means.
@@ -188,7 +189,7 @@ pub(crate) fn read_replica(
         let first = if place.length <= WHOLE { place.length as usize } else { head };
         let mut bytes = std::mem::take(&mut scratch.frame);
         bytes.resize(first, 0);
-        let read = device.target.read(place, 0, &mut bytes).and_then(|()| {
+        let read = device.read(place, 0, &mut bytes).and_then(|()| {
             let header = Header::read(&bytes, inner.catalog.log().store(), place)
                 .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
             let identity = header.identity;
@@ -201,7 +202,7 @@ pub(crate) fn read_replica(
                 let from = head + range.start as usize;
                 match bytes.get(from..from + into.len()) {
                     Some(have) => into.copy_from_slice(have),
-                    None => device.target.read(place, from as u32, into)?,
+                    None => device.read(place, from as u32, into)?,
                 }
                 Ok(())
             })

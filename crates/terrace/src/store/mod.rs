@@ -1,9 +1,10 @@
 //! [`Store`]: opening one, and what it offers.
 
 mod boot;
+mod monitor;
 mod tiers;
 
-pub(crate) use tiers::{Device, Tier, Tiers};
+pub(crate) use tiers::{Device, Tiers};
 
 use std::fs::{self, File};
 use std::io;
@@ -18,6 +19,7 @@ use crate::log::Log;
 use crate::mover::Mover;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
 use crate::tier::Ids;
+use crate::write::Choices;
 use crate::{Error, Result, key};
 
 /// The store's format; a store of a newer one is refused.
@@ -48,6 +50,8 @@ pub(crate) struct Inner {
     pub catalog: Arc<Catalog>,
     pub tiers: Tiers,
     pub mover: Mover,
+    /// Which encodings served which streams.
+    pub choices: Choices,
     /// Held, shared, as long as the store is open.
     lock: File,
 }
@@ -83,7 +87,15 @@ impl Store {
         let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
         let ids: Arc<dyn Ids> = catalog.clone();
         let tiers = Tiers::open(&config, id, dir, &ids)?;
-        let inner = Inner { dir: dir.to_owned(), config, catalog, tiers, mover: Mover::default(), lock };
+        let inner = Inner {
+            dir: dir.to_owned(),
+            config,
+            catalog,
+            tiers,
+            mover: Mover::default(),
+            choices: Choices::default(),
+            lock,
+        };
         if inner.catalog.is_new()? {
             crate::care::replay(&inner)?;
         }
@@ -244,7 +256,7 @@ impl Store {
         let tiers = inner.tiers.tiers.iter().enumerate().map(|(level, tier)| {
             let (mut used, mut capacity, mut state) = (0u64, 0u64, TierState::Ok);
             for device in inner.tiers.devices.iter().filter(|d| d.tier == level) {
-                match device.target.space() {
+                match device.space() {
                     Ok(space) => {
                         used += space.used;
                         capacity = capacity.saturating_add(space.capacity);

@@ -3,21 +3,24 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::monitor::Speed;
 use crate::catalog::TargetId;
 use crate::config::{Config, TierKind};
+use crate::frame::Frame;
 use crate::report::TierState;
 use crate::tier::decorate::{Limits, Throttle};
-use crate::tier::{Directory, Ids, Memory, Target};
+use crate::tier::{Directory, Ids, Memory, Place, Space, Target};
 use crate::{Error, Result};
 
 /// A target that failed is tried again after this.
 const SET_ASIDE: Duration = Duration::from_secs(2);
-/// What a tier is taken to transfer, in bytes per second, where it is not throttled.
-const VOLATILE_SPEED: f64 = 2.5e9;
+/// What a device is taken to transfer, in bytes per second, before it was used and where it is not throttled.
+const MEMORY_SPEED: f64 = 2.5e9;
 const DISK_SPEED: f64 = 5e8;
 
 /// A tier: a performance level.
@@ -26,8 +29,6 @@ pub struct Tier {
     pub name: String,
     /// Whether it outlives a reboot.
     pub persistent: bool,
-    /// Bytes per second when reading, and when writing.
-    pub speed: (f64, f64),
     /// The share of its capacity above which the mover evicts.
     pub high_watermark: f64,
 }
@@ -44,12 +45,42 @@ pub struct Device {
     pub path: PathBuf,
     /// The target itself.
     pub target: Arc<dyn Target>,
+    /// Bytes in use, about: as found when last looked, and what this process appended since.
+    filled: AtomicU64,
+    /// How quick it is to read from.
+    pub reading: Speed,
+    /// How quick it is to write to.
+    pub writing: Speed,
     /// Whether small frames are written to it by the caller's own thread.
     pub quick: bool,
     trouble: Mutex<Option<(Instant, TierState)>>,
 }
 
 impl Device {
+    /// Appends a frame, and notes how long it took.
+    pub fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        let start = Instant::now();
+        let place = self.target.append(frame)?;
+        self.writing.note(place.length as usize, start.elapsed());
+        self.filled.fetch_add(place.length.into(), Ordering::Relaxed);
+        Ok(place)
+    }
+
+    /// What is allocated, and the limit.
+    pub fn space(&self) -> io::Result<Space> {
+        let space = self.target.space()?;
+        self.filled.store(space.used, Ordering::Relaxed);
+        Ok(space)
+    }
+
+    /// Reads from a frame, and notes how long it took.
+    pub fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        let start = Instant::now();
+        self.target.read(place, skip, out)?;
+        self.reading.note(out.len(), start.elapsed());
+        Ok(())
+    }
+
     /// Whether it can be used, as far as is known.
     pub fn state(&self) -> TierState {
         match &*self.trouble.lock() {
@@ -75,6 +106,12 @@ impl Device {
     }
 }
 
+/// Whether a path lies in memory. What is no directory is: the targets of tests.
+fn in_memory(path: &Path) -> bool {
+    const TMPFS: u32 = 0x0102_1994;
+    rustix::fs::statfs(path).map_or(true, |s| s.f_type as u32 == TMPFS)
+}
+
 /// All tiers of a store.
 pub struct Tiers {
     /// Fastest first.
@@ -95,12 +132,10 @@ impl Tiers {
                 write: t.write.map(|r| r.0),
                 latency: t.latency.map_or(Duration::ZERO, |l| l.0),
             });
-            let usual = if tier.persistent { DISK_SPEED } else { VOLATILE_SPEED };
-            let speed = |limit: Option<u64>| limit.map_or(usual, |l| l as f64);
+            let latency = limit.as_ref().map_or(Duration::ZERO, |l| l.latency);
             tiers.push(Tier {
                 name: tier.name.clone(),
                 persistent: tier.persistent,
-                speed: (speed(limit.as_ref().and_then(|l| l.read)), speed(limit.as_ref().and_then(|l| l.write))),
                 high_watermark: tier.high_watermark,
             });
             for described in &tier.targets {
@@ -118,12 +153,17 @@ impl Tiers {
                     let state = dir.join(format!("throttle-{id}"));
                     target = Arc::new(Throttle::new(target, limits, &state).map_err(Error::io(context()))?);
                 }
+                let usual = if in_memory(&path) { MEMORY_SPEED } else { DISK_SPEED };
+                let speed = |set: Option<u64>| Speed::expected(set.map_or(usual, |rate| rate as f64), latency);
                 devices.push(Device {
                     id,
                     tier: level,
                     domain: described.domain.clone().unwrap_or_else(|| format!("target-{id}")),
                     path,
+                    filled: AtomicU64::new(target.space().map_or(0, |s| s.used)),
                     target,
+                    reading: speed(limit.as_ref().and_then(|l| l.read)),
+                    writing: speed(limit.as_ref().and_then(|l| l.write)),
                     quick: limit.is_none(),
                     trouble: Mutex::default(),
                 });
@@ -159,7 +199,7 @@ impl Tiers {
             .iter()
             .filter(|d| d.state() == TierState::Ok)
             .filter(|d| allowed.is_none_or(|names| names.contains(&self.tier(d).name)))
-            .map(|d| (d, if self.alone(d) { 0 } else { d.target.space().map_or(u64::MAX, |s| s.used) }))
+            .map(|d| (d, d.filled.load(Ordering::Relaxed)))
             .collect();
         order.sort_by_key(|(d, used)| (d.tier, *used, d.id));
         let mut taken: Vec<&Device> = chosen.filter_map(|id| self.device(id).ok()).collect();
@@ -179,11 +219,6 @@ impl Tiers {
             }
         }
         taken[first..].iter().map(|d| d.id).collect()
-    }
-
-    /// Whether it is its tier's only target, so that none needs to be compared with it.
-    fn alone(&self, device: &Device) -> bool {
-        self.devices.iter().filter(|d| d.tier == device.tier).count() == 1
     }
 
     /// Up to `want` targets that are set aside, on domains other than those of `chosen`.
@@ -212,7 +247,7 @@ impl Tiers {
             .devices
             .iter()
             .map(|d| {
-                let space = d.target.space().unwrap_or_default();
+                let space = d.space().unwrap_or_default();
                 let state = format!("{:?}", d.state()).to_lowercase();
                 format!(
                     "{} ({}): {} of {} bytes used, {state}",

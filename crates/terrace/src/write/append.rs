@@ -25,7 +25,7 @@ pub(crate) fn append_to(device: &Device, identity: Identity, encoding: Encoding,
     with_scratch(|scratch| {
         let frame = frame::encode(identity, encoding, raw, scratch).map_err(|e| io::Error::other(e.to_string()))?;
         let (stored, encoding) = (frame.header.stored_len, frame.header.encoding);
-        let place = device.target.append(&frame)?;
+        let place = device.append(&frame)?;
         Ok(Replica { target: device.id, place, stored, encoding })
     })
 }

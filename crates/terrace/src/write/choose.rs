@@ -1,51 +1,85 @@
 //! Which encoding for which bytes on which tier: by trying each on a sample.
 
+use std::collections::HashMap;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use terrace_codec::{self as codec, CodecId, Element, Encoding, Transform};
 
-use crate::store::Tier;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::store::Device;
 
 /// The sample that is tried: enough to tell, little against a block.
 const SAMPLE: usize = 16 << 10;
-/// A choice serves this many blocks of a stream.
-const BLOCKS: u32 = 16;
 /// Shorter extents are not worth a trial; the stream's last choice, or none, serves.
 const WORTH: usize = 8 << 10;
-/// On tiers this fast, in bytes per second, no encoding earns its time.
-const TOO_FAST: f64 = 2e9;
+/// Of the time that a stream's bytes take to write, this share may go into trials.
+const EFFORT: f64 = 0.1;
+/// Seconds that a trial takes, before one was run.
+const TRIAL: f64 = 1e-3;
+/// Streams remembered.
+const STREAMS: usize = 1024;
 
-/// The choices for one stream of extents, one for each tier.
-pub(crate) struct Chooser {
-    element: Option<Element>,
-    chosen: Vec<(usize, Encoding, u32)>,
+/// What was chosen for each stream: files of one folder and ending, on one tier.
+#[derive(Default)]
+pub(crate) struct Choices(Mutex<HashMap<(u64, usize), Choice>>);
+
+#[derive(Clone, Copy)]
+struct Choice {
+    encoding: Encoding,
+    /// Seconds that writing this stream has taken since the last trial.
+    earned: f64,
+    /// Seconds that the last trial took.
+    trial: f64,
 }
 
-impl Chooser {
-    /// For bytes whose element type may be known.
-    pub fn new(element: Option<Element>) -> Chooser {
-        Chooser { element, chosen: Vec::new() }
+/// Chooses for one stream of extents.
+pub(crate) struct Chooser<'a> {
+    choices: &'a Choices,
+    stream: u64,
+    element: Option<Element>,
+}
+
+impl Choices {
+    /// For the bytes of `key`, whose element type may be known.
+    pub fn of(&self, key: &[u8], element: Option<Element>) -> Chooser<'_> {
+        let folder = key.iter().rposition(|&b| b == b'/').map_or(&[][..], |at| &key[..at]);
+        let ending =
+            key.iter().rposition(|&b| b == b'.').filter(|&at| at > folder.len()).map_or(&[][..], |at| &key[at..]);
+        let seed = element.map_or(0, |e| e as u64 + 1);
+        let stream = xxh3_64_with_seed(ending, xxh3_64_with_seed(folder, seed));
+        Chooser { choices: self, stream, element }
+    }
+}
+
+impl Chooser<'_> {
+    /// The encoding with the least time to write and read back once on the device, measured on a sample of `raw`; or
+    /// what was found for the stream before, until another trial is earned.
+    pub fn choose(&self, raw: &[u8], device: &Device) -> Encoding {
+        let mut choices = self.choices.0.lock();
+        if choices.len() > STREAMS {
+            choices.clear();
+        }
+        let at = (self.stream, device.tier);
+        let choice = choices.entry(at).or_insert(Choice { encoding: Encoding::NONE, earned: 0.0, trial: TRIAL });
+        choice.earned += device.writing.time(raw.len());
+        if raw.len() < WORTH || choice.earned * EFFORT < choice.trial {
+            return choice.encoding;
+        }
+        choice.earned = 0.0;
+        drop(choices);
+        let start = Instant::now();
+        let encoding = self.trial(raw, device);
+        let trial = start.elapsed().as_secs_f64();
+        self.choices.0.lock().insert(at, Choice { encoding, earned: 0.0, trial });
+        encoding
     }
 
-    /// The encoding with the least time to write and read back once on the tier, measured on a sample of `raw`.
-    pub fn choose(&mut self, raw: &[u8], level: usize, tier: &Tier) -> Encoding {
-        if tier.speed.1 >= TOO_FAST || raw.len() < WORTH {
-            return Encoding::NONE;
-        }
-        if let Some((_, encoding, left)) = self.chosen.iter_mut().find(|(l, _, left)| *l == level && *left > 0) {
-            *left -= 1;
-            return *encoding;
-        }
-        let best = self.trial(raw, tier);
-        self.chosen.retain(|(l, ..)| *l != level);
-        self.chosen.push((level, best, BLOCKS - 1));
-        best
-    }
-
-    fn trial(&self, raw: &[u8], tier: &Tier) -> Encoding {
+    fn trial(&self, raw: &[u8], device: &Device) -> Encoding {
         let middle = (raw.len().saturating_sub(SAMPLE) / 2) & !31;
         let sample = &raw[middle..raw.len().min(middle + SAMPLE)];
-        let io = |bytes: usize| bytes as f64 / tier.speed.1 + bytes as f64 / tier.speed.0;
+        let io = |bytes: usize| bytes as f64 / device.writing.rate() + bytes as f64 / device.reading.rate();
         let mut best = (io(sample.len()), Encoding::NONE);
         let (mut scratch, mut stored, mut back) = (codec::Scratch::default(), Vec::new(), vec![0; sample.len()]);
         for encoding in self.candidates() {

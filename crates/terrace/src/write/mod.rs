@@ -9,7 +9,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use terrace_codec::Element;
 
 pub(crate) use append::{append_to, with_scratch};
-pub(crate) use choose::Chooser;
+pub(crate) use choose::Choices;
+use choose::Chooser;
 
 use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId};
 use crate::config::Ack;
@@ -119,7 +120,8 @@ impl Store {
         }
         let length = writer.offset;
         let extents = std::mem::take(&mut writer.extents);
-        let edit = Edit::Put { key: key.to_vec(), object, length, want: policy.want, attributes, extents };
+        let (want, staged) = (policy.want, writer.staged);
+        let edit = Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents };
         crate::fail::point("put:written");
         let commit = match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(commit) => commit,
@@ -195,7 +197,7 @@ struct Writer<'a> {
     key: &'a [u8],
     object: u64,
     policy: &'a Policy,
-    chooser: Chooser,
+    chooser: Chooser<'a>,
     offset: u64,
     extents: Vec<NewExtent>,
     staged: bool,
@@ -206,7 +208,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(inner: &'a Inner, key: &'a [u8], object: u64, policy: &'a Policy, element: Option<Element>) -> Self {
-        let chooser = Chooser::new(element);
+        let chooser = inner.choices.of(key, element);
         Writer {
             inner,
             key,
@@ -287,7 +289,7 @@ impl<'a> Writer<'a> {
                 }
                 let identity =
                     Identity { object: self.object, write, offset: self.offset, replica: extent.replicas.len() as u8 };
-                let encoding = self.chooser.choose(raw, device.tier, inner.tiers.tier(device));
+                let encoding = self.chooser.choose(raw, device);
                 match append_to(device, identity, encoding, raw) {
                     Ok(replica) => extent.replicas.push(replica),
                     Err(e) => {

@@ -1,0 +1,168 @@
+//! Claim H4 (HReplica Fig. 5b): the catalog's stores and locates per second.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use terrace::catalog::{Attributes, Catalog, Change, Edit, Expect, Extent, NewExtent, Replica};
+use terrace::tier::Place as Stored;
+use terrace::{Encoding, Store};
+
+use crate::place::Place;
+use crate::row::{Better, Row};
+use crate::timing::{Times, median};
+use crate::workers::{self, Task};
+
+const RUN: Duration = Duration::from_millis(1000);
+const REPEATS: usize = 3;
+/// Keys that locates choose from.
+const KEYS: u64 = 100_000;
+
+/// What one process does.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub enum Work {
+    /// Stores by this many threads, each with this many in flight.
+    Store { clients: usize, depth: usize },
+    /// Locates by one thread.
+    Locate,
+}
+
+pub fn run() -> Result<Vec<Row>> {
+    let place = Place::new()?;
+    let mut rows = Vec::new();
+    let stores = |processes, clients, depth| -> Result<(f64, Times)> {
+        let (mut rates, mut times) = (Vec::new(), Vec::new());
+        for repeat in 0..REPEATS {
+            let store = place.store(&format!("catalog-{processes}-{clients}-{depth}-{repeat}"), 0)?;
+            let printed = workers::run(store.dir(), processes, &Task::Catalog(Work::Store { clients, depth }))?;
+            rates.push(printed.iter().map(|p| p[0]).sum());
+            times.extend(printed.into_iter().flat_map(|p| p[1..].to_vec()));
+        }
+        Ok((median(rates), Times::new(times)))
+    };
+    let latency = |times: &Times| {
+        format!("a call: median {:.0} us, p99 {:.0} us", times.median() * 1e6, times.quantile(0.99) * 1e6)
+    };
+    let (rate, times) = stores(2, 1, 256)?;
+    rows.push(
+        Row::new("H4", "stores, 2 processes, 256 in flight each", rate, "stores/s")
+            .beside(305e3, Better::Higher)
+            .goal(300e3, Better::Higher)
+            .details(format!(
+                "logged, random keys, into a new catalog for 1 s, median of 3; {}; the paper: 16 nodes x 40 clients",
+                latency(&times)
+            )),
+    );
+    for clients in [1, 2, 4, 8] {
+        let (rate, times) = stores(1, clients, 1)?;
+        rows.push(
+            Row::new("H4", format!("stores, 1 process, {clients} clients, depth 1"), rate, "stores/s")
+                .details(latency(&times)),
+        );
+    }
+    let store = place.store("located", 0)?;
+    fill(store.catalog(), "located", KEYS)?;
+    let mut rates = Vec::new();
+    for _ in 0..REPEATS {
+        rates.push(workers::run(store.dir(), 2, &Task::Catalog(Work::Locate))?.iter().map(|p| p[0]).sum());
+    }
+    rows.push(
+        Row::new("H4", "locates, 2 processes", median(rates), "locates/s")
+            .beside(410e3, Better::Higher)
+            .goal(1.3e6, Better::Higher)
+            .details(format!("random among {KEYS} keys; the paper: 32 nodes")),
+    );
+    Ok(rows)
+}
+
+/// The process's rate, then the time of each call.
+pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
+    let catalog = store.catalog();
+    match *work {
+        Work::Store { clients, depth } => {
+            ready()?;
+            let begin = Instant::now();
+            let done: Vec<Result<Vec<f64>>> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..clients)
+                    .map(|client| scope.spawn(move || store_for_a_while(catalog, &format!("{worker}/{client}"), depth)))
+                    .collect();
+                threads.into_iter().filter_map(|t| t.join().ok()).collect()
+            });
+            let took = begin.elapsed().as_secs_f64();
+            let times = done.into_iter().collect::<Result<Vec<_>>>()?.concat();
+            let mut out = vec![(times.len() * depth) as f64 / took];
+            out.extend(times.iter().step_by(times.len().div_ceil(20_000)));
+            Ok(out)
+        }
+        Work::Locate => {
+            ready()?;
+            let (begin, mut count, mut state) = (Instant::now(), 0u64, worker + 1);
+            while begin.elapsed() < RUN {
+                for _ in 0..256 {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    let key = key("located", (state >> 33) % KEYS);
+                    anyhow::ensure!(catalog.locate(&key, 0, 4096)?.is_some_and(|(_, extents)| extents.len() == 1));
+                    count += 1;
+                }
+            }
+            Ok(vec![count as f64 / begin.elapsed().as_secs_f64()])
+        }
+    }
+}
+
+fn store_for_a_while(catalog: &Catalog, prefix: &str, depth: usize) -> Result<Vec<f64>> {
+    let (begin, mut next, mut times) = (Instant::now(), 0, Vec::new());
+    while begin.elapsed() < RUN {
+        let changes: Vec<Change> =
+            (next..next + depth as u64).map(|i| record(catalog, &key(prefix, scatter(i)))).collect::<Result<_>>()?;
+        next += depth as u64;
+        let start = Instant::now();
+        if depth == 1 {
+            changes.into_iter().try_for_each(|change| catalog.commit(change).map(|_| ()))?;
+        } else {
+            catalog.commit_many(&changes)?.into_iter().try_for_each(|result| result.map(|_| ()))?;
+        }
+        times.push(start.elapsed().as_secs_f64());
+    }
+    Ok(times)
+}
+
+/// Stores this many keys.
+pub fn fill(catalog: &Catalog, prefix: &str, keys: u64) -> Result<()> {
+    for first in (0..keys).step_by(256) {
+        let changes: Vec<Change> =
+            (first..keys.min(first + 256)).map(|i| record(catalog, &key(prefix, i))).collect::<Result<_>>()?;
+        catalog.commit_many(&changes)?.into_iter().try_for_each(|result| result.map(|_| ()))?;
+    }
+    Ok(())
+}
+
+/// An order that is not that of keys.
+fn scatter(i: u64) -> u64 {
+    i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24
+}
+
+fn key(prefix: &str, i: u64) -> Vec<u8> {
+    format!("runs/{prefix}/{i:010}").into_bytes()
+}
+
+/// What a `put` of 4 KiB with one replica commits.
+fn record(catalog: &Catalog, key: &[u8]) -> Result<Change> {
+    let (object, write) = (catalog.next_id()?, catalog.next_id()?);
+    let place = Stored { segment: 7, offset: write * 4200, length: 4200 };
+    let replica = Replica { target: 0, place, stored: 4096, encoding: Encoding::NONE };
+    let extent =
+        Extent { offset: 0, length: 4096, skip: 0, raw_len: 4096, write, replicas: [replica].into_iter().collect() };
+    Ok(Change {
+        expect: vec![Expect::Free(key.to_vec())],
+        edits: vec![Edit::Put {
+            key: key.to_vec(),
+            object,
+            length: 4096,
+            want: 1,
+            attributes: Attributes { mtime: 1, mode: 0o644, ..Attributes::default() },
+            staged: false,
+            extents: vec![NewExtent { extent, owed: Vec::new() }],
+        }],
+    })
+}

@@ -1,0 +1,29 @@
+//! What is measured, one file each.
+
+pub mod c9;
+pub mod h4;
+pub mod large;
+pub mod memory;
+pub mod overhead;
+pub mod rebuild;
+pub mod small;
+pub mod throttle;
+
+use anyhow::Result;
+
+use crate::row::Row;
+
+/// Measures one claim.
+type Run = fn() -> Result<Vec<Row>>;
+
+/// All, by id.
+pub const ALL: &[(&str, &str, Run)] = &[
+    ("H4", "catalog: stores and locates per second", h4::run),
+    ("C9", "frames that describe themselves; the catalog from the tiers alone", c9::run),
+    ("small", "put and get of 4 KiB and 64 KiB objects, beside SQLite and plain files", small::run),
+    ("large", "put and get of one large object, beside cp", large::run),
+    ("overhead", "time outside hashing and I/O; bytes written per byte", overhead::run),
+    ("rebuild", "the catalog made anew from the log", rebuild::run),
+    ("memory", "a 3 GiB file in bounded memory", memory::run),
+    ("throttle", "an emulated device's speed against what was set", throttle::run),
+];

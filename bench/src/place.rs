@@ -1,0 +1,76 @@
+//! Where a measurement puts its stores: on tmpfs and on the disk below the working directory.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use tempfile::TempDir;
+use terrace::{Config, Store};
+
+/// A folder in memory and one on disk, deleted at the end.
+pub struct Place {
+    ram: TempDir,
+    disk: TempDir,
+}
+
+impl Place {
+    /// A new one.
+    pub fn new() -> Result<Place> {
+        let disk = std::env::var_os("TERRACE_BENCH_DISK").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
+        Ok(Place {
+            ram: TempDir::with_prefix_in("terrace-bench-", "/dev/shm")?,
+            disk: TempDir::with_prefix_in("terrace-bench-", disk)?,
+        })
+    }
+
+    /// In memory.
+    pub fn ram(&self) -> &Path {
+        self.ram.path()
+    }
+
+    /// On disk.
+    pub fn disk(&self) -> &Path {
+        self.disk.path()
+    }
+
+    /// A store over one tmpfs tier and `disks` disk tiers, with a replica on each. Its catalog is on disk.
+    pub fn store(&self, name: &str, disks: usize) -> Result<Store> {
+        let mut text = format!("[store]\nreplicas = {{ default = {} }}\n", disks + 1);
+        let mut tier = |tier: &str, path: PathBuf| {
+            text.push_str(&format!(
+                "[[tier]]\nname = '{tier}'\nkind = 'directory'\ntargets = ['{}']\n",
+                path.display()
+            ));
+        };
+        tier("ram", self.ram().join(name));
+        for disk in 0..disks {
+            tier(&format!("disk{disk}"), self.disk().join(format!("{name}-{disk}")));
+        }
+        Ok(Store::init(&self.disk().join(name), &Config::parse(&text, "bench")?)?)
+    }
+}
+
+/// Bytes that look like output of a simulation: smooth 64-bit floats with noise in the low digits.
+pub fn smooth_floats(length: usize, seed: u64) -> Vec<u8> {
+    let mut noise = seed | 1;
+    (0..length / 8)
+        .flat_map(|i| {
+            noise = noise.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let x = (i as f64 * 1e-3).sin() * 300.0 + (noise >> 44) as f64 * 1e-7;
+            x.to_le_bytes()
+        })
+        .collect()
+}
+
+/// Bytes that no codec shrinks.
+pub fn random_bytes(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    (0..length / 8 + 1)
+        .flat_map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.to_le_bytes()
+        })
+        .take(length)
+        .collect()
+}

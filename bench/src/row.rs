@@ -1,0 +1,115 @@
+//! A figure, with the goal or the peer's figure beside it.
+
+use comfy_table::{Table, presets};
+use serde::{Deserialize, Serialize};
+
+/// One figure.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// The claim's id.
+    pub id: String,
+    /// What was measured.
+    pub what: String,
+    /// The paper's figure, or the peer's from the same run.
+    pub paper: Option<f64>,
+    /// The goal.
+    pub goal: Option<f64>,
+    /// Ours.
+    pub ours: f64,
+    /// Of all three.
+    pub unit: String,
+    /// How many times better ours is than `paper`.
+    pub ratio: Option<f64>,
+    /// Whether the goal is met; none where there is none.
+    pub pass: Option<bool>,
+    /// Conditions, and what else was seen.
+    pub details: String,
+}
+
+/// Which way a figure is better.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Better {
+    /// More is better.
+    Higher,
+    /// Less is better.
+    Lower,
+}
+
+impl Row {
+    /// A figure by itself.
+    pub fn new(id: &str, what: impl Into<String>, ours: f64, unit: &str) -> Row {
+        Row {
+            id: id.into(),
+            what: what.into(),
+            paper: None,
+            goal: None,
+            ours,
+            unit: unit.into(),
+            ratio: None,
+            pass: None,
+            details: String::new(),
+        }
+    }
+
+    /// Beside the paper's figure, or a peer's from the same run.
+    pub fn beside(mut self, other: f64, better: Better) -> Row {
+        self.paper = Some(other);
+        self.ratio = Some(if better == Better::Higher { self.ours / other } else { other / self.ours });
+        self
+    }
+
+    /// With a goal.
+    pub fn goal(mut self, goal: f64, better: Better) -> Row {
+        self.goal = Some(goal);
+        self.pass = Some(if better == Better::Higher { self.ours >= goal } else { self.ours <= goal });
+        self
+    }
+
+    /// With its conditions.
+    pub fn details(mut self, details: impl Into<String>) -> Row {
+        self.details = details.into();
+        self
+    }
+}
+
+/// The rows for a terminal.
+pub fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_header(["id", "what", "beside", "goal", "ours", "unit", "ratio", "", "details"]);
+    for row in rows {
+        table.add_row([
+            row.id.clone(),
+            row.what.clone(),
+            row.paper.map(number).unwrap_or_default(),
+            row.goal.map(number).unwrap_or_default(),
+            number(row.ours),
+            row.unit.clone(),
+            row.ratio.map(|r| format!("{r:.2}x")).unwrap_or_default(),
+            mark(row).into(),
+            row.details.clone(),
+        ]);
+    }
+    table
+}
+
+/// Whether the goal is met, in a word.
+pub fn mark(row: &Row) -> &'static str {
+    match row.pass {
+        Some(true) => "met",
+        Some(false) => "NOT MET",
+        None => "",
+    }
+}
+
+/// A number with three digits that matter.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1e6 => format!("{:.2}M", value / 1e6),
+        v if v >= 1e4 => format!("{:.0}K", value / 1e3),
+        v if v >= 100.0 => format!("{value:.0}"),
+        v if v >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}

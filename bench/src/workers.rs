@@ -1,0 +1,95 @@
+//! Processes that work on one store at the same time: this program, started again.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::claims::{h4, small, throttle};
+
+/// Names what a worker is to do, in its environment.
+const TASK: &str = "TERRACE_BENCH_TASK";
+
+/// What a worker does.
+#[derive(Clone, Serialize, Deserialize)]
+pub enum Task {
+    /// Catalog operations.
+    Catalog(h4::Work),
+    /// Puts and gets of small objects.
+    Small(small::Work),
+    /// Writes through a throttle.
+    Throttled(throttle::Work),
+}
+
+/// A worker's task and store.
+#[derive(Serialize, Deserialize)]
+pub struct Assignment {
+    store: PathBuf,
+    worker: u64,
+    task: Task,
+}
+
+/// What this process is to do, if it is a worker.
+pub fn task() -> Result<Option<Assignment>> {
+    match std::env::var(TASK) {
+        Ok(text) => Ok(Some(serde_json::from_str(&text).context("the worker's task")?)),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Does it: gets ready, waits for the word, works, prints the times.
+pub fn work(assignment: &Assignment) -> Result<()> {
+    let store = terrace::Store::open(&assignment.store)?;
+    let ready = || {
+        println!("ready");
+        std::io::stdin().lock().read_line(&mut String::new()).map(|_| ())
+    };
+    let times: Vec<f64> = match &assignment.task {
+        Task::Catalog(work) => h4::work(&store, assignment.worker, work, ready)?,
+        Task::Small(work) => small::work(&store, assignment.worker, work, ready)?,
+        Task::Throttled(work) => throttle::work(&store, assignment.worker, work, ready)?,
+    };
+    println!("{}", serde_json::to_string(&times)?);
+    Ok(())
+}
+
+struct Worker {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+/// Runs `count` workers on one store, started at one word; what each printed.
+pub fn run(store: &Path, count: usize, task: &Task) -> Result<Vec<Vec<f64>>> {
+    let program = std::env::current_exe()?;
+    let mut workers = Vec::new();
+    for worker in 0..count as u64 {
+        let assignment = Assignment { store: store.to_owned(), worker, task: task.clone() };
+        let mut child = Command::new(&program)
+            .env(TASK, serde_json::to_string(&assignment)?)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else { bail!("no pipes") };
+        workers.push(Worker { child, input, output: BufReader::new(output) });
+    }
+    let mut line = String::new();
+    for worker in &mut workers {
+        line.clear();
+        worker.output.read_line(&mut line)?;
+        anyhow::ensure!(line.trim() == "ready", "a worker said {line:?}");
+    }
+    for worker in &mut workers {
+        worker.input.write_all(b"go\n")?;
+    }
+    let mut printed = Vec::new();
+    for mut worker in workers {
+        line.clear();
+        worker.output.read_line(&mut line)?;
+        printed.push(serde_json::from_str(&line).with_context(|| format!("a worker said {line:?}"))?);
+        worker.child.wait()?;
+    }
+    Ok(printed)
+}

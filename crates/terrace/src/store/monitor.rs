@@ -1,0 +1,68 @@
+//! How quick a device is, from its real operations.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Operations up to this many bytes tell the latency, longer ones the rate.
+const SHORT: usize = 16 << 10;
+/// How much a new operation counts against all before it.
+const WEIGHT: f64 = 1.0 / 16.0;
+
+/// The speed of a device in one direction. Many threads may note operations; one that is lost among them does no harm.
+pub struct Speed {
+    /// Bytes per second, as the bits of a float.
+    rate: AtomicU64,
+    /// Seconds, as the bits of a float.
+    latency: AtomicU64,
+}
+
+impl Speed {
+    /// What is expected of the device before it was used.
+    pub fn expected(rate: f64, latency: Duration) -> Speed {
+        Speed { rate: AtomicU64::new(rate.to_bits()), latency: AtomicU64::new(latency.as_secs_f64().to_bits()) }
+    }
+
+    /// Bytes per second.
+    pub fn rate(&self) -> f64 {
+        f64::from_bits(self.rate.load(Ordering::Relaxed))
+    }
+
+    fn latency(&self) -> f64 {
+        f64::from_bits(self.latency.load(Ordering::Relaxed))
+    }
+
+    /// Seconds that an operation on so many bytes should take.
+    pub fn time(&self, bytes: usize) -> f64 {
+        self.latency() + bytes as f64 / self.rate()
+    }
+
+    /// Notes an operation.
+    pub fn note(&self, bytes: usize, took: Duration) {
+        let took = took.as_secs_f64();
+        if bytes <= SHORT {
+            let latency = self.latency();
+            self.latency.store((latency + (took - latency) * WEIGHT).to_bits(), Ordering::Relaxed);
+        } else if took > 0.0 {
+            // Averaging the time of a byte, not the rate, so that a stall counts for what it costs.
+            let (old, new) = (1.0 / self.rate(), (took - self.latency()).max(took / 2.0) / bytes as f64);
+            self.rate.store((1.0 / (old + (new - old) * WEIGHT)).to_bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_believed_to_be_as_quick_as_it_was() {
+        let speed = Speed::expected(1e9, Duration::ZERO);
+        for _ in 0..200 {
+            speed.note(4096, Duration::from_millis(5));
+            speed.note(1 << 20, Duration::from_millis(5 + 10));
+        }
+        let rate = (1 << 20) as f64 / 0.010;
+        assert!((speed.rate() / rate - 1.0).abs() < 0.01, "{}", speed.rate());
+        assert!((speed.time(1 << 20) - 0.015).abs() < 0.0005, "{}", speed.time(1 << 20));
+    }
+}
