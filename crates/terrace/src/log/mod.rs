@@ -110,7 +110,7 @@ impl Log {
         buffer[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
         let file = self.file(tail.file)?;
         file.write_all_at(buffer, tail.position)
-            .map_err(Error::io(format!("appending to {}", self.path(tail.file).display())))?;
+            .map_err(|e| Error::io(format!("appending to {}", self.path(tail.file).display()))(e))?;
         let sequence = tail.sequence + u64::from(count);
         Ok(Tail { sequence, checksum, position: tail.position + buffer.len() as u64, ..tail })
     }

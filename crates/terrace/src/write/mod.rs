@@ -90,7 +90,7 @@ pub(crate) fn now() -> i64 {
 impl Store {
     /// Writes a whole object from `bytes`; what the key named before is replaced at once.
     pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
-        self.put(key, bytes, options)
+        self.put_by(key, options, |writer| bytes.chunks(BLOCK as usize).try_for_each(|block| writer.add(block)))
     }
 
     /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible at once, whole
@@ -100,13 +100,21 @@ impl Store {
     /// [`Error::NoSpace`] where no tier took the bytes, [`Error::Conflict`] where another file's key is a path prefix
     /// of this one or this one of another's.
     pub fn put(&self, key: &[u8], mut source: impl Read, options: &PutOptions) -> Result<Receipt> {
+        self.put_by(key, options, |writer| writer.fill(&mut source))
+    }
+
+    fn put_by(
+        &self,
+        key: &[u8],
+        options: &PutOptions,
+        write: impl FnOnce(&mut Writer<'_>) -> Result<()>,
+    ) -> Result<Receipt> {
         key::check(key)?;
         let inner = &self.inner;
         let policy = policy(inner, key, options);
         let object = inner.catalog.next_id()?;
         let mut writer = Writer::new(inner, key, object, &policy, options.element);
-        let written = writer.fill(&mut source);
-        if let Err(e) = written {
+        if let Err(e) = write(&mut writer) {
             writer.abandon();
             return Err(e);
         }
@@ -226,27 +234,30 @@ impl<'a> Writer<'a> {
 
     /// Writes all of `source`.
     fn fill(&mut self, source: &mut impl Read) -> Result<()> {
-        let mut block = Vec::new();
+        let mut block = Vec::with_capacity(BLOCK as usize);
         loop {
             block.clear();
-            source
-                .take(u64::from(BLOCK))
-                .read_to_end(&mut block)
-                .map_err(Error::io(format!("reading the bytes of {:?}", key::show(self.key))))?;
+            let read = source.take(u64::from(BLOCK)).read_to_end(&mut block);
+            read.map_err(|e| Error::io(format!("reading the bytes of {:?}", key::show(self.key)))(e))?;
             if block.is_empty() {
                 return Ok(());
             }
-            self.block(&block)?;
-            if self.unstaged_bytes >= STAGE_BYTES {
-                let extents = std::mem::take(&mut self.extents);
-                self.inner
-                    .catalog
-                    .commit(Edit::Stage { object: self.object, key: self.key.to_vec(), extents }.into())?;
-                self.staged = true;
-                self.unstaged_bytes = 0;
-                crate::fail::point("put:staged");
-            }
+            self.add(&block)?;
         }
+    }
+
+    /// Writes one extent, and records what has gathered where that is much.
+    fn add(&mut self, block: &[u8]) -> Result<()> {
+        self.block(block)?;
+        if self.unstaged_bytes >= STAGE_BYTES {
+            let extents = std::mem::take(&mut self.extents);
+            let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
+            self.inner.catalog.commit(stage.into())?;
+            self.staged = true;
+            self.unstaged_bytes = 0;
+            crate::fail::point("put:staged");
+        }
+        Ok(())
     }
 
     /// Writes one extent of at most a block.
