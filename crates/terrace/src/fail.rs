@@ -1,4 +1,4 @@
-//! Fail points: places at which a test makes the process die, as `kill -9` would.
+//! What tests set from outside: fail points, at which the process dies as by `kill -9`, and smaller limits.
 
 /// Dies here if `TERRACE_FAIL_POINT` is `name` (or `name@n`: at the n-th pass). Costs one load otherwise.
 #[inline]
@@ -16,4 +16,9 @@ pub fn point(name: &str) {
     {
         std::process::abort();
     }
+}
+
+/// A limit that a test may want smaller: the number in the environment variable `name`, or `usual`.
+pub fn limit(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

@@ -6,14 +6,15 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use terrace::{Ack, Config, PutOptions, Store};
 
 const KEYS: u64 = 8;
-const FAIL_POINTS: [&str; 9] = [
+const FAIL_POINTS: [&str; 13] = [
     "commit:logged",
     "put:written",
     "put:committed",
@@ -23,6 +24,10 @@ const FAIL_POINTS: [&str; 9] = [
     "reap:freed",
     "sync:frames",
     "sync:log",
+    "put:staged",
+    "snapshot:written",
+    "snapshot:named",
+    "snapshot:trimmed",
 ];
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -158,6 +163,8 @@ fn spawn(dir: &Path, who: u64, first: u64, fail_point: Option<String>) -> Child 
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "writer", "--nocapture"]).stdout(Stdio::null());
     command.stderr(File::create(dir.join(format!("stderr-{who}"))).unwrap());
+    // Small enough that each happens often.
+    command.env("TERRACE_LOG_FILE", "30000").env("TERRACE_STAGE_BYTES", "1000000");
     command.env("TERRACE_WRITER", format!("{who} {first} {}", dir.display()));
     if let Some(point) = fail_point {
         command.env("TERRACE_FAIL_POINT", point);
@@ -219,24 +226,32 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     let mut plain = [Model::new(), Model::new()];
     let mut next = [seed << 32; 2];
     let (mut killed, mut acknowledged, mut rebuilds, mut ahead) = (0, 0, 0, 0);
+    let mut died_at: BTreeMap<String, u64> = BTreeMap::new();
     while killed < kills {
         let round = killed / 2;
         let point = (round % 2 == 1).then(|| {
             let name = FAIL_POINTS[(round / 2) as usize % FAIL_POINTS.len()];
-            format!("{name}@{}", 1 + random.below(8))
+            format!("{name}@{}", 1 + random.below(if name.starts_with("snapshot") { 2 } else { 8 }))
         });
-        let mut writers = [spawn(dir, 0, next[0], point), spawn(dir, 1, next[1], None)];
+        let mut writers = [spawn(dir, 0, next[0], point.clone()), spawn(dir, 1, next[1], None)];
         std::thread::sleep(Duration::from_millis(60 + random.below(250)));
+        let begin = Instant::now();
+        while point.is_some() && begin.elapsed() < Duration::from_secs(5) && writers[0].try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         for (who, writer) in writers.iter_mut().enumerate() {
             let status = writer.try_wait().unwrap();
             // Death by a signal, here or at a fail point, is what was asked for; an error is not.
             let says = fs::read_to_string(dir.join(format!("stderr-{who}"))).unwrap();
             assert!(status.is_none_or(|s| s.code().is_none()), "round {round}, writer {who}: {says}");
             writer.kill().unwrap();
-            writer.wait().unwrap();
+            if writer.wait().unwrap().signal() == Some(libc::SIGABRT) {
+                let name = point.as_deref().unwrap().split('@').next().unwrap();
+                *died_at.entry(name.to_owned()).or_default() += 1;
+            }
             killed += 1;
         }
-        let rebuild = round % 5 == 4;
+        let rebuild = round % 5 == 4 || point.as_ref().is_some_and(|p| p.starts_with("commit:logged"));
         let mut store = Store::open(&dir.join("store")).unwrap();
         if rebuild {
             let before = (store.catalog().tail().unwrap().sequence, store.catalog().dump().unwrap());
@@ -276,5 +291,10 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
     println!(
         "{killed} kills, {acknowledged} acknowledged operations, {rebuilds} rebuilds ({ahead} one commit ahead): nothing lost"
+    );
+    println!("of them at fail points: {died_at:?}");
+    assert!(
+        kills < 4 * FAIL_POINTS.len() as u64 || died_at.len() == FAIL_POINTS.len(),
+        "a fail point was never reached"
     );
 }

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::catalog::Edit;
 use crate::config::TierKind;
-use crate::store::Inner;
+use crate::store::{Device, Inner};
 
 /// Copies of the log are kept on this many persistent targets.
 const LOG_COPIES: usize = 3;
@@ -44,15 +44,17 @@ impl Inner {
     /// Brings the copies of the log on persistent targets up to date. A target that fails is set aside.
     pub(crate) fn copy_log(&self, durable: bool) -> Result<()> {
         let tail = self.catalog.tail()?;
-        let kinds = self.config.tiers.iter().map(|t| t.kind);
-        let kinds: Vec<TierKind> = kinds.collect();
-        let persistent =
-            self.tiers.devices.iter().filter(|d| self.tiers.tier(d).persistent && kinds[d.tier] == TierKind::Directory);
-        for device in persistent.take(LOG_COPIES) {
+        for device in self.log_copies() {
             if let Err(e) = self.catalog.log().copy_to(&device.path.join("log"), tail, durable) {
                 device.failed(&e);
             }
         }
         Ok(())
+    }
+
+    /// The targets that hold a copy of the log.
+    pub(crate) fn log_copies(&self) -> impl Iterator<Item = &Device> {
+        let may = |d: &&Device| self.tiers.tier(d).persistent && self.config.tiers[d.tier].kind == TierKind::Directory;
+        self.tiers.devices.iter().filter(may).take(LOG_COPIES)
     }
 }

@@ -3,5 +3,6 @@
 mod durable;
 mod rebuild;
 mod scrub;
+mod snapshot;
 
 pub(crate) use rebuild::replay;

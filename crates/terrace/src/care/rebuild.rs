@@ -3,21 +3,25 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use crate::catalog::{Edit, Extent, NewExtent};
-use crate::config::TierKind;
+use crate::catalog::{Edit, Extent, NewExtent, snapshot_tail};
+use crate::log::{self, Log, Tail};
 use crate::read::read_replica;
 use crate::store::Inner;
 use crate::{Error, Result};
 
-/// Fills a new catalog from the log. What was committed after the last sync mark may have lost its bytes with the
-/// power: such extents are verified, and a commit with one that no replica holds is left out, so that its object
-/// stays as it was before.
+/// Fills a new catalog from the newest whole snapshot and the log after it. What was committed after the last sync
+/// mark may have lost its bytes with the power: such extents are verified, and a commit with one that no replica holds
+/// is left out, so that its object stays as it was before.
 pub(crate) fn replay(inner: &Inner) -> Result<()> {
     fetch_log(inner)?;
     let log = inner.catalog.log();
-    let mut marked = 0;
-    let start = crate::log::Tail { file: 1, ..Default::default() };
-    log.replay(start, |record| {
+    for sequence in snapshots(log.folder())?.into_iter().rev() {
+        if inner.catalog.load_snapshot(&log::snapshot(log.folder(), sequence))? {
+            break;
+        }
+    }
+    let mut marked = inner.catalog.synced()?;
+    log.replay(inner.catalog.tail()?, |record| {
         for edit in record.commits.iter().flatten() {
             if let Edit::Synced { sequence } = edit {
                 marked = *sequence;
@@ -32,6 +36,10 @@ pub(crate) fn replay(inner: &Inner) -> Result<()> {
         }
     })?;
     Ok(())
+}
+
+fn snapshots(folder: &Path) -> Result<Vec<u64>> {
+    log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))
 }
 
 /// Whether an edit names bytes that no target holds any more.
@@ -59,32 +67,38 @@ fn readable(inner: &Inner, object: u64, extent: &Extent) -> bool {
     })
 }
 
-/// Where the store's own log is gone, takes the longest copy that a persistent target holds.
+/// Where a copy of the log, on a persistent target, goes on where the store's own is gone or damaged, takes that.
 fn fetch_log(inner: &Inner) -> Result<()> {
     let log = inner.catalog.log();
-    if bytes_in(log.folder()) > 0 {
+    let mut furthest = (end(log, log.folder())?, log.folder().to_owned());
+    for device in inner.log_copies() {
+        let folder = device.path.join("log");
+        // A target that cannot be read has no say.
+        if let Ok(end) = end(log, &folder)
+            && end > furthest.0
+        {
+            furthest = (end, folder);
+        }
+    }
+    if furthest.1 == log.folder() {
         return Ok(());
     }
-    let mut copies: Vec<_> = inner
-        .tiers
-        .devices
-        .iter()
-        .filter(|d| inner.config.tiers[d.tier].kind == TierKind::Directory)
-        .map(|d| d.path.join("log"))
-        .collect();
-    copies.sort_by_key(|folder| bytes_in(folder));
-    let Some(longest) = copies.pop().filter(|folder| bytes_in(folder) > 0) else { return Ok(()) };
     let copy = || -> std::io::Result<()> {
-        for entry in std::fs::read_dir(&longest)? {
+        for entry in std::fs::read_dir(&furthest.1)? {
             let entry = entry?;
             std::fs::copy(entry.path(), log.folder().join(entry.file_name()))?;
         }
         Ok(())
     };
-    copy().map_err(Error::io(format!("copying the log from {}", longest.display())))
+    copy().map_err(Error::io(format!("copying the log from {}", furthest.1.display())))
 }
 
-fn bytes_in(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|e| e.metadata().ok()).map(|m| m.len()).sum()
+/// The last sequence that the log in a folder leads to: from its newest whole snapshot, or from the beginning.
+fn end(log: &Log, folder: &Path) -> Result<u64> {
+    for sequence in snapshots(folder)?.into_iter().rev() {
+        if let Some(tail) = snapshot_tail(&log::snapshot(folder, sequence), log.store())? {
+            return Ok(log.replay_in(folder, tail, |_| Ok(()))?.sequence);
+        }
+    }
+    Ok(log.replay_in(folder, Tail { file: 1, ..Tail::default() }, |_| Ok(()))?.sequence)
 }

@@ -9,10 +9,12 @@ mod extents;
 mod keys;
 mod query;
 mod record;
+mod snapshot;
 
 pub use apply::{Dead, Live};
 pub use change::{Change, Edit, Expect, NewExtent};
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
+pub(crate) use snapshot::snapshot_tail;
 
 use std::cell::RefCell;
 use std::fs;
@@ -229,7 +231,7 @@ impl Catalog {
             applier.finish()
         })?;
         self.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
-        if end.sequence > start.sequence {
+        if end.sequence > 0 {
             // Blocks that were claimed but not used in any commit are passed over.
             self.records.put(&mut txn, keys::NEXT_ID, &encode(&(next_id + 1024 * ID_BLOCK))?)?;
         }

@@ -4,6 +4,8 @@
 //! appends; where the log ends is a record of the catalog, so that what a dead writer left behind
 //! the end is overwritten by the next.
 
+mod copy;
+
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -21,6 +23,8 @@ const MAGIC: [u8; 4] = *b"TRLG";
 const VERSION: u8 = 1;
 const HEADER: usize = 48;
 const CHECKSUM: std::ops::Range<usize> = 40..48;
+/// A file that has grown this long takes no more records; the catalog's next snapshot lets it be deleted.
+const FILE_FULL: u64 = 32 << 20;
 
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +56,7 @@ pub struct Record {
 pub struct Log {
     folder: PathBuf,
     store: u64,
+    full: u64,
     open: Mutex<Option<(u64, Arc<File>)>>,
 }
 
@@ -63,7 +68,8 @@ impl Log {
             .mode(0o700)
             .create(folder)
             .map_err(Error::io(format!("making {}", folder.display())))?;
-        Ok(Log { folder: folder.to_owned(), store, open: Mutex::new(None) })
+        let full = crate::fail::limit("TERRACE_LOG_FILE", FILE_FULL);
+        Ok(Log { folder: folder.to_owned(), store, full, open: Mutex::new(None) })
     }
 
     /// The store's id, with which checksums of its records and frames are seeded.
@@ -74,6 +80,11 @@ impl Log {
     /// The folder of the log's files.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The log's files, oldest first, each named by the first sequence in it.
+    pub fn files(&self) -> Result<Vec<u64>> {
+        files(&self.folder).map_err(Error::io(format!("listing {}", self.folder.display())))
     }
 
     fn path(&self, file: u64) -> PathBuf {
@@ -108,6 +119,10 @@ impl Log {
         buffer.extend_from_slice(commits);
         let checksum = xxh3_64_with_seed(buffer, self.store);
         buffer[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        let tail = match tail.position >= self.full {
+            true => Tail { file: tail.sequence + 1, position: 0, ..tail },
+            false => tail,
+        };
         let file = self.file(tail.file)?;
         file.write_all_at(buffer, tail.position)
             .map_err(|e| Error::io(format!("appending to {}", self.path(tail.file).display()))(e))?;
@@ -118,15 +133,24 @@ impl Log {
     /// Makes the log up to `tail` durable.
     pub fn sync(&self, tail: Tail) -> Result<()> {
         let context = || format!("syncing {}", self.path(tail.file).display());
-        self.file(tail.file)?.sync_data().map_err(Error::io(context()))?;
+        // The file before may have been filled since the last sync.
+        let all = self.files()?;
+        for &file in all.iter().rev().filter(|&&file| file <= tail.file).take(2) {
+            self.file(file)?.sync_data().map_err(Error::io(context()))?;
+        }
         File::open(&self.folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))
     }
 
     /// Calls `each` with every whole record behind `after`, in order, and returns the log's end. A record that does
     /// not follow from the one before it ends the log.
-    pub fn replay(&self, after: Tail, mut each: impl FnMut(Record) -> Result<()>) -> Result<Tail> {
+    pub fn replay(&self, after: Tail, each: impl FnMut(Record) -> Result<()>) -> Result<Tail> {
+        self.replay_in(&self.folder, after, each)
+    }
+
+    /// The same, of a copy of the log in another folder.
+    pub fn replay_in(&self, folder: &Path, after: Tail, mut each: impl FnMut(Record) -> Result<()>) -> Result<Tail> {
         let mut tail = after;
-        let mut files = files(&self.folder).map_err(Error::io(format!("listing {}", self.folder.display())))?;
+        let mut files = files(folder).map_err(Error::io(format!("listing {}", folder.display())))?;
         files.retain(|&file| file >= tail.file);
         for file in files {
             if file != tail.file {
@@ -135,7 +159,7 @@ impl Log {
                 }
                 tail = Tail { file, position: 0, ..tail };
             }
-            let path = self.path(file);
+            let path = folder.join(name(file));
             let bytes = fs::read(&path).map_err(Error::io(format!("reading {}", path.display())))?;
             while let Some(record) = self.parse(&bytes, tail) {
                 tail = record.tail;
@@ -175,33 +199,6 @@ impl Log {
         let tail = Tail { sequence, checksum, position: (at + length) as u64, ..tail };
         Some(Record { first, time, commits, tail })
     }
-
-    /// Brings a copy of the log in another folder up to `tail`.
-    pub fn copy_to(&self, folder: &Path, tail: Tail, durable: bool) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        for file in files(&self.folder)? {
-            let source = File::open(self.path(file))?;
-            let end = if file == tail.file { tail.position } else { source.metadata()?.len() };
-            let copy = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .mode(0o600)
-                .open(folder.join(name(file)))?;
-            let mut at = copy.metadata()?.len().min(end);
-            let mut buffer = vec![0; 1 << 20];
-            while at < end {
-                let want = buffer.len().min((end - at) as usize);
-                source.read_exact_at(&mut buffer[..want], at)?;
-                copy.write_all_at(&buffer[..want], at)?;
-                at += want as u64;
-            }
-            if durable {
-                copy.sync_data()?;
-            }
-        }
-        if durable { File::open(folder)?.sync_all() } else { Ok(()) }
-    }
 }
 
 fn name(file: u64) -> String {
@@ -209,11 +206,30 @@ fn name(file: u64) -> String {
 }
 
 fn files(folder: &Path) -> io::Result<Vec<u64>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    numbered(folder, ".log")
+}
+
+/// The sequences that files with this ending are named by, in order; none where there is no folder.
+fn numbered(folder: &Path, ending: &str) -> io::Result<Vec<u64>> {
+    let mut found = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries?,
+    };
+    for entry in entries {
         let name = entry?.file_name();
-        files.extend(name.to_str().and_then(|n| n.strip_suffix(".log")).and_then(|n| u64::from_str_radix(n, 16).ok()));
+        found.extend(name.to_str().and_then(|n| n.strip_suffix(ending)).and_then(|n| u64::from_str_radix(n, 16).ok()));
     }
-    files.sort_unstable();
-    Ok(files)
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The snapshots of the catalog in the log's folder, or a copy of it, oldest first.
+pub fn snapshots(folder: &Path) -> io::Result<Vec<u64>> {
+    numbered(folder, ".snapshot")
+}
+
+/// The file of the snapshot at commit `sequence`.
+pub fn snapshot(folder: &Path, sequence: u64) -> PathBuf {
+    folder.join(format!("{sequence:016x}.snapshot"))
 }

@@ -142,7 +142,11 @@ impl Store {
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
         self.inner.finish(None, WAIT, &mut progress)?;
         self.inner.sync_files()?;
-        self.inner.reap(room::GRACE)
+        self.inner.reap(room::GRACE)?;
+        match self.inner.mover_lock()? {
+            Some(_lock) => self.inner.snapshot_if_due(),
+            None => Ok(()),
+        }
     }
 
     /// Waits until nothing is owed, then makes all durable.
@@ -183,6 +187,7 @@ impl Inner {
         }
         self.evict()?;
         self.reap(room::GRACE)?;
+        self.snapshot_if_due()?;
         Ok(done)
     }
 

@@ -24,6 +24,8 @@ use crate::{Error, Result, key};
 
 /// The store's format; a store of a newer one is refused.
 const FORMAT: u32 = 1;
+/// A long `put` records its extents after this many bytes, before it is visible.
+const STAGE_BYTES: u64 = 64 << 20;
 /// How long [`Store::close`] waits for owed replicas.
 const CLOSE_WAITS: Duration = Duration::from_secs(60);
 
@@ -52,6 +54,8 @@ pub(crate) struct Inner {
     pub mover: Mover,
     /// Which encodings served which streams.
     pub choices: Choices,
+    /// Extents of a long `put` are recorded each time so many bytes have gathered.
+    pub stage_bytes: u64,
     /// Held, shared, as long as the store is open.
     lock: File,
 }
@@ -94,6 +98,7 @@ impl Store {
             tiers,
             mover: Mover::default(),
             choices: Choices::default(),
+            stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
             lock,
         };
         if inner.catalog.is_new()? {

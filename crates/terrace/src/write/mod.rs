@@ -18,8 +18,6 @@ use crate::frame::{BLOCK, Identity};
 use crate::store::{Inner, Store};
 use crate::{Error, Result, key};
 
-/// Extents are recorded after this many bytes of a long `put`, before it is visible.
-const STAGE_BYTES: u64 = 64 << 20;
 /// Extents this short get all their quick replicas at once, on the caller's thread.
 const INLINE_BYTES: usize = 64 << 10;
 
@@ -249,7 +247,7 @@ impl<'a> Writer<'a> {
     /// Writes one extent, and records what has gathered where that is much.
     fn add(&mut self, block: &[u8]) -> Result<()> {
         self.block(block)?;
-        if self.unstaged_bytes >= STAGE_BYTES {
+        if self.unstaged_bytes >= self.inner.stage_bytes {
             let extents = std::mem::take(&mut self.extents);
             let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
             self.inner.catalog.commit(stage.into())?;

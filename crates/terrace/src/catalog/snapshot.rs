@@ -1,0 +1,206 @@
+//! Snapshots: the whole catalog at one commit, from which a rebuild starts. See `docs/format.md`.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use heed::PutFlags;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::{Catalog, decode, keys};
+use crate::log::Tail;
+use crate::{Error, Result};
+
+const MAGIC: [u8; 4] = *b"TRSN";
+const VERSION: u8 = 1;
+/// Records are gathered into chunks of about this many bytes.
+const CHUNK: usize = 256 << 10;
+/// The longest chunk that can be: one that was just not full, and the longest record.
+const LONGEST: usize = CHUNK + (64 << 10);
+
+impl Catalog {
+    /// Writes every record as of one commit into a new file and makes that durable; the log's end then.
+    pub fn write_snapshot(&self, path: &Path) -> Result<Tail> {
+        let context = || format!("writing {}", path.display());
+        let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path);
+        let mut out = BufWriter::new(file.map_err(Error::io(context()))?);
+        let txn = self.env.read_txn()?;
+        let tail = self.tail_in(&txn)?;
+        let mut chunks = Chunks { store: self.log.store(), out: &mut out, records: 0, bytes: Vec::new(), total: 0 };
+        chunks.begin().map_err(Error::io(context()))?;
+        for entry in self.records.iter(&txn)? {
+            let (key, value) = entry?;
+            chunks.add(key, value).map_err(Error::io(context()))?;
+        }
+        chunks.end().map_err(Error::io(context()))?;
+        let file = out.into_inner().map_err(|e| Error::io(context())(e.into_error()))?;
+        file.sync_all().map_err(Error::io(context()))?;
+        Ok(tail)
+    }
+
+    /// Fills this new catalog from a snapshot; false, and nothing has changed, where that is not whole.
+    pub fn load_snapshot(&self, path: &Path) -> Result<bool> {
+        let file = File::open(path).map_err(Error::io(format!("opening {}", path.display())))?;
+        let mut input = BufReader::with_capacity(LONGEST, file);
+        let mut txn = self.env.write_txn()?;
+        let whole = read_chunks(&mut input, self.log.store(), |key, value| {
+            Ok(self.records.put_with_flags(&mut txn, PutFlags::APPEND, key, value)?)
+        })?;
+        if whole {
+            txn.commit()?
+        } else {
+            txn.abort()
+        }
+        Ok(whole)
+    }
+}
+
+/// The log's end at a snapshot; none where that is not whole.
+pub fn snapshot_tail(path: &Path, store: u64) -> Result<Option<Tail>> {
+    let file = File::open(path).map_err(Error::io(format!("opening {}", path.display())))?;
+    let mut tail = None;
+    let whole = read_chunks(&mut BufReader::with_capacity(LONGEST, file), store, |key, value| {
+        if key == keys::TAIL {
+            tail = Some(decode(value, "the log's tail")?);
+        }
+        Ok(())
+    })?;
+    Ok(tail.filter(|_| whole))
+}
+
+struct Chunks<'a, W: Write> {
+    store: u64,
+    out: &'a mut W,
+    records: u32,
+    bytes: Vec<u8>,
+    total: u64,
+}
+
+impl<W: Write> Chunks<'_, W> {
+    fn begin(&mut self) -> io::Result<()> {
+        self.out.write_all(&MAGIC)?;
+        self.out.write_all(&[VERSION, 0, 0, 0])?;
+        self.out.write_all(&self.store.to_le_bytes())
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.bytes.extend_from_slice(&(key.len() as u16).to_le_bytes());
+        self.bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.records += 1;
+        if self.bytes.len() >= CHUNK { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&(self.bytes.len() as u32).to_le_bytes())?;
+        self.out.write_all(&self.records.to_le_bytes())?;
+        self.out.write_all(&xxh3_64_with_seed(&self.bytes, self.store ^ self.total).to_le_bytes())?;
+        self.out.write_all(&self.bytes)?;
+        self.total += u64::from(self.records);
+        self.records = 0;
+        self.bytes.clear();
+        Ok(())
+    }
+
+    /// A chunk of no records says that nothing is missing before it.
+    fn end(&mut self) -> io::Result<()> {
+        if self.records > 0 {
+            self.flush()?;
+        }
+        self.flush()
+    }
+}
+
+/// Calls `each` with the records of a snapshot; whether it is whole.
+fn read_chunks(input: &mut impl Read, store: u64, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<bool> {
+    let mut head = [0; 16];
+    if input.read_exact(&mut head).is_err()
+        || head[..4] != MAGIC
+        || head[4] != VERSION
+        || head[8..] != store.to_le_bytes()
+    {
+        return Ok(false);
+    }
+    let (mut total, mut bytes) = (0, Vec::new());
+    while input.read_exact(&mut head).is_ok() {
+        let length = number(&head[..4]);
+        let records = number(&head[4..8]);
+        if length > LONGEST {
+            return Ok(false);
+        }
+        bytes.resize(length, 0);
+        let whole = input.read_exact(&mut bytes).is_ok();
+        if !whole || xxh3_64_with_seed(&bytes, store ^ total).to_le_bytes() != head[8..] {
+            return Ok(false);
+        }
+        if records == 0 {
+            return Ok(true);
+        }
+        let mut rest = bytes.as_slice();
+        for _ in 0..records {
+            let Some((key, value, left)) = record(rest) else { return Ok(false) };
+            each(key, value)?;
+            rest = left;
+        }
+        total += records as u64;
+    }
+    Ok(false)
+}
+
+/// The record that `bytes` begin with, and what follows it.
+fn record(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
+    let (head, rest) = bytes.split_at_checked(6)?;
+    let (key, rest) = rest.split_at_checked(number(&head[..2]))?;
+    let (value, rest) = rest.split_at_checked(number(&head[2..]))?;
+    Some((key, value, rest))
+}
+
+fn number(bytes: &[u8]) -> usize {
+    bytes.iter().rev().fold(0, |n, &byte| n << 8 | usize::from(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn written(records: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut chunks = Chunks { store: 7, out: &mut out, records: 0, bytes: Vec::new(), total: 0 };
+        chunks.begin().expect("begins");
+        records.iter().for_each(|(key, value)| chunks.add(key, value).expect("adds"));
+        chunks.end().expect("ends");
+        out
+    }
+
+    fn read(mut bytes: &[u8]) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let mut found = Vec::new();
+        let whole = read_chunks(&mut bytes, 7, |key, value| {
+            found.push((key.to_vec(), value.to_vec()));
+            Ok(())
+        });
+        whole.expect("no error").then_some(found)
+    }
+
+    proptest! {
+        #[test]
+        fn a_snapshot_is_read_back_whole_or_not_at_all(
+            records in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..1000), prop::collection::vec(any::<u8>(), 0..2000)), 0..20),
+            times in 1usize..40, damage in any::<prop::sample::Index>(), bit in 0u8..8,
+        ) {
+            let records: Vec<_> = records.iter().cycle().take(records.len() * times).cloned().collect();
+            let bytes = written(&records);
+            prop_assert_eq!(read(&bytes), Some(records));
+            let at = damage.index(bytes.len());
+            prop_assert_eq!(read(&bytes[..at]), None);
+            // Three bytes of the header mean nothing.
+            if !(5..8).contains(&at) {
+                let mut flipped = bytes;
+                flipped[at] ^= 1 << bit;
+                prop_assert_eq!(read(&flipped), None);
+            }
+        }
+    }
+}
