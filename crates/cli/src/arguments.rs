@@ -1,13 +1,15 @@
 //! The commands and their flags: help and parsing come from here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use globset::Glob;
 
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
-Look:   locate stat status tiers
+Look:   locate stat status tiers top
+Move:   stage evict drain
 Care:   init scrub repair rebuild
 
 Exit codes: 0 ok, 1 found bad or failed, 2 usage.";
@@ -25,6 +27,9 @@ pub struct Arguments {
     /// Print errors only.
     #[arg(short, long, global = true)]
     pub quiet: bool,
+    /// Say what is done; twice, more. TERRACE_LOG takes filters, such as terrace=debug.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
     #[command(subcommand)]
     pub command: Command,
 }
@@ -72,14 +77,22 @@ pub enum Command {
     /// Delete an object.
     Rm {
         key: String,
-        /// All below the key.
+        /// All at and below the key.
         #[arg(short, long)]
         recursive: bool,
+        /// Only say what would be deleted.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Rename an object; no bytes move.
     Mv { from: String, to: String },
     /// Compare files with what is stored.
-    Check { source: PathBuf, prefix: String },
+    Check {
+        source: PathBuf,
+        prefix: String,
+        #[command(flatten)]
+        filter: Filter,
+    },
     /// Wait until nothing is owed and all is durable.
     Sync,
     /// Show where an object's bytes are, and how they are encoded.
@@ -88,8 +101,34 @@ pub enum Command {
     Stat { key: String },
     /// Show the store at a glance.
     Status,
-    /// Show the tiers.
-    Tiers,
+    /// Show the tiers, add some or remove one.
+    Tiers {
+        #[command(subcommand)]
+        change: Option<Tiers>,
+    },
+    /// Show the store at a glance, again and again.
+    Top {
+        /// Seconds between two looks.
+        #[arg(long, default_value_t = 1.0)]
+        interval: f64,
+        /// Look so many times only.
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+    },
+    /// Put replicas of what is at or below a prefix on a tier.
+    Stage {
+        prefix: String,
+        #[arg(long)]
+        tier: String,
+    },
+    /// Take the replicas of what is at or below a prefix off a tier.
+    Evict {
+        prefix: String,
+        #[arg(long)]
+        tier: String,
+    },
+    /// Empty a tier, so that it can be removed.
+    Drain { tier: String },
     /// Make a store.
     Init {
         /// Its tiers and defaults; without it tiers are found on this machine.
@@ -110,6 +149,50 @@ pub enum Command {
     Repair { prefix: Option<String> },
     /// Throw the catalog away and make it anew from the log.
     Rebuild,
+    /// Print the completions of a shell.
+    #[command(hide = true)]
+    Completions { shell: clap_complete::Shell },
+    /// Write the manual's pages into a directory.
+    #[command(hide = true)]
+    Manual { directory: PathBuf },
+}
+
+#[derive(Subcommand)]
+pub enum Tiers {
+    /// Add the [[tier]]s of a file.
+    Add {
+        #[arg(value_name = "FILE")]
+        config: PathBuf,
+        /// The tier that they are faster than; without it they come last.
+        #[arg(long, value_name = "TIER")]
+        before: Option<String>,
+    },
+    /// Remove a tier that was drained.
+    Remove { tier: String },
+}
+
+/// Which files of a directory.
+#[derive(Args)]
+pub struct Filter {
+    /// Only paths that match the pattern; ** matches folders. May be given again.
+    #[arg(long, value_name = "GLOB")]
+    include: Vec<Glob>,
+    /// No paths that match the pattern. May be given again.
+    #[arg(long, value_name = "GLOB")]
+    exclude: Vec<Glob>,
+}
+
+impl Filter {
+    /// Whether a path, relative to the directory, passes.
+    pub fn passes(&self, path: &Path) -> bool {
+        let any = |globs: &[Glob]| {
+            globs.iter().any(|glob| {
+                let matcher = glob.compile_matcher();
+                matcher.is_match(path) || path.file_name().is_some_and(|name| matcher.is_match(name))
+            })
+        };
+        (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
+    }
 }
 
 #[derive(Args)]
@@ -130,6 +213,8 @@ pub struct Put {
     /// Only say what would be written.
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub filter: Filter,
 }
 
 #[derive(Args)]
@@ -138,6 +223,14 @@ pub struct Get {
     pub source: String,
     /// A file, a directory, or - for stdout.
     pub dest: PathBuf,
+    /// Of one object, bytes A up to, not including, B.
+    #[arg(long, value_name = "A-B", value_parser = range)]
+    pub range: Option<Range>,
+    /// Only say what would be written.
+    #[arg(long)]
+    pub dry_run: bool,
+    #[command(flatten)]
+    pub filter: Filter,
 }
 
 #[derive(Clone, Copy, ValueEnum)]

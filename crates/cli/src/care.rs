@@ -5,23 +5,28 @@ use std::path::Path;
 use anyhow::Result;
 use indicatif::ProgressBar;
 use serde_json::json;
-use terrace::Store;
+use terrace::{Store, key};
 
 use crate::look::each;
 use crate::output::Show;
 
-pub fn rm(store: &Store, key: &str, recursive: bool) -> Result<bool> {
-    if !recursive {
-        store.remove(key.as_bytes())?;
-        return Ok(true);
-    }
+pub fn rm(store: &Store, key: &str, recursive: bool, dry_run: bool, show: Show) -> Result<bool> {
     let mut keys = Vec::new();
-    each(store, key.as_bytes(), |key, _| {
-        keys.push(key.to_vec());
-        Ok(())
-    })?;
+    if recursive {
+        each(store, key.as_bytes(), |key, _| {
+            keys.push(key.to_vec());
+            Ok(())
+        })?;
+    } else {
+        store.stat(key.as_bytes())?;
+        keys.push(key.as_bytes().to_vec());
+    }
     for key in keys {
-        store.remove(&key)?;
+        if dry_run {
+            show.line(&format!("would delete {}", key::show(&key)));
+        } else {
+            store.remove(&key)?;
+        }
     }
     Ok(true)
 }

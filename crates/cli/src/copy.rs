@@ -1,5 +1,6 @@
 //! Copying between files and the store.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use indicatif::ProgressBar;
 use serde_json::json;
 use terrace::{Attributes, Kind, Object, PutOptions, Store, key};
 use walkdir::WalkDir;
 
-use crate::arguments::{Ack, Get, Put, Range};
+use crate::arguments::{Ack, Filter, Get, Put, Range};
 use crate::look::each;
 use crate::output::{Show, size};
 
@@ -24,7 +26,7 @@ struct Item {
 }
 
 /// The files of `source` with the keys that they get: a directory's contents, as rclone does.
-fn items(source: &Path, dest: &[u8]) -> Result<Vec<Item>> {
+fn items(source: &Path, dest: &[u8], filter: &Filter) -> Result<Vec<Item>> {
     let metadata = fs::metadata(source).with_context(|| format!("reading {}", source.display()))?;
     if !metadata.is_dir() {
         let mut key = dest.to_vec();
@@ -45,11 +47,15 @@ fn items(source: &Path, dest: &[u8]) -> Result<Vec<Item>> {
         if !(kind.is_file() || kind.is_symlink() || (kind.is_dir() && empty())) {
             continue;
         }
+        let below = entry.path().strip_prefix(source).unwrap_or(entry.path());
+        if !filter.passes(below) {
+            continue;
+        }
         let mut key = prefix.to_vec();
         if !key.is_empty() {
             key.push(b'/');
         }
-        key.extend_from_slice(entry.path().strip_prefix(source).unwrap_or(entry.path()).as_os_str().as_bytes());
+        key.extend_from_slice(below.as_os_str().as_bytes());
         items.push(Item { path: entry.into_path(), key, metadata });
     }
     Ok(items)
@@ -85,7 +91,7 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
         store.put(dest, io::stdin().lock(), &options(dest, attributes))?;
         return Ok(true);
     }
-    let items = items(&put.source, dest)?;
+    let items = items(&put.source, dest, &put.filter)?;
     for item in &items {
         key::check(&item.key)?;
     }
@@ -104,6 +110,7 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
         }
         let attributes = attributes(&item.metadata);
         let options = options(&item.key, attributes);
+        tracing::info!(key = %key::show(&item.key), "writing");
         let stored = source(item)
             .map_err(anyhow::Error::from)
             .and_then(|from| Ok(store.put(&item.key, bar.wrap_read(from), &options)?));
@@ -140,8 +147,29 @@ fn source(item: &Item) -> io::Result<Box<dyn Read>> {
     } else if kind.is_dir() {
         Box::new(io::empty())
     } else {
-        Box::new(File::open(&item.path)?)
+        let file = File::open(&item.path)?;
+        Box::new(Steady { before: state(&file.metadata()?), file })
     })
+}
+
+/// A file's bytes, as long as nobody changes it: what is read of a file that changes is no state that it ever had.
+struct Steady {
+    file: File,
+    before: (u64, i64, i64),
+}
+
+impl Read for Steady {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(out)?;
+        if read == 0 && !out.is_empty() && state(&self.file.metadata()?) != self.before {
+            return Err(io::Error::other("the file changed while it was read; put it again"));
+        }
+        Ok(read)
+    }
+}
+
+fn state(metadata: &fs::Metadata) -> (u64, i64, i64) {
+    (metadata.len(), metadata.mtime(), metadata.mtime_nsec())
 }
 
 /// Whether the store has the file already.
@@ -185,9 +213,9 @@ impl Write for Compare {
     }
 }
 
-pub fn check(store: &Store, source: &Path, prefix: &str, show: Show) -> Result<bool> {
+pub fn check(store: &Store, source: &Path, prefix: &str, filter: &Filter, show: Show) -> Result<bool> {
     let mut bad = Vec::new();
-    let items = items(source, prefix.as_bytes())?;
+    let items = items(source, prefix.as_bytes(), filter)?;
     for item in &items {
         let same = match same(store, item) {
             Ok(same) => same,
@@ -215,49 +243,92 @@ pub fn cat(store: &Store, key: &str, range: Option<&Range>) -> Result<bool> {
 }
 
 pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
-    let key = get.source.as_bytes();
     if get.dest.as_os_str() == "-" {
-        return cat(store, &get.source, None);
+        return cat(store, &get.source, get.range.as_ref());
     }
-    let (mut count, mut bytes) = (0u64, 0u64);
-    match store.stat(key) {
-        Ok(object) if object.attributes.kind != Kind::Directory => {
-            let into = get.dest.is_dir() || get.dest.as_os_str().as_bytes().ends_with(b"/");
-            let name = key.rsplit(|&b| b == b'/').next().unwrap_or(key);
-            let path = if into { get.dest.join(std::ffi::OsStr::from_bytes(name)) } else { get.dest.clone() };
-            fetch(store, key, &object, &path)?;
-            (count, bytes) = (1, object.length);
+    let wanted = wanted(store, get)?;
+    let bar = show.bar(wanted.iter().map(|w| w.object.length).sum());
+    let (mut count, mut bytes, mut failed) = (0u64, 0u64, 0u64);
+    for Wanted { key, object, path } in &wanted {
+        if get.dry_run {
+            show.line(&format!("would write {}", path.display()));
+            continue;
         }
-        Ok(_) | Err(terrace::Error::NotFound { .. } | terrace::Error::BadKey { .. }) => {
-            let prefix = key.strip_suffix(b"/").unwrap_or(key);
-            each(store, prefix, |key, object| {
-                let rest = key.strip_prefix(prefix).unwrap_or(key);
-                let rest = rest.strip_prefix(b"/").unwrap_or(rest);
-                fetch(store, key, object, &get.dest.join(std::ffi::OsStr::from_bytes(rest)))?;
+        bar.set_message(key::show(key));
+        tracing::info!(path = %path.display(), "writing");
+        match fetch(store, key, object, path, get.range.as_ref(), &bar) {
+            Ok(()) => {
                 count += 1;
                 bytes += object.length;
-                Ok(())
-            })?;
-            if count == 0 {
-                bail!("nothing is stored at or below {:?}; `terrace ls` lists what is", get.source);
+            }
+            Err(e) => {
+                failed += 1;
+                bar.suspend(|| eprintln!("terrace: {e:#}"));
             }
         }
-        Err(e) => return Err(e.into()),
     }
+    bar.finish_and_clear();
     let repaired = store.repair_suspects()?;
     if show.json {
-        show.value(&json!({"read": count, "bytes": bytes, "repaired": repaired}))?;
+        show.value(&json!({"read": count, "bytes": bytes, "failed": failed, "repaired": repaired}))?;
     } else {
-        show.line(&format!("{count} objects read ({})", size(bytes)));
+        show.line(&format!("{count} objects read ({}), {failed} failed", size(bytes)));
         if repaired > 0 {
             show.line(&format!("{repaired} damaged replicas were met and made anew"));
         }
     }
-    Ok(true)
+    Ok(failed == 0)
+}
+
+/// An object, and the file that it is to become.
+struct Wanted {
+    key: Vec<u8>,
+    object: Object,
+    path: PathBuf,
+}
+
+/// The one object that is named, or all below it.
+fn wanted(store: &Store, get: &Get) -> Result<Vec<Wanted>> {
+    let key = get.source.as_bytes();
+    match store.stat(key) {
+        Ok(object) if object.attributes.kind != Kind::Directory => {
+            let into = get.dest.is_dir() || get.dest.as_os_str().as_bytes().ends_with(b"/");
+            let name = key.rsplit(|&b| b == b'/').next().unwrap_or(key);
+            let path = if into { get.dest.join(OsStr::from_bytes(name)) } else { get.dest.clone() };
+            return Ok(vec![Wanted { key: key.to_vec(), object, path }]);
+        }
+        Ok(_) | Err(terrace::Error::NotFound { .. } | terrace::Error::BadKey { .. }) => {}
+        Err(e) => return Err(e.into()),
+    }
+    if get.range.is_some() {
+        bail!("{:?} is not one object; --range takes one", get.source);
+    }
+    let prefix = key.strip_suffix(b"/").unwrap_or(key);
+    let (mut found, mut any) = (Vec::new(), false);
+    each(store, prefix, |key, object| {
+        let rest = key.strip_prefix(prefix).unwrap_or(key);
+        let below = Path::new(OsStr::from_bytes(rest.strip_prefix(b"/").unwrap_or(rest)));
+        any = true;
+        if get.filter.passes(below) {
+            found.push(Wanted { key: key.to_vec(), object: object.clone(), path: get.dest.join(below) });
+        }
+        Ok(())
+    })?;
+    if !any {
+        bail!("nothing is stored at or below {:?}; `terrace ls` lists what is", get.source);
+    }
+    Ok(found)
 }
 
 /// Writes one object to a file, beside it first, so that a file is never half there.
-fn fetch(store: &Store, key: &[u8], object: &Object, path: &Path) -> Result<()> {
+fn fetch(
+    store: &Store,
+    key: &[u8],
+    object: &Object,
+    path: &Path,
+    range: Option<&Range>,
+    bar: &ProgressBar,
+) -> Result<()> {
     let context = || format!("writing {}", path.display());
     if object.attributes.kind == Kind::Directory {
         return fs::create_dir_all(path).with_context(context);
@@ -270,11 +341,12 @@ fn fetch(store: &Store, key: &[u8], object: &Object, path: &Path) -> Result<()> 
     let beside = PathBuf::from(name);
     let written = (|| -> Result<()> {
         if object.attributes.kind == Kind::Symlink {
-            let to = std::ffi::OsString::from_vec(store.get(key)?);
+            let to = OsString::from_vec(store.get(key)?);
             return std::os::unix::fs::symlink(to, &beside).with_context(context);
         }
-        let mut file = File::create(&beside).with_context(context)?;
-        store.get_to(key, 0, None, &mut file)?;
+        let file = File::create(&beside).with_context(context)?;
+        let (start, end) = range.map_or((0, None), |r| (r.start, r.end));
+        store.get_to(key, start, end, bar.wrap_write(&file))?;
         file.set_permissions(fs::Permissions::from_mode(object.attributes.mode & 0o777)).with_context(context)?;
         let nanoseconds = u64::try_from(object.attributes.mtime).unwrap_or(0);
         file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds)).with_context(context)

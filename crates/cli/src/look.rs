@@ -1,8 +1,12 @@
 //! Looking: where things are and how they do.
 
-use anyhow::Result;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::json;
-use terrace::report::ReplicaState;
+use terrace::report::{ReplicaState, Status};
 use terrace::{Kind, Object, Store, key};
 
 use crate::output::{Show, size, table};
@@ -31,7 +35,7 @@ pub fn ls(store: &Store, prefix: Option<&str>, long: bool, show: Show) -> Result
         if show.json {
             let mut entry = json!({"key": name, "length": object.length, "mtime": object.attributes.mtime});
             if std::str::from_utf8(key).is_err() {
-                entry["key_base64"] = base64(key).into();
+                entry["key_base64"] = BASE64_STANDARD.encode(key).into();
             }
             entries.push(entry);
         } else if long {
@@ -50,19 +54,6 @@ pub fn ls(store: &Store, prefix: Option<&str>, long: bool, show: Show) -> Result
         show.value(&entries)?;
     }
     Ok(true)
-}
-
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for group in bytes.chunks(3) {
-        let bits = group.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
-        for digit in 0..4 {
-            let index = (bits >> (18 - 6 * digit)) as usize & 63;
-            text.push(if digit <= group.len() { char::from(DIGITS[index]) } else { '=' });
-        }
-    }
-    text
 }
 
 pub fn locate(store: &Store, key: &str, show: Show) -> Result<bool> {
@@ -118,9 +109,33 @@ pub fn status(store: &Store, show: Show) -> Result<bool> {
     let status = store.status()?;
     if show.json {
         show.value(&status)?;
-        return Ok(true);
+    } else {
+        show.line(&glance(&status));
     }
-    show.line(&format!("{} objects, {} replicas owed", status.objects, status.owed));
+    Ok(true)
+}
+
+/// The store's status, again and again; on a terminal in one place.
+pub fn top(store: &Store, interval: f64, count: Option<u64>, show: Show) -> Result<bool> {
+    let interval = Duration::try_from_secs_f64(interval)
+        .map_err(|_| anyhow!("--interval {interval}: write a number of seconds such as 0.5"))?;
+    let clear = !show.json && std::io::stdout().is_terminal();
+    for look in 0.. {
+        if count == Some(look) {
+            break;
+        }
+        if look > 0 {
+            std::thread::sleep(interval);
+        }
+        if clear {
+            show.line("\x1b[H\x1b[2J");
+        }
+        status(store, show)?;
+    }
+    Ok(true)
+}
+
+fn glance(status: &Status) -> String {
     let mut rows = table(&["tier", "used", "capacity", "queue", "state"]);
     for tier in &status.tiers {
         let capacity = if tier.capacity == u64::MAX { "unlimited".into() } else { size(tier.capacity) };
@@ -132,6 +147,5 @@ pub fn status(store: &Store, show: Show) -> Result<bool> {
             format!("{:?}", tier.state).to_lowercase(),
         ]);
     }
-    show.line(&rows.to_string());
-    Ok(true)
+    format!("{} objects, {} replicas owed\n{rows}", status.objects, status.owed)
 }

@@ -4,13 +4,14 @@ mod arguments;
 mod care;
 mod copy;
 mod look;
+mod moves;
 mod output;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use arguments::{Arguments, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use terrace::{Config, Store};
 
 /// Exit code where something bad was found, or an operation failed. Usage errors are clap's 2.
@@ -18,6 +19,7 @@ const FOUND_BAD: u8 = 1;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    log(arguments.verbose);
     match run(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FOUND_BAD),
@@ -35,6 +37,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// Warnings, or what TERRACE_LOG or -v ask for, go to stderr.
+fn log(verbose: u8) {
+    let usual = ["terrace=warn", "terrace=info", "terrace=debug"][usize::from(verbose.min(2))];
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TERRACE_LOG").unwrap_or_else(|_| usual.into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+}
+
 /// Runs a command; false where it found something bad.
 fn run(arguments: &Arguments) -> Result<bool> {
     let dir = arguments.store()?;
@@ -43,6 +52,16 @@ fn run(arguments: &Arguments) -> Result<bool> {
     match &arguments.command {
         Command::Init { config } => init(&dir, config.as_deref(), show),
         Command::Rebuild => care::rebuild(&dir, show),
+        Command::Tiers { change: Some(change) } => moves::tiers(&dir, change, show),
+        Command::Completions { shell } => {
+            clap_complete::generate(*shell, &mut Arguments::command(), "terrace", &mut std::io::stdout());
+            Ok(true)
+        }
+        Command::Manual { directory } => {
+            clap_mangen::generate_to(Arguments::command(), directory)
+                .with_context(|| format!("writing the manual into {}", directory.display()))?;
+            Ok(true)
+        }
         command => {
             let store = open(&dir)?;
             let good = match command {
@@ -50,18 +69,26 @@ fn run(arguments: &Arguments) -> Result<bool> {
                 Command::Get(get) => copy::get(&store, get, show)?,
                 Command::Cat { key, range } => copy::cat(&store, key, range.as_ref())?,
                 Command::Ls { prefix, long } => look::ls(&store, prefix.as_deref(), *long, show)?,
-                Command::Rm { key, recursive } => care::rm(&store, key, *recursive)?,
+                Command::Rm { key, recursive, dry_run } => care::rm(&store, key, *recursive, *dry_run, show)?,
                 Command::Mv { from, to } => care::mv(&store, from, to)?,
-                Command::Check { source, prefix } => copy::check(&store, source, prefix, show)?,
+                Command::Check { source, prefix, filter } => copy::check(&store, source, prefix, filter, show)?,
                 Command::Sync => care::sync(&store, show)?,
                 Command::Locate { key } => look::locate(&store, key, show)?,
                 Command::Stat { key } => look::stat(&store, key, show)?,
-                Command::Status | Command::Tiers => look::status(&store, show)?,
+                Command::Status | Command::Tiers { change: None } => look::status(&store, show)?,
+                Command::Top { interval, count } => look::top(&store, *interval, *count, show)?,
+                Command::Stage { prefix, tier } => moves::moved(&store.stage(prefix.as_bytes(), tier)?, show)?,
+                Command::Evict { prefix, tier } => moves::moved(&store.evict(prefix.as_bytes(), tier)?, show)?,
+                Command::Drain { tier } => moves::moved(&store.drain(tier)?, show)?,
                 Command::Scrub { prefix, repair, subset } => {
                     care::scrub(&store, prefix.as_deref(), *repair, *subset, show)?
                 }
                 Command::Repair { prefix } => care::scrub(&store, prefix.as_deref(), true, None, show)?,
-                Command::Init { .. } | Command::Rebuild => true,
+                Command::Init { .. }
+                | Command::Rebuild
+                | Command::Tiers { .. }
+                | Command::Completions { .. }
+                | Command::Manual { .. } => true,
             };
             Ok(good)
         }

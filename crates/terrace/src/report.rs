@@ -111,3 +111,14 @@ pub struct Scrubbed {
     /// Extents of which no good replica is left.
     pub lost: u64,
 }
+
+/// What stage, evict or drain did. Counts are of replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Moved {
+    /// Made.
+    pub made: u64,
+    /// Taken off their targets.
+    pub dropped: u64,
+    /// Left where they are (evict, drain) or not made (stage): no other failure domain takes them.
+    pub kept: u64,
+}

@@ -13,6 +13,7 @@ use crate::{Error, Result};
 /// mark may have lost its bytes with the power: such extents are verified, and a commit with one that no replica holds
 /// is left out, so that its object stays as it was before.
 pub(crate) fn replay(inner: &Inner) -> Result<()> {
+    tracing::info!(store = %inner.dir.display(), "making the catalog anew from the log");
     fetch_log(inner)?;
     let log = inner.catalog.log();
     for sequence in snapshots(log.folder())?.into_iter().rev() {

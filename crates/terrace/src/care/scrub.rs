@@ -6,9 +6,6 @@ use crate::read::{Suspect, bad, read_replica, task_of};
 use crate::report::Scrubbed;
 use crate::store::Store;
 
-/// Objects looked up at a time.
-const PAGE: usize = 256;
-
 /// Which objects to scrub: part `part` of `of`, chosen by key.
 #[derive(Clone, Copy, Debug)]
 struct Subset {
@@ -28,19 +25,13 @@ impl Store {
     ) -> Result<Scrubbed> {
         let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
         let mut found = Scrubbed::default();
-        let mut after: Option<Vec<u8>> = None;
-        loop {
-            let page = self.list(prefix, after.as_deref(), PAGE)?;
-            let Some((last, _)) = page.last() else { break };
-            after = Some(last.clone());
-            for (key, _) in &page {
-                let mine = subset.is_none_or(|s| xxhash_rust::xxh3::xxh3_64(key) % s.of + 1 == s.part);
-                if mine && let Some((object, extents)) = self.inner.catalog.locate(key, 0, u64::MAX)? {
-                    self.scrub_object(key, &object, &extents, repair, &mut found)?;
-                    progress(&found);
-                }
+        self.inner.catalog.each_object(prefix, |key, object, extents| {
+            if subset.is_none_or(|s| xxhash_rust::xxh3::xxh3_64(key) % s.of + 1 == s.part) {
+                self.scrub_object(key, object, extents, repair, &mut found)?;
+                progress(&found);
             }
-        }
+            Ok(true)
+        })?;
         Ok(found)
     }
 
@@ -106,9 +97,7 @@ impl Store {
         let now = inner.catalog.frame(&task(0), key)?;
         let Some(now) = now else { return Ok(()) };
         let mut chosen: Vec<_> = now.replicas.iter().map(|r| r.target).collect();
-        let owed = inner.catalog.owed(Some(&task(0)), 64)?;
-        let same = |t: &Task| (t.object, t.frame_offset, t.write) == (object.id, extent.frame_offset(), extent.write);
-        chosen.extend(owed.iter().filter(|(t, _)| same(t)).map(|(t, _)| t.target));
+        chosen.extend(inner.catalog.owed_to(&task(0))?);
         let missing = usize::from(object.want).saturating_sub(chosen.len());
         if missing == 0 {
             return Ok(());

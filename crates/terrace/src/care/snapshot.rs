@@ -26,6 +26,7 @@ impl Inner {
         let context = || format!("naming a snapshot in {}", folder.display());
         fs::rename(&new, log::snapshot(folder, tail.sequence)).map_err(Error::io(context()))?;
         File::open(folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))?;
+        tracing::debug!(sequence = tail.sequence, "snapshot");
         crate::fail::point("snapshot:named");
         self.copy_log(true)?;
         log.trim(folder, tail.file).map_err(Error::io(format!("trimming {}", folder.display())))?;

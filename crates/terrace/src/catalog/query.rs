@@ -56,6 +56,42 @@ impl Catalog {
         Ok(found)
     }
 
+    /// Calls `each` with every object at or below `prefix` and its extents, in order of keys, until it returns false.
+    /// The catalog may change meanwhile: each object is as it was when its turn came.
+    pub fn each_object(
+        &self,
+        prefix: &[u8],
+        mut each: impl FnMut(&[u8], &Object, &[Extent]) -> Result<bool>,
+    ) -> Result<()> {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let mut page = self.list(prefix, after.as_deref(), 256)?;
+            for (key, _) in &page {
+                if let Some((object, extents)) = self.locate(key, 0, u64::MAX)?
+                    && !each(key, &object, &extents)?
+                {
+                    return Ok(());
+                }
+            }
+            match page.pop() {
+                Some((last, _)) => after = Some(last),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The targets that owe a replica of the frame that `task` names.
+    pub fn owed_to(&self, task: &Task) -> Result<Vec<TargetId>> {
+        let first = Task { target: 0, ..*task };
+        let prefix = &keys::owed(&first)[..25];
+        let txn = self.env.read_txn()?;
+        let mut found = Vec::new();
+        for entry in self.records.prefix_iter(&txn, prefix)? {
+            found.extend(keys::task(entry?.0).map(|task| task.target));
+        }
+        Ok(found)
+    }
+
     /// Up to `limit` owed replicas after `after`, in order of objects.
     pub fn owed(&self, after: Option<&Task>, limit: usize) -> Result<Vec<(Task, Owed)>> {
         let start = after.map_or_else(|| [keys::OWED].as_slice().into(), keys::owed);

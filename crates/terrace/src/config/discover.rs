@@ -85,7 +85,7 @@ fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String
     TierConfig {
         name: name.into(),
         kind: TierKind::Directory,
-        targets: vec![TargetConfig { path: path.to_owned(), domain: Some(domain), node: None }],
+        targets: vec![TargetConfig { path: path.to_owned(), domain: Some(domain), node: None, number: None }],
         capacity: Some(Bytes(capacity)),
         persistent,
         high_watermark: 0.9,

@@ -52,6 +52,13 @@ pub struct StoreConfig {
     pub requirements: Vec<String>,
     /// The longest extent.
     pub block: Bytes,
+    /// Targets that the store has had; the next one's number.
+    #[serde(skip_serializing_if = "none_yet")]
+    pub targets: u16,
+}
+
+fn none_yet(count: &u16) -> bool {
+    *count == 0
 }
 
 impl Default for StoreConfig {
@@ -61,6 +68,7 @@ impl Default for StoreConfig {
             ack: Ack::default(),
             requirements: Vec::new(),
             block: Bytes(frame::BLOCK.into()),
+            targets: 0,
         }
     }
 }
@@ -115,6 +123,27 @@ impl Config {
         let config: Config = toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))?;
         check::check(&config).map_err(|reason| Error::Config(format!("{origin}: {reason}")))?;
         Ok(config)
+    }
+
+    /// Reads tiers that are to be added to a store's.
+    ///
+    /// # Errors
+    /// [`Error::Config`], with the line and column of text that does not parse.
+    pub fn parse_tiers(text: &str, origin: &str) -> Result<Vec<TierConfig>> {
+        let config: Config = toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))?;
+        Ok(config.tiers)
+    }
+
+    /// Gives each target that has none a number that no target of the store ever had.
+    pub(crate) fn number_targets(&mut self) {
+        let targets = || self.tiers.iter().flat_map(|tier| &tier.targets);
+        let highest = targets().filter_map(|target| target.number).max();
+        let mut next = self.store.targets.max(highest.map_or(0, |n| n.saturating_add(1)));
+        for target in self.tiers.iter_mut().flat_map(|tier| &mut tier.targets).filter(|t| t.number.is_none()) {
+            target.number = Some(next);
+            next = next.saturating_add(1);
+        }
+        self.store.targets = next;
     }
 
     /// The configuration as a file's text.

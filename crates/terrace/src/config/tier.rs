@@ -61,6 +61,9 @@ pub struct TargetConfig {
     /// The node that it is on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
+    /// The number by which the catalog knows it; given by the store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u16>,
 }
 
 impl<'de> Deserialize<'de> for TargetConfig {
@@ -79,7 +82,7 @@ impl<'de> de::Visitor<'de> for PathOrTable {
     }
 
     fn visit_str<E: de::Error>(self, path: &str) -> Result<TargetConfig, E> {
-        Ok(TargetConfig { path: path.into(), domain: None, node: None })
+        Ok(TargetConfig { path: path.into(), domain: None, node: None, number: None })
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<TargetConfig, A::Error> {
@@ -89,9 +92,10 @@ impl<'de> de::Visitor<'de> for PathOrTable {
             path: PathBuf,
             domain: Option<String>,
             node: Option<String>,
+            number: Option<u16>,
         }
-        let Table { path, domain, node } = Table::deserialize(MapAccessDeserializer::new(table))?;
-        Ok(TargetConfig { path, domain, node })
+        let Table { path, domain, node, number } = Table::deserialize(MapAccessDeserializer::new(table))?;
+        Ok(TargetConfig { path, domain, node, number })
     }
 }
 

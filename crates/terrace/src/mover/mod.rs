@@ -4,6 +4,7 @@
 //! thread of each process does it, started when something is first owed; of all processes one holds the mover's
 //! lock and also adopts what dead ones left.
 
+mod request;
 mod room;
 
 use std::collections::HashSet;
@@ -280,9 +281,7 @@ impl Inner {
 
     /// Owes a replica, which its target does not take, to another one, if there is one.
     fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
-        let same = |t: &Task| Task { target: 0, ..*t } == Task { target: 0, ..*task };
-        let others = self.catalog.owed(Some(&Task { target: 0, ..*task }), 64)?;
-        let others = others.iter().map(|(t, _)| *t).filter(|t| same(t) && t != task).map(|t| t.target);
+        let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
         let chosen = extent.replicas.iter().map(|r| r.target).chain(others);
         let Some(&target) = self.tiers.place(1, chosen, false, None).first() else { return Ok(None) };
         let key = serde_bytes::ByteBuf::from(owed.key.clone());
@@ -331,6 +330,7 @@ impl Inner {
         if self.read_frame(task.object, &others).is_none() {
             return Ok(false);
         }
+        tracing::warn!(key = %crate::key::show(key), offset = task.frame_offset, target = %device.path.display(), "a bad replica is made anew");
         let key = serde_bytes::ByteBuf::from(key.clone());
         self.catalog.commit(
             Edit::Lost { task: *task, key: key.clone(), place: replica.place, owed: Some(task.target) }.into(),

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{BATCH, REST};
-use crate::catalog::{Change, Edit, Task};
+use crate::catalog::{Change, Edit, Extent, Replica};
+use crate::read::task_of;
 use crate::store::Inner;
 use crate::{Error, Result};
 
@@ -49,49 +50,30 @@ impl Inner {
                 continue;
             }
             let mut excess = space.used - keep;
-            let mut after: Option<Vec<u8>> = None;
-            while excess > 0 {
-                let page = self.catalog.list(b"", after.as_deref(), 256)?;
-                let Some((last, _)) = page.last() else { break };
-                after = Some(last.clone());
-                for (key, _) in &page {
-                    if excess == 0 {
-                        break;
+            self.catalog.each_object(b"", |key, object, extents| {
+                let mut edits = Vec::new();
+                for extent in extents {
+                    let lower = |r: &Replica| self.tiers.device(r.target).is_ok_and(|d| d.tier > device.tier);
+                    let Some(replica) = extent.replicas.iter().find(|r| r.target == device.id) else { continue };
+                    if excess == 0 || !extent.replicas.iter().any(|r| lower(r) && self.outlives(r)) {
+                        continue;
                     }
-                    let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { continue };
-                    let mut edits = Vec::new();
-                    for extent in &extents {
-                        let safe = extent.replicas.iter().any(|r| {
-                            r.target != device.id
-                                && self
-                                    .tiers
-                                    .device(r.target)
-                                    .is_ok_and(|d| d.tier > device.tier && self.tiers.tier(d).persistent)
-                        });
-                        let Some(replica) = extent.replicas.iter().find(|r| safe && r.target == device.id) else {
-                            continue;
-                        };
-                        let task = Task {
-                            object: object.id,
-                            frame_offset: extent.frame_offset(),
-                            write: extent.write,
-                            target: device.id,
-                        };
-                        let key = serde_bytes::ByteBuf::from(key.clone());
-                        edits.push(Edit::Lost { task, key, place: replica.place, owed: None });
-                        excess = excess.saturating_sub(u64::from(replica.place.length));
-                        if excess == 0 {
-                            break;
-                        }
-                    }
-                    if !edits.is_empty() {
-                        self.catalog.commit(Change { expect: Vec::new(), edits })?;
-                        crate::fail::point("evict:committed");
-                    }
+                    edits.push(drop_replica(key, object.id, extent, replica));
+                    excess = excess.saturating_sub(u64::from(replica.place.length));
                 }
-            }
+                if !edits.is_empty() {
+                    self.catalog.commit(Change { expect: Vec::new(), edits })?;
+                    crate::fail::point("evict:committed");
+                }
+                Ok(excess > 0)
+            })?;
         }
         Ok(())
+    }
+
+    /// Whether a replica is on a tier that outlives a reboot.
+    pub(super) fn outlives(&self, replica: &Replica) -> bool {
+        self.tiers.device(replica.target).is_ok_and(|d| self.tiers.tier(d).persistent)
     }
 
     /// Carries out queued frees that a sync covers and whose grace has passed.
@@ -122,4 +104,10 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// The edit that takes a replica off its extent, for good.
+pub(super) fn drop_replica(key: &[u8], object: u64, extent: &Extent, replica: &Replica) -> Edit {
+    let task = task_of(object, extent, replica);
+    Edit::Lost { task, key: serde_bytes::ByteBuf::from(key), place: replica.place, owed: None }
 }

@@ -1,6 +1,7 @@
 //! [`Store`]: opening one, and what it offers.
 
 mod boot;
+mod change;
 mod monitor;
 mod tiers;
 
@@ -72,6 +73,9 @@ impl Store {
             return Err(refuse(dir, "a store is here already; open it, or name another directory"));
         }
         let id = boot::random_id().map_err(Error::io("reading random bytes"))?;
+        let mut config = config.clone();
+        config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
+        config.number_targets();
         write(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
         write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())?;
         File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing")))?;
@@ -82,9 +86,7 @@ impl Store {
     /// catalog anew from the commit log.
     pub fn open(dir: &Path) -> Result<Store> {
         let id = read_identity(dir)?;
-        let text = fs::read_to_string(dir.join("terrace.toml"))
-            .map_err(Error::io(format!("reading {}", dir.join("terrace.toml").display())))?;
-        let config = Config::parse(&text, &dir.join("terrace.toml").display().to_string())?;
+        let config = read_config(dir)?;
         let lock = lock_file(dir)?;
         boot::prepare(dir, &lock)?;
         let log = Log::open(&dir.join("log"), id)?;
@@ -188,18 +190,6 @@ impl Store {
         key::check(key)?;
         let inner = &self.inner;
         let (object, extents) = inner.catalog.locate(key, 0, u64::MAX)?.ok_or_else(|| Error::not_found(key))?;
-        let first = Task { object: object.id, frame_offset: 0, write: 0, target: 0 };
-        let mut owed = Vec::new();
-        let mut after = first;
-        loop {
-            let found = inner.catalog.owed(Some(&after), 1024)?;
-            let more = found.len() == 1024;
-            owed.extend(found.iter().map(|(task, _)| *task).take_while(|task| task.object == object.id));
-            match found.last() {
-                Some((last, _)) if more && last.object == object.id => after = *last,
-                _ => break,
-            }
-        }
         let mut located = Vec::with_capacity(extents.len());
         for extent in extents {
             let mut replicas = Vec::new();
@@ -219,8 +209,9 @@ impl Store {
                     },
                 ));
             }
-            for task in owed.iter().filter(|t| t.write == extent.write && t.frame_offset == extent.frame_offset()) {
-                let device = inner.tiers.device(task.target)?;
+            let task = Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
+            for target in inner.catalog.owed_to(&task)? {
+                let device = inner.tiers.device(target)?;
                 replicas.push((
                     device.tier,
                     ReplicaLocation {
@@ -295,6 +286,12 @@ impl Drop for Inner {
 
 fn refuse(dir: &Path, reason: &str) -> Error {
     Error::Store { path: dir.to_owned(), reason: reason.to_owned() }
+}
+
+fn read_config(dir: &Path) -> Result<Config> {
+    let path = dir.join("terrace.toml");
+    let text = fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))?;
+    Config::parse(&text, &path.display().to_string())
 }
 
 fn read_identity(dir: &Path) -> Result<u64> {

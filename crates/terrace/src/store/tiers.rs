@@ -97,6 +97,9 @@ impl Device {
             io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => return,
             _ => TierState::Away,
         };
+        if self.state() == TierState::Ok {
+            tracing::warn!(target = %self.path.display(), %error, "set aside");
+        }
         *self.trouble.lock() = Some((Instant::now(), state));
     }
 
@@ -116,8 +119,10 @@ fn in_memory(path: &Path) -> bool {
 pub struct Tiers {
     /// Fastest first.
     pub tiers: Vec<Tier>,
-    /// All their targets, in the tiers' order; a target's id is its index.
+    /// All their targets, in the tiers' order.
     pub devices: Vec<Device>,
+    /// Where in `devices` the target of each number is.
+    index: Vec<Option<usize>>,
 }
 
 impl Tiers {
@@ -139,7 +144,7 @@ impl Tiers {
                 high_watermark: tier.high_watermark,
             });
             for described in &tier.targets {
-                let id = devices.len() as TargetId;
+                let id = described.number.unwrap_or(devices.len() as TargetId);
                 let capacity = tier.capacity.map_or(u64::MAX, |c| c.0);
                 let path = described.path.clone();
                 let context = || format!("tier {:?}: opening target {}", tier.name, path.display());
@@ -169,12 +174,17 @@ impl Tiers {
                 });
             }
         }
-        Ok(Tiers { tiers, devices })
+        let mut index = vec![None; devices.iter().map(|d| usize::from(d.id) + 1).max().unwrap_or(0)];
+        for (at, device) in devices.iter().enumerate() {
+            index[usize::from(device.id)] = Some(at);
+        }
+        Ok(Tiers { tiers, devices, index })
     }
 
     /// A target by its number.
     pub fn device(&self, id: TargetId) -> Result<&Device> {
-        self.devices.get(usize::from(id)).ok_or_else(|| Error::Damaged {
+        let at = self.index.get(usize::from(id)).copied().flatten();
+        at.and_then(|at| self.devices.get(at)).ok_or_else(|| Error::Damaged {
             what: "a replica's record".into(),
             reason: format!("the store has no target {id}"),
         })

@@ -1,0 +1,144 @@
+//! Moving what somebody asks for: onto a tier, off it, and off it for good.
+
+use std::time::Duration;
+
+use super::WAIT;
+use super::room::drop_replica;
+use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task};
+use crate::read::task_of;
+use crate::report::Moved;
+use crate::store::{Inner, Store};
+use crate::{Error, Result};
+
+impl Store {
+    /// Puts a replica of everything at or below `prefix` on a tier, beside those that it has.
+    pub fn stage(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
+        let level = self.level(tier)?;
+        self.move_each(prefix, |inner, key, object, extent, edits, moved| {
+            let on = |target: TargetId| inner.tiers.device(target).is_ok_and(|d| d.tier == level);
+            let task = task_at(object, extent, 0);
+            let owed = inner.catalog.owed_to(&task)?;
+            let all = || extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
+            if all().any(on) {
+                return Ok(());
+            }
+            match inner.tiers.place(1, all(), true, Some(&[tier.to_owned()])).first() {
+                Some(&target) => {
+                    edits.push(owe(key, Task { target, ..task }, extent, None));
+                    moved.made += 1;
+                }
+                None => moved.kept += 1,
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes the replicas of everything at or below `prefix` off a tier. A replica that is the only one on persistent
+    /// tiers, or the last, is moved to another tier first.
+    pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
+        let level = self.level(tier)?;
+        self.move_each(prefix, |inner, key, object, extent, edits, moved| {
+            let (on, off): (Vec<&Replica>, Vec<&Replica>) =
+                extent.replicas.iter().partition(|r| inner.tiers.device(r.target).is_ok_and(|d| d.tier == level));
+            let volatile = inner.config.rule_for(key).is_some_and(|rule| rule.volatile);
+            for replica in on {
+                if off.iter().any(|r| volatile || inner.outlives(r)) {
+                    edits.push(drop_replica(key, object, extent, replica));
+                    moved.dropped += 1;
+                } else {
+                    inner.move_off(key, object, extent, replica, tier, edits, moved)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Moves everything off a tier, so that it can be removed. Each replica keeps its number of companions as far as
+    /// there are failure domains.
+    pub fn drain(&self, tier: &str) -> Result<Moved> {
+        let level = self.level(tier)?;
+        self.move_each(b"", |inner, key, object, extent, edits, moved| {
+            let leaves = |target: TargetId| inner.tiers.device(target).is_ok_and(|d| d.tier == level);
+            for replica in extent.replicas.iter().filter(|r| leaves(r.target)) {
+                inner.move_off(key, object, extent, replica, tier, edits, moved)?;
+            }
+            for target in inner.catalog.owed_to(&task_at(object, extent, 0))?.into_iter().filter(|t| leaves(*t)) {
+                edits.push(Edit::Forgive { task: task_at(object, extent, target) });
+            }
+            Ok(())
+        })
+    }
+
+    fn level(&self, tier: &str) -> Result<usize> {
+        let tiers = &self.inner.tiers.tiers;
+        tiers.iter().position(|t| t.name == tier).ok_or_else(|| {
+            let names: Vec<&str> = tiers.iter().map(|t| t.name.as_str()).collect();
+            Error::Config(format!("there is no tier {tier:?}; there are {}", names.join(", ")))
+        })
+    }
+
+    /// Commits the edits that `plan` finds for each extent, object by object, and makes what is owed by them.
+    fn move_each(
+        &self,
+        prefix: &[u8],
+        mut plan: impl FnMut(&Inner, &[u8], u64, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
+    ) -> Result<Moved> {
+        let inner = &self.inner;
+        let mut moved = Moved::default();
+        inner.catalog.each_object(prefix, |key, object, extents| {
+            let mut edits = Vec::new();
+            for (index, extent) in extents.iter().enumerate() {
+                if !extents[..index].iter().any(|before| before.same_frame(extent)) {
+                    plan(inner, key, object.id, extent, &mut edits, &mut moved)?;
+                }
+            }
+            if !edits.is_empty() {
+                inner.catalog.commit(Change { expect: Vec::new(), edits })?;
+                inner.finish(Some(object.id), WAIT, &mut |_| {})?;
+            }
+            Ok(true)
+        })?;
+        inner.sync_files()?;
+        inner.reap(Duration::from_secs(30))?;
+        Ok(moved)
+    }
+}
+
+impl Inner {
+    /// The edits that move a replica to another tier: made there first, dropped here then.
+    #[allow(clippy::too_many_arguments)]
+    fn move_off(
+        &self,
+        key: &[u8],
+        object: u64,
+        extent: &Extent,
+        replica: &Replica,
+        tier: &str,
+        edits: &mut Vec<Edit>,
+        moved: &mut Moved,
+    ) -> Result<()> {
+        let others: Vec<String> = self.tiers.tiers.iter().map(|t| t.name.clone()).filter(|name| name != tier).collect();
+        let owed = self.catalog.owed_to(&task_of(object, extent, replica))?;
+        let stay = || extent.replicas.iter().filter(|r| *r != replica);
+        let chosen = stay().map(|r| r.target).chain(owed);
+        if let Some(&target) = self.tiers.place(1, chosen, false, Some(&others)).first() {
+            edits.push(owe(key, task_at(object, extent, target), extent, Some(replica.target)));
+            moved.made += 1;
+            moved.dropped += 1;
+        } else if stay().any(|r| self.outlives(r)) {
+            edits.push(drop_replica(key, object, extent, replica));
+            moved.dropped += 1;
+        } else {
+            moved.kept += 1;
+        }
+        Ok(())
+    }
+}
+
+fn task_at(object: u64, extent: &Extent, target: TargetId) -> Task {
+    Task { object, frame_offset: extent.frame_offset(), write: extent.write, target }
+}
+
+fn owe(key: &[u8], task: Task, extent: &Extent, then_drop: Option<TargetId>) -> Edit {
+    Edit::Owe { task, key: serde_bytes::ByteBuf::from(key), raw_len: extent.raw_len, then_drop }
+}

@@ -1,0 +1,71 @@
+//! Adding tiers to a store, and removing them.
+
+use std::path::Path;
+
+use super::{Store, boot, lock_file, read_config, read_identity, write};
+use crate::config::{Config, TierConfig};
+use crate::{Error, Result};
+
+impl Store {
+    /// Adds tiers, each before the existing tier named in `before`, or last. No other process may have the store open.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the tiers do not go together with those that there are.
+    pub fn add_tiers(dir: &Path, added: Vec<TierConfig>, before: Option<&str>) -> Result<()> {
+        change(dir, |config| {
+            let at = match before {
+                Some(name) => position(config, name)?,
+                None => config.tiers.len(),
+            };
+            config.tiers.splice(at..at, added);
+            Ok(())
+        })
+    }
+
+    /// Removes a tier that [`Store::drain`] has emptied. No other process may have the store open. Its directories stay
+    /// as they are, and may be deleted.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where replicas are still on it, or it is the last persistent one.
+    pub fn remove_tier(dir: &Path, name: &str) -> Result<()> {
+        let store = Store::open(dir)?;
+        let level = position(store.config(), name)?;
+        let on = |target| store.inner.tiers.device(target).is_ok_and(|d| d.tier == level);
+        let mut left = 0;
+        store.inner.catalog.each_object(b"", |_, _, extents| {
+            left += extents.iter().flat_map(|e| &e.replicas).filter(|r| on(r.target)).count();
+            Ok(true)
+        })?;
+        if left > 0 {
+            return Err(Error::Config(format!(
+                "{left} replicas are on tier {name:?}; `terrace drain {name}` moves them"
+            )));
+        }
+        drop(store);
+        change(dir, |config| {
+            config.tiers.remove(position(config, name)?);
+            Ok(())
+        })
+    }
+}
+
+fn position(config: &Config, name: &str) -> Result<usize> {
+    let names = || config.tiers.iter().map(|tier| tier.name.as_str());
+    let unknown =
+        || Error::Config(format!("there is no tier {name:?}; there are {}", names().collect::<Vec<_>>().join(", ")));
+    names().position(|tier| tier == name).ok_or_else(unknown)
+}
+
+/// Writes the store's configuration anew, once the change has passed all checks.
+fn change(dir: &Path, edit: impl FnOnce(&mut Config) -> Result<()>) -> Result<()> {
+    read_identity(dir)?;
+    let lock = lock_file(dir)?;
+    boot::alone(dir, &lock)?;
+    let mut config = read_config(dir)?;
+    config.number_targets();
+    edit(&mut config)?;
+    config.number_targets();
+    let text = config.to_toml();
+    Config::parse(&text, "the changed configuration")?;
+    write(&dir.join("terrace.toml"), text.as_bytes())
+}
