@@ -2,12 +2,17 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint soak bench install
+.PHONY: build demo test lint soak bench install servers
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-test: ## every test, the long ones at a tenth of their counts; the demo
+servers: ## real servers that tests talk to
+	@command -v redis-server > /dev/null || { \
+	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$root apt-get update -qq && $$root apt-get install -qq -y redis-server > /dev/null; }
+
+test: servers ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples
 	$(CARGO) test --workspace
 	demo/run > /dev/null

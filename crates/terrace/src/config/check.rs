@@ -1,10 +1,10 @@
 //! What a configuration that parses may still not say.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
-use super::{Config, Replicas, TierConfig, TierKind};
-use crate::frame;
+use super::{Config, Replicas, TargetConfig, TierConfig, TierKind};
+use crate::{frame, tier};
 
 /// The names of all requirements.
 const REQUIREMENTS: [&str; 10] = [
@@ -25,6 +25,7 @@ pub fn check(config: &Config) -> Result<(), String> {
     store(config)?;
     tiers(&config.tiers)?;
     targets(&config.tiers)?;
+    objects(&config.tiers)?;
     rules(config)
 }
 
@@ -104,6 +105,77 @@ fn targets(tiers: &[TierConfig]) -> Result<(), String> {
     Ok(())
 }
 
+/// What `object` tiers must say, and no other may.
+fn objects(tiers: &[TierConfig]) -> Result<(), String> {
+    let mut known = Vec::new();
+    for tier in tiers {
+        let name = tier.name.as_str();
+        let options = || tier.options.keys().chain(tier.targets.iter().flat_map(|target| target.options.keys()));
+        if tier.kind != TierKind::Object {
+            let said = [
+                (tier.service.is_some(), "service"),
+                (options().count() > 0, "options"),
+                (tier.timeout.is_some(), "timeout"),
+            ];
+            match said.iter().find(|(said, _)| *said) {
+                Some((_, key)) => return Err(format!("tier {name:?}: {key} is for kind = \"object\"; leave it out")),
+                None => continue,
+            }
+        }
+        let Some(service) = tier.service.as_deref() else {
+            return Err(format!("tier {name:?}: of which service? write service = \"s3\" or the like"));
+        };
+        if let Some(reason) = tier::unavailable(service) {
+            return Err(format!("tier {name:?}: {reason}"));
+        }
+        if options().any(|option| option == "root") {
+            return Err(format!(
+                "tier {name:?}: write the root among the targets, as targets = [\"/runs\"], not as an option"
+            ));
+        }
+        for target in &tier.targets {
+            apart(Prefix::of(tier, target), &mut known)?;
+        }
+    }
+    Ok(())
+}
+
+/// Where an object target's blobs lie.
+struct Prefix<'a> {
+    tier: &'a str,
+    service: Option<&'a str>,
+    options: BTreeMap<&'a String, &'a String>,
+    parts: Vec<Component<'a>>,
+}
+
+impl Prefix<'_> {
+    fn of<'a>(tier: &'a TierConfig, target: &'a TargetConfig) -> Prefix<'a> {
+        let parts = target.path.components().filter(|part| *part != Component::RootDir).collect();
+        let options = tier.options.iter().chain(&target.options).collect();
+        Prefix { tier: &tier.name, service: tier.service.as_deref(), options, parts }
+    }
+}
+
+/// No object target may be another one, or lie inside it.
+fn apart<'a>(one: Prefix<'a>, known: &mut Vec<Prefix<'a>>) -> Result<(), String> {
+    let overlaps = |other: &&Prefix<'_>| {
+        let nested = one.parts.starts_with(&other.parts) || other.parts.starts_with(&one.parts);
+        nested && (one.service, &one.options) == (other.service, &other.options)
+    };
+    if let Some(other) = known.iter().find(overlaps) {
+        let path = |prefix: &Prefix<'_>| Path::new("/").join(prefix.parts.iter().collect::<PathBuf>());
+        return Err(format!(
+            "tier {:?}: target {} is, holds or lies inside {} of tier {:?}; give each target its own path",
+            one.tier,
+            path(&one).display(),
+            path(other).display(),
+            other.tier
+        ));
+    }
+    known.push(one);
+    Ok(())
+}
+
 /// The path without links and dots; of what does not exist yet, as far as it can be known.
 fn real(path: &Path) -> PathBuf {
     let mut real = PathBuf::new();
@@ -180,6 +252,41 @@ mod tests {
         assert!(Config::parse(&format!("{first}{second}"), "t.toml").is_ok(), "names that only begin alike");
         let memory = "[[tier]]\nname = 'm'\nkind = 'memory'\ntargets = ['x', 'x']\n";
         assert!(Config::parse(&format!("{first}{memory}"), "t.toml").is_ok(), "memory has no paths");
+    }
+
+    #[test]
+    fn what_is_for_object_tiers_alone_is_refused_elsewhere() {
+        for (line, key) in
+            [("service = 's3'", "service"), ("options = { a = 'b' }", "options"), ("timeout = '5s'", "timeout")]
+        {
+            refused(&tier("a", &format!("targets = ['/mnt/a']\n{line}")), &["\"a\"", key, "object"]);
+        }
+        refused(&tier("a", "targets = [{ path = '/mnt/a', options = { a = 'b' } }]"), &["\"a\"", "options"]);
+    }
+
+    fn object(rest: &str) -> String {
+        format!("[[tier]]\nname = 'o'\nkind = 'object'\n{rest}\n")
+    }
+
+    #[test]
+    fn a_service_that_is_not_there_is_refused_with_the_feature_that_brings_it() {
+        refused(&object(""), &["\"o\"", "service = \"s3\""]);
+        refused(&object("service = 'tape'"), &["\"o\"", "services-tape"]);
+    }
+
+    #[cfg(feature = "services-memory")]
+    #[test]
+    fn object_targets_that_overlap_are_refused_and_others_are_not() {
+        let tier = |rest: &str| object(&format!("service = 'memory'\n{rest}"));
+        let read = |rest: &str| Config::parse(&tier(rest), "t.toml").map(|config| config.tiers[0].targets.clone());
+        assert_eq!(read("").expect("a root").iter().map(|t| t.path.clone()).collect::<Vec<_>>(), [Path::new("/")]);
+        read("targets = ['/a', '/b/c', 'b/cc']").expect("three roots");
+        read("targets = [{ path = '/a', options = { x = 1 } }, { path = '/a', options = { x = true } }]").expect("two");
+        for targets in ["'/a', 'a/'", "'/a/b', '/a'", "'/', '/a'"] {
+            refused(&tier(&format!("targets = [{targets}]")), &["\"o\"", "its own path"]);
+        }
+        refused(&tier("options = { root = '/x' }"), &["\"o\"", "among the targets"]);
+        refused(&tier("options = { x = [1] }"), &["an option's value"]);
     }
 
     #[test]

@@ -85,7 +85,10 @@ fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String
     TierConfig {
         name: name.into(),
         kind: TierKind::Directory,
-        targets: vec![TargetConfig { path: path.to_owned(), domain: Some(domain), node: None, number: None }],
+        targets: vec![TargetConfig { domain: Some(domain), ..TargetConfig::at(path) }],
+        service: None,
+        options: Default::default(),
+        timeout: None,
         capacity: Some(Bytes(capacity)),
         persistent,
         high_watermark: 0.9,

@@ -120,7 +120,10 @@ impl Config {
     /// # Errors
     /// [`Error::Config`], with the line and column of text that does not parse, or with what cannot be.
     pub fn parse(text: &str, origin: &str) -> Result<Config> {
-        let config: Config = toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))?;
+        let mut config: Config = toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))?;
+        for tier in config.tiers.iter_mut().filter(|tier| tier.kind == TierKind::Object && tier.targets.is_empty()) {
+            tier.targets.push(TargetConfig::at("/"));
+        }
         check::check(&config).map_err(|reason| Error::Config(format!("{origin}: {reason}")))?;
         Ok(config)
     }

@@ -1,5 +1,6 @@
 //! `[[tier]]`: a performance level and its targets.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -17,7 +18,17 @@ pub struct TierConfig {
     /// What its targets are.
     pub kind: TierKind,
     /// Its targets.
+    #[serde(default)]
     pub targets: Vec<TargetConfig>,
+    /// Of an `object` tier: the service, by OpenDAL's name for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// Of an `object` tier: the service's options, handed to OpenDAL. `${NAME}` stands for a variable of the environment.
+    #[serde(default, deserialize_with = "options", skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+    /// Of an `object` tier: how long a call may take, with all its retries; 10 seconds where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Time>,
     /// The most bytes that each target may allocate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Bytes>,
@@ -48,12 +59,32 @@ pub enum TierKind {
     Directory,
     /// This process's memory: for tests.
     Memory,
+    /// Blobs of a service such as S3.
+    Object,
+}
+
+/// Options may be written as texts, numbers or booleans.
+fn options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "an option's value: a text in quotes, a whole number, true or false")]
+    enum Value {
+        Text(String),
+        Number(i64),
+        Flag(bool),
+    }
+    let text = |value| match value {
+        Value::Text(text) => text,
+        Value::Number(number) => number.to_string(),
+        Value::Flag(flag) => flag.to_string(),
+    };
+    let values = BTreeMap::<String, Value>::deserialize(deserializer)?;
+    Ok(values.into_iter().map(|(option, value)| (option, text(value))).collect())
 }
 
 /// One target: in the file a path, or a table with more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetConfig {
-    /// The directory.
+    /// The directory; of an `object` tier, the prefix or folder on the service.
     pub path: PathBuf,
     /// Replicas of one extent never share a domain; each target is one of its own unless this says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,6 +95,16 @@ pub struct TargetConfig {
     /// The number by which the catalog knows it; given by the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u16>,
+    /// Of an `object` tier: options of this target, beside or instead of the tier's.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+}
+
+impl TargetConfig {
+    /// A target that is said nothing about but where it is.
+    pub fn at(path: impl Into<PathBuf>) -> TargetConfig {
+        TargetConfig { path: path.into(), domain: None, node: None, number: None, options: BTreeMap::new() }
+    }
 }
 
 impl<'de> Deserialize<'de> for TargetConfig {
@@ -82,7 +123,7 @@ impl<'de> de::Visitor<'de> for PathOrTable {
     }
 
     fn visit_str<E: de::Error>(self, path: &str) -> Result<TargetConfig, E> {
-        Ok(TargetConfig { path: path.into(), domain: None, node: None, number: None })
+        Ok(TargetConfig::at(path))
     }
 
     fn visit_map<A: de::MapAccess<'de>>(self, table: A) -> Result<TargetConfig, A::Error> {
@@ -93,9 +134,11 @@ impl<'de> de::Visitor<'de> for PathOrTable {
             domain: Option<String>,
             node: Option<String>,
             number: Option<u16>,
+            #[serde(default, deserialize_with = "options")]
+            options: BTreeMap<String, String>,
         }
-        let Table { path, domain, node, number } = Table::deserialize(MapAccessDeserializer::new(table))?;
-        Ok(TargetConfig { path, domain, node, number })
+        let Table { path, domain, node, number, options } = Table::deserialize(MapAccessDeserializer::new(table))?;
+        Ok(TargetConfig { path, domain, node, number, options })
     }
 }
 

@@ -10,6 +10,8 @@ use crate::{Error, Result, key};
 
 /// Frames up to this length are fetched in one piece.
 const WHOLE: u32 = 96 << 10;
+/// From targets that are far, a frame is fetched in one piece where this part of it is wanted.
+const FAR_SHARE: usize = 4;
 /// A single call looks again this often when the object moves on under it.
 const LOOKS: u32 = 8;
 /// What `get` hands out at a time.
@@ -186,7 +188,8 @@ pub(crate) fn read_replica(
     with_scratch(|scratch| {
         let place = replica.place;
         let head = header_len(extent.raw_len, replica.encoding);
-        let first = if place.length <= WHOLE { place.length as usize } else { head };
+        let whole = place.length <= WHOLE || (device.far && out.len() >= extent.raw_len as usize / FAR_SHARE);
+        let first = if whole { place.length as usize } else { head };
         let mut bytes = std::mem::take(&mut scratch.frame);
         bytes.resize(first, 0);
         let read = device.read(place, 0, &mut bytes).and_then(|()| {

@@ -2,10 +2,13 @@
 
 mod boot;
 mod change;
+mod device;
 mod monitor;
+mod targets;
 mod tiers;
 
-pub(crate) use tiers::{Device, Tiers};
+pub(crate) use device::Device;
+pub(crate) use tiers::Tiers;
 
 use std::fs::{self, File};
 use std::io;
@@ -72,6 +75,7 @@ impl Store {
         if dir.join("store").exists() {
             return Err(refuse(dir, "a store is here already; open it, or name another directory"));
         }
+        targets::probe(config)?;
         let id = boot::random_id().map_err(Error::io("reading random bytes"))?;
         let mut config = config.clone();
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);

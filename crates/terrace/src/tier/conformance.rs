@@ -1,5 +1,8 @@
 //! What every target must do, whatever it is made of.
 
+#[cfg(all(feature = "services-fs", feature = "services-memory", feature = "services-redis"))]
+mod object;
+
 use std::any::Any;
 use std::collections::BTreeSet;
 use std::io;

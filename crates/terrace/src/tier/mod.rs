@@ -6,11 +6,17 @@
 mod conformance;
 pub mod decorate;
 mod directory;
+#[cfg(feature = "object")]
+mod ledger;
 mod memory;
+#[cfg(feature = "object")]
+mod object;
 mod segment;
 
 pub use directory::Directory;
 pub use memory::Memory;
+#[cfg(feature = "object")]
+pub use object::{Object, Service, unavailable};
 
 use std::io;
 
@@ -21,7 +27,7 @@ use crate::frame::{Frame, Header};
 /// Where a frame lies on its target. Places are never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Place {
-    /// The segment file (or blob); unique in the store.
+    /// The segment file (or group of blobs); unique in the store.
     pub segment: u64,
     /// The frame's first byte in the segment.
     pub offset: u64,
@@ -68,6 +74,14 @@ pub trait Target: Send + Sync {
     fn file(&self, _segment: u64) -> Option<std::path::PathBuf> {
         None
     }
+}
+
+/// Why targets of this service cannot be had, and what to do about it.
+#[cfg(not(feature = "object"))]
+pub fn unavailable(service: &str) -> Option<String> {
+    Some(format!(
+        "object targets are not compiled in; the cargo feature services-{service} does that, if there is such a service"
+    ))
 }
 
 /// Gives out numbers that are never given out again in the store: write ids and segment ids.

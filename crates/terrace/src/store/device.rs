@@ -1,0 +1,101 @@
+//! A target in use: how quick and how full it is, and whether it works.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::monitor::Speed;
+use crate::catalog::TargetId;
+use crate::frame::Frame;
+use crate::report::TierState;
+use crate::tier::{Place, Space, Target};
+
+/// A target that failed is tried again after this.
+const SET_ASIDE: Duration = Duration::from_secs(2);
+
+/// A target of a tier.
+pub struct Device {
+    /// Its number.
+    pub id: TargetId,
+    /// Its tier's place in the order, fastest first.
+    pub tier: usize,
+    /// Replicas of one extent never share a domain.
+    pub domain: String,
+    /// Where it is: a path, or a service and a path on it.
+    pub path: PathBuf,
+    /// The target itself.
+    pub target: Arc<dyn Target>,
+    /// Bytes in use, about: as found when last looked, and what this process appended since.
+    pub(super) filled: AtomicU64,
+    /// How quick it is to read from.
+    pub reading: Speed,
+    /// How quick it is to write to.
+    pub writing: Speed,
+    /// Whether small frames are written to it by the caller's own thread.
+    pub quick: bool,
+    /// Whether a request costs more than the bytes of a frame.
+    pub far: bool,
+    pub(super) trouble: Mutex<Option<(Instant, TierState)>>,
+}
+
+impl Device {
+    /// Bytes in use, about.
+    pub fn filled(&self) -> u64 {
+        self.filled.load(Ordering::Relaxed)
+    }
+
+    /// Appends a frame, and notes how long it took.
+    pub fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        let start = Instant::now();
+        let place = self.target.append(frame)?;
+        self.writing.note(place.length as usize, start.elapsed());
+        self.filled.fetch_add(place.length.into(), Ordering::Relaxed);
+        Ok(place)
+    }
+
+    /// What is allocated, and the limit.
+    pub fn space(&self) -> io::Result<Space> {
+        let space = self.target.space()?;
+        self.filled.store(space.used, Ordering::Relaxed);
+        Ok(space)
+    }
+
+    /// Reads from a frame, and notes how long it took.
+    pub fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        let start = Instant::now();
+        self.target.read(place, skip, out)?;
+        self.reading.note(out.len(), start.elapsed());
+        Ok(())
+    }
+
+    /// Whether it can be used, as far as is known.
+    pub fn state(&self) -> TierState {
+        match &*self.trouble.lock() {
+            Some((since, state)) if since.elapsed() < SET_ASIDE => *state,
+            _ => TierState::Ok,
+        }
+    }
+
+    /// Sets the target aside for a while where the error is one of the device, not of one frame.
+    pub fn failed(&self, error: &io::Error) {
+        let state = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => TierState::Full,
+            io::ErrorKind::ReadOnlyFilesystem => TierState::ReadOnly,
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => return,
+            _ => TierState::Away,
+        };
+        if self.state() == TierState::Ok {
+            tracing::warn!(target = %self.path.display(), %error, "set aside");
+        }
+        *self.trouble.lock() = Some((Instant::now(), state));
+    }
+
+    /// Forgets the trouble, so that the next use tries it again.
+    pub fn try_again(&self) {
+        *self.trouble.lock() = None;
+    }
+}

@@ -1,0 +1,149 @@
+//! Opening the targets that a configuration names.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::Device;
+use super::monitor::Speed;
+use crate::catalog::TargetId;
+use crate::config::{Config, TargetConfig, TierConfig, TierKind};
+use crate::tier::decorate::{Limits, Throttle};
+use crate::tier::{Directory, Ids, Memory, Target};
+#[cfg(feature = "object")]
+use crate::tier::{Object, Service};
+use crate::{Error, Result};
+
+/// What a device is taken to transfer, in bytes per second, before it was used and where it is not throttled.
+const MEMORY_SPEED: f64 = 2.5e9;
+const DISK_SPEED: f64 = 5e8;
+const SERVICE_SPEED: f64 = 1e8;
+/// How long a call to a service may take.
+#[cfg(feature = "object")]
+const SERVICE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A target as it was opened, with what keeps it from being used at once.
+type Opened = (Arc<dyn Target>, Option<io::Error>);
+
+/// What all targets of a store have in common.
+pub struct Opener<'a> {
+    /// The store's id.
+    pub store: u64,
+    /// The store's directory.
+    pub dir: &'a Path,
+    /// Where numbers come from.
+    pub ids: &'a Arc<dyn Ids>,
+}
+
+impl Opener<'_> {
+    /// Opens one target of the tier that is the `level`-th.
+    pub fn device(&self, tier: &TierConfig, level: usize, described: &TargetConfig, id: TargetId) -> Result<Device> {
+        let path = match &tier.service {
+            Some(service) => format!("{service}:{}", described.path.display()).into(),
+            None => described.path.clone(),
+        };
+        let context = || format!("tier {:?}: opening target {}", tier.name, path.display());
+        let (mut target, trouble) = self.target(tier, described, id).map_err(Error::io(context()))?;
+        let limits = tier.throttle.as_ref().map(|t| Limits {
+            read: t.read.map(|r| r.0),
+            write: t.write.map(|r| r.0),
+            latency: t.latency.map_or(Duration::ZERO, |l| l.0),
+        });
+        if let Some(limits) = limits.clone() {
+            let state = self.dir.join(format!("throttle-{id}"));
+            target = Arc::new(Throttle::new(target, limits, &state).map_err(Error::io(context()))?);
+        }
+        let usual = match tier.kind {
+            TierKind::Object => SERVICE_SPEED,
+            _ if in_memory(&path) => MEMORY_SPEED,
+            _ => DISK_SPEED,
+        };
+        let latency = limits.as_ref().map_or(Duration::ZERO, |l| l.latency);
+        let speed = |set: Option<u64>| Speed::expected(set.map_or(usual, |rate| rate as f64), latency);
+        let device = Device {
+            id,
+            tier: level,
+            domain: described.domain.clone().unwrap_or_else(|| format!("target-{id}")),
+            path,
+            filled: AtomicU64::new(target.space().map_or(0, |s| s.used)),
+            target,
+            reading: speed(limits.as_ref().and_then(|l| l.read)),
+            writing: speed(limits.as_ref().and_then(|l| l.write)),
+            quick: limits.is_none() && tier.kind != TierKind::Object,
+            far: tier.kind == TierKind::Object,
+            trouble: Mutex::default(),
+        };
+        if let Some(e) = trouble {
+            device.failed(&e);
+        }
+        Ok(device)
+    }
+
+    fn target(&self, tier: &TierConfig, described: &TargetConfig, id: TargetId) -> io::Result<Opened> {
+        let capacity = tier.capacity.map_or(u64::MAX, |c| c.0);
+        let ids = self.ids.clone();
+        let target: Arc<dyn Target> = match tier.kind {
+            TierKind::Directory => Arc::new(Directory::create(&described.path, self.store, id, capacity, ids)?),
+            TierKind::Memory => Arc::new(Memory::new(self.store, capacity, ids)),
+            TierKind::Object => return self.object(tier, described, id, capacity),
+        };
+        Ok((target, None))
+    }
+
+    /// A service that cannot be reached just now is set aside. One that cannot be right is an error.
+    #[cfg(feature = "object")]
+    fn object(&self, tier: &TierConfig, described: &TargetConfig, id: TargetId, capacity: u64) -> io::Result<Opened> {
+        let folder = self.dir.join(format!("object-{id}"));
+        let target = Object::new(service(tier, described), self.store, id, capacity, self.ids.clone(), &folder)?;
+        match target.ready() {
+            Err(e) if matches!(e.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::InvalidInput) => Err(e),
+            ready => Ok((Arc::new(target), ready.err())),
+        }
+    }
+
+    #[cfg(not(feature = "object"))]
+    fn object(&self, tier: &TierConfig, _: &TargetConfig, _: TargetId, _: u64) -> io::Result<Opened> {
+        let reason = crate::tier::unavailable(tier.service.as_deref().unwrap_or_default());
+        Err(io::Error::new(io::ErrorKind::Unsupported, reason.unwrap_or_default()))
+    }
+}
+
+/// Sees that each service of a store to be made can be reached, and that no store is there yet.
+#[cfg(feature = "object")]
+pub fn probe(config: &Config) -> Result<()> {
+    for tier in config.tiers.iter().filter(|tier| tier.kind == TierKind::Object) {
+        for described in &tier.targets {
+            let service = service(tier, described);
+            service.probe().map_err(Error::io(format!("tier {:?}: reaching {service}", tier.name)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Without object targets there is nothing to reach.
+#[cfg(not(feature = "object"))]
+pub fn probe(_: &Config) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(feature = "object")]
+fn service(tier: &TierConfig, described: &TargetConfig) -> Service {
+    let mut options = tier.options.clone();
+    options.extend(described.options.clone());
+    Service {
+        name: tier.service.clone().unwrap_or_default(),
+        options,
+        root: described.path.to_string_lossy().into_owned(),
+        timeout: tier.timeout.map_or(SERVICE_TIMEOUT, |t| t.0),
+    }
+}
+
+/// Whether a path lies in memory. What is no directory is: the targets of tests.
+fn in_memory(path: &Path) -> bool {
+    const TMPFS: u32 = 0x0102_1994;
+    rustix::fs::statfs(path).map_or(true, |s| s.f_type as u32 == TMPFS)
+}

@@ -1,0 +1,456 @@
+//! Blobs of a service that OpenDAL speaks to: one for each frame.
+//!
+//! No line here knows which service it is. Each call is tried again where the service says that this may help, and ends
+//! in an error where it hangs. A write that a service has acknowledged is taken to be durable: whether it is, is the
+//! service's own affair (S3 and its like are; Redis is as far as it is told to).
+
+use std::collections::BTreeMap;
+use std::error::Error as _;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use opendal::layers::{RetryLayer, TimeoutLayer};
+use opendal::{ErrorKind, Operator, OperatorRegistry};
+use parking_lot::Mutex;
+
+use super::ledger::{self, Ledger, Listing, SLOT, SLOTS};
+use super::{Ids, Place, Space, Target};
+use crate::frame::{Frame, Header, MAX_HEADER};
+
+/// The blob that says whose target this is.
+const MARKER: &str = "terrace-target";
+/// Under which all other blobs lie.
+const SEGMENTS: &str = "segments/";
+/// How often a call is tried again.
+const RETRIES: usize = 2;
+/// The wait before the first of these; it doubles.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Headers that are read at once in a scan.
+const TOGETHER: usize = 16;
+
+/// A service and how to reach it.
+#[derive(Clone, Debug)]
+pub struct Service {
+    /// OpenDAL's name for it.
+    pub name: String,
+    /// Handed to OpenDAL; `${NAME}` stands for a variable of the environment.
+    pub options: BTreeMap<String, String>,
+    /// The prefix or folder under which the target's blobs lie.
+    pub root: String,
+    /// How long a call may take, with all its retries.
+    pub timeout: Duration,
+}
+
+/// Why targets of this service cannot be had, and what to do about it.
+pub fn unavailable(service: &str) -> Option<String> {
+    opendal::init_default_registry();
+    let here = OperatorRegistry::get().schemes();
+    if here.contains(service) {
+        return None;
+    }
+    let mut here: Vec<String> = here.into_iter().collect();
+    here.sort_unstable();
+    let here = here.join(", ");
+    Some(format!(
+        "service {service:?} is not compiled in; the cargo feature services-{service} does that, if there is one ({here} can be had now)"
+    ))
+}
+
+impl Service {
+    fn operator(&self) -> io::Result<Operator> {
+        if let Some(reason) = unavailable(&self.name) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
+        }
+        opendal::install_default();
+        let mut options = Vec::new();
+        for (option, value) in &self.options {
+            options.push((option.clone(), expand(option, value)?));
+        }
+        options.push(("root".into(), self.root.clone()));
+        let scheme = self.name.clone();
+        // Some services look for a runtime when they are made.
+        let operator = run(async move { Operator::via_iter(scheme, options) })?;
+        let retry = RetryLayer::new().with_max_times(RETRIES).with_min_delay(RETRY_AFTER);
+        // The limit is on the outside, so that it holds for a call with all its retries. That is safe where nothing more
+        // is asked of a reader, writer or lister that has failed.
+        let limit = TimeoutLayer::new().with_timeout(self.timeout).with_io_timeout(self.timeout);
+        Ok(operator.layer(retry).layer(limit))
+    }
+
+    /// Sees that the service can be reached and that no store has its target there yet.
+    ///
+    /// # Errors
+    /// The service's words where it cannot be reached.
+    pub fn probe(&self) -> io::Result<()> {
+        match fetch(&self.operator()?, MARKER.into(), None) {
+            Ok(mark) => Err(self.refuse(&mark)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn refuse(&self, mark: &[u8]) -> io::Error {
+        let mark = String::from_utf8_lossy(mark);
+        let of = mark.lines().next().unwrap_or_default();
+        let reason = format!("{self} belongs to another store or target ({of}); give each its own path");
+        io::Error::new(io::ErrorKind::AlreadyExists, reason)
+    }
+}
+
+impl std::fmt::Display for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.name, self.root)
+    }
+}
+
+/// An option's value, or what the environment holds for one such as `${NAME}`.
+fn expand(option: &str, value: &str) -> io::Result<String> {
+    let Some(name) = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) else {
+        return Ok(value.to_owned());
+    };
+    std::env::var(name).map_err(|_| {
+        let reason = format!("option {option} is {value}, but the environment has no {name}; set it");
+        io::Error::new(io::ErrorKind::InvalidInput, reason)
+    })
+}
+
+/// Runs a piece of work on the runtime that all object targets of the process share, started when first needed. The
+/// caller may itself be on a runtime.
+fn run<T: Send + 'static>(work: impl Future<Output = opendal::Result<T>> + Send + 'static) -> io::Result<T> {
+    static RUNTIME: OnceLock<io::Result<tokio::runtime::Runtime>> = OnceLock::new();
+    let start = || {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        runtime.worker_threads(2).thread_name("terrace-object").enable_all().build()
+    };
+    let runtime = RUNTIME.get_or_init(start).as_ref().map_err(|e| io::Error::new(e.kind(), e.to_string()))?;
+    let (send, receive) = std::sync::mpsc::sync_channel(1);
+    runtime.spawn(async move {
+        // Nobody waits any more if this fails.
+        let _ = send.send(work.await);
+    });
+    receive.recv().map_err(|_| io::Error::other("the service's client panicked"))?.map_err(|e| system(&e))
+}
+
+/// The service's error, with its words, as one of the system's.
+fn system(error: &opendal::Error) -> io::Error {
+    let mut cause = error.source();
+    let mut below = None;
+    while let Some(e) = cause {
+        below = below.or(e.downcast_ref::<io::Error>().map(io::Error::kind));
+        cause = e.source();
+    }
+    let kind = match error.kind() {
+        ErrorKind::NotFound => io::ErrorKind::NotFound,
+        ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
+        ErrorKind::ConfigInvalid => io::ErrorKind::InvalidInput,
+        ErrorKind::Unsupported => io::ErrorKind::Unsupported,
+        ErrorKind::RateLimited => io::ErrorKind::ResourceBusy,
+        ErrorKind::RangeNotSatisfied => io::ErrorKind::UnexpectedEof,
+        // The layer that ends what hangs has no kind of its own.
+        _ if error.message().contains("timeout") => io::ErrorKind::TimedOut,
+        _ => below.filter(|kind| !damage(*kind)).unwrap_or(io::ErrorKind::Other),
+    };
+    io::Error::new(kind, error.to_string())
+}
+
+/// Whether an error of this kind speaks of one frame; such a one below the service's means a broken connection.
+fn damage(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData)
+}
+
+fn name(segment: u64, slot: u64) -> String {
+    format!("{SEGMENTS}{segment:016x}/{slot:03x}")
+}
+
+/// The segment and number of a blob of this name.
+fn parse(name: &str) -> Option<(u64, u64)> {
+    let (segment, slot) = name.strip_prefix(SEGMENTS)?.split_once('/')?;
+    let number = |hex: &str, digits| (hex.len() == digits).then(|| u64::from_str_radix(hex, 16).ok())?;
+    Some((number(segment, 16)?, number(slot, 3).filter(|slot| *slot < SLOTS)?))
+}
+
+/// A blob's bytes, or a range of them.
+fn fetch(operator: &Operator, path: String, range: Option<std::ops::Range<u64>>) -> io::Result<Vec<u8>> {
+    let operator = operator.clone();
+    run(async move {
+        let read = operator.read_with(&path);
+        let bytes = match range {
+            Some(range) => read.range(range).await?,
+            None => read.await?,
+        };
+        Ok(bytes.to_vec())
+    })
+}
+
+/// A target whose frames are blobs of a service.
+pub struct Object {
+    service: Service,
+    operator: Operator,
+    mark: String,
+    store: u64,
+    capacity: u64,
+    ledger: Ledger,
+    /// Whether the marker was seen, and nothing has hinted since that it is gone.
+    known: Mutex<bool>,
+}
+
+impl Object {
+    /// The target of a store on a service; `folder` holds its ledger. The service is not asked yet.
+    ///
+    /// # Errors
+    /// Where the service is unknown, or its options cannot be.
+    pub fn new(
+        service: Service,
+        store: u64,
+        target: u16,
+        capacity: u64,
+        ids: Arc<dyn Ids>,
+        folder: &Path,
+    ) -> io::Result<Object> {
+        Ok(Object {
+            operator: service.operator()?,
+            service,
+            mark: format!("store {store:016x}\ntarget {target}\n"),
+            store,
+            capacity,
+            ledger: Ledger::open(folder, ids)?,
+            known: Mutex::default(),
+        })
+    }
+
+    /// Sees that the service can be reached and that the target there is this store's. An empty one is made so.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where it is another store's; else the service's words.
+    pub fn ready(&self) -> io::Result<()> {
+        let mut known = self.known.lock();
+        if *known {
+            return Ok(());
+        }
+        let _lock = self.ledger.lock()?;
+        match self.marker()? {
+            Some(mark) if mark == self.mark.as_bytes() => {
+                if !self.ledger.is_current() {
+                    let listing = if self.lists() { Some(self.list()?) } else { None };
+                    self.ledger.renew(listing.as_ref())?;
+                }
+            }
+            Some(mark) => return Err(self.service.refuse(&mark)),
+            None => {
+                self.write(MARKER.into(), self.mark.clone().into_bytes())?;
+                // Another store may have written its own at the same time.
+                let mark = self.marker()?.unwrap_or_default();
+                if mark != self.mark.as_bytes() {
+                    return Err(self.service.refuse(&mark));
+                }
+                // Whatever it held before is gone.
+                self.ledger.renew(Some(&Listing::new()))?;
+            }
+        }
+        *known = true;
+        Ok(())
+    }
+
+    fn marker(&self) -> io::Result<Option<Vec<u8>>> {
+        match fetch(&self.operator, MARKER.into(), None) {
+            Ok(mark) => Ok(Some(mark)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn lists(&self) -> bool {
+        self.operator.info().capability().list
+    }
+
+    fn write(&self, path: String, bytes: Vec<u8>) -> io::Result<()> {
+        let (operator, bytes) = (self.operator.clone(), opendal::Buffer::from(bytes));
+        let write = || {
+            let (operator, path, bytes) = (operator.clone(), path.clone(), bytes.clone());
+            run(async move { operator.write(&path, bytes).await.map(drop) })
+        };
+        let missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+        // Where folders are real, the one that it goes to may have been discarded just as it was written.
+        match write().or_else(|e| if missing(&e) { write() } else { Err(e) }) {
+            // What is missing is no frame but the bucket.
+            Err(e) if missing(&e) => Err(io::Error::new(io::ErrorKind::NotConnected, e)),
+            written => written,
+        }
+    }
+
+    /// All blobs of frames, with their lengths.
+    fn list(&self) -> io::Result<Listing> {
+        let mut listing = Listing::new();
+        for place in self.list_below(SEGMENTS.into())? {
+            let slots = listing.entry(place.segment).or_default();
+            let slot = (place.offset / SLOT) as usize;
+            slots.resize(slots.len().max(slot + 1), 0);
+            if let Some(length) = slots.get_mut(slot) {
+                *length = place.length;
+            }
+        }
+        Ok(listing)
+    }
+
+    fn list_below(&self, folder: String) -> io::Result<Vec<Place>> {
+        let operator = self.operator.clone();
+        let listed = run(async move {
+            let mut places = Vec::new();
+            let mut entries = operator.lister_with(&folder).recursive(true).await?;
+            while let Some(entry) = entries.try_next().await? {
+                let Some((segment, slot)) = parse(entry.path()) else { continue };
+                let length = match entry.metadata().content_length() {
+                    // A service may list names alone.
+                    0 => match operator.stat(entry.path()).await {
+                        Ok(metadata) => metadata.content_length(),
+                        Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                        Err(e) => return Err(e),
+                    },
+                    length => length,
+                };
+                places.push(Place { segment, offset: slot * SLOT, length: length.min(SLOT) as u32 });
+            }
+            places.sort_unstable();
+            Ok(places)
+        });
+        match listed {
+            // Nothing was ever written.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            listed => listed,
+        }
+    }
+
+    fn delete(&self, names: Vec<String>) -> io::Result<()> {
+        let operator = self.operator.clone();
+        run(async move { operator.delete_iter(names).await })
+    }
+
+    /// The segment is empty: where folders are real, so is its own.
+    fn delete_folder(&self, segment: u64) -> io::Result<()> {
+        if self.operator.info().capability().create_dir {
+            self.delete(vec![format!("{SEGMENTS}{segment:016x}/")])?;
+        }
+        Ok(())
+    }
+}
+
+impl Target for Object {
+    fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        self.ready()?;
+        let length = frame.header.frame_len();
+        if self.ledger.used()? + length > self.capacity {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, format!("{} is full", self.service)));
+        }
+        let place = self.ledger.take(length as u32)?;
+        let mut blob = Vec::with_capacity(length as usize);
+        frame.header.write(self.store, place, &mut blob);
+        blob.extend_from_slice(frame.payload);
+        // Taken and not written, the number is passed over. A write that timed out may still land: then
+        // the blob goes with its segment.
+        self.write(name(place.segment, place.offset / SLOT), blob).inspect_err(|_| {
+            let _ = self.ledger.clear(&[place]);
+        })?;
+        Ok(place)
+    }
+
+    fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        self.ready()?;
+        let slot = ledger::slot(place).ok_or(io::ErrorKind::NotFound)?;
+        let start = u64::from(skip);
+        let range = start..start + out.len() as u64;
+        let bytes = fetch(&self.operator, name(place.segment, slot), Some(range)).inspect_err(|e| {
+            if e.kind() == io::ErrorKind::NotFound {
+                // Perhaps all of it is gone: the marker tells.
+                *self.known.lock() = false;
+            }
+        })?;
+        if bytes.len() != out.len() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the blob is shorter than its frame"));
+        }
+        out.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Does nothing: a blob that the service has acknowledged is as durable as the service makes it.
+    fn sync(&self, _segments: &[u64]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn free(&self, places: &[Place]) -> io::Result<()> {
+        self.ready()?;
+        let mut places: Vec<Place> = places.to_vec();
+        places.sort_unstable();
+        let slots = places.iter().filter_map(|place| Some((place.segment, ledger::slot(*place)?)));
+        let names: Vec<String> = slots.map(|(segment, slot)| name(segment, slot)).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        self.delete(names)?;
+        self.ledger.clear(&places)
+    }
+
+    fn discard(&self, segment: u64) -> io::Result<bool> {
+        let Some(held) = self.ledger.hold(segment)? else { return Ok(false) };
+        self.ready()?;
+        let left = if self.lists() {
+            self.list_below(format!("{SEGMENTS}{segment:016x}/"))?
+        } else {
+            self.ledger.places(segment, true)?
+        };
+        if !left.is_empty() {
+            self.delete(left.iter().map(|place| name(segment, place.offset / SLOT)).collect())?;
+        }
+        self.delete_folder(segment)?;
+        held.forget()?;
+        self.ledger.count_again();
+        Ok(true)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.ready()?;
+        Ok(Space { used: self.ledger.used()?, capacity: self.capacity })
+    }
+
+    fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        self.ready()?;
+        let places = if self.lists() {
+            self.list_below(SEGMENTS.into())?
+        } else {
+            let mut places = Vec::new();
+            for segment in self.ledger.segments()? {
+                places.extend(self.ledger.places(segment, false)?);
+            }
+            places
+        };
+        for some in places.chunks(TOGETHER) {
+            let operator = self.operator.clone();
+            let some = some.to_vec();
+            let heads = run(async move {
+                let head = |place: Place| {
+                    let operator = operator.clone();
+                    async move {
+                        let end = u64::from(place.length).min(MAX_HEADER as u64);
+                        let path = name(place.segment, place.offset / SLOT);
+                        match operator.read_with(&path).range(0..end).await {
+                            Ok(bytes) => Ok(Some((place, bytes.to_vec()))),
+                            // Freed since it was listed.
+                            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+                            Err(e) => Err(e),
+                        }
+                    }
+                };
+                futures::stream::iter(some.into_iter().map(head)).buffered(TOGETHER).try_collect::<Vec<_>>().await
+            })?;
+            for (place, head) in heads.into_iter().flatten() {
+                if let Ok(header) = Header::read(&head, self.store, place) {
+                    found(Place { length: header.frame_len() as u32, ..place }, header);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! A redis-server of a test's own: on a socket in its own folder, ended with the test.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server that runs, until it is killed or dropped.
+pub struct Redis {
+    folder: tempfile::TempDir,
+    server: Child,
+}
+
+impl Redis {
+    /// Starts one; none, and a word about it, where there is no redis-server here.
+    pub fn start() -> Option<Redis> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let Some(server) = spawn(&folder) else {
+            println!("skipped: there is no redis-server here");
+            return None;
+        };
+        Some(Redis { folder, server })
+    }
+
+    /// Where OpenDAL finds it.
+    pub fn endpoint(&self) -> String {
+        format!("unix://localhost{}", self.socket().display())
+    }
+
+    /// Ends the server as a power loss does.
+    #[allow(dead_code)]
+    pub fn kill(&mut self) {
+        self.server.kill().and_then(|()| self.server.wait()).expect("ends");
+    }
+
+    /// Starts it again after [`Redis::kill`], with the data that it had.
+    #[allow(dead_code)]
+    pub fn start_again(&mut self) {
+        self.server = spawn(&self.folder).expect("starts again");
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        // It may have been killed already.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// Starts a server that keeps every write in a file, and waits until it takes connections.
+fn spawn(folder: &tempfile::TempDir) -> Option<Child> {
+    let socket = folder.path().join("socket");
+    let _ = std::fs::remove_file(&socket);
+    let mut command = Command::new("redis-server");
+    command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", "always"]);
+    command.arg("--dir").arg(folder.path()).arg("--unixsocket").arg(&socket);
+    let mut server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+    let started = Instant::now();
+    while std::os::unix::net::UnixStream::connect(&socket).is_err() {
+        let ended = server.try_wait().expect("a process");
+        assert!(ended.is_none(), "redis-server ended: {ended:?}");
+        assert!(started.elapsed() < Duration::from_secs(20), "redis-server does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Some(server)
+}
