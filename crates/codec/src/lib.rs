@@ -49,6 +49,33 @@ pub fn encode(
     out: &mut Vec<u8>,
     scratch: &mut Scratch,
 ) -> Result<Option<usize>, Error> {
+    run(encoding, raw, out, scratch, codecs::encode)
+}
+
+/// As [`encode`] of a sample out of `whole` bytes: a codec that works otherwise on short blocks than on long ones works
+/// as it would on the whole. So its ratio and its speed are the whole's, as far as the sample is like it.
+///
+/// # Errors
+/// As [`encode`].
+pub fn encode_sample(
+    encoding: Encoding,
+    sample: &[u8],
+    whole: u32,
+    out: &mut Vec<u8>,
+    scratch: &mut Scratch,
+) -> Result<Option<usize>, Error> {
+    run(encoding, sample, out, scratch, |encoding, source, out, contexts| {
+        codecs::encode_sample(encoding, source, whole, out, contexts)
+    })
+}
+
+fn run(
+    encoding: Encoding,
+    raw: &[u8],
+    out: &mut Vec<u8>,
+    scratch: &mut Scratch,
+    codec: impl FnOnce(Encoding, &[u8], &mut Vec<u8>, &mut codecs::Contexts) -> Result<(), String>,
+) -> Result<Option<usize>, Error> {
     out.clear();
     if encoding.codec == CodecId::None || raw.is_empty() {
         return Ok(None);
@@ -61,7 +88,7 @@ pub fn encode(
         transform::apply(encoding, raw, transformed);
         transformed
     };
-    codecs::encode(encoding, source, out, contexts).map_err(|reason| Error::Internal { encoding, reason })?;
+    codec(encoding, source, out, contexts).map_err(|reason| Error::Internal { encoding, reason })?;
     if out.len() >= raw.len() {
         out.clear();
         return Ok(None);

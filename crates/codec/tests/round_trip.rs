@@ -3,7 +3,7 @@
 mod data;
 
 use proptest::prelude::*;
-use terrace_codec::{ALL, Encoding, RARE, Scratch, Transform, decode, encode};
+use terrace_codec::{ALL, Encoding, RARE, Scratch, Transform, decode, encode, encode_sample};
 
 fn round_trip(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> bool {
     let mut stored = vec![7; 3];
@@ -72,6 +72,24 @@ fn random_bytes_never_grow() {
     let raw = data::bytes(0, 65_536, 3);
     for &encoding in ALL.iter().chain(RARE).filter(|e| e.transform == Transform::None) {
         assert_eq!(encode(encoding, &raw, &mut out, &mut scratch).expect("encodes"), None, "{encoding}");
+    }
+}
+
+#[test]
+fn samples_are_encoded_as_their_whole_would_be() {
+    let (mut scratch, mut out, mut twice) = (Scratch::default(), Vec::new(), Vec::new());
+    let raw = data::bytes(6, 262_144, 3);
+    for &encoding in ALL {
+        // All of it is a sample too: as long as without, but for what the frame says of its length.
+        let whole = encode(encoding, &raw, &mut out, &mut scratch).expect("encodes").unwrap_or(0);
+        let sample = encode_sample(encoding, &raw, 262_144, &mut twice, &mut scratch).expect("encodes").unwrap_or(0);
+        assert!(whole.abs_diff(sample) * 200 <= whole, "{encoding}: {whole} and {sample}");
+        let sample = &raw[..65_536];
+        if encode_sample(encoding, sample, 262_144, &mut out, &mut scratch).expect("encodes").is_some() {
+            let mut back = vec![0; sample.len()];
+            decode(encoding, &out, &mut back, &mut scratch).expect("decodes");
+            assert!(back == sample, "{encoding}");
+        }
     }
 }
 

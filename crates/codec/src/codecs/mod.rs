@@ -48,6 +48,20 @@ pub fn encode(encoding: Encoding, source: &[u8], out: &mut Vec<u8>, contexts: &m
     Ok(())
 }
 
+/// Runs the encoding's codec over a sample of `whole` bytes, already transformed; `out` is empty.
+pub fn encode_sample(
+    encoding: Encoding,
+    sample: &[u8],
+    whole: u32,
+    out: &mut Vec<u8>,
+    contexts: &mut Contexts,
+) -> Result<()> {
+    match encoding.codec {
+        CodecId::Zstd => contexts.zstd.encode_sample(sample, whole, encoding.level, out),
+        _ => encode(encoding, sample, out, contexts),
+    }
+}
+
 /// Fills `target` with what the encoding's codec makes of `stored`; the transform is not yet undone.
 pub fn decode(encoding: Encoding, stored: &[u8], target: &mut [u8], contexts: &mut Contexts) -> Result<usize> {
     match encoding.codec {

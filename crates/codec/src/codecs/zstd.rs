@@ -1,14 +1,19 @@
 //! Zstandard frames without magic number, content size and checksum: what those say stands in our own header.
 
 use zstd::bulk::{Compressor, Decompressor};
-use zstd::zstd_safe::{CParameter, DParameter, FrameFormat, compress_bound};
+use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective::{ZSTD_e_continue, ZSTD_e_end};
+use zstd::zstd_safe::{CParameter, DParameter, FrameFormat, InBuffer, OutBuffer, compress_bound, get_error_name};
 
 use super::{Result, text};
 
-/// Contexts that are used again; a compressor is kept for the level used last.
+/// Samplers that are kept at most.
+const SAMPLERS: usize = 6;
+
+/// Contexts that are used again; a compressor is kept for the level used last, samplers for several.
 #[derive(Default)]
 pub struct Contexts {
     compressor: Option<(i8, Compressor<'static>)>,
+    samplers: Vec<(i8, u32, Compressor<'static>)>,
     decompressor: Option<Decompressor<'static>>,
 }
 
@@ -19,6 +24,36 @@ impl Contexts {
             slot => &mut slot.insert((level, compressor(i32::from(level))?)).1,
         };
         run(compressor, source, out)
+    }
+
+    /// Encodes a sample with the parameters, strategy among them, that a source of `whole` bytes would get.
+    pub fn encode_sample(&mut self, sample: &[u8], whole: u32, level: i8, out: &mut Vec<u8>) -> Result<()> {
+        let at = match self.samplers.iter().position(|(l, w, _)| (*l, *w) == (level, whole)) {
+            Some(at) => at,
+            None => {
+                let mut new = compressor(i32::from(level))?;
+                new.set_parameter(CParameter::SrcSizeHint(whole)).map_err(text)?;
+                if self.samplers.len() == SAMPLERS {
+                    self.samplers.remove(0);
+                }
+                self.samplers.push((level, whole, new));
+                self.samplers.len() - 1
+            }
+        };
+        let context = self.samplers[at].2.context_mut();
+        let name = |code| get_error_name(code).to_owned();
+        let start = out.len();
+        out.reserve(compress_bound(sample.len()));
+        let mut target = OutBuffer::around_pos(out, start);
+        let mut source = InBuffer::around(sample);
+        // The hint counts only where the source's size is not known, as it would be if the first call were the last.
+        while source.pos() < sample.len() {
+            context.compress_stream2(&mut target, &mut source, ZSTD_e_continue).map_err(name)?;
+        }
+        match context.compress_stream2(&mut target, &mut source, ZSTD_e_end).map_err(name)? {
+            0 => Ok(()),
+            left => Err(format!("{left} bytes did not fit")),
+        }
     }
 
     pub fn decode(&mut self, stored: &[u8], target: &mut [u8]) -> Result<usize> {

@@ -1,0 +1,113 @@
+//! What every encoding really costs on every piece: the oracle's table, kept in a file, for it takes minutes.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt::Write;
+use std::path::Path;
+
+use terrace_codec::{ALL, Encoding, RARE, Scratch, decode, encode};
+use terrace_predict::{candidates, thread_seconds};
+
+use crate::PIECE;
+use crate::streams::File;
+
+/// Runs slower than this are done once, others three times.
+const SLOW: f64 = 0.006;
+
+/// What an encoding did to some bytes.
+#[derive(Clone, Copy, Default)]
+pub struct Cost {
+    /// Bytes stored.
+    pub stored: usize,
+    /// Seconds to encode.
+    pub encode: f64,
+    /// Seconds to decode.
+    pub decode: f64,
+}
+
+impl std::ops::Add for Cost {
+    type Output = Cost;
+
+    fn add(self, other: Cost) -> Cost {
+        let (encode, decode) = (self.encode + other.encode, self.decode + other.decode);
+        Cost { stored: self.stored + other.stored, encode, decode }
+    }
+}
+
+/// Costs by encoding, for each piece of each file.
+pub struct Table {
+    /// The encodings, in the order of the costs.
+    pub encodings: Vec<Encoding>,
+    /// Costs by file, piece, encoding.
+    pub costs: Vec<Vec<Vec<Cost>>>,
+}
+
+impl Table {
+    /// From `path` where that exists; else measured, and kept there.
+    pub fn of(files: &[File], path: Option<&Path>) -> Result<Table, Box<dyn Error>> {
+        let mut encodings: Vec<Encoding> = candidates().collect();
+        encodings.extend(ALL.iter().chain(RARE).filter(|e| candidates().all(|c| c != **e)));
+        let known = path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+        let known: HashMap<&str, &str> = known.lines().filter_map(|line| line.split_once('\t')).collect();
+        let mut kept = String::new();
+        let mut costs = Vec::new();
+        for file in files {
+            let mut of_file = Vec::new();
+            for (number, piece) in file.bytes.chunks(PIECE).enumerate() {
+                let mut of_piece = Vec::new();
+                let mut scratch = Scratch::default();
+                for encoding in &encodings {
+                    let key = format!("{} {number} {encoding}", file.name);
+                    let cost = match known.get(&key[..]) {
+                        Some(text) => parse(text)?,
+                        None => measure(*encoding, piece, &mut scratch)?,
+                    };
+                    writeln!(kept, "{key}\t{} {:e} {:e}", cost.stored, cost.encode, cost.decode)?;
+                    of_piece.push(cost);
+                }
+                of_file.push(of_piece);
+            }
+            eprintln!("{} {}: {} pieces", file.kind, file.name, of_file.len());
+            costs.push(of_file);
+        }
+        if let Some(path) = path {
+            std::fs::write(path, kept)?;
+        }
+        Ok(Table { encodings, costs })
+    }
+}
+
+fn parse(text: &str) -> Result<Cost, Box<dyn Error>> {
+    let mut parts = text.split(' ');
+    let mut next = || parts.next().unwrap_or_default();
+    Ok(Cost { stored: next().parse()?, encode: next().parse()?, decode: next().parse()? })
+}
+
+/// Encodes and decodes, the best of some runs; what comes back is compared.
+fn measure(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> Result<Cost, Box<dyn Error>> {
+    if encoding == Encoding::NONE {
+        return Ok(Cost { stored: raw.len(), encode: 0.0, decode: 0.0 });
+    }
+    let mut best = Cost { stored: raw.len(), encode: f64::INFINITY, decode: f64::INFINITY };
+    let (mut out, mut back) = (Vec::new(), vec![0; raw.len()]);
+    for _ in 0..3 {
+        let start = thread_seconds();
+        let stored = encode(encoding, raw, &mut out, scratch)?;
+        best.encode = best.encode.min(thread_seconds() - start);
+        let Some(stored) = stored else {
+            best.decode = 0.0;
+            continue;
+        };
+        best.stored = stored;
+        let start = thread_seconds();
+        decode(encoding, &out, &mut back, scratch)?;
+        best.decode = best.decode.min(thread_seconds() - start);
+        if back != raw {
+            return Err(format!("{encoding} gives back other bytes").into());
+        }
+        if best.encode + best.decode > SLOW {
+            break;
+        }
+    }
+    Ok(best)
+}

@@ -1,0 +1,134 @@
+//! The type of the elements: from what a caller says, from what a file says of itself, or from the numbers.
+
+use terrace_codec::Element;
+
+use super::Format;
+
+/// Elements of one type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Elements {
+    /// Their type.
+    pub element: Element,
+    /// Whether they are big-endian: then nothing but their width helps.
+    pub big_endian: bool,
+}
+
+impl Elements {
+    /// Little-endian ones.
+    pub fn of(element: Element) -> Self {
+        Elements { element, big_endian: false }
+    }
+
+    /// From a name as NumPy, HDF5 or Zarr give it: `<f4`, `float32`, `>i2`, `int64`, `u1`, `double`. None for others.
+    pub fn from_dtype(dtype: &str) -> Option<Self> {
+        let name = dtype.trim().to_ascii_lowercase();
+        let (big_endian, name) = match name.split_at_checked(1)? {
+            (">", rest) => (true, rest),
+            ("<" | "|" | "=", rest) => (false, rest),
+            _ => (false, &name[..]),
+        };
+        let element = match name {
+            "f4" | "float32" | "float" | "single" | "c8" | "complex64" => Element::F32,
+            "f8" | "float64" | "double" | "c16" | "complex128" => Element::F64,
+            "i1" | "u1" | "int8" | "uint8" | "bool" | "b1" | "?" => Element::Bytes,
+            "i2" | "int16" | "f2" | "float16" => Element::I16,
+            "u2" | "uint16" => Element::U16,
+            "i4" | "int32" => Element::I32,
+            "u4" | "uint32" => Element::U32,
+            "i8" | "int64" => Element::I64,
+            "u8" | "uint64" => Element::U64,
+            _ => return None,
+        };
+        Some(Elements { element, big_endian })
+    }
+
+    /// From the head of a file that says it in its first few hundred bytes: NumPy arrays and FITS images.
+    pub fn from_head(format: Format, head: &[u8]) -> Option<Self> {
+        let text = String::from_utf8_lossy(&head[..head.len().min(2880)]);
+        match format {
+            Format::Npy => {
+                let (_, rest) = text.split_once("'descr'")?;
+                Self::from_dtype(rest.split('\'').nth(1)?)
+            }
+            Format::Fits => {
+                let (_, rest) = text.split_once("BITPIX  =")?;
+                let element = match rest.split_whitespace().next()? {
+                    "8" => Element::Bytes,
+                    "16" => Element::I16,
+                    "32" => Element::I32,
+                    "64" => Element::I64,
+                    "-32" => Element::F32,
+                    "-64" => Element::F64,
+                    _ => return None,
+                };
+                Some(Elements { element, big_endian: true })
+            }
+            _ => None,
+        }
+    }
+
+    /// From numbers of a width that is known to work: floats where nearly all are finite, neither huge nor tiny.
+    pub fn from_numbers(width: usize, sample: &[u8]) -> Option<Self> {
+        let element = match width {
+            2 => Element::I16,
+            4 if plausible(sample.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b).into())) => Element::F32,
+            4 => Element::I32,
+            8 if plausible(sample.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b))) => Element::F64,
+            8 => Element::I64,
+            32 => Element::Record32,
+            _ => return None,
+        };
+        Some(Self::of(element))
+    }
+}
+
+/// Whether these are floats that someone would store, and not integers or bytes taken for floats.
+fn plausible(numbers: impl ExactSizeIterator<Item = f64>) -> bool {
+    let (all, mut zeros) = (numbers.len(), 0);
+    let odd = numbers
+        .filter(|number| {
+            let size = number.abs();
+            zeros += usize::from(size == 0.0);
+            size != 0.0 && !(1e-20..1e20).contains(&size)
+        })
+        .count();
+    zeros < all && odd * 50 <= all - zeros
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_types() {
+        let of = |name| Elements::from_dtype(name).map(|e| (e.element, e.big_endian));
+        assert_eq!(of("<f4"), Some((Element::F32, false)));
+        assert_eq!(of(">i2"), Some((Element::I16, true)));
+        assert_eq!(of(" Float64 "), Some((Element::F64, false)));
+        assert_eq!(of("|u1"), Some((Element::Bytes, false)));
+        for name in ["", "<", "object", "S10", "[('a', '<f4')]", "ä"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn files_that_say_it() {
+        let npy = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (512, 512), }";
+        assert_eq!(Elements::from_head(Format::Npy, npy), Some(Elements::of(Element::F64)));
+        let fits = b"SIMPLE  =                    T / standard  BITPIX  =                  -32 / array";
+        let float = Elements { element: Element::F32, big_endian: true };
+        assert_eq!(Elements::from_head(Format::Fits, fits), Some(float));
+        assert_eq!(Elements::from_head(Format::Npy, b"\x93NUMPY\x01\x00v\x00{'descr'"), None);
+    }
+
+    #[test]
+    fn floats_and_integers() {
+        let floats: Vec<u8> = (0..500).flat_map(|i| (i as f32 * 0.3 - 20.0).to_le_bytes()).collect();
+        let integers: Vec<u8> = (0..500).flat_map(|i: i32| (i * 77).to_le_bytes()).collect();
+        let times: Vec<u8> = (0..500).flat_map(|i: i64| (1_700_000_000_000_000_000 + i).to_le_bytes()).collect();
+        assert_eq!(Elements::from_numbers(4, &floats), Some(Elements::of(Element::F32)));
+        assert_eq!(Elements::from_numbers(4, &integers), Some(Elements::of(Element::I32)));
+        assert_eq!(Elements::from_numbers(8, &times), Some(Elements::of(Element::I64)));
+        assert_eq!(Elements::from_numbers(1, &floats), None);
+    }
+}

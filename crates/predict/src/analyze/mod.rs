@@ -1,0 +1,139 @@
+//! What bytes are: their format, the type of their elements, how those are distributed.
+//!
+//! What a caller or the file itself says is taken; of the rest, nothing is inferred that can be tried: the width of the
+//! elements is the one whose filter makes lz4 of a sample shortest.
+
+mod distribution;
+mod element;
+mod format;
+mod gamma;
+
+pub use distribution::Distribution;
+pub use element::Elements;
+pub use format::Format;
+
+use terrace_codec::Error;
+
+use crate::candidates::{self, LZ4};
+use crate::probe::{Bench, SMALL, sample};
+
+/// What an analysis found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Analysis {
+    /// What kind of file they are from.
+    pub format: Format,
+    /// The type of the elements: said by the caller, by the file, or found by trial. None for text, for bytes of many
+    /// types, and for what does not shrink.
+    pub elements: Option<Elements>,
+    /// How the elements are distributed, where they are numbers and some family fits.
+    pub distribution: Option<Distribution>,
+    /// Bits of information in a byte by frequency alone, 0 to 8.
+    pub entropy: f64,
+    /// The share of bytes that text in ASCII is made of.
+    pub printable: f64,
+}
+
+/// Share by which a filter must beat plain lz4 before it says anything of the elements.
+const TELLING: f64 = 0.95;
+
+impl Analysis {
+    /// Analyzes the first block of a stream; `hint` is what the caller knows. About 0.1 ms.
+    ///
+    /// # Errors
+    /// Where lz4's library fails.
+    pub fn of(block: &[u8], hint: Option<Elements>) -> Result<Analysis, Error> {
+        let format = Format::of(block);
+        let mut small = Vec::with_capacity(SMALL);
+        sample(block, SMALL, &mut small);
+        let Histogram { entropy, printable } = Histogram::of(&small);
+        let elements = match hint.or_else(|| Elements::from_head(format, block)) {
+            None if !format.is_text() && format != Format::Compressed => found(&small)?,
+            said => said,
+        };
+        let distribution = elements.and_then(|elements| Distribution::of(elements, &small));
+        Ok(Analysis { format, elements, distribution, entropy, printable })
+    }
+}
+
+/// The elements whose filter works, if one does.
+fn found(small: &[u8]) -> Result<Option<Elements>, Error> {
+    let mut bench = Bench::default();
+    let mut run = |at: usize| bench.run(candidates::ALL[at].encoding, small, small.len() as u32, false);
+    let mut best = (run(LZ4)?.stored * TELLING, None);
+    for (at, candidate) in candidates::ALL.iter().enumerate().filter(|(_, c)| c.is_filter()) {
+        let stored = run(at)?.stored;
+        if stored < best.0 {
+            best = (stored, Some(candidate.width()));
+        }
+    }
+    Ok(best.1.and_then(|width| Elements::from_numbers(width, small)))
+}
+
+/// What the frequencies of bytes tell.
+pub(crate) struct Histogram {
+    /// Bits in a byte.
+    pub entropy: f64,
+    /// The share that text is made of.
+    pub printable: f64,
+}
+
+impl Histogram {
+    /// Counts.
+    pub fn of(sample: &[u8]) -> Histogram {
+        if sample.is_empty() {
+            return Histogram { entropy: 0.0, printable: 0.0 };
+        }
+        let mut counts = [0u32; 256];
+        sample.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+        let all = sample.len() as f64;
+        let present = counts.iter().filter(|c| **c > 0).count();
+        let sum: f64 = counts.iter().filter(|c| **c > 0).map(|c| f64::from(*c) * f64::from(*c).log2()).sum();
+        // Miller and Madow: a short sample looks more orderly than what it is from.
+        let bias = (present as f64 - 1.0) / (2.0 * all * std::f64::consts::LN_2);
+        let text = counts[9] + counts[10] + counts[13] + counts[32..127].iter().sum::<u32>();
+        Histogram { entropy: (all.log2() - sum / all + bias).min(8.0), printable: f64::from(text) / all }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_codec::Element;
+
+    fn random(length: usize) -> Vec<u8> {
+        let mut state = 7u64;
+        let step = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as u8
+        };
+        (0..length).map(step).collect()
+    }
+
+    #[test]
+    fn of_random_bytes_nothing_is_said() {
+        for skip in 0..50 {
+            let analysis = Analysis::of(&random(100_000 + skip)[skip..], None).expect("analyzes");
+            assert_eq!((analysis.format, analysis.elements, analysis.distribution), (Format::Unknown, None, None));
+            assert!(analysis.entropy > 7.97, "{}", analysis.entropy);
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_and_hints_are_taken() {
+        let field: Vec<u8> = (0..30_000).flat_map(|i| ((i as f32 / 900.0).sin() + 2.0).to_le_bytes()).collect();
+        let analysis = Analysis::of(&field, None).expect("analyzes");
+        assert_eq!(analysis.elements, Some(Elements::of(Element::F32)));
+        let hint = Some(Elements::of(Element::U64));
+        assert_eq!(Analysis::of(&field, hint).expect("analyzes").elements, hint);
+    }
+
+    #[test]
+    fn entropies() {
+        let of = |bytes: &[u8]| Histogram::of(bytes).entropy;
+        assert_eq!(of(&[7; 100]), 0.0);
+        let all: Vec<u8> = (0..25_600u32).map(|i| i as u8).collect();
+        assert!((of(&all) - 8.0).abs() < 1e-9);
+        assert_eq!(of(b""), 0.0);
+        assert!(Histogram::of(b"plain words\n").printable == 1.0);
+    }
+}

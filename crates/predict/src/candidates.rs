@@ -1,0 +1,149 @@
+//! The encodings that are chosen from, and which of them tells about which.
+
+use std::sync::LazyLock;
+
+use terrace_codec::{CodecId, Element, Encoding, Transform};
+
+const fn row(transform: Transform, element: Element, codec: CodecId, level: i8) -> Encoding {
+    Encoding { transform, element, codec, level }
+}
+
+const fn plain(codec: CodecId, level: i8) -> Encoding {
+    row(Transform::None, Element::Bytes, codec, level)
+}
+
+const fn pco(element: Element, level: i8) -> Encoding {
+    row(Transform::None, element, CodecId::Pco, level)
+}
+
+const PLAIN: [Encoding; 9] = [
+    Encoding::NONE,
+    plain(CodecId::Lz4, 0),
+    plain(CodecId::Snappy, 0),
+    plain(CodecId::Huffman, 0),
+    plain(CodecId::Zstd, 1),
+    plain(CodecId::Zstd, 3),
+    plain(CodecId::Zstd, 9),
+    plain(CodecId::Lzma, 6),
+    plain(CodecId::Ppmd, 6),
+];
+
+/// What follows a transform of elements of some width.
+const TYPED: [(Transform, CodecId, i8); 6] = [
+    (Transform::Shuffle, CodecId::Lz4, 0),
+    (Transform::Shuffle, CodecId::Huffman, 0),
+    (Transform::Shuffle, CodecId::Zstd, 1),
+    (Transform::Delta, CodecId::Lz4, 0),
+    (Transform::Delta, CodecId::Zstd, 1),
+    (Transform::Delta, CodecId::Zstd, 3),
+];
+
+/// One element of each width worth trying. Pco takes all numbers for floats: what that loses on integers is small, what
+/// integers lose on decimals stored as floats is not.
+const WIDTHS: [Element; 4] = [Element::F32, Element::F64, Element::I16, Element::Record32];
+
+const PCO: [Encoding; 6] = [
+    pco(Element::F32, 4),
+    pco(Element::F64, 4),
+    pco(Element::I16, 4),
+    pco(Element::F32, 8),
+    pco(Element::F64, 8),
+    pco(Element::I16, 8),
+];
+
+/// How many candidates there are.
+pub const COUNT: usize = PLAIN.len() + TYPED.len() * WIDTHS.len() + PCO.len();
+
+/// Where [`Encoding::NONE`] stands.
+pub const NONE: usize = 0;
+/// Where lz4 without a transform stands.
+pub const LZ4: usize = 1;
+
+/// A candidate.
+pub struct Candidate {
+    /// What it is.
+    pub encoding: Encoding,
+    /// Lz4 with the same transform, or for pco with the deltas of the same width: cheap, and says most about the rest.
+    pub filter: usize,
+    /// One of the same family that is faster and says nearly as much.
+    pub stand_in: Option<usize>,
+}
+
+impl Candidate {
+    /// Bytes of an element; 1 without a transform.
+    pub fn width(&self) -> usize {
+        self.encoding.element.width()
+    }
+
+    /// Whether it is lz4: tried for its filter's sake.
+    pub fn is_filter(&self) -> bool {
+        self.encoding.codec == CodecId::Lz4
+    }
+}
+
+/// All candidates; [`NONE`] and [`LZ4`] first.
+pub static ALL: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
+    let mut encodings = PLAIN.to_vec();
+    for element in WIDTHS {
+        encodings.extend(TYPED.iter().map(|&(transform, codec, level)| row(transform, element, codec, level)));
+    }
+    encodings.extend(PCO);
+    let find = |wanted: Encoding| encodings.iter().position(|e| *e == wanted);
+    let same_width = |element: Element| WIDTHS.into_iter().find(|e| e.width() == element.width());
+    let candidate = |&encoding: &Encoding| {
+        let Encoding { transform, element, codec, level } = encoding;
+        let filter = match (codec, same_width(element)) {
+            (CodecId::Pco, Some(element)) => find(row(Transform::Delta, element, CodecId::Lz4, 0)),
+            _ => find(row(transform, element, CodecId::Lz4, 0)),
+        };
+        let stand_in = match codec {
+            CodecId::Zstd if level > 1 => find(row(transform, element, CodecId::Zstd, 1)),
+            CodecId::Lzma | CodecId::Ppmd => find(plain(CodecId::Zstd, 1)),
+            CodecId::Pco if level > 4 => find(pco(element, 4)),
+            _ => None,
+        };
+        Candidate { encoding, filter: filter.unwrap_or(LZ4), stand_in }
+    };
+    encodings.iter().map(candidate).collect()
+});
+
+/// The encodings that [`Predictor`](crate::Predictor) chooses from.
+pub fn candidates() -> impl Iterator<Item = Encoding> {
+    ALL.iter().map(|candidate| candidate.encoding)
+}
+
+/// Where an encoding stands.
+pub fn position(encoding: Encoding) -> Option<usize> {
+    ALL.iter().position(|candidate| candidate.encoding == encoding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_relations_are_what_they_say() {
+        assert_eq!(ALL.len(), COUNT);
+        assert_eq!((ALL[NONE].encoding, ALL[LZ4].encoding.to_string()), (Encoding::NONE, "lz4".into()));
+        let name = |of: &str| position(of.parse().expect("a name")).expect("a candidate");
+        for (of, filter, stand_in) in [
+            ("shuffle4+zstd-1", "shuffle4+lz4", None),
+            ("delta8+zstd-3", "delta8+lz4", Some("delta8+zstd-1")),
+            ("pco-f32", "delta4+lz4", Some("pco-f32-4")),
+            ("pco-i16-4", "delta2+lz4", None),
+            ("ppmd-6", "lz4", Some("zstd-1")),
+            ("shuffle32+huffman", "shuffle32+lz4", None),
+        ] {
+            let candidate = &ALL[name(of)];
+            assert_eq!(candidate.filter, name(filter), "{of}");
+            assert_eq!(candidate.stand_in, stand_in.map(name), "{of}");
+        }
+    }
+
+    #[test]
+    fn no_candidate_stands_twice() {
+        for (at, candidate) in ALL.iter().enumerate() {
+            assert_eq!(position(candidate.encoding), Some(at), "{}", candidate.encoding);
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! What an encoding will cost on some data, and which one to choose.
+
+pub mod analyze;
+mod candidates;
+mod model;
+mod objective;
+mod probe;
+mod tournament;
+
+pub use candidates::candidates;
+pub use model::LoadError;
+pub use objective::{Expected, Objective, Tier, Weights};
+pub use probe::thread_seconds;
+pub use tournament::{Choice, Outcome, Predictor, Stream};

@@ -1,0 +1,91 @@
+//! What is known of some bytes.
+
+use terrace_codec::Element;
+
+use crate::Expected;
+use crate::analyze::{Elements, Format};
+use crate::candidates::COUNT;
+
+/// Kinds of bytes on which encodings do about as well: what a guess goes by before anything is measured. The numbers
+/// are places in saved models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Class {
+    /// Nothing is known, or they are of many types.
+    Unknown = 0,
+    /// Compressed already.
+    Compressed = 1,
+    /// Text.
+    Text = 2,
+    /// Elements of two bytes.
+    Two = 3,
+    /// Elements of four bytes.
+    Four = 4,
+    /// Elements of eight bytes.
+    Eight = 5,
+    /// Records.
+    Records = 6,
+}
+
+/// How many classes there are.
+pub const CLASSES: usize = 7;
+
+impl Class {
+    /// The class of a stream.
+    pub fn of(format: Format, elements: Option<Elements>) -> Class {
+        match elements.map(|e| e.element.width()) {
+            Some(2) => Class::Two,
+            Some(4) => Class::Four,
+            Some(8) => Class::Eight,
+            Some(32) => Class::Records,
+            _ if format.is_text() => Class::Text,
+            _ if format == Format::Compressed => Class::Compressed,
+            _ => Class::Unknown,
+        }
+    }
+
+    /// Whether transforms of elements of this width may work.
+    pub fn allows(self, width: usize) -> bool {
+        match self {
+            Class::Unknown => true,
+            Class::Compressed | Class::Text => width == Element::Bytes.width(),
+            Class::Two => width <= 2,
+            Class::Four => width == 1 || width == 4,
+            Class::Eight => width == 1 || width == 8,
+            Class::Records => width == 1 || width == 4 || width == 32,
+        }
+    }
+}
+
+impl Default for Evidence {
+    fn default() -> Self {
+        Evidence::none(Class::Unknown)
+    }
+}
+
+/// What was measured of some bytes, in seconds and bytes for each byte.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// Their class.
+    pub class: Class,
+    /// Bits of information in a byte; none before the first probe.
+    pub entropy: Option<f64>,
+    /// The share of bytes of text.
+    pub printable: f64,
+    /// What each candidate did to the small sample.
+    pub small: [Option<Expected>; COUNT],
+    /// What each candidate did to the large sample.
+    pub large: [Option<Expected>; COUNT],
+}
+
+impl Evidence {
+    /// Nothing yet.
+    pub fn none(class: Class) -> Self {
+        Evidence { class, entropy: None, printable: 0.0, small: [None; COUNT], large: [None; COUNT] }
+    }
+
+    /// Whether anything was measured.
+    pub fn is_empty(&self) -> bool {
+        self.entropy.is_none()
+    }
+}

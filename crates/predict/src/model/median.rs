@@ -1,0 +1,93 @@
+//! A running median.
+
+/// Values after which one more counts no less: so old ones fade.
+const MEMORY: f64 = 64.0;
+/// How many values a start that was learned before counts for.
+const LEARNED: f64 = 16.0;
+
+/// The median of values that come one by one, nearly, in constant space: a value pulls no further than half the usual
+/// distance, so that outliers count for little.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Median {
+    value: f64,
+    spread: f64,
+    count: f64,
+}
+
+impl Median {
+    /// One that was learned before.
+    pub fn learned(value: f64) -> Self {
+        Median { value, spread: 0.1, count: LEARNED }
+    }
+
+    /// The median; 0 before the first value.
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// The median, once there was a value.
+    pub fn known(&self) -> Option<f64> {
+        (self.count > 0.0).then_some(self.value)
+    }
+
+    /// Takes in a value; one that is not finite is left out.
+    pub fn learn(&mut self, value: f64) {
+        self.learn_toward(value, 0.5);
+    }
+
+    /// The same, where this is to become not the median but another quantile: that which `share` of all lie below.
+    pub fn learn_toward(&mut self, value: f64, share: f64) {
+        if !value.is_finite() {
+            return;
+        }
+        if self.count == 0.0 {
+            *self = Median { value, spread: 0.0, count: 1.0 };
+            return;
+        }
+        self.count = (self.count + 1.0).min(MEMORY);
+        let off = value - self.value;
+        self.spread += (off.abs() - self.spread) / self.count;
+        let most = self.spread / 2.0;
+        let pull = if off > 0.0 { share } else { 1.0 - share };
+        self.value += 4.0 * pull * off.clamp(-most, most) / self.count;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn exact(values: &[f64]) -> f64 {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        sorted[sorted.len() / 2]
+    }
+
+    proptest! {
+        #[test]
+        fn near_the_exact_median(middle in -3.0..3.0f64, width in 0.01..1.0f64, seed: u32) {
+            let mut state = seed;
+            let mut next = || {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                f64::from(state >> 8) / f64::from(1 << 24) - 0.5
+            };
+            // A tenth of all values lies far off, on one side.
+            let values: Vec<f64> =
+                (0..400).map(|i| if i % 10 == 9 { middle + 20.0 * width } else { middle + width * next() }).collect();
+            let mut median = Median::default();
+            values.iter().for_each(|v| median.learn(*v));
+            prop_assert!((median.value() - exact(&values)).abs() < width, "{} {}", median.value(), exact(&values));
+        }
+    }
+
+    #[test]
+    fn the_first_value_is_taken_and_oddities_are_not() {
+        let mut median = Median::default();
+        assert_eq!(median.known(), None);
+        median.learn(f64::NAN);
+        median.learn(2.0);
+        median.learn(f64::INFINITY);
+        assert_eq!(median.known(), Some(2.0));
+    }
+}

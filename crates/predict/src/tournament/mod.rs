@@ -1,0 +1,138 @@
+//! The staged tournament, and learning from how its choices turned out.
+
+mod profile;
+mod stream;
+mod study;
+
+use terrace_codec::Encoding;
+
+use crate::candidates::{ALL, NONE};
+use crate::model::{Basis, Evidence, LoadError, Model, eligible};
+use crate::probe::{Bench, machine, thread_seconds};
+use crate::{Expected, Objective};
+pub use stream::Stream;
+use study::Study;
+
+/// What was chosen for a block, and why.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// What to encode it with.
+    pub encoding: Encoding,
+    /// What that is expected to do, for each raw byte.
+    pub expected: Expected,
+    at: usize,
+    basis: Basis,
+}
+
+/// How a choice turned out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Raw bytes encoded.
+    pub bytes: usize,
+    /// Bytes stored, if they were encoded just now.
+    pub stored: Option<usize>,
+    /// Seconds of thread time to encode them.
+    pub encode: Option<f64>,
+    /// Seconds of thread time to decode them.
+    pub decode: Option<f64>,
+}
+
+/// Chooses encodings by trying them on samples, as far as the time that takes is earned, and learns from what comes out.
+/// One for each thread, or behind a lock.
+pub struct Predictor {
+    model: Model,
+    bench: Bench,
+    samples: [Vec<u8>; 2],
+}
+
+/// What a new predictor knows: of made-up data on some machine.
+const SEED: &str = include_str!("../seed.json");
+
+/// How far what really comes out may move before a stream counts as changed.
+const REALISED_MOVED: f64 = 0.10;
+
+impl Default for Predictor {
+    fn default() -> Self {
+        let machine = machine();
+        Predictor::with(Model::from_json(SEED, machine).unwrap_or_else(|_| Model::new(machine)))
+    }
+}
+
+impl Predictor {
+    /// One that knows nothing yet.
+    pub fn ignorant() -> Self {
+        Predictor::with(Model::new(machine()))
+    }
+
+    /// From what [`Predictor::save`] made, on this machine or another: speeds are rescaled.
+    ///
+    /// # Errors
+    /// Where the text is something else.
+    pub fn load(json: &str) -> Result<Self, LoadError> {
+        Ok(Predictor::with(Model::from_json(json, machine())?))
+    }
+
+    /// What it has learned, as JSON.
+    pub fn save(&self) -> String {
+        self.model.to_json()
+    }
+
+    fn with(model: Model) -> Self {
+        Predictor { model, bench: Bench::default(), samples: Default::default() }
+    }
+
+    /// Chooses for the next block of a stream.
+    pub fn choose(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
+        stream.see(block);
+        let measured = Study::of(self, stream, block, objective);
+        if measured || stream.decided != Some(*objective) {
+            let start = thread_seconds();
+            stream.chosen = self.best(&stream.evidence, objective, block.len());
+            stream.decided = Some(*objective);
+            stream.spent += thread_seconds() - start;
+        }
+        self.choice(stream.chosen, &stream.evidence)
+    }
+
+    /// What is expected of every candidate on the next block of a stream, studied for each of the objectives: for a
+    /// planner, which then chooses among them itself. Takes the place of [`Predictor::choose`].
+    pub fn expected(&mut self, stream: &mut Stream, block: &[u8], objectives: &[Objective]) -> Vec<Choice> {
+        stream.see(block);
+        for objective in objectives {
+            Study::of(self, stream, block, objective);
+        }
+        let usable = (0..ALL.len()).filter(|at| eligible(*at, &stream.evidence));
+        usable.map(|at| self.choice(at, &stream.evidence)).collect()
+    }
+
+    /// Learns from how a choice turned out, at once or when the bytes are read again.
+    pub fn feedback(&mut self, stream: &mut Stream, choice: &Choice, outcome: &Outcome) {
+        let bytes = outcome.bytes as f64;
+        if outcome.bytes == 0 {
+            return;
+        }
+        let stored = outcome.stored.map(|stored| stored as f64 / bytes);
+        let each = |seconds: Option<f64>| seconds.map(|seconds| seconds / bytes);
+        self.model.learn(choice.at, &choice.basis, stored, each(outcome.encode), each(outcome.decode));
+        if let Some(stored) = stored {
+            match stream.realised {
+                Some((at, before)) if at == choice.at => {
+                    stream.stale |= (stored / before).ln().abs() > REALISED_MOVED;
+                }
+                _ => stream.realised = Some((choice.at, stored)),
+            }
+        }
+    }
+
+    fn choice(&self, at: usize, evidence: &Evidence) -> Choice {
+        let (expected, basis) = self.model.expect(at, evidence);
+        Choice { encoding: ALL[at].encoding, expected, at, basis }
+    }
+
+    /// The cheapest candidate among those of which enough is known.
+    fn best(&self, evidence: &Evidence, objective: &Objective, bytes: usize) -> usize {
+        let cost = |at: usize| objective.cost(&self.model.expect(at, evidence).0, bytes);
+        let all = (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| (at, cost(at)));
+        all.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(NONE, |(at, _)| at)
+    }
+}

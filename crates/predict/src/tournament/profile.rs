@@ -1,0 +1,70 @@
+//! Learning from everything: what a profiler does once, so that a new store does not begin with guesses.
+
+use super::Predictor;
+use crate::Expected;
+use crate::analyze::{Analysis, Elements, Histogram};
+use crate::candidates::{ALL, NONE};
+use crate::model::{Class, Evidence};
+use crate::probe::{LARGE, SMALL, sample, thread_seconds};
+
+impl Predictor {
+    /// Runs every candidate on samples of a block and on all of it, and learns from each. The block should be as long
+    /// as what is encoded at a time, 256 KiB; `elements` is their type, if that is known. Takes about a second.
+    ///
+    /// # Errors
+    /// Where a codec's library fails.
+    pub fn profile(&mut self, block: &[u8], elements: Option<Elements>) -> Result<(), terrace_codec::Error> {
+        let format = Analysis::of(block, elements)?.format;
+        let [mut small, mut large] = [Vec::new(), Vec::new()];
+        sample(block, SMALL, &mut small);
+        sample(block, LARGE, &mut large);
+        let Histogram { entropy, printable } = Histogram::of(&small);
+        let class = Class::of(format, elements);
+        let mut evidence = Evidence { entropy: Some(entropy), printable, ..Evidence::none(class) };
+        let whole = block.len() as u32;
+        let mut real = vec![Expected::NONE; ALL.len()];
+        for at in (0..ALL.len()).filter(|at| *at != NONE) {
+            let encoding = ALL[at].encoding;
+            for (bytes, large) in [(&small, false), (&large, true)] {
+                let start = thread_seconds();
+                let probe = self.bench.run(encoding, bytes, whole, large)?;
+                self.model.learn_effort(at, large, thread_seconds() - start);
+                let measured = if large { &mut evidence.large } else { &mut evidence.small };
+                measured[at] = Some(probe);
+            }
+            let (first, again) =
+                (self.bench.run(encoding, block, whole, true)?, self.bench.run(encoding, block, whole, true)?);
+            real[at] = Expected {
+                stored: first.stored,
+                encode: first.encode.min(again.encode),
+                decode: first.decode.min(again.decode),
+            };
+        }
+        for (at, real) in real.iter().enumerate().filter(|(at, _)| *at != NONE) {
+            for less in without(&evidence, at) {
+                let (_, basis) = self.model.expect(at, &less);
+                self.model.learn(at, &basis, Some(real.stored), Some(real.encode), Some(real.decode));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The evidence for a candidate, each time without what was nearest.
+fn without(evidence: &Evidence, at: usize) -> Vec<Evidence> {
+    let mut all = vec![evidence.clone()];
+    let mut less = |forget: &dyn Fn(&mut Evidence)| {
+        let mut next = all.last().cloned().unwrap_or_default();
+        forget(&mut next);
+        all.push(next);
+    };
+    less(&|e| e.large[at] = None);
+    if !ALL[at].is_filter() {
+        less(&|e| e.small[at] = None);
+        if let Some(stand_in) = ALL[at].stand_in {
+            less(&|e| e.small[stand_in] = None);
+        }
+    }
+    less(&|e| *e = Evidence::none(e.class));
+    all
+}

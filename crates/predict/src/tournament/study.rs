@@ -1,0 +1,177 @@
+//! Measuring, as far as it is worth it and earned.
+
+use super::{Predictor, Stream};
+use crate::analyze::Histogram;
+use crate::candidates::{ALL, LZ4, NONE};
+use crate::model::{Class, Evidence, eligible, fits};
+use crate::probe::{LARGE, SMALL, sample, thread_seconds};
+use crate::{Expected, Objective};
+
+/// The share of the time to move what a stream is known to hold that choosing may take.
+const SHARE: f64 = 0.02;
+/// How far the size that lz4 makes of a sample may move before a stream counts as changed.
+const MOVED: f64 = 0.15;
+/// The share of the cost of storing bytes as they are that a candidate's own time may take.
+const PRUNE: f64 = 0.9;
+/// Candidates that are run on the large sample: the best so far.
+const FINALISTS: usize = 5;
+/// Runs on the large sample for one block, at most: each may change who is among the best.
+const FINALS: usize = 7;
+/// The share of printable bytes that text has.
+const TEXT: f64 = 0.97;
+/// Bytes that are encoded at a time.
+const PIECE: usize = 256 << 10;
+
+/// One block, studied for one objective.
+pub struct Study<'a> {
+    predictor: &'a mut Predictor,
+    block: &'a [u8],
+    objective: &'a Objective,
+    /// The thread's time at which all that was earned is spent.
+    until: f64,
+    /// Whether the small and the large sample were taken.
+    sampled: [bool; 2],
+}
+
+impl<'a> Study<'a> {
+    /// Studies a block of a stream. Whether anything new was learned of it.
+    pub fn of(predictor: &'a mut Predictor, stream: &mut Stream, block: &'a [u8], objective: &'a Objective) -> bool {
+        let start = thread_seconds();
+        let earned = SHARE * stream.earning(objective) - stream.spent;
+        let mut study = Study { predictor, block, objective, until: start + earned, sampled: [false; 2] };
+        let mut changed = false;
+        if !stream.evidence.is_empty() {
+            changed = study.check(stream);
+        }
+        if !stream.stale && study.deepen(&mut stream.evidence) {
+            study.predictor.model.learn_from_probes(&stream.evidence);
+            changed = true;
+        }
+        stream.spent += thread_seconds() - start;
+        changed
+    }
+
+    /// Compares what lz4 does now with what it did, and forgets the evidence if that has moved and new can be paid for.
+    fn check(&mut self, stream: &mut Stream) -> bool {
+        let mut probes = vec![LZ4, ALL[stream.chosen].filter];
+        probes.dedup();
+        probes.retain(|at| stream.evidence.small[*at].is_some());
+        if !self.affords(self.effort(&probes)) {
+            return false;
+        }
+        let mut now = Evidence::none(stream.evidence.class);
+        for at in probes {
+            let before = stream.evidence.small[at];
+            self.probe(at, &mut now, false);
+            let moved = now.small[at].zip(before).map_or(0.0, |(now, before)| (now.stored / before.stored).ln().abs());
+            stream.stale |= moved > MOVED;
+        }
+        let filters: Vec<usize> =
+            (0..ALL.len()).filter(|at| ALL[*at].is_filter() && now.small[*at].is_none()).collect();
+        if !stream.stale || !self.affords(self.effort(&filters)) {
+            return false;
+        }
+        stream.evidence = now;
+        stream.realised = None;
+        stream.stale = false;
+        true
+    }
+
+    /// Runs what is worth running and not yet run: filters, then the other candidates, then the best on more bytes.
+    fn deepen(&mut self, evidence: &mut Evidence) -> bool {
+        if !(0..ALL.len()).any(|at| at != NONE && self.is_fast(at, evidence)) {
+            return false;
+        }
+        let mut changed = self.try_probe(LZ4, evidence, false);
+        if evidence.is_empty() {
+            return changed;
+        }
+        for at in (0..ALL.len()).filter(|at| ALL[*at].is_filter()) {
+            if evidence.class.allows(ALL[at].width()) && self.is_fast(at, evidence) {
+                changed |= self.try_probe(at, evidence, false);
+            }
+        }
+        let contenders = self.contenders(evidence);
+        for at in self.ranked(&contenders, evidence) {
+            if ALL[at].stand_in.is_none() {
+                changed |= self.try_probe(at, evidence, false);
+            }
+        }
+        for _ in 0..FINALS {
+            let mut best = self.ranked(&contenders, evidence);
+            best.retain(|at| eligible(*at, evidence));
+            best.truncate(FINALISTS);
+            best.retain(|at| evidence.large[*at].is_none());
+            if !best.iter().any(|at| self.try_probe(*at, evidence, true)) {
+                break;
+            }
+            changed = true;
+        }
+        changed
+    }
+
+    /// Candidates that may win: fast enough, and of the width whose filter works best.
+    fn contenders(&self, evidence: &Evidence) -> Vec<usize> {
+        let all = (0..ALL.len()).filter(|at| *at != NONE && fits(*at, evidence));
+        all.filter(|at| self.is_fast(*at, evidence)).collect()
+    }
+
+    /// By what they are expected to cost, the cheapest first.
+    fn ranked(&self, candidates: &[usize], evidence: &Evidence) -> Vec<usize> {
+        let cost = |at: usize| self.objective.cost(&self.predictor.model.expect(at, evidence).0, self.block.len());
+        let mut ranked: Vec<(usize, f64)> = candidates.iter().map(|at| (*at, cost(*at))).collect();
+        ranked.sort_by(|a, b| a.1.total_cmp(&b.1));
+        ranked.into_iter().map(|(at, _)| at).collect()
+    }
+
+    /// Whether a candidate's own time leaves room for a gain.
+    fn is_fast(&self, at: usize, evidence: &Evidence) -> bool {
+        let expected = self.predictor.model.expect(at, evidence).0;
+        let bytes = self.block.len();
+        self.objective.work(&expected, bytes) < PRUNE * self.objective.cost(&Expected::NONE, bytes)
+    }
+
+    fn effort(&self, probes: &[usize]) -> f64 {
+        probes.iter().map(|at| self.predictor.model.effort(*at, false)).sum()
+    }
+
+    fn affords(&self, seconds: f64) -> bool {
+        thread_seconds() + seconds <= self.until
+    }
+
+    /// Runs a candidate on a sample, unless it was run already or that is too dear.
+    fn try_probe(&mut self, at: usize, evidence: &mut Evidence, large: bool) -> bool {
+        let done = if large { &evidence.large } else { &evidence.small };
+        if done[at].is_some() || !self.affords(self.predictor.model.effort(at, large)) {
+            return false;
+        }
+        self.probe(at, evidence, large);
+        true
+    }
+
+    fn probe(&mut self, at: usize, evidence: &mut Evidence, large: bool) {
+        let Predictor { model, bench, samples } = &mut *self.predictor;
+        let sampled = &mut samples[usize::from(large)];
+        if !self.sampled[usize::from(large)] {
+            sample(self.block, if large { LARGE } else { SMALL }, sampled);
+            self.sampled[usize::from(large)] = true;
+        }
+        if evidence.is_empty() {
+            let Histogram { entropy, printable } = Histogram::of(sampled);
+            evidence.entropy = Some(entropy);
+            evidence.printable = printable;
+            if evidence.class == Class::Unknown && printable > TEXT {
+                evidence.class = Class::Text;
+            }
+        }
+        let start = thread_seconds();
+        let whole = self.block.len().min(PIECE) as u32;
+        let both = large && self.objective.reads_back();
+        // What fails here would fail on the block too: it is never worth choosing.
+        let failed = Expected { stored: 1.0, encode: 1.0, decode: 1.0 };
+        let probe = bench.run(ALL[at].encoding, sampled, whole, both).unwrap_or(failed);
+        model.learn_effort(at, large, thread_seconds() - start);
+        let measured = if large { &mut evidence.large } else { &mut evidence.small };
+        measured[at] = Some(probe);
+    }
+}
