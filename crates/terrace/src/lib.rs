@@ -21,6 +21,7 @@ pub mod config;
 mod error;
 #[doc(hidden)]
 pub mod fail;
+mod fork;
 pub mod frame;
 pub mod key;
 pub mod log;

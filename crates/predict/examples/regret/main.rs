@@ -234,7 +234,7 @@ impl Contest<'_> {
                 decode: Some(cost.decode),
             };
             predictor.feedback(&mut stream, &choice, &outcome);
-            if std::env::var("VERBOSE").is_ok_and(|v| v == format!("{}", errors.which)) {
+            if std::env::var("VERBOSE").is_ok_and(|v| v == errors.which) {
                 let all = costs.iter().enumerate().map(|(i, c)| (i, total(objective, block.len(), c)));
                 let best = all.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default();
                 let e = choice.expected;

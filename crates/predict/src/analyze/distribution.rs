@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn families_are_told_apart() {
-        let families: [(Distribution, fn(&mut Random) -> f64); 4] = [
+        type Draw = fn(&mut Random) -> f64;
+        let families: [(Distribution, Draw); 4] = [
             (Distribution::Uniform, |r| r.next() * 8.0 - 3.0),
             (Distribution::Normal, |r| r.normal() * 2.0 + 50.0),
             (Distribution::Exponential, |r| r.exponential() * 7.0),

@@ -21,8 +21,9 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use arc_swap::ArcSwapOption;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions};
 use parking_lot::{Condvar, Mutex};
@@ -43,6 +44,9 @@ const READERS: u32 = 512;
 /// Numbers that a process claims at a time.
 const ID_BLOCK: u64 = 4096;
 
+/// How long an environment that this process is closing is waited for.
+const CLOSING: Duration = Duration::from_secs(10);
+
 /// What a commit was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
@@ -52,7 +56,9 @@ pub struct Commit {
 
 /// An open catalog with its log.
 pub struct Catalog {
-    env: Env,
+    /// None once it was left: the process is a fork of the one that opened it.
+    env: ArcSwapOption<Env>,
+    forks: u32,
     records: Records,
     log: Log,
     queue: Mutex<Queue>,
@@ -99,7 +105,34 @@ impl Catalog {
         let mut txn = env.write_txn()?;
         let records = env.create_database(&mut txn, None)?;
         txn.commit()?;
-        Ok(Catalog { env, records, log, queue: Mutex::default(), turn: Condvar::new(), ids: Mutex::new((0, 0)) })
+        Ok(Catalog {
+            env: ArcSwapOption::from_pointee(env),
+            forks: crate::fork::count(),
+            records,
+            log,
+            queue: Mutex::default(),
+            turn: Condvar::new(),
+            ids: Mutex::new((0, 0)),
+        })
+    }
+
+    /// The environment, as long as this is the process that opened it.
+    fn env(&self) -> Result<Arc<Env>> {
+        let env = if self.inherited() { None } else { self.env.load_full() };
+        env.ok_or_else(|| Error::Store {
+            path: self.log.folder().to_owned(),
+            reason: "it was opened before this process was forked; open the store again here".into(),
+        })
+    }
+
+    /// Whether another process, which this one was forked from, opened it: then it cannot be used here.
+    pub fn inherited(&self) -> bool {
+        self.forks != crate::fork::count()
+    }
+
+    /// Closes what was inherited, so that the catalog can be opened anew in this process.
+    pub(crate) fn leave(&self) {
+        self.env.store(None);
     }
 
     /// The log below.
@@ -182,7 +215,8 @@ impl Catalog {
             }
             commits.clear();
             let time = seconds();
-            let mut txn = self.env.write_txn()?;
+            let env = self.env()?;
+            let mut txn = env.write_txn()?;
             let tail = self.tail_in(&txn)?;
             let mut applier = Applier::new(self.records, &mut txn, tail.sequence, time);
             let mut results = Vec::with_capacity(changes.len());
@@ -215,7 +249,8 @@ impl Catalog {
 
     /// Brings the catalog up to the end of its log; each commit first passes `keep`.
     pub fn replay(&self, mut keep: impl FnMut(u64, &mut Vec<Edit>)) -> Result<Tail> {
-        let mut txn = self.env.write_txn()?;
+        let env = self.env()?;
+        let mut txn = env.write_txn()?;
         let start = self.tail_in(&txn)?;
         let mut next_id = self.claimed(&txn)?;
         let end = self.log.replay(start, |record| {
@@ -246,21 +281,23 @@ impl Catalog {
 
     /// Whether nothing was ever committed to or replayed into this catalog.
     pub fn is_new(&self) -> Result<bool> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         Ok(self.records.get(&txn, keys::TAIL)?.is_none())
     }
 
     /// Makes the catalog itself durable; it need not be, but then need not be made anew after a reboot.
     pub fn force_sync(&self) -> Result<()> {
-        Ok(self.env.force_sync()?)
+        Ok(self.env()?.force_sync()?)
     }
 
     /// A number that was never given out before: for objects, writes and segments.
     pub fn next_id(&self) -> Result<u64> {
+        let env = self.env()?;
         let mut ids = self.ids.lock();
         if ids.0 == ids.1 {
             let first = {
-                let mut txn = self.env.write_txn()?;
+                let mut txn = env.write_txn()?;
                 let first = self.claimed(&txn)?;
                 self.records.put(&mut txn, keys::NEXT_ID, &encode(&(first + ID_BLOCK))?)?;
                 txn.commit()?;
@@ -299,6 +336,9 @@ fn open_env(folder: &Path) -> Result<Env> {
         };
         match opened {
             // Under a limit of address space a smaller map may do.
+            // Another thread of this process is just closing it.
+            Err(heed::Error::EnvAlreadyOpened)
+                if heed::env_closing_event(folder).is_none_or(|closing| closing.wait_timeout(CLOSING)) => {}
             Err(heed::Error::Io(e)) if e.raw_os_error() == Some(libc::ENOMEM) && map > 1 << 30 => map /= 2,
             other => return Ok(other?),
         }

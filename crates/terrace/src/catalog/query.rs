@@ -12,7 +12,8 @@ use crate::tier::Place;
 impl Catalog {
     /// The object that a key names.
     pub fn object(&self, key: &[u8]) -> Result<Option<Object>> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         self.object_in(&txn, key)
     }
 
@@ -22,7 +23,8 @@ impl Catalog {
 
     /// The object and its extents that touch `start..end`, in order; none where the key names none.
     pub fn locate(&self, key: &[u8], start: u64, end: u64) -> Result<Option<(Object, Vec<Extent>)>> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let Some(mut object) = self.object_in(&txn, key)? else { return Ok(None) };
         let mut found = match object.inline.take() {
             Some(inline) => inline.into_vec(),
@@ -36,7 +38,8 @@ impl Catalog {
     pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
         let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
         let start = keys::object(after.unwrap_or(prefix));
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let from = if after.is_some() {
             std::ops::Bound::Excluded(start.as_slice())
         } else {
@@ -84,7 +87,8 @@ impl Catalog {
     pub fn owed_to(&self, task: &Task) -> Result<Vec<TargetId>> {
         let first = Task { target: 0, ..*task };
         let prefix = &keys::owed(&first)[..25];
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let mut found = Vec::new();
         for entry in self.records.prefix_iter(&txn, prefix)? {
             found.extend(keys::task(entry?.0).map(|task| task.target));
@@ -95,7 +99,8 @@ impl Catalog {
     /// Up to `limit` owed replicas after `after`, in order of objects.
     pub fn owed(&self, after: Option<&Task>, limit: usize) -> Result<Vec<(Task, Owed)>> {
         let start = after.map_or_else(|| [keys::OWED].as_slice().into(), keys::owed);
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let bounds = (std::ops::Bound::Excluded(start.as_slice()), std::ops::Bound::Unbounded);
         let mut found = Vec::new();
         for entry in self.records.range(&txn, &bounds)?.take(limit) {
@@ -115,13 +120,15 @@ impl Catalog {
         if let Some(object) = object {
             prefix.extend_from_slice(&object.to_be_bytes());
         }
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         Ok(self.records.prefix_iter(&txn, &prefix)?.count() as u64)
     }
 
     /// An extent of the frame that a task names, and whether an object or a staged one still holds it.
     pub fn frame(&self, task: &Task, key: &[u8]) -> Result<Option<Extent>> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let object = match self.object_in(&txn, key)?.filter(|o| o.id == task.object) {
             Some(object) => object,
             None if self.records.get(&txn, &keys::staged(task.object))?.is_some() => {
@@ -135,7 +142,8 @@ impl Catalog {
 
     /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`.
     pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let mut prefix = keys::Key::new();
         prefix.push(keys::FREED);
         prefix.extend_from_slice(&target.to_be_bytes());
@@ -158,7 +166,8 @@ impl Catalog {
 
     /// Every segment of `target` that frames were committed to.
     pub fn segments(&self, target: TargetId) -> Result<Vec<(u64, Live)>> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let mut prefix = keys::Key::new();
         prefix.push(keys::SEGMENT);
         prefix.extend_from_slice(&target.to_be_bytes());
@@ -174,7 +183,8 @@ impl Catalog {
 
     /// Objects that were staged and never named by a key, with the key that was meant.
     pub fn staged(&self) -> Result<Vec<(u64, Vec<u8>)>> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let mut found = Vec::new();
         for entry in self.records.prefix_iter(&txn, &[keys::STAGED])? {
             let (key, value) = entry?;
@@ -185,26 +195,30 @@ impl Catalog {
 
     /// Where the log ends.
     pub fn tail(&self) -> Result<Tail> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         self.tail_in(&txn)
     }
 
     /// The sequence up to which all is fsynced.
     pub fn synced(&self) -> Result<u64> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let value = self.records.get(&txn, keys::SYNCED)?;
         Ok(value.map(|v| decode(v, "the last sync mark")).transpose()?.unwrap_or(0))
     }
 
     /// The number of keys.
     pub fn count(&self) -> Result<u64> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         Ok(self.records.prefix_iter(&txn, &[keys::OBJECT])?.count() as u64)
     }
 
     /// Every record but the counter of ids, which a rebuild moves on: for comparing catalogs.
     pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let mut all = Vec::new();
         for entry in self.records.iter(&txn)? {
             let (key, value) = entry?;

@@ -25,7 +25,8 @@ impl Catalog {
         let context = || format!("writing {}", path.display());
         let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path);
         let mut out = BufWriter::new(file.map_err(Error::io(context()))?);
-        let txn = self.env.read_txn()?;
+        let env = self.env()?;
+        let txn = env.read_txn()?;
         let tail = self.tail_in(&txn)?;
         let mut chunks = Chunks { store: self.log.store(), out: &mut out, records: 0, bytes: Vec::new(), total: 0 };
         chunks.begin().map_err(Error::io(context()))?;
@@ -43,7 +44,8 @@ impl Catalog {
     pub fn load_snapshot(&self, path: &Path) -> Result<bool> {
         let file = File::open(path).map_err(Error::io(format!("opening {}", path.display())))?;
         let mut input = BufReader::with_capacity(LONGEST, file);
-        let mut txn = self.env.write_txn()?;
+        let env = self.env()?;
+        let mut txn = env.write_txn()?;
         let whole = read_chunks(&mut input, self.log.store(), |key, value| {
             Ok(self.records.put_with_flags(&mut txn, PutFlags::APPEND, key, value)?)
         })?;

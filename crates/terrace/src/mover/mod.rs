@@ -65,6 +65,13 @@ impl Mover {
         }
     }
 
+    /// In a fork there is no thread to end.
+    pub fn forget(&self) {
+        if let Some(mut thread) = self.thread.try_lock() {
+            std::mem::forget(thread.take());
+        }
+    }
+
     fn rest(&self, time: Duration) {
         let mut asleep = self.asleep.lock();
         if !self.stopping.load(Ordering::Acquire) {

@@ -4,6 +4,7 @@ mod boot;
 mod change;
 mod device;
 mod monitor;
+mod open;
 mod targets;
 mod tiers;
 
@@ -19,10 +20,8 @@ use std::time::Duration;
 
 use crate::catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
 use crate::config::Config;
-use crate::log::Log;
 use crate::mover::Mover;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
-use crate::tier::Ids;
 use crate::write::Choices;
 use crate::{Error, Result, key};
 
@@ -45,7 +44,11 @@ struct Last(Arc<Inner>);
 
 impl Drop for Last {
     fn drop(&mut self) {
-        self.0.mover.stop();
+        if self.0.catalog.inherited() {
+            self.0.mover.forget();
+        } else {
+            self.0.mover.stop();
+        }
     }
 }
 
@@ -84,42 +87,6 @@ impl Store {
         write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())?;
         File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing")))?;
         Store::open(dir)
-    }
-
-    /// Opens the store in `dir`. After a reboot that took the machine by surprise the first opener makes the
-    /// catalog anew from the commit log.
-    pub fn open(dir: &Path) -> Result<Store> {
-        let id = read_identity(dir)?;
-        let config = read_config(dir)?;
-        let lock = lock_file(dir)?;
-        boot::prepare(dir, &lock)?;
-        let log = Log::open(&dir.join("log"), id)?;
-        let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
-        let ids: Arc<dyn Ids> = catalog.clone();
-        let tiers = Tiers::open(&config, id, dir, &ids)?;
-        let inner = Inner {
-            dir: dir.to_owned(),
-            config,
-            catalog,
-            tiers,
-            mover: Mover::default(),
-            choices: Choices::default(),
-            stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
-            lock,
-        };
-        if inner.catalog.is_new()? {
-            crate::care::replay(&inner)?;
-        }
-        boot::opened(dir)?;
-        if boot::alone(dir, &inner.lock).is_ok() {
-            // Nobody else has the store open: what is staged has no writer any more.
-            for (object, _) in inner.catalog.staged()? {
-                inner.catalog.commit(Edit::Unstage { object }.into())?;
-            }
-        }
-        boot::shared(dir, &inner.lock)?;
-        let inner = Arc::new(inner);
-        Ok(Store { _last: Arc::new(Last(inner.clone())), inner })
     }
 
     /// Makes the catalog anew from the commit log: the one that is there is thrown away. No other process may have
@@ -284,6 +251,10 @@ impl Store {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.catalog.inherited() {
+            // The lock is shared with the process that opened the store, whose affair all this is.
+            return;
+        }
         boot::closed(&self.dir, &self.lock, &self.catalog);
     }
 }

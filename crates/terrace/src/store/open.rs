@@ -1,0 +1,73 @@
+//! Opening a store: once for each process, shared by all who ask.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Weak};
+
+use parking_lot::Mutex;
+
+use super::{Inner, Last, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
+use crate::catalog::{Catalog, Edit};
+use crate::log::Log;
+use crate::mover::Mover;
+use crate::tier::Ids;
+use crate::write::Choices;
+use crate::{Error, Result};
+
+/// The stores that this process has open: LMDB's environment can be opened only once in a process.
+static STORES: LazyLock<Mutex<HashMap<PathBuf, Weak<Last>>>> = LazyLock::new(Mutex::default);
+
+impl Store {
+    /// Opens the store in `dir`, or shares it with those of this process that have it open. After a reboot that took
+    /// the machine by surprise the first opener makes the catalog anew from the commit log.
+    ///
+    /// A process that was forked from one with an open store must open it again; what it inherited refuses to work.
+    pub fn open(dir: &Path) -> Result<Store> {
+        let id = read_identity(dir)?;
+        let dir = fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
+        let mut stores = STORES.lock();
+        match stores.get(&dir).and_then(Weak::upgrade) {
+            Some(last) if last.0.catalog.inherited() => last.0.catalog.leave(),
+            Some(last) => return Ok(Store { inner: last.0.clone(), _last: last }),
+            None => {}
+        }
+        let inner = Arc::new(open(&dir, id)?);
+        let last = Arc::new(Last(inner.clone()));
+        stores.retain(|_, last| last.strong_count() > 0);
+        stores.insert(dir, Arc::downgrade(&last));
+        Ok(Store { inner, _last: last })
+    }
+}
+
+fn open(dir: &Path, id: u64) -> Result<Inner> {
+    let config = read_config(dir)?;
+    let lock = lock_file(dir)?;
+    boot::prepare(dir, &lock)?;
+    let log = Log::open(&dir.join("log"), id)?;
+    let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
+    let ids: Arc<dyn Ids> = catalog.clone();
+    let tiers = Tiers::open(&config, id, dir, &ids)?;
+    let inner = Inner {
+        dir: dir.to_owned(),
+        config,
+        catalog,
+        tiers,
+        mover: Mover::default(),
+        choices: Choices::default(),
+        stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
+        lock,
+    };
+    if inner.catalog.is_new()? {
+        crate::care::replay(&inner)?;
+    }
+    boot::opened(dir)?;
+    if boot::alone(dir, &inner.lock).is_ok() {
+        // Nobody else has the store open: what is staged has no writer any more.
+        for (object, _) in inner.catalog.staged()? {
+            inner.catalog.commit(Edit::Unstage { object }.into())?;
+        }
+    }
+    boot::shared(dir, &inner.lock)?;
+    Ok(inner)
+}
