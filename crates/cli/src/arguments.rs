@@ -169,6 +169,8 @@ pub enum Tiers {
     },
     /// Remove a tier that was drained.
     Remove { tier: String },
+    /// Take what is now in the place of a tier's lost directories for its new ones, and make its replicas again.
+    Renew { tier: String },
 }
 
 /// Which files of a directory.

@@ -23,7 +23,7 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     Ok(moved.kept == 0)
 }
 
-/// Adds tiers to a store, or removes one.
+/// Adds tiers to a store, removes or renews one.
 pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
     match change {
         Tiers::Add { config, before } => {
@@ -36,6 +36,10 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
         Tiers::Remove { tier } => {
             Store::remove_tier(dir, tier)?;
             show.line(&format!("tier {tier} removed; its directories may be deleted"));
+        }
+        Tiers::Renew { tier } => {
+            let owed = Store::renew_tier(dir, tier)?.status()?.owed;
+            show.line(&format!("tier {tier} renewed; {owed} replicas are owed, and `terrace sync` makes them"));
         }
     }
     Ok(true)

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use heed::MdbError;
+
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -113,6 +115,9 @@ impl From<heed::Error> for Error {
             heed::Error::Io(e) if e.raw_os_error() == Some(libc::EIO) => Error::Catalog(
                 "the catalog's disk is full or failing (EIO); free space on the disk of the store's directory".into(),
             ),
+            heed::Error::Mdb(
+                MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound | MdbError::VersionMismatch,
+            ) => Error::Damaged { what: "the catalog".into(), reason: error.to_string() },
             other => Error::Catalog(other.to_string()),
         }
     }

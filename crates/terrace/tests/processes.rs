@@ -38,7 +38,9 @@ fn spawn(dir: &Path, role: &str, who: u64) -> Child {
     command.env("TEST_ROLE", role).env("TEST_DIR", dir).env("TEST_WHO", who.to_string()).spawn().unwrap()
 }
 
-fn all_end_well(children: Vec<Child>) {
+fn all_end_well(dir: &Path, children: Vec<Child>) {
+    std::thread::sleep(Duration::from_millis(300));
+    fs::write(dir.join("go"), "").unwrap();
     for mut child in children {
         assert!(child.wait().unwrap().success());
     }
@@ -51,6 +53,10 @@ fn child() {
     let who: u64 = std::env::var("TEST_WHO").unwrap().parse().unwrap();
     let dir = Path::new(&dir);
     let store = Store::open(&dir.join("store")).unwrap();
+    // All begin at once.
+    while !dir.join("go").exists() {
+        std::thread::yield_now();
+    }
     match role.as_str() {
         "ranges" => write_ranges(&store, who),
         "values" => put_values(&store, dir, who),
@@ -81,7 +87,7 @@ fn write_ranges(store: &Store, who: u64) {
 fn eight_processes_write_ranges_of_one_object_and_no_byte_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let store = new_store(dir.path());
-    all_end_well((0..8).map(|who| spawn(dir.path(), "ranges", who)).collect());
+    all_end_well(dir.path(), (0..8).map(|who| spawn(dir.path(), "ranges", who)).collect());
     let found = store.get(b"shared").unwrap();
     let mut whole = vec![0; found.len()];
     for (start, bytes) in (0..8).flat_map(ranges) {
@@ -215,7 +221,7 @@ fn puts_and_gets_of_many_processes_have_an_order() {
     let store = new_store(dir.path());
     let writers = (0..3).map(|who| spawn(dir.path(), "values", who));
     let readers = (3..6).map(|who| spawn(dir.path(), "reads", who));
-    all_end_well(writers.chain(readers).collect());
+    all_end_well(dir.path(), writers.chain(readers).collect());
     let mut histories: BTreeMap<u64, Vec<Event>> = BTreeMap::new();
     for who in 0..6 {
         for line in fs::read_to_string(dir.path().join(format!("journal-{who}"))).unwrap().lines() {

@@ -1,4 +1,4 @@
-//! Making durable: frames first, then the log, then the mark that says so.
+//! Making durable: frames first, then the log, then the mark that says how far all is.
 
 use crate::Result;
 use crate::catalog::Edit;
@@ -9,7 +9,7 @@ use crate::store::{Device, Inner};
 const LOG_COPIES: usize = 3;
 
 impl Inner {
-    /// Syncs every segment that a commit has named since the last mark, the log and its copies, and marks it.
+    /// Syncs every segment that a commit has named since the last mark, the log and its copies.
     ///
     /// # Errors
     /// A persistent target's failure: what it holds must not be called durable.
@@ -36,16 +36,52 @@ impl Inner {
         crate::fail::point("sync:frames");
         self.catalog.log().sync(self.catalog.tail()?)?;
         crate::fail::point("sync:log");
-        self.catalog.commit(Edit::Synced { sequence }.into())?;
-        self.catalog.log().sync(self.catalog.tail()?)?;
         self.copy_log(true)
+    }
+
+    /// Syncs all files, and marks the commits of which nothing can be lost with the power any more: up to the first one
+    /// of which bytes are in memory only.
+    pub(crate) fn mark_synced(&self) -> Result<()> {
+        let tail = self.catalog.tail()?.sequence;
+        let sequence = tail.min(self.first_in_memory()?.map_or(tail, |first| first.saturating_sub(1)));
+        self.sync_files()?;
+        // The mark is itself a commit, the last one where nothing has happened since.
+        let synced = self.catalog.synced()?;
+        if sequence > synced + 1 || synced == 0 && sequence > 0 {
+            self.catalog.commit(Edit::Synced { sequence }.into())?;
+            self.catalog.log().sync(self.catalog.tail()?)?;
+            self.copy_log(true)?;
+        }
+        Ok(())
+    }
+
+    /// The first commit that named an extent which owes its only replica on a persistent tier.
+    fn first_in_memory(&self) -> Result<Option<u64>> {
+        let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
+        let (mut first, mut after) = (None, None);
+        loop {
+            let tasks = self.catalog.owed(after.as_ref(), 4096)?;
+            let Some((last, _)) = tasks.last() else { return Ok(first) };
+            after = Some(*last);
+            for (task, owed) in &tasks {
+                if !persistent(task.target) || first.is_some_and(|first| first <= owed.since) {
+                    continue;
+                }
+                let extent = self.catalog.frame(task, &owed.key)?;
+                if extent.is_some_and(|extent| !extent.replicas.iter().any(|r| persistent(r.target))) {
+                    first = Some(owed.since);
+                }
+            }
+        }
     }
 
     /// Brings the copies of the log on persistent targets up to date. A target that fails is set aside.
     pub(crate) fn copy_log(&self, durable: bool) -> Result<()> {
         let tail = self.catalog.tail()?;
         for device in self.log_copies() {
-            if let Err(e) = self.catalog.log().copy_to(&device.path.join("log"), tail, durable) {
+            let copy = || self.catalog.log().copy_to(&device.path.join("log"), tail, durable);
+            // Nothing is written to what is not the target, such as a mount point.
+            if let Err(e) = device.target.ready().and_then(|()| copy()) {
                 device.failed(&e);
             }
         }

@@ -2,7 +2,8 @@
 
 mod durable;
 mod rebuild;
+mod recover;
 mod scrub;
 mod snapshot;
 
-pub(crate) use rebuild::replay;
+pub(crate) use recover::recover;

@@ -1,18 +1,33 @@
 //! Making the catalog anew by replaying the commit log.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use crate::catalog::{Edit, Extent, NewExtent, snapshot_tail};
+use crate::catalog::{Edit, NewExtent, Replica, Task, snapshot_tail};
 use crate::log::{self, Log, Tail};
-use crate::read::read_replica;
 use crate::store::Inner;
 use crate::{Error, Result};
+
+/// What a replay could not vouch for.
+#[derive(Default)]
+pub(crate) struct Doubts {
+    /// Whether commits were left out.
+    pub left_out: bool,
+    /// Frames, by object, of commits after the last sync mark: some replica of each may be gone.
+    pub frames: HashSet<FrameId>,
+}
+
+/// A frame of all the store's: its object, its write, and where it begins.
+pub(crate) type FrameId = (u64, (u64, u64));
+
+fn frame_of(task: &Task) -> FrameId {
+    (task.object, (task.write, task.frame_offset))
+}
 
 /// Fills a new catalog from the newest whole snapshot and the log after it. What was committed after the last sync
 /// mark may have lost its bytes with the power: such extents are verified, and a commit with one that no replica holds
 /// is left out, so that its object stays as it was before.
-pub(crate) fn replay(inner: &Inner) -> Result<()> {
+pub(crate) fn replay(inner: &Inner) -> Result<Doubts> {
     tracing::info!(store = %inner.dir.display(), "making the catalog anew from the log");
     fetch_log(inner)?;
     let log = inner.catalog.log();
@@ -22,50 +37,67 @@ pub(crate) fn replay(inner: &Inner) -> Result<()> {
         }
     }
     let mut marked = inner.catalog.synced()?;
+    let mut made: HashMap<FrameId, Vec<Replica>> = HashMap::new();
     log.replay(inner.catalog.tail()?, |record| {
         for edit in record.commits.iter().flatten() {
-            if let Edit::Synced { sequence } = edit {
-                marked = *sequence;
+            match edit {
+                Edit::Synced { sequence } => marked = *sequence,
+                Edit::Made { task, replica } => made.entry(frame_of(task)).or_default().push(*replica),
+                _ => {}
             }
         }
         Ok(())
     })?;
+    let mut doubts = Doubts::default();
     let mut broken: HashSet<u64> = HashSet::new();
     inner.catalog.replay(|sequence, edits| {
-        if sequence > marked && edits.iter().any(|edit| lost(inner, edit, &mut broken)) {
+        if sequence <= marked {
+            return;
+        }
+        if edits.iter().any(|edit| lost(inner, edit, &made, &mut broken)) {
+            doubts.left_out = true;
             edits.clear();
         }
+        edits.iter().for_each(|edit| doubt(edit, &mut doubts.frames));
     })?;
-    Ok(())
+    Ok(doubts)
+}
+
+fn doubt(edit: &Edit, frames: &mut HashSet<FrameId>) {
+    match edit {
+        Edit::Stage { object, extents, .. }
+        | Edit::Put { object, extents, .. }
+        | Edit::Write { object, extents, .. } => frames.extend(extents.iter().map(|new| (*object, new.extent.frame()))),
+        Edit::Made { task, .. } => {
+            frames.insert(frame_of(task));
+        }
+        _ => {}
+    }
 }
 
 fn snapshots(folder: &Path) -> Result<Vec<u64>> {
     log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))
 }
 
-/// Whether an edit names bytes that no target holds any more.
-fn lost(inner: &Inner, edit: &Edit, broken: &mut HashSet<u64>) -> bool {
+/// Whether an edit names bytes that no target holds any more, and none of the replicas that were made later.
+fn lost(inner: &Inner, edit: &Edit, made: &HashMap<FrameId, Vec<Replica>>, broken: &mut HashSet<u64>) -> bool {
     let (object, extents) = match edit {
         Edit::Stage { object, extents, .. }
         | Edit::Put { object, extents, .. }
         | Edit::Write { object, extents, .. } => (*object, extents),
         _ => return false,
     };
-    let gone = |new: &NewExtent| !readable(inner, object, &new.extent);
+    let gone = |new: &NewExtent| {
+        let extent = &new.extent;
+        let later = made.get(&(object, extent.frame())).into_iter().flatten();
+        !extent.replicas.iter().chain(later).any(|replica| inner.holds(object, extent, replica))
+    };
     let lost = broken.contains(&object) || extents.iter().any(gone);
     // A `put` whose staged extents were left out must be left out with them; a range write stands alone.
     if lost && matches!(edit, Edit::Stage { .. }) {
         broken.insert(object);
     }
     lost
-}
-
-fn readable(inner: &Inner, object: u64, extent: &Extent) -> bool {
-    let mut raw = vec![0; extent.raw_len as usize];
-    extent.replicas.iter().any(|replica| {
-        let device = inner.tiers.device(replica.target);
-        device.is_ok_and(|d| read_replica(inner, d, object, extent, replica, 0, &mut raw).is_ok())
-    })
 }
 
 /// Where a copy of the log, on a persistent target, goes on where the store's own is gone or damaged, takes that.

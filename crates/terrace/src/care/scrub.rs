@@ -1,7 +1,7 @@
 //! Scrub and repair: reading every replica, and making bad or missing ones anew.
 
 use crate::Result;
-use crate::catalog::{Edit, Extent, Object, Task};
+use crate::catalog::{Edit, Extent, Object, Task, frames};
 use crate::read::{Suspect, bad, read_replica, task_of};
 use crate::report::Scrubbed;
 use crate::store::Store;
@@ -44,10 +44,7 @@ impl Store {
         found: &mut Scrubbed,
     ) -> Result<()> {
         let inner = &self.inner;
-        for (index, extent) in extents.iter().enumerate() {
-            if extents.get(..index).is_some_and(|before| before.iter().any(|e| e.same_frame(extent))) {
-                continue;
-            }
+        for extent in frames(extents) {
             let mut suspects = Vec::new();
             let mut good = 0;
             for replica in &extent.replicas {

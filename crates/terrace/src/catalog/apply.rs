@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::change::{Change, Edit, Expect, NewExtent};
 use super::extents;
 use super::keys;
-use super::record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
+use super::record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task, frames};
 use super::{Records, decode, encode};
 use crate::key::show;
 use crate::{Error, Result};
@@ -83,6 +83,11 @@ impl<'a, 'env> Applier<'a, 'env> {
                 },
                 Expect::Exists(key) => {
                     self.object(key)?.ok_or_else(|| Error::not_found(key))?;
+                }
+                Expect::Names(key, id) => {
+                    if self.object(key)?.is_none_or(|object| object.id != *id) {
+                        return conflict(key, "another object has taken its place".into());
+                    }
                 }
                 Expect::Absent(key) => {
                     if self.object(key)?.is_some() {
@@ -190,7 +195,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Rename { from, to } => self.rename(from, to),
             Edit::Made { task, replica } => self.made(task, replica),
             Edit::Owe { task, key, raw_len, then_drop } => {
-                let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop };
+                let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop, since: self.sequence };
                 self.put(&keys::owed(task), &owed)
             }
             Edit::Forgive { task } => {
@@ -203,7 +208,7 @@ impl<'a, 'env> Applier<'a, 'env> {
                 self.bury(task.target, *place)?;
                 match owed {
                     Some(target) => {
-                        let owed = Owed { key: key.to_vec(), raw_len, then_drop: None };
+                        let owed = Owed { key: key.to_vec(), raw_len, then_drop: None, since: self.sequence };
                         self.put(&keys::owed(&Task { target: *target, ..*task }), &owed)
                     }
                     None => Ok(()),
@@ -242,7 +247,12 @@ impl<'a, 'env> Applier<'a, 'env> {
     }
 
     fn write(&mut self, key: &[u8], id: u64, want: u8, mtime: i64, extents: &[NewExtent]) -> Result<()> {
-        let mut object = self.object(key)?.unwrap_or_else(|| Object {
+        let named = self.object(key)?;
+        if named.as_ref().is_some_and(|object| object.id != id) {
+            // The object that was written to was lost with the power, and the one before it is back.
+            return Ok(());
+        }
+        let mut object = named.unwrap_or_else(|| Object {
             id,
             generation: 0,
             length: 0,
@@ -353,7 +363,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             }
             for &target in owed {
                 let task = Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target };
-                let owed = Owed { key: key.to_vec(), raw_len: extent.raw_len, then_drop: None };
+                let owed = Owed { key: key.to_vec(), raw_len: extent.raw_len, then_drop: None, since: self.sequence };
                 self.put(&keys::owed(&task), &owed)?;
             }
         }
@@ -390,12 +400,7 @@ impl<'a, 'env> Applier<'a, 'env> {
     }
 
     fn bury_extents(&mut self, object: u64, extents: &[Extent], lives: impl Fn(&Extent) -> bool) -> Result<()> {
-        for (index, extent) in extents.iter().enumerate() {
-            let seen =
-                extents.get(..index).is_some_and(|before| before.iter().rev().take(64).any(|e| e.same_frame(extent)));
-            if seen || lives(extent) {
-                continue;
-            }
+        for extent in frames(extents).filter(|extent| !lives(extent)) {
             for replica in &extent.replicas {
                 self.bury(replica.target, replica.place)?;
             }

@@ -15,6 +15,8 @@ pub const TAIL: &[u8] = b"mt";
 pub const SYNCED: &[u8] = b"ms";
 /// The next number of [`crate::tier::Ids`].
 pub const NEXT_ID: &[u8] = b"mi";
+/// The lowest number of a segment that is added to.
+pub const OLDEST: &[u8] = b"mo";
 
 /// A record key on the stack; the longest is an object's.
 pub type Key = smallvec::SmallVec<[u8; 64]>;

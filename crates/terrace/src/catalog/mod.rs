@@ -13,6 +13,7 @@ mod snapshot;
 
 pub use apply::{Dead, Live};
 pub use change::{Change, Edit, Expect, NewExtent};
+pub(crate) use record::frames;
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
 pub(crate) use snapshot::snapshot_tail;
 
@@ -20,7 +21,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwapOption;
@@ -64,6 +65,7 @@ pub struct Catalog {
     queue: Mutex<Queue>,
     turn: Condvar,
     ids: Mutex<(u64, u64)>,
+    oldest_segment: OnceLock<u64>,
 }
 
 /// Changes that wait for the commit in progress to end; they are then committed as one group.
@@ -113,6 +115,7 @@ impl Catalog {
             queue: Mutex::default(),
             turn: Condvar::new(),
             ids: Mutex::new((0, 0)),
+            oldest_segment: OnceLock::new(),
         })
     }
 
@@ -268,7 +271,9 @@ impl Catalog {
         self.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
         if end.sequence > 0 {
             // Blocks that were claimed but not used in any commit are passed over.
-            self.records.put(&mut txn, keys::NEXT_ID, &encode(&(next_id + 1024 * ID_BLOCK))?)?;
+            let next_id = next_id + 1024 * ID_BLOCK;
+            self.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
+            self.records.put(&mut txn, keys::OLDEST, &encode(&next_id)?)?;
         }
         txn.commit()?;
         Ok(end)
@@ -318,6 +323,17 @@ impl Catalog {
 impl crate::tier::Ids for Catalog {
     fn next(&self) -> std::io::Result<u64> {
         self.next_id().map_err(|e| std::io::Error::other(e.to_string()))
+    }
+
+    fn oldest(&self) -> u64 {
+        let read = || -> Result<u64> {
+            let env = self.env()?;
+            let txn = env.read_txn()?;
+            let value = self.records.get(&txn, keys::OLDEST)?;
+            value.map_or(Ok(0), |value| decode(value, "the oldest segment that is added to"))
+        };
+        // Without an answer none is added to.
+        *self.oldest_segment.get_or_init(|| read().unwrap_or(u64::MAX))
     }
 }
 

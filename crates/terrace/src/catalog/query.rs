@@ -215,14 +215,14 @@ impl Catalog {
         Ok(self.records.prefix_iter(&txn, &[keys::OBJECT])?.count() as u64)
     }
 
-    /// Every record but the counter of ids, which a rebuild moves on: for comparing catalogs.
+    /// Every record but those of ids, which a rebuild moves on: for comparing catalogs.
     pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut all = Vec::new();
         for entry in self.records.iter(&txn)? {
             let (key, value) = entry?;
-            if key != keys::NEXT_ID {
+            if key != keys::NEXT_ID && key != keys::OLDEST {
                 all.push((key.to_vec(), value.to_vec()));
             }
         }

@@ -1,6 +1,6 @@
 //! What the catalog and the commit log say about objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -54,8 +54,19 @@ impl Extent {
 
     /// Whether both are parts of one frame.
     pub fn same_frame(&self, other: &Extent) -> bool {
-        self.write == other.write && self.frame_offset() == other.frame_offset()
+        self.frame() == other.frame()
     }
+
+    /// What tells its frame from all others of the object: the write, and where the frame begins.
+    pub fn frame(&self) -> (u64, u64) {
+        (self.write, self.frame_offset())
+    }
+}
+
+/// One extent of each frame: a frame of which the middle was overwritten has two.
+pub fn frames(extents: &[Extent]) -> impl Iterator<Item = &Extent> {
+    let mut seen = HashSet::new();
+    extents.iter().filter(move |extent| seen.insert(extent.frame()))
 }
 
 /// What an object is when it is shown as a file.
@@ -111,6 +122,8 @@ pub struct Owed {
     pub raw_len: u32,
     /// The target from which the replica is dropped once the new one is there.
     pub then_drop: Option<TargetId>,
+    /// The sequence of the commit that owed it.
+    pub since: u64,
 }
 
 /// Names an owed replica.

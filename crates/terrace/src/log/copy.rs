@@ -13,7 +13,12 @@ const COMPARED: u64 = 4096;
 impl Log {
     /// Brings a copy of the log, its newest snapshot included, up to `tail`.
     pub fn copy_to(&self, folder: &Path, tail: Tail, durable: bool) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        match DirBuilder::new().mode(0o700).create(folder) {
+            // The folder's own name must be durable, too.
+            Ok(()) => folder.parent().map_or(Ok(()), |target| File::open(target)?.sync_all())?,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
         if let Some(newest) = snapshots(&self.folder)?.pop()
             && !snapshot(folder, newest).exists()
         {

@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,8 @@ pub struct Log {
     store: u64,
     full: u64,
     open: Mutex<Option<(u64, Arc<File>)>>,
+    /// The last commit that this process made durable.
+    durable: AtomicU64,
 }
 
 impl Log {
@@ -69,7 +72,7 @@ impl Log {
             .create(folder)
             .map_err(Error::io(format!("making {}", folder.display())))?;
         let full = crate::fail::limit("TERRACE_LOG_FILE", FILE_FULL);
-        Ok(Log { folder: folder.to_owned(), store, full, open: Mutex::new(None) })
+        Ok(Log { folder: folder.to_owned(), store, full, open: Mutex::new(None), durable: AtomicU64::new(0) })
     }
 
     /// The store's id, with which checksums of its records and frames are seeded.
@@ -132,13 +135,18 @@ impl Log {
 
     /// Makes the log up to `tail` durable.
     pub fn sync(&self, tail: Tail) -> Result<()> {
+        if self.durable.load(Ordering::Acquire) >= tail.sequence {
+            return Ok(());
+        }
         let context = || format!("syncing {}", self.path(tail.file).display());
         // The file before may have been filled since the last sync.
         let all = self.files()?;
         for &file in all.iter().rev().filter(|&&file| file <= tail.file).take(2) {
             self.file(file)?.sync_data().map_err(Error::io(context()))?;
         }
-        File::open(&self.folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))
+        File::open(&self.folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))?;
+        self.durable.fetch_max(tail.sequence, Ordering::AcqRel);
+        Ok(())
     }
 
     /// Calls `each` with every whole record behind `after`, in order, and returns the log's end. A record that does

@@ -30,6 +30,8 @@ use crate::{Error, Result};
 const BATCH: usize = 16;
 /// How long the background thread rests when there is nothing to do or nothing works.
 const REST: Duration = Duration::from_millis(500);
+/// So much of what was written can be lost with the power, about: the background thread makes the rest durable.
+const MARK_EVERY: Duration = Duration::from_secs(3);
 /// How long [`Store::wait`] waits for replicas that cannot be made now.
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -41,6 +43,9 @@ pub(crate) struct Mover {
     suspects: Mutex<Vec<Suspect>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
+    started: AtomicBool,
+    /// When this process last marked what is durable.
+    marked: Mutex<Option<Instant>>,
     wake: Condvar,
     asleep: Mutex<()>,
 }
@@ -107,9 +112,15 @@ impl Drop for Claimed<'_> {
 }
 
 impl Store {
-    /// Starts the background thread, or wakes it.
-    pub(crate) fn start_mover(&self) {
+    /// Sees that there is a background thread, and wakes it where something is `owed`.
+    pub(crate) fn start_mover(&self, owed: bool) {
         let mover = &self.inner.mover;
+        if mover.started.swap(true, Ordering::AcqRel) {
+            if owed {
+                mover.wake.notify_all();
+            }
+            return;
+        }
         let mut thread = mover.thread.lock();
         if thread.is_none() {
             let inner = Arc::downgrade(&self.inner);
@@ -127,7 +138,6 @@ impl Store {
             // Without a thread the work stays owed: `wait`, `sync` and the next process do it.
             *thread = started.ok();
         }
-        mover.wake.notify_all();
     }
 
     /// Waits until a write has reached `ack`; this thread does what of it is owed.
@@ -135,7 +145,8 @@ impl Store {
     /// # Errors
     /// [`Error::StillOwed`] where that cannot be done within 30 seconds without progress.
     pub fn wait(&self, receipt: &mut Receipt, ack: Ack) -> Result<()> {
-        if ack >= Ack::Replicated && receipt.owed > 0 {
+        // A range is durable only with what it was laid over, as after `fsync` of a file.
+        if ack == Ack::Durable || ack == Ack::Replicated && receipt.owed > 0 {
             self.inner.finish(Some(receipt.object), WAIT, &mut |_| {})?;
             receipt.owed = 0;
         }
@@ -149,7 +160,7 @@ impl Store {
     /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
         self.inner.finish(None, WAIT, &mut progress)?;
-        self.inner.sync_files()?;
+        self.inner.mark_synced()?;
         self.inner.reap(room::GRACE)?;
         match self.inner.mover_lock()? {
             Some(_lock) => self.inner.snapshot_if_due(),
@@ -164,7 +175,7 @@ impl Store {
 
     pub(crate) fn sync_within(&self, limit: Duration) -> Result<()> {
         self.inner.finish(None, limit, &mut |_| {})?;
-        self.inner.sync_files()
+        self.inner.mark_synced()
     }
 
     /// Gives back, now, all dead space that a sync covers: readers have had no grace.
@@ -194,20 +205,43 @@ impl Inner {
             }
         }
         self.evict()?;
+        self.mark_in_time()?;
         self.reap(room::GRACE)?;
         self.snapshot_if_due()?;
         Ok(done)
     }
 
+    /// Bounds what a loss of power can take.
+    fn mark_in_time(&self) -> Result<()> {
+        let mut marked = self.mover.marked.lock();
+        if marked.is_none_or(|at| at.elapsed() > MARK_EVERY) {
+            if self.catalog.synced()? + 1 < self.catalog.tail()?.sequence {
+                self.mark_synced()?;
+            }
+            *marked = Some(Instant::now());
+        }
+        Ok(())
+    }
+
     /// The lock that one mover of all processes holds; none if another has it.
     pub(crate) fn mover_lock(&self) -> Result<Option<File>> {
+        let file = self.mover_file()?;
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        Ok(locked.is_ok().then_some(file))
+    }
+
+    /// The same, once no other has it.
+    pub(crate) fn wait_for_mover_lock(&self) -> Result<File> {
+        let file = self.mover_file()?;
+        let locked = rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive));
+        locked.map_err(|e| Error::io("waiting for the mover's lock")(e.into()))?;
+        Ok(file)
+    }
+
+    fn mover_file(&self) -> Result<File> {
         let path = self.dir.join("mover");
         let file = File::options().create(true).truncate(false).write(true).open(&path);
-        let file = file.map_err(Error::io(format!("opening {}", path.display())))?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
-            Err(_) => Ok(None),
-        }
+        file.map_err(Error::io(format!("opening {}", path.display())))
     }
 
     /// Makes what an object, or everything, is owed, until nothing is or nothing has moved for `limit`.
@@ -342,7 +376,7 @@ impl Inner {
         self.catalog.commit(
             Edit::Lost { task: *task, key: key.clone(), place: replica.place, owed: Some(task.target) }.into(),
         )?;
-        let owed = Owed { key: key.into_vec(), raw_len: extent.raw_len, then_drop: None };
+        let owed = Owed { key: key.into_vec(), raw_len: extent.raw_len, then_drop: None, since: 0 };
         Ok(self.make(&[(*task, owed)])? == 1)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::WAIT;
 use super::room::drop_replica;
-use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task};
+use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task, frames};
 use crate::read::task_of;
 use crate::report::Moved;
 use crate::store::{Inner, Store};
@@ -87,10 +87,8 @@ impl Store {
         let mut moved = Moved::default();
         inner.catalog.each_object(prefix, |key, object, extents| {
             let mut edits = Vec::new();
-            for (index, extent) in extents.iter().enumerate() {
-                if !extents[..index].iter().any(|before| before.same_frame(extent)) {
-                    plan(inner, key, object.id, extent, &mut edits, &mut moved)?;
-                }
+            for extent in frames(extents) {
+                plan(inner, key, object.id, extent, &mut edits, &mut moved)?;
             }
             if !edits.is_empty() {
                 inner.catalog.commit(Change { expect: Vec::new(), edits })?;
@@ -98,7 +96,7 @@ impl Store {
             }
             Ok(true)
         })?;
-        inner.sync_files()?;
+        inner.mark_synced()?;
         inner.reap(Duration::from_secs(30))?;
         Ok(moved)
     }

@@ -24,7 +24,7 @@ impl Inner {
         if waiting_since.elapsed() > NO_SPACE {
             return Err(Error::NoSpace { tiers: self.tiers.describe() });
         }
-        self.sync_files()?;
+        self.mark_synced()?;
         self.reap(Duration::ZERO)?;
         if let Some(_lock) = self.mover_lock()? {
             let tasks = self.catalog.owed(None, BATCH)?;
@@ -79,6 +79,8 @@ impl Inner {
     /// Carries out queued frees that a sync covers and whose grace has passed.
     pub(crate) fn reap(&self, grace: Duration) -> Result<()> {
         let synced = self.catalog.synced()?;
+        // Whoever made the mark may not have synced it yet, and a rebuild that does not find it looks for the frames.
+        let make_durable = || self.catalog.log().sync(self.catalog.tail()?);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for device in &self.tiers.devices {
             loop {
@@ -86,6 +88,7 @@ impl Inner {
                 if dead.is_empty() {
                     break;
                 }
+                make_durable()?;
                 let places: Vec<_> = dead.iter().map(|(_, place)| *place).collect();
                 if let Err(e) = device.target.free(&places) {
                     // They stay queued, and are freed when the target is back.
@@ -96,8 +99,11 @@ impl Inner {
                 self.catalog.commit(Edit::Freed { target: device.id, places: dead }.into())?;
             }
             for (segment, live) in self.catalog.segments(device.id)? {
-                let empty = live.frames == 0 && live.sequence <= synced;
-                if empty && device.target.discard(segment).unwrap_or(false) {
+                if live.frames > 0 || live.sequence > synced {
+                    continue;
+                }
+                make_durable()?;
+                if device.target.discard(segment).unwrap_or(false) {
                     self.catalog.commit(Edit::Discarded { target: device.id, segment }.into())?;
                 }
             }

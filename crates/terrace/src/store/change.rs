@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Store, boot, lock_file, read_config, read_identity, write};
+use super::{Store, boot, lock_file, read_config, read_identity, targets, write};
 use crate::config::{Config, TierConfig};
 use crate::{Error, Result};
 
@@ -46,6 +46,29 @@ impl Store {
             config.tiers.remove(position(config, name)?);
             Ok(())
         })
+    }
+
+    /// Opens the store with new, empty directories in the place of those of a tier that are lost for good. What was on
+    /// them is owed again. No other process may have the store open.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where there is no such tier.
+    pub fn renew_tier(dir: &Path, name: &str) -> Result<Store> {
+        read_identity(dir)?;
+        let lock = lock_file(dir)?;
+        boot::alone(dir, &lock)?;
+        let config = read_config(dir)?;
+        for number in config.tiers[position(&config, name)?].targets.iter().filter_map(|target| target.number) {
+            let made = targets::made(dir, number);
+            match std::fs::remove_file(&made) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io(format!("removing {}", made.display()))(e));
+                }
+                _ => {}
+            }
+        }
+        drop(lock);
+        Store::open(dir)
     }
 }
 

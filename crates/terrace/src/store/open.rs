@@ -58,9 +58,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
         lock,
     };
-    if inner.catalog.is_new()? {
-        crate::care::replay(&inner)?;
-    }
+    crate::care::recover(&inner)?;
     boot::opened(dir)?;
     if boot::alone(dir, &inner.lock).is_ok() {
         // Nobody else has the store open: what is staged has no writer any more.

@@ -1,7 +1,8 @@
 //! Opening the targets that a configuration names.
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -87,11 +88,26 @@ impl Opener<'_> {
         let capacity = tier.capacity.map_or(u64::MAX, |c| c.0);
         let ids = self.ids.clone();
         let target: Arc<dyn Target> = match tier.kind {
-            TierKind::Directory => Arc::new(Directory::create(&described.path, self.store, id, capacity, ids)?),
+            TierKind::Directory => return self.directory(tier, described, id, capacity),
             TierKind::Memory => Arc::new(Memory::new(self.store, capacity, ids)),
             TierKind::Object => return self.object(tier, described, id, capacity),
         };
         Ok((target, None))
+    }
+
+    /// A directory that is not there is made where it may be: in memory, or at first. Else it is set aside, as is one that
+    /// cannot be reached.
+    fn directory(&self, tier: &TierConfig, at: &TargetConfig, id: TargetId, capacity: u64) -> io::Result<Opened> {
+        let made = made(self.dir, id);
+        let make = !tier.persistent || !made.exists();
+        let target = Directory::new(&at.path, self.store, id, capacity, self.ids.clone(), make);
+        match target.ready() {
+            Ok(()) if !made.exists() => File::create(&made)?.sync_all()?,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists || make => return Err(e),
+            _ => {}
+        }
+        let trouble = target.ready().err();
+        Ok((Arc::new(target), trouble))
     }
 
     /// A service that cannot be reached just now is set aside. One that cannot be right is an error.
@@ -110,6 +126,11 @@ impl Opener<'_> {
         let reason = crate::tier::unavailable(tier.service.as_deref().unwrap_or_default());
         Err(io::Error::new(io::ErrorKind::Unsupported, reason.unwrap_or_default()))
     }
+}
+
+/// The file that says that a target was made: from then on an empty directory in its place is not it.
+pub fn made(store: &Path, id: TargetId) -> PathBuf {
+    store.join(format!("target-{id}"))
 }
 
 /// Sees that each service of a store to be made can be reached, and that no store is there yet.

@@ -199,9 +199,14 @@ fn what_never_was_is_not_found(target: &dyn Target) {
     target.sync(&[u64::MAX]).expect("a segment that is gone needs no sync");
 }
 
+fn made(root: &Path, store: u64, ids: Arc<dyn Ids>) -> io::Result<Directory> {
+    let target = Directory::new(root, store, 1, CAPACITY, ids, true);
+    target.ready().map(|()| target)
+}
+
 fn directory(root: &Path) -> (Arc<dyn Target>, Box<dyn Any>) {
     let folder = tempfile::tempdir_in(root).expect("a folder");
-    let target = Directory::create(&folder.path().join("t"), STORE, 1, CAPACITY, ids()).expect("a target");
+    let target = made(&folder.path().join("t"), STORE, ids()).expect("a target");
     (Arc::new(target), Box::new(folder))
 }
 
@@ -246,7 +251,7 @@ fn with_faults_that_are_not_set() {
 fn a_directory_outlives_its_writer() {
     let folder = tempfile::tempdir().expect("a folder");
     let numbers = ids();
-    let open = || Directory::create(folder.path(), STORE, 1, CAPACITY, numbers.clone()).expect("a target");
+    let open = || made(folder.path(), STORE, numbers.clone()).expect("a target");
     let first = open();
     let old = append(&first, 1, 5000).expect("appends");
     assert!(!first.discard(old.segment).expect("discards"), "its writer still holds it");
@@ -264,7 +269,30 @@ fn a_directory_outlives_its_writer() {
 #[test]
 fn another_stores_directory_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
-    Directory::create(folder.path(), 1, 1, CAPACITY, ids()).expect("the first");
-    Directory::create(folder.path(), 1, 1, CAPACITY, ids()).expect("the same again");
-    assert!(Directory::create(folder.path(), 2, 1, CAPACITY, ids()).is_err());
+    made(folder.path(), 1, ids()).expect("the first");
+    made(folder.path(), 1, ids()).expect("the same again");
+    assert!(made(folder.path(), 2, ids()).is_err());
+}
+
+#[test]
+fn a_directory_that_vanished_is_away_and_comes_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (here, elsewhere) = (folder.path().join("t"), folder.path().join("u"));
+    let first = made(&here, STORE, ids()).expect("a target");
+    let place = append(&first, 1, 5000).expect("appends");
+    assert!(first.is_new());
+    drop(first);
+    let target = Directory::new(&here, STORE, 1, CAPACITY, ids(), false);
+    assert!(read(&target, place, 1, 0, 5000).expect("reads") == bytes(1, 5000));
+    assert!(!target.is_new());
+    std::fs::rename(&here, &elsewhere).expect("vanishes");
+    let gone = |result: io::Result<Place>| assert_eq!(result.expect_err("away").kind(), io::ErrorKind::NotConnected);
+    let absent = Place { segment: 77, ..place };
+    gone(read(&target, absent, 1, 0, 10).map(|_| place));
+    gone(append(&target, 2, 5000));
+    std::fs::create_dir_all(here.join("segments")).expect("an empty disk is mounted");
+    gone(append(&target, 2, 5000));
+    std::fs::remove_dir_all(&here).and_then(|()| std::fs::rename(&elsewhere, &here)).expect("comes back");
+    append(&target, 2, 5000).expect("appends");
+    assert!(read(&target, place, 1, 0, 5000).expect("reads") == bytes(1, 5000));
 }

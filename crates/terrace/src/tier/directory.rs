@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -15,6 +15,10 @@ use super::segment::{self, FRAME_ALIGNMENT, Segment};
 use super::{Ids, Place, Space, Target};
 use crate::frame::{Frame, Header, MAX_HEADER};
 
+/// The file by which a directory is known as a target.
+const MARK: &str = "terrace-target";
+/// The folder of segments.
+const SEGMENTS: &str = "segments";
 /// A segment that has grown this long takes no more frames.
 const SEGMENT_FULL: u64 = 256 << 20;
 /// The most files kept open for reading.
@@ -27,6 +31,13 @@ const SCAN_READ: usize = 1 << 20;
 /// A directory target.
 pub struct Directory {
     root: PathBuf,
+    /// What the file says by which the directory is known as this target.
+    mark: String,
+    /// Whether an empty directory may be made this target.
+    make: bool,
+    /// Whether the mark was seen, and nothing has hinted since that it is gone.
+    known: AtomicBool,
+    is_new: AtomicBool,
     store: u64,
     capacity: u64,
     ids: Arc<dyn Ids>,
@@ -59,31 +70,14 @@ mod thread_buffer {
 }
 
 impl Directory {
-    /// Makes an empty target at `root` for a store, or opens the one that is there. Another store's is refused.
-    pub fn create(root: &Path, store: u64, target: u16, capacity: u64, ids: Arc<dyn Ids>) -> io::Result<Directory> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join("segments"))?;
-        let mark = root.join("terrace-target");
-        let ours = format!("store {store:016x}\ntarget {target}\n");
-        match fs::read_to_string(&mark) {
-            Ok(text) if text == ours => {}
-            Ok(text) => {
-                let of = text.lines().next().unwrap_or_default();
-                return Err(io::Error::new(
-                    io::ErrorKind::AlreadyExists,
-                    format!(
-                        "{} belongs to another store or target ({of}); give each its own directory",
-                        root.display()
-                    ),
-                ));
-            }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                fs::write(&mark, ours)?;
-                File::open(root)?.sync_all()?;
-            }
-            Err(e) => return Err(e),
-        }
-        Ok(Directory {
+    /// The target at `root`; with `make` an empty one is made there if there is none. Nothing is looked at yet.
+    pub fn new(root: &Path, store: u64, target: u16, capacity: u64, ids: Arc<dyn Ids>, make: bool) -> Directory {
+        Directory {
             root: root.to_owned(),
+            mark: format!("store {store:016x}\ntarget {target}\n"),
+            make,
+            known: AtomicBool::new(false),
+            is_new: AtomicBool::new(false),
             store,
             capacity,
             ids,
@@ -93,16 +87,33 @@ impl Directory {
             measured: Mutex::default(),
             used: AtomicU64::new(0),
             header: thread_buffer::Pool::default(),
-        })
+        }
+    }
+
+    /// Sees that the target is there, unless it was seen before.
+    fn seen(&self) -> io::Result<()> {
+        if self.known.load(Ordering::Acquire) { Ok(()) } else { self.ready() }
+    }
+
+    /// Where a file was not found: whether that is all, or the whole directory is gone.
+    fn look_again(&self, error: io::Error) -> io::Error {
+        if error.kind() != io::ErrorKind::NotFound {
+            return error;
+        }
+        self.known.store(false, Ordering::Release);
+        match self.ready() {
+            Err(gone) => gone,
+            Ok(()) => error,
+        }
     }
 
     fn path(&self, segment: u64) -> PathBuf {
-        self.root.join("segments").join(format!("{segment:016x}"))
+        self.root.join(SEGMENTS).join(format!("{segment:016x}"))
     }
 
     fn segments(&self) -> io::Result<Vec<u64>> {
         let mut ids = Vec::new();
-        for entry in fs::read_dir(self.root.join("segments"))? {
+        for entry in fs::read_dir(self.root.join(SEGMENTS)).map_err(|e| self.look_again(e))? {
             if let Some(id) = entry?.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok()) {
                 ids.push(id);
             }
@@ -116,7 +127,8 @@ impl Directory {
         if let Some(segment) = self.idle.lock().pop() {
             return Ok(segment);
         }
-        for id in self.segments()?.into_iter().rev().take(16) {
+        let oldest = self.ids.oldest();
+        for id in self.segments()?.into_iter().rev().take_while(|id| *id >= oldest).take(16) {
             let path = self.path(id);
             if fs::metadata(&path).is_ok_and(|m| m.len() < SEGMENT_FULL)
                 && let Ok(Some(segment)) = Segment::claim(&path, id)
@@ -125,14 +137,14 @@ impl Directory {
             }
         }
         let id = self.ids.next()?;
-        Segment::create(&self.path(id), id)
+        Segment::create(&self.path(id), id).map_err(|e| self.look_again(e))
     }
 
     fn reader(&self, segment: u64) -> io::Result<Arc<File>> {
         if let Some(file) = self.readers.lock().get(&segment) {
             return Ok(file.clone());
         }
-        let file = Arc::new(File::open(self.path(segment))?);
+        let file = Arc::new(File::open(self.path(segment)).map_err(|e| self.look_again(e))?);
         let mut readers = self.readers.lock();
         if readers.len() >= OPEN_FILES {
             readers.clear();
@@ -199,7 +211,36 @@ fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> 
 }
 
 impl Target for Directory {
+    fn ready(&self) -> io::Result<()> {
+        let root = self.root.display();
+        match fs::read_to_string(self.root.join(MARK)) {
+            Ok(mark) if mark == self.mark => {}
+            Ok(mark) => {
+                let of = mark.lines().next().unwrap_or_default();
+                let reason = format!("{root} belongs to another store or target ({of}); give each its own directory");
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.make => {
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS))?;
+                fs::write(self.root.join(MARK), &self.mark)?;
+                File::open(self.root.join(MARK))?.sync_all()?;
+                File::open(&self.root)?.sync_all()?;
+                self.is_new.store(true, Ordering::Release);
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let reason = format!(
+                    "{root} is not the directory that it was (it has no file {MARK}): is it mounted? If it is gone for good, `terrace tiers renew` makes an empty one"
+                );
+                return Err(io::Error::new(io::ErrorKind::NotConnected, reason));
+            }
+            Err(e) => return Err(e),
+        }
+        self.known.store(true, Ordering::Release);
+        Ok(())
+    }
+
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        self.seen()?;
         let length = frame.header.frame_len();
         if self.measure()? + length > self.capacity {
             return Err(io::Error::new(io::ErrorKind::StorageFull, format!("{} is full", self.root.display())));
@@ -221,11 +262,13 @@ impl Target for Directory {
     }
 
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        self.seen()?;
         let file = self.reader(place.segment)?;
         file.read_exact_at(out, place.offset + u64::from(skip))
     }
 
     fn sync(&self, segments: &[u64]) -> io::Result<()> {
+        self.seen()?;
         for &id in segments {
             match File::open(self.path(id)) {
                 Ok(file) => file.sync_data()?,
@@ -233,10 +276,11 @@ impl Target for Directory {
                 Err(e) => return Err(e),
             }
         }
-        File::open(self.root.join("segments"))?.sync_all()
+        File::open(self.root.join(SEGMENTS))?.sync_all()
     }
 
     fn free(&self, places: &[Place]) -> io::Result<()> {
+        self.seen()?;
         let mut sorted = places.to_vec();
         sorted.sort_unstable();
         for group in sorted.chunk_by(|a, b| a.segment == b.segment) {
@@ -260,6 +304,7 @@ impl Target for Directory {
     }
 
     fn discard(&self, segment: u64) -> io::Result<bool> {
+        self.seen()?;
         let path = self.path(segment);
         let held = match segment::hold(&path) {
             Ok(held) => held,
@@ -275,11 +320,13 @@ impl Target for Directory {
     }
 
     fn space(&self) -> io::Result<Space> {
+        self.seen()?;
         *self.measured.lock() = None;
         Ok(Space { used: self.measure()?, capacity: self.capacity })
     }
 
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        self.seen()?;
         for id in self.segments()? {
             match self.scan_segment(id, found) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -287,6 +334,10 @@ impl Target for Directory {
             }
         }
         Ok(())
+    }
+
+    fn is_new(&self) -> bool {
+        self.is_new.load(Ordering::Acquire)
     }
 
     fn file(&self, segment: u64) -> Option<PathBuf> {

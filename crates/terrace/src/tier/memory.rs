@@ -54,6 +54,10 @@ impl Target for Memory {
         Ok(place)
     }
 
+    fn is_new(&self) -> bool {
+        true
+    }
+
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
         let found = self.held.lock().frames.get(&place.segment).filter(|_| place.offset == 0).cloned();
         let frame = found.ok_or(io::ErrorKind::NotFound)?;

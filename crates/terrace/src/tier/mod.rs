@@ -70,6 +70,19 @@ pub trait Target: Send + Sync {
     /// Calls `found` with each whole frame header on the target; payloads are not looked at.
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()>;
 
+    /// Sees that the target is there and the store's; an empty one that may be is made so.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where it is another store's or target's; `NotConnected` where it is not what it was.
+    fn ready(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Whether it was made, or found empty, when it was opened: what the catalog says is on it is gone.
+    fn is_new(&self) -> bool {
+        false
+    }
+
     /// Where a place's bytes are to be found by a person, if that is a file.
     fn file(&self, _segment: u64) -> Option<std::path::PathBuf> {
         None
@@ -88,4 +101,10 @@ pub fn unavailable(service: &str) -> Option<String> {
 pub trait Ids: Send + Sync {
     /// The next number.
     fn next(&self) -> io::Result<u64>;
+
+    /// Segments of lower numbers are not added to: a power loss may have shortened them, and what the catalog says is
+    /// behind their end must not be taken for what is written there now.
+    fn oldest(&self) -> u64 {
+        0
+    }
 }

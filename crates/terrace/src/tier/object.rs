@@ -9,6 +9,7 @@ use std::error::Error as _;
 use std::future::Future;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -196,6 +197,7 @@ pub struct Object {
     ledger: Ledger,
     /// Whether the marker was seen, and nothing has hinted since that it is gone.
     known: Mutex<bool>,
+    is_new: AtomicBool,
 }
 
 impl Object {
@@ -219,40 +221,8 @@ impl Object {
             capacity,
             ledger: Ledger::open(folder, ids)?,
             known: Mutex::default(),
+            is_new: AtomicBool::new(false),
         })
-    }
-
-    /// Sees that the service can be reached and that the target there is this store's. An empty one is made so.
-    ///
-    /// # Errors
-    /// `AlreadyExists` where it is another store's; else the service's words.
-    pub fn ready(&self) -> io::Result<()> {
-        let mut known = self.known.lock();
-        if *known {
-            return Ok(());
-        }
-        let _lock = self.ledger.lock()?;
-        match self.marker()? {
-            Some(mark) if mark == self.mark.as_bytes() => {
-                if !self.ledger.is_current() {
-                    let listing = if self.lists() { Some(self.list()?) } else { None };
-                    self.ledger.renew(listing.as_ref())?;
-                }
-            }
-            Some(mark) => return Err(self.service.refuse(&mark)),
-            None => {
-                self.write(MARKER.into(), self.mark.clone().into_bytes())?;
-                // Another store may have written its own at the same time.
-                let mark = self.marker()?.unwrap_or_default();
-                if mark != self.mark.as_bytes() {
-                    return Err(self.service.refuse(&mark));
-                }
-                // Whatever it held before is gone.
-                self.ledger.renew(Some(&Listing::new()))?;
-            }
-        }
-        *known = true;
-        Ok(())
     }
 
     fn marker(&self) -> io::Result<Option<Vec<u8>>> {
@@ -339,6 +309,40 @@ impl Object {
 }
 
 impl Target for Object {
+    fn ready(&self) -> io::Result<()> {
+        let mut known = self.known.lock();
+        if *known {
+            return Ok(());
+        }
+        let _lock = self.ledger.lock()?;
+        match self.marker()? {
+            Some(mark) if mark == self.mark.as_bytes() => {
+                if !self.ledger.is_current() {
+                    let listing = if self.lists() { Some(self.list()?) } else { None };
+                    self.ledger.renew(listing.as_ref())?;
+                }
+            }
+            Some(mark) => return Err(self.service.refuse(&mark)),
+            None => {
+                self.write(MARKER.into(), self.mark.clone().into_bytes())?;
+                // Another store may have written its own at the same time.
+                let mark = self.marker()?.unwrap_or_default();
+                if mark != self.mark.as_bytes() {
+                    return Err(self.service.refuse(&mark));
+                }
+                // Whatever it held before is gone.
+                self.ledger.renew(Some(&Listing::new()))?;
+                self.is_new.store(true, Ordering::Release);
+            }
+        }
+        *known = true;
+        Ok(())
+    }
+
+    fn is_new(&self) -> bool {
+        self.is_new.load(Ordering::Acquire)
+    }
+
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
         self.ready()?;
         let length = frame.header.frame_len();

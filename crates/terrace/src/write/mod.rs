@@ -125,7 +125,7 @@ impl Store {
             expect.push(Expect::Absent(key.to_vec()));
         }
         let length = writer.offset;
-        let extents = std::mem::take(&mut writer.extents);
+        let extents = writer.extents.clone();
         let (want, staged) = (policy.want, writer.staged);
         let edit = Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents };
         crate::fail::point("put:written");
@@ -144,23 +144,51 @@ impl Store {
     /// the object stay as they are, whoever writes them at the same time.
     pub fn write_at(&self, key: &[u8], offset: u64, bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
         key::check(key)?;
-        let inner = &self.inner;
-        let policy = policy(inner, key, options);
-        let known = inner.catalog.object(key)?;
-        let object = match &known {
-            Some(object) => object.id,
-            None => inner.catalog.next_id()?,
-        };
-        let mut writer = Writer::new(inner, key, object, &policy, options.element);
-        writer.offset = offset;
-        for block in bytes.chunks(BLOCK as usize) {
-            writer.block(block)?;
+        let policy = policy(&self.inner, key, options);
+        loop {
+            let named = self.inner.catalog.object(key)?.map(|object| object.id);
+            match self.write_range(key, named, offset, bytes, &policy, options.element) {
+                // Where it was replaced meanwhile, the bytes belong to the object that is there now.
+                Err(Error::Conflict { .. }) if self.inner.catalog.object(key)?.map(|o| o.id) != named => {}
+                done => return done,
+            }
         }
-        let extents = std::mem::take(&mut writer.extents);
-        let expect = if known.is_none() { vec![Expect::Free(key.to_vec())] } else { Vec::new() };
+    }
+
+    /// Writes to the object of number `named`, or makes one.
+    fn write_range(
+        &self,
+        key: &[u8],
+        named: Option<u64>,
+        offset: u64,
+        bytes: &[u8],
+        policy: &Policy,
+        element: Option<Element>,
+    ) -> Result<Receipt> {
+        let inner = &self.inner;
+        let object = named.map_or_else(|| inner.catalog.next_id(), Ok)?;
+        let mut writer = Writer::new(inner, key, object, policy, element);
+        writer.offset = offset;
+        if let Err(e) = bytes.chunks(BLOCK as usize).try_for_each(|block| writer.block(block)) {
+            writer.abandon();
+            return Err(e);
+        }
+        let extents = writer.extents.clone();
+        let expect = match named {
+            Some(id) => vec![Expect::Names(key.to_vec(), id)],
+            None => vec![Expect::Absent(key.to_vec()), Expect::Free(key.to_vec())],
+        };
         let edit = Edit::Write { key: key.to_vec(), object, want: policy.want, mtime: now(), extents };
-        let commit = inner.catalog.commit(Change { expect, edits: vec![edit] })?;
-        self.acknowledge(key, object, commit.sequence, &policy, writer.owed, bytes.len() as u64, writer.stored)
+        match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
+            Ok(commit) => {
+                let length = bytes.len() as u64;
+                self.acknowledge(key, object, commit.sequence, policy, writer.owed, length, writer.stored)
+            }
+            Err(e) => {
+                writer.abandon();
+                Err(e)
+            }
+        }
     }
 
     /// Cuts an object to `length` bytes, or extends it with zeros.
@@ -187,9 +215,7 @@ impl Store {
         let (want, asked) = (policy.want, policy.asked);
         let mut receipt = Receipt { key: key.to_vec(), object, generation, want, asked, owed, bytes, stored };
         if policy.ack == Ack::Placed {
-            if owed > 0 {
-                self.start_mover();
-            }
+            self.start_mover(owed > 0);
         } else {
             self.wait(&mut receipt, policy.ack)?;
         }

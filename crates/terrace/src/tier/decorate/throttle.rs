@@ -146,6 +146,14 @@ impl Target for Throttle {
         self.inner.scan(found)
     }
 
+    fn ready(&self) -> io::Result<()> {
+        self.inner.ready()
+    }
+
+    fn is_new(&self) -> bool {
+        self.inner.is_new()
+    }
+
     fn file(&self, segment: u64) -> Option<PathBuf> {
         self.inner.file(segment)
     }
