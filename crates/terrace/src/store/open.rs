@@ -26,6 +26,7 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Store> {
         let id = read_identity(dir)?;
         let dir = fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
+        let _held = crate::fork::hold();
         let mut stores = STORES.lock();
         match stores.get(&dir).and_then(Weak::upgrade) {
             Some(last) if last.0.catalog.inherited() => last.0.catalog.leave(),
