@@ -53,6 +53,7 @@ enum Operation {
     SetLength(Vec<u8>, u64),
     Sync,
     Reap,
+    Compact,
 }
 
 /// The operation that a seed stands for; `who` keeps the keys of two writers apart.
@@ -80,6 +81,7 @@ fn operation(who: u64, seed: u64) -> Operation {
         15 | 16 => Operation::Rename(key, other),
         17 => Operation::SetLength(key, random.below(100_000)),
         18 => Operation::Sync,
+        _ if random.below(2) == 0 => Operation::Compact,
         _ => Operation::Reap,
     }
 }
@@ -94,6 +96,7 @@ fn run(store: &Store, operation: &Operation) -> terrace::Result<()> {
         Operation::SetLength(key, length) => store.set_length(key, *length),
         Operation::Sync => store.sync(),
         Operation::Reap => store.reap_now(),
+        Operation::Compact => store.compact(),
     }
 }
 
@@ -124,7 +127,7 @@ fn model(model: &mut Model, operation: &Operation) {
                 file.resize(*length as usize, 0);
             }
         }
-        Operation::Sync | Operation::Reap => {}
+        Operation::Sync | Operation::Reap | Operation::Compact => {}
     }
 }
 

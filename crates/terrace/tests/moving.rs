@@ -112,3 +112,67 @@ fn a_drained_tier_can_be_removed_and_its_number_is_not_given_again() {
     drop(store);
     assert!(Store::rebuild(&home).unwrap().catalog().dump().unwrap() == before);
 }
+
+fn used(store: &Store, tier: &str) -> u64 {
+    store.status().unwrap().tiers.iter().find(|t| t.name == tier).unwrap().used
+}
+
+#[test]
+fn a_segment_that_is_mostly_dead_is_copied_out_and_its_space_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let options = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+    let bytes = |n: u32| -> Vec<u8> { (0..300u32).map(|i| (i.wrapping_mul(n + 7) >> 3) as u8).collect() };
+    let key = |n: u32| format!("k{n}").into_bytes();
+    for n in 0..20_000 {
+        store.put_bytes(&key(n), &bytes(n), &options).unwrap();
+    }
+    // One in ten lives, and shares its page with dead ones.
+    for n in (0..20_000).filter(|n| n % 10 != 0) {
+        store.remove(&key(n)).unwrap();
+    }
+    let settle = || {
+        store.sync().unwrap();
+        store.reap_now().unwrap();
+        used(&store, "disk")
+    };
+    let before = settle();
+    store.compact().unwrap();
+    let after = settle();
+    assert!(after * 3 < before, "{before} bytes, then {after}");
+    for n in (0..20_000).step_by(10) {
+        assert!(store.get(&key(n)).unwrap() == bytes(n));
+        store.remove(&key(n)).unwrap();
+    }
+    let left = settle();
+    assert!(left < 100_000, "{left} bytes are taken by nothing");
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
+
+#[test]
+fn many_small_writes_become_few_extents_of_the_same_object() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let options = PutOptions::default();
+    let mut plain = vec![0; 3_000_000];
+    store.put_bytes(b"k", &plain, &options).unwrap();
+    for n in 0..400usize {
+        let (at, length) = (n * 5000, 5000 + n % 3 * 100);
+        plain[at..at + length].fill(n as u8);
+        store.write_at(b"k", at as u64, &plain[at..at + length], &options).unwrap();
+    }
+    let before = (store.stat(b"k").unwrap(), store.locate(b"k").unwrap().extents.len());
+    store.compact().unwrap();
+    let after = (store.stat(b"k").unwrap(), store.locate(b"k").unwrap().extents.len());
+    assert_eq!((before.0.generation, before.0.attributes.mtime), (after.0.generation, after.0.attributes.mtime));
+    assert!(before.1 > 400 && after.1 < 10, "{} extents, then {}", before.1, after.1);
+    assert!(store.get(b"k").unwrap() == plain);
+    store.sync().unwrap();
+    store.reap_now().unwrap();
+    let dump = store.catalog().dump().unwrap();
+    drop(store);
+    let store = Store::rebuild(&dir.path().join("store")).unwrap();
+    assert!(store.catalog().dump().unwrap() == dump);
+    assert!(store.get(b"k").unwrap() == plain);
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}

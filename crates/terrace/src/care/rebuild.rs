@@ -54,10 +54,15 @@ pub(crate) fn replay(inner: &Inner) -> Result<Doubts> {
         if sequence <= marked {
             return;
         }
+        let all = edits.len();
         if edits.iter().any(|edit| lost(inner, edit, &made, &mut broken)) {
-            doubts.left_out = true;
             edits.clear();
         }
+        // What a lost replica was to stand in for stays.
+        edits.retain(
+            |edit| !matches!(edit, Edit::Made { task, replica } if !inner.holds_frame(frame_of(task), replica)),
+        );
+        doubts.left_out |= edits.len() < all;
         edits.iter().for_each(|edit| doubt(edit, &mut doubts.frames));
     })?;
     Ok(doubts)
@@ -67,7 +72,8 @@ fn doubt(edit: &Edit, frames: &mut HashSet<FrameId>) {
     match edit {
         Edit::Stage { object, extents, .. }
         | Edit::Put { object, extents, .. }
-        | Edit::Write { object, extents, .. } => frames.extend(extents.iter().map(|new| (*object, new.extent.frame()))),
+        | Edit::Write { object, extents, .. }
+        | Edit::Merge { object, extents, .. } => frames.extend(extents.iter().map(|new| (*object, new.extent.frame()))),
         Edit::Made { task, .. } => {
             frames.insert(frame_of(task));
         }
@@ -84,7 +90,8 @@ fn lost(inner: &Inner, edit: &Edit, made: &HashMap<FrameId, Vec<Replica>>, broke
     let (object, extents) = match edit {
         Edit::Stage { object, extents, .. }
         | Edit::Put { object, extents, .. }
-        | Edit::Write { object, extents, .. } => (*object, extents),
+        | Edit::Write { object, extents, .. }
+        | Edit::Merge { object, extents, .. } => (*object, extents),
         _ => return false,
     };
     let gone = |new: &NewExtent| {

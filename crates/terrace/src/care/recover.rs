@@ -2,10 +2,11 @@
 
 use crate::Result;
 use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task, frames};
+use crate::frame::Header;
 use crate::read::{read_replica, task_of};
 use crate::store::Inner;
 
-use super::rebuild::{Doubts, replay};
+use super::rebuild::{Doubts, FrameId, replay};
 
 /// Edits of one commit, about.
 const BATCH: usize = 1024;
@@ -49,6 +50,20 @@ impl Inner {
         let Ok(device) = self.tiers.device(replica.target) else { return false };
         let mut raw = vec![0; extent.raw_len as usize];
         read_replica(self, device, object, extent, replica, 0, &mut raw).is_ok()
+    }
+
+    /// The same of a frame that only its header tells the length of.
+    pub(super) fn holds_frame(&self, (object, (write, offset)): FrameId, replica: &Replica) -> bool {
+        let Ok(device) = self.tiers.device(replica.target) else { return false };
+        let mut bytes = vec![0; replica.place.length as usize];
+        if device.read(replica.place, 0, &mut bytes).is_err() {
+            return false;
+        }
+        Header::read(&bytes, self.catalog.log().store(), replica.place).is_ok_and(|header| {
+            let raw_len = header.raw_len;
+            let extent = Extent { offset, length: raw_len, skip: 0, raw_len, write, replicas: Default::default() };
+            self.holds(object, &extent, replica)
+        })
     }
 
     /// Takes off replicas that are gone, and owes them again. Of an extent that has no other, the record stays: it tells

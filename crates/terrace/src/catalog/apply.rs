@@ -181,6 +181,11 @@ impl<'a, 'env> Applier<'a, 'env> {
                 self.put_whole(key, new, extents)
             }
             Edit::Write { key, object, want, mtime, extents } => self.write(key, *object, *want, *mtime, extents),
+            Edit::Merge { key, object, extents } => {
+                let Some(mut object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
+                self.lay(key, &mut object, extents)?;
+                self.put(&keys::object(key), &object)
+            }
             Edit::SetLength { key, length, mtime } => self.set_length(key, *length, *mtime),
             Edit::SetAttributes { key, attributes } => {
                 let Some(mut object) = self.object(key)? else { return Ok(()) };

@@ -104,6 +104,13 @@ pub enum Edit {
     Discarded { target: TargetId, segment: u64 },
     /// All up to commit `sequence` is fsynced, data included.
     Synced { sequence: u64 },
+    /// Lays extents over those of the same bytes: the object does not change.
+    Merge {
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        object: u64,
+        extents: Vec<NewExtent>,
+    },
 }
 
 /// A change, and what it expects.

@@ -376,7 +376,8 @@ fn highest_id(edit: &Edit) -> u64 {
     match edit {
         Edit::Stage { object, extents, .. }
         | Edit::Put { object, extents, .. }
-        | Edit::Write { object, extents, .. } => of(extents).max(*object),
+        | Edit::Write { object, extents, .. }
+        | Edit::Merge { object, extents, .. } => of(extents).max(*object),
         Edit::Made { replica, .. } => replica.place.segment,
         _ => 0,
     }

@@ -4,6 +4,7 @@
 //! thread of each process does it, started when something is first owed; of all processes one holds the mover's
 //! lock and also adopts what dead ones left.
 
+mod compact;
 mod request;
 mod room;
 
@@ -46,6 +47,7 @@ pub(crate) struct Mover {
     started: AtomicBool,
     /// When this process last marked what is durable.
     marked: Mutex<Option<Instant>>,
+    compaction: compact::Compaction,
     wake: Condvar,
     asleep: Mutex<()>,
 }
@@ -205,6 +207,7 @@ impl Inner {
             }
         }
         self.evict()?;
+        self.compact_in_time()?;
         self.mark_in_time()?;
         self.reap(room::GRACE)?;
         self.snapshot_if_due()?;
@@ -304,6 +307,10 @@ impl Inner {
         let device = self.tiers.device(task.target)?;
         match device.state() {
             TierState::Ok => {}
+            TierState::Full | TierState::ReadOnly if extent.replicas.iter().any(|r| r.target == task.target) => {
+                // It was to be compacted; what is there stays where it is.
+                return Ok(Some(vec![Edit::Forgive { task: *task }]));
+            }
             TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, &extent),
             TierState::Away => return Ok(None),
         }

@@ -91,6 +91,8 @@ impl Store {
                 plan(inner, key, object.id, extent, &mut edits, &mut moved)?;
             }
             if !edits.is_empty() {
+                // What is left must outlive a loss of power as what goes does.
+                inner.sync_files()?;
                 inner.catalog.commit(Change { expect: Vec::new(), edits })?;
                 inner.finish(Some(object.id), WAIT, &mut |_| {})?;
             }
@@ -137,6 +139,6 @@ fn task_at(object: u64, extent: &Extent, target: TargetId) -> Task {
     Task { object, frame_offset: extent.frame_offset(), write: extent.write, target }
 }
 
-fn owe(key: &[u8], task: Task, extent: &Extent, then_drop: Option<TargetId>) -> Edit {
+pub(super) fn owe(key: &[u8], task: Task, extent: &Extent, then_drop: Option<TargetId>) -> Edit {
     Edit::Owe { task, key: serde_bytes::ByteBuf::from(key), raw_len: extent.raw_len, then_drop }
 }

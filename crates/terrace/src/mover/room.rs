@@ -50,6 +50,7 @@ impl Inner {
                 continue;
             }
             let mut excess = space.used - keep;
+            let persistent = self.tiers.tier(device).persistent;
             self.catalog.each_object(b"", |key, object, extents| {
                 let mut edits = Vec::new();
                 for extent in extents {
@@ -62,6 +63,10 @@ impl Inner {
                     excess = excess.saturating_sub(u64::from(replica.place.length));
                 }
                 if !edits.is_empty() {
+                    if persistent {
+                        // What is left must outlive a loss of power as what goes does.
+                        self.sync_files()?;
+                    }
                     self.catalog.commit(Change { expect: Vec::new(), edits })?;
                     crate::fail::point("evict:committed");
                 }

@@ -74,7 +74,7 @@ impl Store {
             }
             let length = object.length.saturating_sub(offset).min(out.len() as u64) as usize;
             let out = &mut out[..length];
-            match self.read_extents(key, &object, &extents, offset, out) {
+            match inner.read_extents(key, &object, &extents, offset, out) {
                 Ok(()) => return Ok(Some(length)),
                 Err(e) => {
                     // Damage only if the catalog still names these very frames; else look again.
@@ -89,8 +89,18 @@ impl Store {
         }
         Err(failed.unwrap_or_else(|| Error::Replaced { key: key::show(key) }))
     }
+}
 
-    fn read_extents(&self, key: &[u8], object: &Object, extents: &[Extent], offset: u64, out: &mut [u8]) -> Result<()> {
+impl Inner {
+    /// Fills `out` from the object's byte `offset` on, which these of its extents hold; what they leave out is zero.
+    pub(crate) fn read_extents(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extents: &[Extent],
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
         let mut at = offset;
         let end = offset + out.len() as u64;
         for extent in extents {
@@ -110,7 +120,7 @@ impl Store {
 
     /// Reads from one extent's frame, from its raw byte `skip` on.
     fn read_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
-        let inner = &self.inner;
+        let inner = self;
         let mut tried = String::new();
         for replica in nearest(inner, extent)? {
             let device = inner.tiers.device(replica.target)?;

@@ -285,7 +285,7 @@ impl Target for Directory {
         sorted.sort_unstable();
         for group in sorted.chunk_by(|a, b| a.segment == b.segment) {
             let Some(first) = group.first() else { continue };
-            let file = match File::options().write(true).open(self.path(first.segment)) {
+            let file = match File::options().read(true).write(true).open(self.path(first.segment)) {
                 Ok(file) => file,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => return Err(e),
@@ -317,6 +317,10 @@ impl Target for Directory {
         fs::remove_file(&path)?;
         self.readers.lock().remove(&segment);
         Ok(true)
+    }
+
+    fn allocated(&self, segment: u64) -> u64 {
+        fs::metadata(self.path(segment)).map_or(0, |metadata| metadata.blocks() * 512)
     }
 
     fn space(&self) -> io::Result<Space> {

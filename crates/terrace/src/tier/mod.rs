@@ -64,6 +64,12 @@ pub trait Target: Send + Sync {
     /// Deletes a segment that holds nothing alive. One that some writer still holds stays. True if it is gone.
     fn discard(&self, segment: u64) -> io::Result<bool>;
 
+    /// Bytes that a segment takes on the device: more than live in it, where what is dead could not be given back. 0
+    /// where that cannot be.
+    fn allocated(&self, _segment: u64) -> u64 {
+        0
+    }
+
     /// What is allocated, and the limit.
     fn space(&self) -> io::Result<Space>;
 

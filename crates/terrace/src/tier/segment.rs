@@ -87,7 +87,21 @@ pub fn hold(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Gives back the whole pages of a dead range.
+/// Gives back a dead range, and the pages at its ends if nothing is left in them. One of zeros holds no frame: at most
+/// zeros of one's payload, which a hole is, too. At the file's end a frame may just be on its way.
 pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    make_hole(file, offset, length)?;
+    let end = file.metadata()?.len();
+    let ends = [offset, offset + length].map(|at| at / PAGE * PAGE);
+    for page in &ends[usize::from(ends[0] == ends[1])..] {
+        let mut bytes = [0; PAGE as usize];
+        if page + PAGE <= end && file.read_exact_at(&mut bytes, *page).is_ok() && bytes.iter().all(|byte| *byte == 0) {
+            make_hole(file, *page, PAGE)?;
+        }
+    }
+    Ok(())
+}
+
+fn make_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)?)
 }

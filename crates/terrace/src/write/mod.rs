@@ -58,7 +58,7 @@ pub struct Receipt {
 }
 
 /// The policy for one key.
-struct Policy {
+pub(crate) struct Policy {
     want: u8,
     asked: u8,
     ack: Ack,
@@ -66,7 +66,7 @@ struct Policy {
     tiers: Option<Vec<String>>,
 }
 
-fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy {
+pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy {
     let rule = inner.config.rule_for(key);
     let store = &inner.config.store;
     let asked = options.replicas.or(rule.and_then(|r| r.replicas)).unwrap_or(store.replicas.default);
@@ -181,6 +181,7 @@ impl Store {
         let edit = Edit::Write { key: key.to_vec(), object, want: policy.want, mtime: now(), extents };
         match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(commit) => {
+                inner.note_range(key, bytes.len());
                 let length = bytes.len() as u64;
                 self.acknowledge(key, object, commit.sequence, policy, writer.owed, length, writer.stored)
             }
@@ -224,14 +225,14 @@ impl Store {
 }
 
 /// Cuts a stream of bytes into extents and writes their first replicas.
-struct Writer<'a> {
+pub(crate) struct Writer<'a> {
     inner: &'a Inner,
     key: &'a [u8],
     object: u64,
     policy: &'a Policy,
     chooser: Chooser<'a>,
-    offset: u64,
-    extents: Vec<NewExtent>,
+    pub(crate) offset: u64,
+    pub(crate) extents: Vec<NewExtent>,
     staged: bool,
     unstaged_bytes: u64,
     owed: u64,
@@ -239,7 +240,13 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(inner: &'a Inner, key: &'a [u8], object: u64, policy: &'a Policy, element: Option<Element>) -> Self {
+    pub(crate) fn new(
+        inner: &'a Inner,
+        key: &'a [u8],
+        object: u64,
+        policy: &'a Policy,
+        element: Option<Element>,
+    ) -> Self {
         let chooser = inner.choices.of(key, element);
         Writer {
             inner,
@@ -285,7 +292,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes one extent of at most a block.
-    fn block(&mut self, raw: &[u8]) -> Result<()> {
+    pub(crate) fn block(&mut self, raw: &[u8]) -> Result<()> {
         let inner = self.inner;
         let write = inner.catalog.next_id()?;
         let mut extent = Extent {
@@ -344,7 +351,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Gives back what was written of an object that will not be visible. Where that fails the mover does it later.
-    fn abandon(&mut self) {
+    pub(crate) fn abandon(&mut self) {
         let extents = std::mem::take(&mut self.extents);
         let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
         let edits = vec![stage, Edit::Unstage { object: self.object }];

@@ -31,9 +31,10 @@ enum Kind {
     Rename,
     Sync,
     Evict,
+    Compact,
 }
 
-const KINDS: [Kind; 6] = [Kind::Put, Kind::Write, Kind::Remove, Kind::Rename, Kind::Sync, Kind::Evict];
+const KINDS: [Kind; 7] = [Kind::Put, Kind::Write, Kind::Remove, Kind::Rename, Kind::Sync, Kind::Evict, Kind::Compact];
 
 #[derive(Clone, Debug)]
 struct Operation {
@@ -71,6 +72,7 @@ fn run(store: &Store, operation: &Operation) {
         Kind::Rename => store.rename(key, other),
         Kind::Sync => store.sync(),
         Kind::Evict => store.evict(b"", "ram").map(|_| ()),
+        Kind::Compact => store.compact(),
     };
     match done {
         Ok(()) | Err(terrace::Error::NotFound { .. }) => {}
@@ -111,7 +113,7 @@ fn apply(model: &mut Model, operation: &Operation) {
                 model.insert(other.clone(), bytes);
             }
         }
-        Kind::Sync | Kind::Evict => {}
+        Kind::Sync | Kind::Evict | Kind::Compact => {}
     }
 }
 
@@ -135,8 +137,9 @@ fn explained(found: &Model, operations: &[Operation], loss: &Loss) -> bool {
     let mut plain = Model::new();
     let Progress { begun, returned, synced } = loss.progress;
     operations[..synced].iter().for_each(|operation| apply(&mut plain, operation));
-    let later: Vec<usize> =
-        (synced..begun).filter(|&index| !matches!(operations[index].kind, Kind::Sync | Kind::Evict)).collect();
+    let later: Vec<usize> = (synced..begun)
+        .filter(|&index| !matches!(operations[index].kind, Kind::Sync | Kind::Evict | Kind::Compact))
+        .collect();
     (0u64..1 << later.len()).any(|subset| {
         let mut model = plain.clone();
         for (bit, &index) in later.iter().enumerate() {
@@ -245,7 +248,7 @@ fn what_was_durable_survives_the_loss_of_power() {
         let (mut operations, mut since) = (Vec::new(), 0);
         for _ in 0..10 + random.below(40) {
             // What is not durable stays few enough to try every subset.
-            let kind = if since == 8 { Kind::Sync } else { KINDS[random.below(6) as usize] };
+            let kind = if since == 8 { Kind::Sync } else { KINDS[random.below(7) as usize] };
             let next = operation(kind, &mut random);
             since = if next.kind == Kind::Sync { 0 } else { since + 1 };
             operations.push(next);

@@ -178,6 +178,10 @@ impl Target for Faults {
         self.inner.discard(segment)
     }
 
+    fn allocated(&self, segment: u64) -> u64 {
+        self.inner.allocated(segment)
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.plan.call(false)?;
         self.inner.space()

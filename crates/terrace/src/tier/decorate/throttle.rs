@@ -138,6 +138,10 @@ impl Target for Throttle {
         self.inner.discard(segment)
     }
 
+    fn allocated(&self, segment: u64) -> u64 {
+        self.inner.allocated(segment)
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.inner.space()
     }

@@ -1,0 +1,197 @@
+//! Compaction: copying what lives out of segments that are mostly dead, and merging small extents that overlays left.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::request::owe;
+use crate::catalog::{Change, Edit, Expect, Extent, Object, TargetId, Task, frames};
+use crate::frame::BLOCK;
+use crate::report::TierState;
+use crate::store::{Inner, Store};
+use crate::write::{PutOptions, Writer, policy};
+use crate::{Error, Result};
+
+/// A segment that takes this many times what lives in it is copied out, where that gives back more than [`WORTH`].
+const MOSTLY_DEAD: u64 = 2;
+const WORTH: u64 = 1 << 20;
+/// Segments that are copied out in one go.
+const SEGMENTS: usize = 8;
+/// How often the background thread looks for such.
+const EVERY: Duration = Duration::from_secs(30);
+/// Extents shorter than this are merged, if so many lie side by side.
+const SMALL: u32 = BLOCK / 4;
+const MANY: usize = 16;
+/// Objects whose overlays are remembered at most; what is forgotten is merged when it is written to again.
+const REMEMBERED: usize = 4096;
+
+/// What may be worth compacting, as this process has seen it.
+#[derive(Default)]
+pub(super) struct Compaction {
+    overlaid: Mutex<HashSet<Vec<u8>>>,
+    looked: Mutex<Option<Instant>>,
+}
+
+impl Compaction {
+    /// Notes that a short range of an object was written.
+    pub fn overlaid(&self, key: &[u8]) {
+        let mut overlaid = self.overlaid.lock();
+        if overlaid.len() < REMEMBERED && !overlaid.contains(key) {
+            overlaid.insert(key.to_vec());
+        }
+    }
+}
+
+impl Store {
+    /// Merges the many small extents that range writes left of objects, and copies what lives out of segments that are
+    /// mostly dead. The background thread does it now and then; here it is done at once.
+    pub fn compact(&self) -> Result<()> {
+        self.inner.merge_overlaid()?;
+        self.inner.copy_out_dead()?;
+        self.inner.finish(None, super::WAIT, &mut |_| {})
+    }
+}
+
+impl Inner {
+    /// Notes that `length` bytes of an object were written by themselves.
+    pub(crate) fn note_range(&self, key: &[u8], length: usize) {
+        if length < SMALL as usize {
+            self.mover.compaction.overlaid(key);
+        }
+    }
+
+    /// Compacts, if that was not done for a while.
+    pub(super) fn compact_in_time(&self) -> Result<()> {
+        let mut looked = self.mover.compaction.looked.lock();
+        if looked.get_or_insert_with(Instant::now).elapsed() > EVERY {
+            self.merge_overlaid()?;
+            self.copy_out_dead()?;
+            *looked = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn merge_overlaid(&self) -> Result<()> {
+        for key in std::mem::take(&mut *self.mover.compaction.overlaid.lock()) {
+            if let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? {
+                for run in runs(&extents) {
+                    if !self.merge(&key, &object, run)? {
+                        // It is being written: it is looked at again when that is over.
+                        self.mover.compaction.overlaid(&key);
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one extent of extents that lie side by side; false where the object has changed meanwhile.
+    fn merge(&self, key: &[u8], object: &Object, run: &[Extent]) -> Result<bool> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(true) };
+        let mut raw = vec![0; (last.end() - first.offset) as usize];
+        self.read_extents(key, object, run, first.offset, &mut raw)?;
+        let policy = policy(self, key, &PutOptions { replicas: Some(object.want), ..PutOptions::default() });
+        let mut writer = Writer::new(self, key, object.id, &policy, None);
+        writer.offset = first.offset;
+        writer.block(&raw)?;
+        let edit = Edit::Merge { key: key.to_vec(), object: object.id, extents: writer.extents.clone() };
+        let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
+        match self.catalog.commit(Change { expect, edits: vec![edit] }) {
+            Ok(_) => Ok(true),
+            Err(Error::Conflict { .. } | Error::NotFound { .. }) => {
+                writer.abandon();
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Owes, on their own targets, the replicas in segments that are mostly dead: made anew, they lie elsewhere.
+    fn copy_out_dead(&self) -> Result<()> {
+        let mut victims: BTreeSet<(TargetId, u64)> = BTreeSet::new();
+        for device in self.tiers.devices.iter().filter(|d| d.state() == TierState::Ok) {
+            for (segment, live) in self.catalog.segments(device.id)? {
+                let takes = device.target.allocated(segment);
+                if live.frames > 0 && takes > MOSTLY_DEAD * live.bytes && takes - live.bytes > WORTH {
+                    victims.insert((device.id, segment));
+                }
+            }
+        }
+        while victims.len() > SEGMENTS {
+            victims.pop_last();
+        }
+        if victims.is_empty() {
+            return Ok(());
+        }
+        self.catalog.each_object(b"", |key, object, extents| {
+            let mut edits = Vec::new();
+            for extent in frames(extents) {
+                for replica in extent.replicas.iter().filter(|r| victims.contains(&(r.target, r.place.segment))) {
+                    let (write, frame_offset) = extent.frame();
+                    let task = Task { object: object.id, frame_offset, write, target: replica.target };
+                    edits.push(owe(key, task, extent, None));
+                }
+            }
+            if !edits.is_empty() {
+                self.catalog.commit(Change { expect: Vec::new(), edits })?;
+            }
+            Ok(true)
+        })
+    }
+}
+
+/// Runs of many small extents side by side, none longer than a block.
+fn runs(extents: &[Extent]) -> Vec<&[Extent]> {
+    let mut runs = Vec::new();
+    let mut start = 0;
+    for at in 0..=extents.len() {
+        let joins = at > start && at < extents.len() && {
+            let (before, next) = (&extents[at - 1], &extents[at]);
+            let whole = next.end() - extents[start].offset;
+            next.length < SMALL && before.length < SMALL && before.end() == next.offset && whole <= u64::from(BLOCK)
+        };
+        if at > start && !joins {
+            if at - start >= MANY {
+                runs.push(&extents[start..at]);
+            }
+            start = at;
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn extent(offset: u64, length: u32) -> Extent {
+        Extent { offset, length, skip: 0, raw_len: length, write: offset, replicas: Default::default() }
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_small_side_by_side_and_as_long_as_can_be(
+            pieces in prop::collection::vec((prop_oneof![5 => Just(0u64), 1 => 1u64..9], prop_oneof![9 => 1u32..40_000, 1 => SMALL..BLOCK]), 0..200)
+        ) {
+            let mut at = 0;
+            let extents: Vec<Extent> = pieces.iter().map(|(gap, length)| {
+                let here = extent(at + gap, *length);
+                at = here.end();
+                here
+            }).collect();
+            for run in runs(&extents) {
+                prop_assert!(run.len() >= MANY && run.iter().all(|e| e.length < SMALL));
+                prop_assert!(run.windows(2).all(|pair| pair[0].end() == pair[1].offset));
+                prop_assert!(run[run.len() - 1].end() - run[0].offset <= u64::from(BLOCK));
+            }
+            // What is left between runs has no run in it.
+            let merged: HashSet<u64> = runs(&extents).into_iter().flatten().map(|e| e.offset).collect();
+            let left: Vec<Extent> = extents.iter().filter(|e| !merged.contains(&e.offset)).cloned().collect();
+            let again: usize = runs(&left).len();
+            prop_assert_eq!(again, 0);
+        }
+    }
+}
