@@ -52,6 +52,8 @@ pub struct StoreConfig {
     pub requirements: Vec<String>,
     /// The longest extent.
     pub block: Bytes,
+    /// Bytes that each process keeps of what small reads have decoded.
+    pub cache: Bytes,
     /// Targets that the store has had; the next one's number.
     #[serde(skip_serializing_if = "none_yet")]
     pub targets: u16,
@@ -68,6 +70,7 @@ impl Default for StoreConfig {
             ack: Ack::default(),
             requirements: Vec::new(),
             block: Bytes(frame::BLOCK.into()),
+            cache: Bytes(64 << 20),
             targets: 0,
         }
     }

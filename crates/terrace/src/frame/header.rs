@@ -53,7 +53,7 @@ pub struct Header {
 }
 
 /// Raw bytes of a sub-block under `encoding`.
-pub(super) fn sub_block_len(encoding: Encoding) -> u32 {
+pub(crate) fn sub_block_len(encoding: Encoding) -> u32 {
     if encoding == Encoding::NONE { SUB_BLOCK_RAW } else { SUB_BLOCK_CODED }
 }
 

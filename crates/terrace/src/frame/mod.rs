@@ -5,6 +5,7 @@
 mod header;
 mod payload;
 
+pub(crate) use header::sub_block_len;
 pub use header::{Header, Identity, MAX_HEADER, SubBlock, header_len};
 pub use payload::{Frame, Scratch, decode_range, encode};
 

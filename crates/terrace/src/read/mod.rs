@@ -1,6 +1,12 @@
 //! Reading: the nearest good replica of each extent, verified; any failure falls over to the next.
 
+mod cache;
+
 use std::io::{self, Write};
+
+use terrace_codec::Encoding;
+
+pub(crate) use cache::Cache;
 
 use crate::catalog::{Extent, Object, Replica, Task};
 use crate::frame::{self, BLOCK, Header, header_len};
@@ -124,7 +130,14 @@ impl Inner {
         let mut tried = String::new();
         for replica in nearest(inner, extent)? {
             let device = inner.tiers.device(replica.target)?;
-            match read_replica(inner, device, object.id, extent, &replica, skip, out) {
+            // Raw bytes on a quick device are as near as any cache of ours.
+            let dear = replica.encoding != Encoding::NONE || !device.quick;
+            let read = |skip, out: &mut [u8]| read_replica(inner, device, object.id, extent, &replica, skip, out);
+            let filled = match dear {
+                true => inner.cache.fill(extent, replica.encoding, skip, out, read),
+                false => read(skip, out),
+            };
+            match filled {
                 Ok(()) => return Ok(()),
                 Err(e) => {
                     device.failed(&e);

@@ -21,6 +21,7 @@ use std::time::Duration;
 use crate::catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
 use crate::config::Config;
 use crate::mover::Mover;
+use crate::read::Cache;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
 use crate::write::Choices;
 use crate::{Error, Result, key};
@@ -59,6 +60,8 @@ pub(crate) struct Inner {
     pub catalog: Arc<Catalog>,
     pub tiers: Tiers,
     pub mover: Mover,
+    /// What small reads have decoded.
+    pub cache: Cache,
     /// Which encodings served which streams.
     pub choices: Choices,
     /// Extents of a long `put` are recorded each time so many bytes have gathered.

@@ -11,6 +11,7 @@ use super::{Inner, Last, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config
 use crate::catalog::{Catalog, Edit};
 use crate::log::Log;
 use crate::mover::Mover;
+use crate::read::Cache;
 use crate::tier::Ids;
 use crate::write::Choices;
 use crate::{Error, Result};
@@ -51,6 +52,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
     let tiers = Tiers::open(&config, id, dir, &ids)?;
     let inner = Inner {
         dir: dir.to_owned(),
+        cache: Cache::new(config.store.cache.0),
         config,
         catalog,
         tiers,

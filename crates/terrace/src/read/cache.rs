@@ -1,0 +1,124 @@
+//! Bytes that were decoded and verified, kept for small reads that come next to them.
+
+use std::io;
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache as Lru;
+
+use terrace_codec::Encoding;
+
+use crate::catalog::Extent;
+use crate::frame::sub_block_len;
+
+/// A chunk of a frame, as long as a sub-block: the write, where the frame begins in its object, and the chunk's first
+/// raw byte in it. Frames never change, and no two of a store are the same write's.
+type Key = (u64, u64, u32);
+
+#[derive(Clone)]
+struct Length;
+
+impl Weighter<Key, Arc<[u8]>> for Length {
+    fn weight(&self, _: &Key, bytes: &Arc<[u8]>) -> u64 {
+        bytes.len() as u64
+    }
+}
+
+/// The chunks of one process.
+pub struct Cache {
+    chunks: Option<Lru<Key, Arc<[u8]>, Length>>,
+}
+
+impl Cache {
+    /// One that keeps up to so many bytes, or nothing at all.
+    pub fn new(capacity: u64) -> Cache {
+        let most = capacity / u64::from(sub_block_len(Encoding::NONE));
+        Cache { chunks: (most > 0).then(|| Lru::with_weighter(most as usize, capacity, Length)) }
+    }
+
+    /// Fills `out` from the frame's raw byte `skip` on. What is not here comes from `read`, which fills its buffer from the
+    /// raw byte that it is told: one chunk; where the chunk before is here, so that the frame is read in order, all to its end.
+    /// A long read passes by.
+    pub fn fill(
+        &self,
+        extent: &Extent,
+        encoding: Encoding,
+        skip: u32,
+        out: &mut [u8],
+        mut read: impl FnMut(u32, &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let size = sub_block_len(encoding);
+        let Some(chunks) = self.chunks.as_ref().filter(|_| out.len() < size as usize) else { return read(skip, out) };
+        let (write, frame) = extent.frame();
+        let mut done = 0;
+        while done < out.len() {
+            let at = skip + done as u32;
+            let (start, from) = (at / size * size, at % size);
+            // One that was kept of a replica with shorter sub-blocks may end before.
+            let chunk = match chunks.get(&(write, frame, start)).filter(|chunk| chunk.len() > from as usize) {
+                Some(chunk) => chunk,
+                None => {
+                    let in_order = start >= size && chunks.peek(&(write, frame, start - size)).is_some();
+                    let end = if in_order { extent.raw_len } else { extent.raw_len.min(start + size) };
+                    let mut raw = vec![0; end.saturating_sub(start) as usize];
+                    read(start, &mut raw)?;
+                    for (later, bytes) in (start..).step_by(size as usize).zip(raw.chunks(size as usize)) {
+                        chunks.insert((write, frame, later), bytes.into());
+                    }
+                    raw.truncate(size as usize);
+                    raw.into()
+                }
+            };
+            let have = chunk.get(from as usize..).filter(|have| !have.is_empty()).ok_or(io::ErrorKind::InvalidData)?;
+            let take = have.len().min(out.len() - done);
+            out[done..done + take].copy_from_slice(&have[..take]);
+            done += take;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_reads_get_the_frames_bytes(
+            raw_len in 1u32..(1 << 20), capacity in prop_oneof![Just(0u64), Just(1 << 20), Just(64 << 20)],
+            reads in prop::collection::vec((any::<prop::sample::Index>(), 0usize..300_000), 1..20),
+        ) {
+            let frames: Vec<Vec<u8>> = (0..3u32).map(|f| (0..raw_len).map(|i| (i.wrapping_mul(f + 3) >> 5) as u8).collect()).collect();
+            let cache = Cache::new(capacity);
+            for (at, (start, length)) in reads.iter().enumerate() {
+                let frame = &frames[at % 3];
+                let extent = Extent { offset: 0, length: raw_len, skip: 0, raw_len, write: at as u64 % 3, replicas: Default::default() };
+                let start = start.index(raw_len as usize);
+                let mut out = vec![0; (*length).min(raw_len as usize - start)];
+                let encoding = if at % 2 == 0 { Encoding::NONE } else { "lz4".parse().expect("an encoding") };
+                cache.fill(&extent, encoding, start as u32, &mut out, |from, into| {
+                    into.copy_from_slice(&frame[from as usize..from as usize + into.len()]);
+                    Ok(())
+                }).expect("fills");
+                prop_assert!(out == frame[start..start + out.len()]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_read_in_order_is_fetched_in_two_pieces() {
+        let extent =
+            Extent { offset: 0, length: 1 << 20, skip: 0, raw_len: 1 << 20, write: 1, replicas: Default::default() };
+        let cache = Cache::new(64 << 20);
+        let mut fetched = Vec::new();
+        for at in (0..1 << 20).step_by(4096) {
+            let read = cache.fill(&extent, "lz4".parse().expect("an encoding"), at, &mut [0; 4096], |from, into| {
+                fetched.push((from, into.len()));
+                Ok(())
+            });
+            read.expect("fills");
+        }
+        assert_eq!(fetched, [(0, 256 << 10), (256 << 10, 768 << 10)]);
+    }
+}
