@@ -118,6 +118,9 @@ impl From<heed::Error> for Error {
             heed::Error::Mdb(
                 MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound | MdbError::VersionMismatch,
             ) => Error::Damaged { what: "the catalog".into(), reason: error.to_string() },
+            heed::Error::Mdb(MdbError::Panic) => Error::Catalog(
+                "a write to it failed before, and it works again once the store is opened anew; is the disk of the store's directory full?".into(),
+            ),
             other => Error::Catalog(other.to_string()),
         }
     }

@@ -246,6 +246,11 @@ unsafe extern "C" fn pwrite64(fd: c_int, bytes: *const c_void, length: usize, of
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn pwritev64(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64) -> isize {
+    watched(|| unsafe { libc::syscall(libc::SYS_pwritev, fd, parts, count, offset, 0) }, |_| {}) as isize
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     let here = libc::AT_FDCWD;
     watched(|| unsafe { libc::syscall(libc::SYS_renameat, here, from, here, to) }, |_| {}) as c_int
