@@ -112,11 +112,7 @@ fn objects(tiers: &[TierConfig]) -> Result<(), String> {
         let name = tier.name.as_str();
         let options = || tier.options.keys().chain(tier.targets.iter().flat_map(|target| target.options.keys()));
         if tier.kind != TierKind::Object {
-            let said = [
-                (tier.service.is_some(), "service"),
-                (options().count() > 0, "options"),
-                (tier.timeout.is_some(), "timeout"),
-            ];
+            let said = [(tier.service.is_some(), "service"), (options().count() > 0, "options")];
             match said.iter().find(|(said, _)| *said) {
                 Some((_, key)) => return Err(format!("tier {name:?}: {key} is for kind = \"object\"; leave it out")),
                 None => continue,
@@ -256,9 +252,7 @@ mod tests {
 
     #[test]
     fn what_is_for_object_tiers_alone_is_refused_elsewhere() {
-        for (line, key) in
-            [("service = 's3'", "service"), ("options = { a = 'b' }", "options"), ("timeout = '5s'", "timeout")]
-        {
+        for (line, key) in [("service = 's3'", "service"), ("options = { a = 'b' }", "options")] {
             refused(&tier("a", &format!("targets = ['/mnt/a']\n{line}")), &["\"a\"", key, "object"]);
         }
         refused(&tier("a", "targets = [{ path = '/mnt/a', options = { a = 'b' } }]"), &["\"a\"", "options"]);

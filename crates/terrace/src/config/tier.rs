@@ -26,7 +26,8 @@ pub struct TierConfig {
     /// Of an `object` tier: the service's options, handed to OpenDAL. `${NAME}` stands for a variable of the environment.
     #[serde(default, deserialize_with = "options", skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
-    /// Of an `object` tier: how long a call may take, with all its retries; 10 seconds where nothing is said.
+    /// How long a call may take, with all its retries: 10 seconds for an `object` tier where nothing is said, else as long
+    /// as it takes. What hangs longer is set aside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Time>,
     /// The most bytes that each target may allocate.

@@ -13,7 +13,7 @@ use super::Device;
 use super::monitor::Speed;
 use crate::catalog::TargetId;
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
-use crate::tier::decorate::{Limits, Throttle};
+use crate::tier::decorate::{Deadline, Limits, Throttle};
 use crate::tier::{Directory, Ids, Memory, Target};
 #[cfg(feature = "object")]
 use crate::tier::{Object, Service};
@@ -58,6 +58,9 @@ impl Opener<'_> {
             let state = self.dir.join(format!("throttle-{id}"));
             target = Arc::new(Throttle::new(target, limits, &state).map_err(Error::io(context()))?);
         }
+        if let Some(limit) = tier.timeout.filter(|_| tier.kind != TierKind::Object) {
+            target = Arc::new(Deadline::new(target, limit.0));
+        }
         let usual = match tier.kind {
             TierKind::Object => SERVICE_SPEED,
             _ if in_memory(&path) => MEMORY_SPEED,
@@ -74,7 +77,7 @@ impl Opener<'_> {
             target,
             reading: speed(limits.as_ref().and_then(|l| l.read)),
             writing: speed(limits.as_ref().and_then(|l| l.write)),
-            quick: limits.is_none() && tier.kind != TierKind::Object,
+            quick: limits.is_none() && tier.timeout.is_none() && tier.kind != TierKind::Object,
             far: tier.kind == TierKind::Object,
             trouble: Mutex::default(),
         };

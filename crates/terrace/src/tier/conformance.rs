@@ -9,8 +9,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use super::decorate::{Faults, Limits, Throttle};
+use super::decorate::{Deadline, Faults, Limits, Throttle};
 use super::{Directory, Ids, Memory, Place, Target};
 use crate::frame::{self, Header, Identity, Scratch, decode_range};
 
@@ -240,6 +241,11 @@ fn throttled() {
         let limits = Limits { read: rate, write: rate, ..Limits::default() };
         (Arc::new(Throttle::new(memory(), limits, &folder.path().join("state")).expect("a throttle")), Box::new(folder))
     });
+}
+
+#[test]
+fn with_a_deadline() {
+    check(|| (Arc::new(Deadline::new(memory(), Duration::from_secs(60))), Box::new(())));
 }
 
 #[test]
