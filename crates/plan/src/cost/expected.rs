@@ -1,0 +1,122 @@
+//! [`Costs`]: what each encoding is expected to cost on the data at hand.
+
+use std::hash::{Hash, Hasher};
+
+use serde::{Deserialize, Serialize};
+use terrace_codec::Encoding;
+
+use crate::snapshot::{PAGE, nearest};
+
+/// The expected cost of an encoding (the paper's ECC).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    /// Bytes encoded per second.
+    pub compress: f64,
+    /// Bytes decoded per second.
+    pub decompress: f64,
+    /// Bytes before over bytes after.
+    pub ratio: f64,
+}
+
+impl Expected {
+    /// What is expected after an operation took `measured`: nearer to it by `share` (0 nothing learnt, 1 only the last
+    /// counts), as a geometric mean, since speeds and ratios err by factors. What was not measured is NaN, and stays.
+    pub fn learn(&self, measured: &Expected, share: f64) -> Expected {
+        let nearer = |old: f64, new: f64| if new > 0.0 { old * (new / old).powf(share.clamp(0.0, 1.0)) } else { old };
+        Expected {
+            compress: nearer(self.compress, measured.compress),
+            decompress: nearer(self.decompress, measured.decompress),
+            ratio: nearer(self.ratio, measured.ratio),
+        }
+    }
+}
+
+/// An encoding as the cost models see it; speeds rounded to steps of 5 %, the ratio down to whole percents.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EncodingRates {
+    /// Which.
+    pub encoding: Encoding,
+    /// Seconds to encode a byte.
+    pub compress: f64,
+    /// Seconds to decode a byte.
+    pub decompress: f64,
+    /// Bytes after over bytes before, at most 1.
+    pub share: f64,
+    /// Bytes stored per page of [`PAGE`] bytes.
+    pub page: u32,
+}
+
+impl EncodingRates {
+    const NONE: EncodingRates =
+        EncodingRates { encoding: Encoding::NONE, compress: 0.0, decompress: 0.0, share: 1.0, page: PAGE as u32 };
+
+    /// None for what is not worth a thought: a ratio below 1, or a speed that is none.
+    pub(crate) fn of(encoding: Encoding, expected: &Expected) -> Option<EncodingRates> {
+        let Expected { compress, decompress, ratio } = *expected;
+        let valid = compress > 0.0 && decompress > 0.0 && ratio.is_finite() && ratio >= 1.0;
+        let ratio = (ratio * 100.0).floor() / 100.0;
+        valid.then(|| EncodingRates {
+            encoding,
+            compress: 1.0 / nearest(compress),
+            decompress: 1.0 / nearest(decompress),
+            share: 1.0 / ratio,
+            page: (PAGE as f64 / ratio).ceil() as u32,
+        })
+    }
+}
+
+/// The encodings that a plan may use, with what they are expected to cost. Storing bytes as they are is always one.
+#[derive(Clone, Debug)]
+pub struct Costs {
+    rates: Vec<EncodingRates>,
+    fingerprint: u64,
+}
+
+impl Costs {
+    /// The expected costs of encodings; those with a ratio below 1 are left out (HReplica Table II, constraint 4), and
+    /// so are those past the first 255.
+    pub fn new(expected: impl IntoIterator<Item = (Encoding, Expected)>) -> Costs {
+        let others = expected.into_iter().filter(|(encoding, _)| *encoding != Encoding::NONE);
+        let others = others.filter_map(|(encoding, expected)| EncodingRates::of(encoding, &expected));
+        let rates: Vec<EncodingRates> = std::iter::once(EncodingRates::NONE).chain(others).take(256).collect();
+        let mut hasher = std::hash::DefaultHasher::new();
+        for EncodingRates { encoding, compress, decompress, share, page } in &rates {
+            (encoding, compress.to_bits(), decompress.to_bits(), share.to_bits(), page).hash(&mut hasher);
+        }
+        Costs { rates, fingerprint: hasher.finish() }
+    }
+
+    /// Each encoding as the cost models see it; the first is none.
+    pub fn rates(&self) -> &[EncodingRates] {
+        &self.rates
+    }
+
+    /// A hash of all that plans depend on.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_codec::ALL;
+
+    #[test]
+    fn learning_goes_to_what_is_measured_and_keeps_what_is_not() {
+        let mut expected = Expected { compress: 1e9, decompress: 2e9, ratio: 4.0 };
+        let measured = Expected { compress: 1e8, decompress: f64::NAN, ratio: 1.0 };
+        assert_eq!(expected.learn(&measured, 0.5).ratio, 2.0);
+        for _ in 0..50 {
+            expected = expected.learn(&measured, 0.3);
+        }
+        assert!((expected.compress - 1e8).abs() < 1e3 && (expected.ratio - 1.0).abs() < 1e-5);
+        assert_eq!(expected.decompress, 2e9);
+    }
+
+    #[test]
+    fn what_does_not_shrink_or_has_no_speed_is_left_out() {
+        let of = |ratio, compress| Costs::new([(ALL[1], Expected { compress, decompress: 1e9, ratio })]).rates().len();
+        assert_eq!([of(2.0, 1e9), of(0.99, 1e9), of(2.0, 0.0), of(f64::NAN, 1e9)], [2, 1, 1, 1]);
+    }
+}

@@ -1,0 +1,92 @@
+//! What it costs to put a replica somewhere: the paper's model, the physical estimate and joules, of one type.
+
+mod energy;
+mod expected;
+mod measured;
+mod paper;
+
+pub use energy::energy;
+pub use expected::{Costs, EncodingRates, Expected};
+pub use measured::measured;
+pub use paper::paper;
+pub use terrace_codec::Encoding;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::{Policy, Weights};
+use crate::snapshot::Rates;
+
+/// The cost of `n` bytes in one extent: `fixed + n * per_byte`, in seconds or joules, weighted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Affine {
+    /// Whatever the length is.
+    pub fixed: f64,
+    /// For each byte before encoding.
+    pub per_byte: f64,
+}
+
+/// A cost model: the cost of a replica on a target, in an encoding, with weights, that is read so many times.
+pub type CostModel = fn(&Rates, &EncodingRates, &Weights, reads: f64) -> Affine;
+
+/// The models to choose from for durations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Model {
+    /// [`measured`].
+    #[default]
+    Measured,
+    /// [`paper`].
+    Paper,
+}
+
+/// The model that a policy asks for.
+pub fn model_of(policy: &Policy) -> CostModel {
+    match policy.model {
+        _ if policy.energy => energy,
+        Model::Measured => measured,
+        Model::Paper => paper,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use terrace_codec::Encoding;
+
+    const DISK: Rates = Rates { read: 1e-8, write: 2e-8, latency: 5e-3, load: 0.0, watts: 10.0, core_watts: 5.0 };
+
+    fn rates(expected: Expected) -> EncodingRates {
+        EncodingRates::of(Encoding::NONE, &expected).expect("valid")
+    }
+
+    fn close(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-12 * b.abs(), "{a} is not {b}");
+    }
+
+    #[test]
+    fn the_papers_model_is_its_equation() {
+        let encoding = rates(Expected { compress: 1e9, decompress: 2e9, ratio: 4.0 });
+        let weights = Weights { compress: 0.5, decompress: 0.25, ratio: 0.25 };
+        let (rates, t_c, t_d) = (encoding, encoding.compress, encoding.decompress);
+        let cost = paper(&DISK, &rates, &weights, 7.0);
+        assert_eq!(cost.fixed, 0.0);
+        close(cost.per_byte, 0.5 * t_c + 2e-8 - 0.25 * 2e-8 * 3.0 / 4.0 + 0.25 * t_d);
+    }
+
+    #[test]
+    fn the_measured_model_is_seconds_at_equal_weights() {
+        let encoding = rates(Expected { compress: 1e9, decompress: 2e9, ratio: 4.0 });
+        let cost = measured(&DISK, &encoding, &Weights::EQUAL, 2.0);
+        close(cost.fixed, 3.0 * 5e-3);
+        close(cost.per_byte, encoding.compress + 2e-8 / 4.0 + 2.0 * (1e-8 / 4.0 + encoding.decompress));
+    }
+
+    #[test]
+    fn energy_is_watts_times_seconds() {
+        let encoding = rates(Expected { compress: 1e9, decompress: 2e9, ratio: 4.0 });
+        let cost = energy(&DISK, &encoding, &Weights::ARCHIVAL, 1.0);
+        close(cost.fixed, 2.0 * 5e-3 * 10.0);
+        let (device, core) = (2e-8 / 4.0 + 1e-8 / 4.0, encoding.compress + encoding.decompress);
+        close(cost.per_byte, device * 10.0 + core * 5.0);
+    }
+}

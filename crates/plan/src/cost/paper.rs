@@ -1,0 +1,14 @@
+use super::{Affine, EncodingRates};
+use crate::policy::Weights;
+use crate::snapshot::Rates;
+
+/// HReplica eq. 2, HCompress eq. 4: `w_c t_c + t - w_r t (r_c - 1) / r_c + w_d t_d`, with `t = size / bandwidth`. It
+/// knows neither latency nor reads.
+pub fn paper(target: &Rates, encoding: &EncodingRates, weights: &Weights, _reads: f64) -> Affine {
+    let saved = 1.0 - encoding.share;
+    let io = target.write * (1.0 - weights.ratio * saved);
+    Affine {
+        fixed: 0.0,
+        per_byte: weights.compress * encoding.compress + io + weights.decompress * encoding.decompress,
+    }
+}

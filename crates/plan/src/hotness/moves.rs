@@ -1,0 +1,162 @@
+//! [`promotions`] and [`demotions`]: what is worth moving between tiers.
+
+use serde::{Deserialize, Serialize};
+
+use super::reads_to_come;
+use crate::snapshot::{Rates, Snapshot};
+
+/// A replica that may move: its key, its stored bytes, and the target that it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The key of its score.
+    pub key: u64,
+    /// Its size as stored.
+    pub bytes: u64,
+    /// The index of its target.
+    pub target: u8,
+    /// Its score.
+    pub score: f64,
+}
+
+/// A hint to move a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Move {
+    /// The key of its score.
+    pub key: u64,
+    /// The index of the target that it is on.
+    pub from: u8,
+    /// The index of the target that it should be on.
+    pub to: u8,
+    /// Seconds that this saves in the half-life to come, the time of the move taken off; negative where it costs.
+    pub gain: f64,
+}
+
+/// What is read so often that moving it to a faster tier saves more time than it takes: the most saved for each byte
+/// first, as long as there is room.
+pub fn promotions(entries: &[Entry], snapshot: &Snapshot) -> Vec<Move> {
+    let up = |entry: &Entry, to: u8| tier(snapshot, to) < tier(snapshot, entry.target);
+    let mut room = room(snapshot);
+    let hint = |entry: &Entry| Some((best(entry, snapshot, &room, up)?, entry.bytes));
+    let mut moves: Vec<(Move, u64)> = entries.iter().filter_map(hint).filter(|(hint, _)| hint.gain > 0.0).collect();
+    let per_byte = |(hint, bytes): &(Move, u64)| hint.gain / (*bytes).max(1) as f64;
+    moves.sort_by(|a, b| per_byte(b).total_cmp(&per_byte(a)).then(a.0.key.cmp(&b.0.key)));
+    let mut fits = |(hint, bytes): &(Move, u64)| {
+        let free = &mut room[usize::from(hint.to)];
+        let fits = *free >= *bytes;
+        *free -= if fits { *bytes } else { 0 };
+        fits
+    };
+    moves.retain(&mut fits);
+    moves.into_iter().map(|(hint, _)| hint).collect()
+}
+
+/// What leaves a target first so that at least `bytes` bytes become free: what costs least for each byte on the slower
+/// tier that serves it best and has room. All that there is, if that is not enough.
+pub fn demotions(entries: &[Entry], snapshot: &Snapshot, target: u8, bytes: u64) -> Vec<Move> {
+    let mut here: Vec<&Entry> = entries.iter().filter(|entry| entry.target == target).collect();
+    here.sort_by(|a, b| a.score.total_cmp(&b.score).then(b.bytes.cmp(&a.bytes)).then(a.key.cmp(&b.key)));
+    let down = |entry: &Entry, to: u8| tier(snapshot, to) > tier(snapshot, entry.target);
+    let (mut room, mut freed, mut moves) = (room(snapshot), 0, Vec::new());
+    for entry in here {
+        if freed >= bytes {
+            break;
+        }
+        if let Some(hint) = best(entry, snapshot, &room, down) {
+            room[usize::from(hint.to)] -= entry.bytes;
+            freed += entry.bytes;
+            moves.push(hint);
+        }
+    }
+    moves
+}
+
+/// The move of an entry to the target that gains most, of those that are allowed and have room.
+fn best(entry: &Entry, snapshot: &Snapshot, room: &[u64], allowed: impl Fn(&Entry, u8) -> bool) -> Option<Move> {
+    let rates = snapshot.rates();
+    let from = rates.get(usize::from(entry.target))?;
+    let moves = (0u8..).zip(rates).filter(|(to, _)| allowed(entry, *to) && room[usize::from(*to)] >= entry.bytes);
+    let hint = |(to, rates)| Move { key: entry.key, from: entry.target, to, gain: gain(entry, from, rates) };
+    moves.map(hint).max_by(|a, b| a.gain.total_cmp(&b.gain).then(b.to.cmp(&a.to)))
+}
+
+fn gain(entry: &Entry, from: &Rates, to: &Rates) -> f64 {
+    let bytes = entry.bytes as f64;
+    let read = |rates: &Rates| rates.latency + bytes * rates.read;
+    let write = to.latency + bytes * to.write;
+    reads_to_come(entry.score) * (read(from) - read(to)) - (read(from) + write)
+}
+
+/// Free bytes of each target that are not promised; of one that is down none.
+fn room(snapshot: &Snapshot) -> Vec<u64> {
+    let free = |target: &crate::snapshot::Target| target.free.saturating_sub(target.reserved);
+    snapshot.targets().iter().map(|target| if target.up { free(target) } else { 0 }).collect()
+}
+
+fn tier(snapshot: &Snapshot, target: u8) -> u8 {
+    snapshot.targets().get(usize::from(target)).map_or(u8::MAX, |target| target.tier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Target, Tier};
+
+    const MIB: u64 = 1 << 20;
+
+    /// A fast tier with room for so many MiB and a slow one.
+    fn storage(fast: u64) -> Snapshot {
+        let tier = |name: &str| Tier { name: name.into(), persistent: true, watts: 1.0 };
+        let target = |tier: u8, speed: f64, mib: u64| Target {
+            tier,
+            domain: tier.into(),
+            read: speed,
+            write: speed,
+            latency: 1e-4,
+            free: mib * MIB,
+            reserved: 0,
+            load: 0.0,
+            lanes: 1,
+            plain: false,
+            up: true,
+        };
+        let targets = vec![target(0, 1e9, fast), target(1, 1e8, 1000)];
+        Snapshot::new(vec![tier("fast"), tier("slow")], targets, 1.0).expect("a snapshot")
+    }
+
+    fn entry(key: u64, mib: u64, target: u8, score: f64) -> Entry {
+        Entry { key, bytes: mib * MIB, target, score }
+    }
+
+    fn keys(moves: &[Move]) -> Vec<u64> {
+        moves.iter().map(|hint| hint.key).collect()
+    }
+
+    #[test]
+    fn what_is_read_often_rises_and_what_is_not_stays() {
+        let entries = [entry(1, 1, 1, 50.0), entry(2, 1, 1, 0.5), entry(3, 1, 1, 5.0), entry(4, 1, 0, 90.0)];
+        let moves = promotions(&entries, &storage(100));
+        assert_eq!(keys(&moves), [1, 3]);
+        assert!(moves.iter().all(|hint| (hint.from, hint.to) == (1, 0) && hint.gain > 0.0));
+        assert_eq!(keys(&promotions(&entries, &storage(1))), [1], "as long as there is room");
+    }
+
+    #[test]
+    fn the_coldest_leave_first_and_no_more_than_needed() {
+        let entries = [entry(1, 1, 0, 50.0), entry(2, 1, 0, 0.5), entry(3, 1, 0, 5.0), entry(4, 1, 1, 0.0)];
+        let storage = storage(0);
+        assert_eq!(keys(&demotions(&entries, &storage, 0, 1)), [2]);
+        assert_eq!(keys(&demotions(&entries, &storage, 0, MIB + 1)), [2, 3]);
+        assert_eq!(keys(&demotions(&entries, &storage, 0, 1000 * MIB)), [2, 3, 1]);
+        assert!(demotions(&entries, &storage, 1, MIB).is_empty(), "nothing is slower");
+    }
+
+    #[test]
+    fn what_was_demoted_is_not_promoted_at_once() {
+        for score in [0.1, 1.0, 2.0, 4.0] {
+            let down = demotions(&[entry(1, 1, 0, score)], &storage(0), 0, 1);
+            let up = promotions(&[entry(1, 1, 1, score)], &storage(100));
+            assert_eq!(down.len(), 1);
+            assert!(up.is_empty() || down[0].gain + up[0].gain < 0.0, "there and back costs");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What is tried in turn: fewer and fewer replicas, and for each number what gives way for it.
+
+use smallvec::SmallVec;
+
+use super::bound::{Bound, price};
+use super::candidates::{Candidate, Terms, fill};
+use super::held::{kept, take};
+use super::memo::{Key, Memo};
+use super::offers::Offers;
+use super::scheme::{GaveWay, Piece, Plan};
+use super::search::{Goal, NONE, Search, search};
+use crate::cost::Costs;
+use crate::snapshot::{PAGE, Snapshot};
+
+/// Makes the plan of a key; one without replicas if there is no room.
+pub(super) fn make(key: &Key, present: &[Piece], snapshot: &Snapshot, costs: &Costs, memo: &mut Memo, plan: &mut Plan) {
+    let Key { pages, offers: of, .. } = key;
+    let policy = &of.policy;
+    *plan = Plan { pages: *pages, wanted: policy.replicas, proven: true, ..Plan::default() };
+    let Search { present: pieces, held, .. } = &mut memo.search;
+    take(present, costs, *pages, pieces, held);
+    let offers = memo.offers.get(of, snapshot, costs, &memo.search.held);
+    let lanes = snapshot.targets().iter().map(|target| usize::from(target.lanes)).sum();
+    for replicas in (1..=policy.replicas.min(snapshot.domains_up())).rev() {
+        let strict = Terms {
+            snapshot,
+            policy,
+            pages: *pages,
+            replicas,
+            pieces: snapshot.tiers().len().min(lanes).max(1),
+            raw_first: policy.raw_first,
+            distinct_tiers: policy.distinct_tiers,
+            any_target: false,
+            budget: policy.budget.is_some() && replicas >= policy.least,
+        };
+        for (terms, gave_way) in ladder(strict) {
+            if attempt(&terms, offers, costs, &mut memo.search, memo.steps, plan) {
+                plan.gave_way = gave_way;
+                return;
+            }
+        }
+    }
+}
+
+/// The terms to try for a number of replicas, each giving way in one thing more.
+fn ladder(strict: Terms) -> SmallVec<[(Terms, SmallVec<[GaveWay; 4]>); 6]> {
+    let Terms { snapshot, policy, replicas, pieces, .. } = strict;
+    let targets = snapshot.targets().len();
+    let steps = [
+        (GaveWay::RawFirst, policy.raw_first),
+        (GaveWay::DistinctTiers, policy.distinct_tiers),
+        (GaveWay::Pieces, pieces < targets),
+        (GaveWay::Targets, policy.any_target),
+        (GaveWay::Budget, policy.budget.is_some() && replicas == policy.least),
+    ];
+    let mut ladder: SmallVec<[_; 6]> = SmallVec::new();
+    let (mut terms, mut given) = (strict, SmallVec::new());
+    ladder.push((terms, SmallVec::new()));
+    for (step, _) in steps.into_iter().filter(|(_, applies)| *applies) {
+        match step {
+            GaveWay::RawFirst => terms.raw_first = false,
+            GaveWay::DistinctTiers => terms.distinct_tiers = false,
+            GaveWay::Pieces => terms.pieces = targets,
+            GaveWay::Targets => terms.any_target = true,
+            GaveWay::Budget => terms.budget = false,
+        }
+        given.push(step);
+        ladder.push((terms, given.clone()));
+    }
+    ladder
+}
+
+/// Whether there is a plan on these terms; it is in `plan` then.
+fn attempt(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search, steps: u32, plan: &mut Plan) -> bool {
+    let &Terms { snapshot, policy, pages, replicas, .. } = terms;
+    let enough = u64::from(pages) * PAGE;
+    work.free.clear();
+    work.free.extend((0..snapshot.targets().len()).map(|target| snapshot.space(target, enough)));
+    work.domains.clear();
+    work.domains.resize(snapshot.targets().len(), pages);
+    twins(terms, work);
+    let Search { lists: [first, rest], free, held, .. } = work;
+    fill(terms, true, &offers.classes[0], held, free, first);
+    rest.clear();
+    if replicas > 1 {
+        fill(terms, false, &offers.classes[1], held, free, rest);
+    }
+    let budget = policy.budget.filter(|_| terms.budget).map(|budget| (budget.0 * enough as f64) as u64);
+    let goal = Goal {
+        pages,
+        replicas: replicas.into(),
+        pieces: terms.pieces,
+        is_async: policy.is_async(),
+        last_persistent: !policy.volatile && replicas > 2,
+        budget: budget.unwrap_or(u64::MAX),
+        steps,
+    };
+    prepare(&goal, work);
+    let (cost, proven) = search(goal, work);
+    plan.proven &= proven;
+    let Some(cost) = cost else { return false };
+    plan.cost = cost;
+    plan.replicas.clear();
+    for (index, placed) in work.best[..usize::from(replicas)].iter().enumerate() {
+        let piece = |placed: &super::search::Placed| {
+            let candidate = &work.lists[index.min(1)][usize::from(placed.candidate)];
+            let pages = placed.end - placed.start;
+            let stays = kept(&work.held, candidate.target, candidate.encoding, placed.start, placed.end);
+            plan.moves += u64::from(pages - stays) * u64::from(candidate.stored);
+            Piece {
+                start: placed.start,
+                pages,
+                target: candidate.target,
+                encoding: costs.rates()[usize::from(candidate.encoding)].encoding,
+                stored: u64::from(pages) * u64::from(candidate.stored),
+            }
+        };
+        plan.replicas.push(placed.iter().map(piece).collect());
+    }
+    true
+}
+
+/// Finds for each target the one before it that could stand in its place, whatever is planned.
+fn twins(terms: &Terms, work: &mut Search) {
+    let Search { free, held, twins, .. } = work;
+    let &Terms { snapshot, policy, .. } = terms;
+    let holds = |target: usize| held.iter().any(|held| usize::from(held.target) == target);
+    twins.clear();
+    for target in 0..free.len() {
+        let alike = |other: &usize| free[*other] == free[target] && snapshot.alike(*other, target, policy);
+        let before = if holds(target) { None } else { (0..target).rev().find(|other| alike(other) && !holds(*other)) };
+        twins.push(before.map_or(NONE, |other| other as u8));
+    }
+}
+
+/// Bounds and order of the candidates; under a budget with the price of a byte at which the bound is sharpest.
+fn prepare(goal: &Goal, work: &mut Search) {
+    work.densest = work.lists.iter().flatten().map(|candidate| candidate.stored.into()).min().unwrap_or(1);
+    let mut price = 0.0;
+    if goal.budget < u64::MAX {
+        Bound::byte_prices(&work.lists, &mut work.byte_prices);
+        price = sharpest(goal, work);
+    }
+    let prices = [if goal.is_async { 0.0 } else { price }, price];
+    build(goal, work, prices);
+    for (list, price) in work.lists.iter_mut().zip(prices) {
+        let weight = |candidate: &Candidate| {
+            let bytes = u64::from(candidate.stored) * u64::from(goal.pages);
+            let (fixed, per_page) = candidate.least();
+            (fixed + per_page * u64::from(goal.pages)) as f64 + price * bytes as f64
+        };
+        list.sort_unstable_by(|a, b| {
+            weight(a).total_cmp(&weight(b)).then((a.target, a.encoding).cmp(&(b.target, b.encoding)))
+        });
+    }
+}
+
+/// Builds the bounds, where a stored byte costs so much for replica 0 and for the others.
+pub(super) fn build(goal: &Goal, work: &mut Search, prices: [f64; 2]) {
+    let Search { lists, bounds, joint, first_more, held, .. } = work;
+    for ((bound, list), price) in bounds.iter_mut().zip(&*lists).zip(prices) {
+        bound.build(&[(list, 0.0)], held, goal.pages, price);
+    }
+    if !goal.is_async && goal.replicas > 1 {
+        *first_more = dearer(&lists[0], &lists[1], goal.pages);
+        joint.build(&[(&lists[0], *first_more), (&lists[1], 0.0)], held, goal.pages, prices[1]);
+    }
+}
+
+/// The byte price at which the others' bound is highest: it rises with the price, then falls.
+fn sharpest(goal: &Goal, work: &mut Search) -> f64 {
+    let Search { lists, bounds, byte_prices, free, domains, densest, held, .. } = work;
+    let rest = (goal.replicas as u64 - 1) * u64::from(goal.pages);
+    // What replica 0 takes at least is not the others'.
+    let bytes = goal.budget.saturating_sub(*densest * u64::from(goal.pages));
+    let mut least = |index: usize| {
+        bounds[1].build(&[(&lists[1], 0.0)], held, goal.pages, byte_prices[index]);
+        bounds[1].least(rest, free, domains, bytes)
+    };
+    let (mut low, mut high) = (0, byte_prices.len() - 1);
+    while low < high {
+        let middle = (low + high) / 2;
+        if least(middle) < least(middle + 1) { low = middle + 1 } else { high = middle }
+    }
+    byte_prices[low]
+}
+
+/// How much more a page of replica 0 costs at least than one of another on the same target.
+fn dearer(first: &[Candidate], rest: &[Candidate], pages: u32) -> f64 {
+    let cheapest = |target: u8| {
+        let of = rest.iter().filter(|candidate| candidate.target == target);
+        of.map(|candidate| price(candidate, pages)).min_by(f64::total_cmp)
+    };
+    let more = first.iter().filter_map(|candidate| Some(price(candidate, pages) - cheapest(candidate.target)?));
+    more.min_by(f64::total_cmp).unwrap_or(0.0)
+}

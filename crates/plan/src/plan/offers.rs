@@ -1,0 +1,151 @@
+//! The prices of every target and encoding, remembered from request to request.
+
+use smallvec::SmallVec;
+
+use super::held::Held;
+use crate::cost::{Costs, EncodingRates, model_of};
+use crate::mix::mix;
+use crate::policy::{Policy, Weights};
+use crate::snapshot::{PAGE, Rates, Snapshot};
+
+/// An encoding on a target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    pub encoding: u8,
+    /// Bytes stored for each page.
+    pub stored: u32,
+    /// Cost of each page.
+    pub per_page: u64,
+    /// No mix of two others is both as cheap and as dense.
+    pub convex: bool,
+}
+
+/// What a target offers to a class of replicas: replica 0, or the others.
+#[derive(Debug, Default)]
+pub(super) struct TargetOffers {
+    /// Cost of a piece, whatever its length and encoding.
+    pub fixed: u64,
+    /// The bytes as they are.
+    pub raw: Option<Offer>,
+    /// Encodings of which none is both as cheap and as dense as another, cheapest first; and what is held.
+    pub front: SmallVec<[Offer; 8]>,
+}
+
+/// All that offers depend on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct OffersKey {
+    pub snapshot: u64,
+    pub costs: u64,
+    pub present: u64,
+    pub reads: f64,
+    pub policy: Policy,
+}
+
+impl OffersKey {
+    pub fn hash(&self) -> u64 {
+        let policy = mix(self.policy.first.compress.to_bits(), self.policy.rest.ratio.to_bits());
+        [self.snapshot, self.costs, self.present, self.reads.to_bits()].into_iter().fold(policy, mix)
+    }
+}
+
+/// The offers of all targets to both classes.
+#[derive(Debug, Default)]
+pub(super) struct Offers {
+    key: Option<OffersKey>,
+    pub classes: [Vec<TargetOffers>; 2],
+}
+
+/// The offers that were needed last, in a table that does not grow.
+#[derive(Debug)]
+pub(super) struct OfferTable(Vec<Offers>);
+
+impl Default for OfferTable {
+    fn default() -> Self {
+        OfferTable((0..16).map(|_| Offers::default()).collect())
+    }
+}
+
+impl OfferTable {
+    pub fn get(&mut self, key: &OffersKey, snapshot: &Snapshot, costs: &Costs, held: &[Held]) -> &Offers {
+        let index = key.hash() as usize & (self.0.len() - 1);
+        let offers = &mut self.0[index];
+        if offers.key != Some(*key) {
+            offers.key = Some(*key);
+            let Policy { first, rest, .. } = &key.policy;
+            fill(&mut offers.classes[0], key, first, key.reads, snapshot, costs, held);
+            fill(&mut offers.classes[1], key, rest, 0.0, snapshot, costs, held);
+        }
+        offers
+    }
+}
+
+fn fill(
+    class: &mut Vec<TargetOffers>,
+    key: &OffersKey,
+    weights: &Weights,
+    reads: f64,
+    snapshot: &Snapshot,
+    costs: &Costs,
+    held: &[Held],
+) {
+    class.resize_with(snapshot.targets().len(), TargetOffers::default);
+    for (target, (offers, rates)) in (0u8..).zip(class.iter_mut().zip(snapshot.rates())) {
+        let rates = &if key.policy.spread { busy(rates) } else { *rates };
+        let offer = |encoding: u8, of: &EncodingRates| {
+            let (fixed, per_page) = price(&key.policy, rates, of, weights, reads);
+            (fixed, Offer { encoding, stored: of.page, per_page, convex: true })
+        };
+        let all = || (0..=u8::MAX).zip(costs.rates()).map(|(encoding, of)| offer(encoding, of));
+        offers.raw = all().next().map(|(_, raw)| raw);
+        offers.fixed = all().map(|(fixed, _)| fixed).next().unwrap_or(0);
+        offers.front.clear();
+        offers.front.extend(all().map(|(_, offer)| offer));
+        offers.front.sort_unstable_by_key(|offer| (offer.per_page, offer.stored, offer.encoding));
+        let mut densest = u32::MAX;
+        offers.front.retain(|offer| {
+            let here = held.iter().any(|held| (held.target, held.encoding) == (target, offer.encoding));
+            let denser = offer.stored < densest;
+            densest = densest.min(offer.stored);
+            denser || here
+        });
+        mark_convex(&mut offers.front);
+    }
+}
+
+/// Finds those that are on the lower convex hull; they come cheapest first.
+fn mark_convex(front: &mut [Offer]) {
+    let slope = |a: &Offer, b: &Offer| {
+        let saved = f64::from(a.stored) - f64::from(b.stored);
+        if saved > 0.0 { (b.per_page as f64 - a.per_page as f64) / saved } else { f64::INFINITY }
+    };
+    let mut last = 0;
+    for next in 1..front.len() {
+        let best = (last + 1..front.len())
+            .min_by(|a, b| slope(&front[last], &front[*a]).total_cmp(&slope(&front[last], &front[*b])));
+        if next <= last {
+            continue;
+        }
+        front[next].convex = best == Some(next);
+        if front[next].convex {
+            last = next;
+        }
+    }
+}
+
+/// The cost of a piece and of each of its pages, in whole picoseconds or picojoules.
+pub(crate) fn price(
+    policy: &Policy,
+    rates: &Rates,
+    encoding: &EncodingRates,
+    weights: &Weights,
+    reads: f64,
+) -> (u64, u64) {
+    let cost = model_of(policy)(rates, encoding, weights, reads);
+    ((cost.fixed * 1e12).round() as u64, (cost.per_byte * PAGE as f64 * 1e12).round() as u64)
+}
+
+/// A target that works off what waits for it first.
+pub(crate) fn busy(rates: &Rates) -> Rates {
+    let factor = 1.0 + rates.load;
+    Rates { read: rates.read * factor, write: rates.write * factor, latency: rates.latency * factor, ..*rates }
+}

@@ -1,0 +1,172 @@
+//! [`resolve`]: three levels of wishes become one policy.
+
+use smallvec::SmallVec;
+
+use super::requirement::Count;
+use super::{Ack, Ask, Field, Level, Policy, Replicas, Requirement, Resolution, Source, Value, Weights};
+
+/// The policy for what the three levels ask for, and each decision that was taken between their wishes.
+///
+/// What a level says outright (`replicas`, `ack`, `weights`) wins over its requirements, and a level over those below
+/// it. Of two requirements that conflict the later is dropped. The weights of a level's requirements add up
+/// (HReplica IV-B.2: complementary requirements).
+pub fn resolve(operation: &Ask, application: &Ask, system: &Ask, range: Replicas) -> (Policy, Vec<Resolution>) {
+    let levels = [(Level::Operation, operation), (Level::Application, application), (Level::System, system)];
+    let mut log = Vec::new();
+    let accepted = accept(&levels, &mut log);
+    log.extend(complements(&accepted));
+    let has = |requirement| accepted.iter().any(|wish| wish.requirement == requirement);
+    let shared = has(Requirement::MinReadLatency) && has(Requirement::MinStorage);
+
+    let (mut replicas, mut ack, mut weights) = (Slot(None), Slot(None), Slot(None));
+    for (level, ask) in levels {
+        let explicit = Source::Explicit(level);
+        replicas.offer(ask.replicas, explicit, Field::Replicas, &mut log);
+        ack.offer(ask.ack, explicit, Field::Ack, &mut log);
+        weights.offer(ask.weights.map(|all| [all; 2]), explicit, Field::Weights, &mut log);
+        let of_level = || accepted.iter().filter(|wish| wish.level == level);
+        for wish in of_level() {
+            let source = Source::Requirement(wish.requirement, level);
+            replicas.offer(wish.count(range, shared), source, Field::Replicas, &mut log);
+            ack.offer(wish.requirement.row().ack, source, Field::Ack, &mut log);
+        }
+        let together = shared.then_some([READ, STORE]).filter(|_| of_level().any(|wish| wish.is_of_pair()));
+        let weighed = || of_level().filter(|wish| wish.requirement.row().weights.is_some());
+        if let Some(first) = weighed().next() {
+            let sum = weighed().filter_map(|wish| wish.requirement.row().weights);
+            let sum = sum.fold([0.0; 3], |sum, row| [sum[0] + row[0], sum[1] + row[1], sum[2] + row[2]]);
+            let both = together.or_else(|| Weights::new(sum[0], sum[1], sum[2]).map(|all| [all; 2]));
+            let source = Source::Requirement(first.requirement, level);
+            if together.is_none() && weights.0.is_none() {
+                let row = |wish: &Wish| wish.requirement.row().weights;
+                let differ = weighed().filter(|wish| row(wish) != row(first));
+                let added = |wish: &Wish| (first.requirement, wish.requirement);
+                log.extend(differ.map(added).map(|(first, second)| Resolution::Added { first, second, level }));
+            }
+            weights.offer(both, source, Field::Weights, &mut log);
+        }
+    }
+    if shared && weights.is([READ, STORE]) {
+        log.push(Resolution::Shared { first: Requirement::MinReadLatency, rest: Requirement::MinStorage });
+    }
+
+    let budget = levels.iter().find_map(|(_, ask)| ask.budget);
+    let (least, most) = (range.min.clamp(1, Replicas::LIMIT), range.max.clamp(1, Replicas::LIMIT));
+    let wanted = replicas.or(if budget.is_some() { most } else { range.default });
+    let used = wanted.clamp(least, most.max(least));
+    if used != wanted {
+        log.push(Resolution::Clamped { asked: wanted, used });
+    }
+    let [first, rest] = weights.or([Weights::EQUAL; 2]);
+    let policy = Policy {
+        replicas: used,
+        least,
+        ack: ack.or(Ack::Placed),
+        first,
+        rest,
+        raw_first: has(Requirement::MinReadLatency),
+        energy: has(Requirement::MinEnergy),
+        spread: has(Requirement::MaxLoadBalance),
+        distinct_tiers: has(Requirement::MaxReadBandwidth),
+        any_target: has(Requirement::MaxWriteAvailability),
+        volatile: levels.iter().find_map(|(_, ask)| ask.volatile).unwrap_or(false),
+        budget,
+        max_latency: levels.iter().find_map(|(_, ask)| ask.max_latency),
+        tiers: levels.iter().find_map(|(_, ask)| ask.tiers).unwrap_or_default(),
+        ..Policy::default()
+    };
+    (policy, log)
+}
+
+/// What replica 0 is planned with where reads shall be fast and storage small.
+const READ: Weights = Weights { compress: 0.0, decompress: 1.0, ratio: 0.0 };
+/// What the other replicas are planned with then.
+const STORE: Weights = Weights::ARCHIVAL;
+
+/// A requirement that stands.
+struct Wish {
+    requirement: Requirement,
+    number: Option<u8>,
+    level: Level,
+}
+
+impl Wish {
+    fn is_of_pair(&self) -> bool {
+        matches!(self.requirement, Requirement::MinReadLatency | Requirement::MinStorage)
+    }
+
+    /// The number of replicas that it sets, if it does. The two that go together set none, being opposed.
+    fn count(&self, range: Replicas, shared: bool) -> Option<u8> {
+        let bound = |count| match count {
+            Count::Min => range.min,
+            Count::Max => range.max,
+        };
+        let row = self.requirement.row().replicas.filter(|_| !(shared && self.is_of_pair()));
+        self.number.or(row.map(bound))
+    }
+}
+
+/// The requirements that stand, by level, then order.
+fn accept(levels: &[(Level, &Ask)], log: &mut Vec<Resolution>) -> SmallVec<[Wish; 8]> {
+    let mut accepted: SmallVec<[Wish; 8]> = SmallVec::new();
+    let mut off: SmallVec<[Requirement; 8]> = SmallVec::new();
+    for &(level, ask) in levels {
+        for asked in &ask.requirements {
+            let requirement = asked.requirement;
+            let number = match asked.value {
+                Value::Off => {
+                    off.push(requirement);
+                    continue;
+                }
+                Value::On => None,
+                Value::Number(number) => Some(number),
+            };
+            let conflict = accepted.iter().find_map(|wish| Some((wish, wish.requirement.conflict(requirement)?)));
+            if off.contains(&requirement) {
+                log.push(Resolution::SwitchedOff { requirement, level });
+            } else if let Some((wish, over)) = conflict {
+                let (stands, above) = (wish.requirement, wish.level);
+                log.push(Resolution::Dropped { requirement, level, stands, above, over });
+            } else if !accepted.iter().any(|wish| wish.requirement == requirement) {
+                accepted.push(Wish { requirement, number, level });
+            }
+        }
+    }
+    accepted
+}
+
+/// The pairs that complement each other.
+fn complements(accepted: &[Wish]) -> Vec<Resolution> {
+    let pairs =
+        accepted.iter().enumerate().flat_map(|(i, first)| accepted[i + 1..].iter().map(move |second| (first, second)));
+    let requirements = pairs.map(|(first, second)| (first.requirement, second.requirement));
+    let complement = |(first, second): (Requirement, Requirement)| {
+        Some(Resolution::Complement { first, second, over: first.complement(second)? })
+    };
+    requirements.filter_map(complement).collect()
+}
+
+/// A part of the policy and who set it: the first that does.
+struct Slot<T>(Option<(T, Source)>);
+
+impl<T: PartialEq + Copy> Slot<T> {
+    fn offer(&mut self, value: Option<T>, source: Source, over: Field, log: &mut Vec<Resolution>) {
+        let Some(value) = value else { return };
+        match self.0 {
+            None => self.0 = Some((value, source)),
+            Some((held, _)) if held == value => {}
+            Some((_, winner)) => log.push(Resolution::Overridden { loser: source, winner, over }),
+        }
+    }
+
+    fn is(&self, value: T) -> bool {
+        self.0.is_some_and(|(held, _)| held == value)
+    }
+
+    fn or(&self, default: T) -> T {
+        self.0.map_or(default, |(held, _)| held)
+    }
+}
+
+#[cfg(test)]
+mod tests;

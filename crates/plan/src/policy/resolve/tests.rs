@@ -1,0 +1,159 @@
+//! What becomes of wishes.
+
+use super::*;
+use crate::policy::Budget;
+
+fn asks(names: &[&str]) -> Ask {
+    Ask { requirements: names.iter().map(|name| name.parse().expect("a requirement")).collect(), ..Ask::default() }
+}
+
+fn resolved(levels: [&[&str]; 3]) -> (Policy, Vec<String>) {
+    let [operation, application, system] = levels.map(asks);
+    let (policy, log) = resolve(&operation, &application, &system, Replicas::default());
+    (policy, log.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn nothing_asked_is_the_papers_default() {
+    let (policy, log) = resolved([&[], &[], &[]]);
+    assert_eq!(policy, Policy::default());
+    assert!(log.is_empty());
+}
+
+#[test]
+fn every_row_of_the_table_holds_alone() {
+    let weights = |c, d, r| Weights::new(c, d, r).expect("weights");
+    for (name, replicas, ack, [c, d, r]) in [
+        ("min_read_latency", 5, Ack::Placed, [0.0, 1.0, 0.0]),
+        ("max_read_bandwidth", 3, Ack::Placed, [0.0, 0.5, 0.5]),
+        ("max_read_availability", 5, Ack::Placed, [1.0, 1.0, 1.0]),
+        ("max_write_availability", 3, Ack::Placed, [1.0, 1.0, 1.0]),
+        ("max_durability", 5, Ack::Durable, [1.0, 1.0, 1.0]),
+        ("max_load_balance", 3, Ack::Placed, [1.0, 1.0, 1.0]),
+        ("min_energy", 1, Ack::Placed, [0.0, 0.0, 1.0]),
+        ("min_write_latency", 3, Ack::Placed, [1.0, 0.0, 0.0]),
+        ("max_write_bandwidth", 3, Ack::Placed, [0.5, 0.0, 0.5]),
+        ("min_storage", 1, Ack::Placed, [0.0, 0.0, 1.0]),
+    ] {
+        let (policy, log) = resolved([&[], &[name], &[]]);
+        assert_eq!((policy.replicas, policy.ack), (replicas, ack), "{name}");
+        assert_eq!((policy.first, policy.rest), (weights(c, d, r), weights(c, d, r)), "{name}");
+        assert_eq!(log, Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+fn a_number_sets_the_replicas_within_the_range() {
+    assert_eq!(resolved([&["max_durability=4"], &[], &[]]).0.replicas, 4);
+    let (policy, log) = resolved([&["max_durability=9"], &[], &[]]);
+    assert_eq!(policy.replicas, 5);
+    assert_eq!(log, ["9 replicas are out of the configured range; 5 are planned"]);
+}
+
+#[test]
+fn of_two_that_conflict_the_higher_level_stands_then_the_first() {
+    let (policy, log) = resolved([&["min_write_latency"], &[], &["max_durability"]]);
+    assert_eq!((policy.ack, policy.replicas), (Ack::Placed, 3));
+    assert_eq!(
+        log,
+        [
+            "max_durability (system) is dropped: it conflicts with min_write_latency (operation) over when a write returns"
+        ]
+    );
+    let (policy, log) = resolved([&["max_durability", "min_storage"], &[], &[]]);
+    assert_eq!((policy.ack, policy.replicas, log.len()), (Ack::Durable, 5, 1));
+}
+
+#[test]
+fn what_is_dropped_drops_nothing_in_turn() {
+    let (policy, log) = resolved([&["max_durability"], &["min_storage"], &["max_load_balance"]]);
+    assert!(policy.spread);
+    assert_eq!(log.len(), 1, "{log:?}");
+}
+
+#[test]
+fn fast_reads_and_little_storage_go_together() {
+    for levels in [[&["min_read_latency", "min_storage"][..], &[], &[]], [&["min_storage"], &[], &["min_read_latency"]]]
+    {
+        let (policy, log) = resolved(levels);
+        assert_eq!((policy.replicas, policy.first, policy.rest), (3, READ, STORE));
+        assert_eq!(log.len(), 1, "{log:?}");
+        assert!(log[0].contains("go together"));
+    }
+}
+
+#[test]
+fn complements_of_a_level_add_up_and_hide_those_below() {
+    let (policy, log) = resolved([&["min_read_latency", "max_write_bandwidth"], &[], &["min_write_latency"]]);
+    assert_eq!(policy.first, Weights { compress: 0.25, decompress: 0.5, ratio: 0.25 });
+    let [added, hidden] = log.try_into().expect("two");
+    assert_eq!(added, "the weights of min_read_latency and max_write_bandwidth (operation) add up");
+    let holds = "the weights: min_read_latency of the operation level holds, not min_write_latency of the system level";
+    assert_eq!(hidden, holds);
+}
+
+#[test]
+fn a_level_switches_off_what_lower_ones_ask_for() {
+    let (policy, log) = resolved([&["max_durability=false"], &["max_durability"], &[]]);
+    assert_eq!(policy, Policy::default());
+    assert_eq!(log, ["max_durability (application) is switched off by a level above"]);
+}
+
+#[test]
+fn what_is_said_outright_wins_over_requirements_of_its_level() {
+    let operation = Ask { replicas: Some(2), ack: Some(Ack::Replicated), ..asks(&["max_durability"]) };
+    let (policy, log) = resolve(&operation, &Ask::default(), &Ask::default(), Replicas::default());
+    assert_eq!((policy.replicas, policy.ack, log.len()), (2, Ack::Replicated, 2));
+    let system = Ask { weights: Some(Weights::ARCHIVAL), ..Ask::default() };
+    let (policy, _) = resolve(&asks(&["min_read_latency"]), &Ask::default(), &system, Replicas::default());
+    assert_eq!(policy.first, READ, "a requirement of a higher level wins over what a lower one says");
+}
+
+#[test]
+fn a_budget_asks_for_as_many_replicas_as_it_pays() {
+    let application = Ask { budget: Some(Budget(3.0)), ..Ask::default() };
+    let range = Replicas { max: 9, ..Replicas::default() };
+    let (policy, _) = resolve(&Ask::default(), &application, &Ask::default(), range);
+    assert_eq!((policy.replicas, policy.budget), (9, Some(Budget(3.0))));
+}
+
+#[test]
+fn every_conflict_drops_the_later_and_says_so() {
+    let mut conflicts = 0;
+    for first in Requirement::ALL {
+        for second in Requirement::ALL {
+            let Some(over) = first.conflict(second) else { continue };
+            conflicts += 1;
+            let alone = resolved([&[&first.to_string()], &[], &[]]).0;
+            for levels in [[&[first, second][..], &[]], [&[first], &[second]]] {
+                let names = levels.map(|level| level.iter().map(ToString::to_string).collect::<Vec<_>>());
+                let [operation, application] =
+                    names.each_ref().map(|names| names.iter().map(|n| &**n).collect::<Vec<_>>());
+                let (policy, log) = resolved([&operation, &application, &[]]);
+                assert_eq!(policy, alone, "{second} has no effect");
+                let said = |line: &String| {
+                    line.starts_with(&format!("{second} (")) && line.contains(&format!("conflicts with {first}"))
+                };
+                assert!(log.iter().any(|line| said(line) && line.ends_with(&over.to_string())), "{log:?}");
+            }
+        }
+    }
+    assert_eq!(conflicts, 18);
+}
+
+#[test]
+fn every_complement_holds_in_full_and_says_so() {
+    let (policy, log) = resolved([&["max_write_availability"], &["max_load_balance"], &[]]);
+    assert!(policy.any_target && policy.spread);
+    let serve = "max_write_availability and max_load_balance complement each other: both serve where replicas go";
+    assert_eq!(log, [serve]);
+    let (policy, log) = resolved([&["min_energy", "min_storage"], &[], &[]]);
+    assert_eq!((policy.replicas, policy.first, policy.energy), (1, STORE, true));
+    assert_eq!(log, ["min_energy and min_storage complement each other: both serve the weights"]);
+    let (policy, log) = resolved([&["max_read_availability", "max_durability"], &[], &[]]);
+    assert_eq!((policy.replicas, policy.ack), (5, Ack::Durable));
+    assert_eq!(
+        log,
+        ["max_read_availability and max_durability complement each other: both serve the number of replicas"]
+    );
+}

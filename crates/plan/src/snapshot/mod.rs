@@ -1,0 +1,277 @@
+//! What the planner knows of the storage: plain data, read at some moment.
+
+mod round;
+
+pub(crate) use round::{down, nearest};
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::Policy;
+
+/// The unit of planning: extents are multiples of it, but for the last of a request.
+pub const PAGE: u64 = 4096;
+/// The most targets of a snapshot.
+pub const MAX_TARGETS: usize = 64;
+/// The most tiers of a snapshot.
+pub const MAX_TIERS: usize = 32;
+
+/// A performance level.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tier {
+    /// Its name.
+    pub name: String,
+    /// Whether it outlives a reboot.
+    pub persistent: bool,
+    /// What a target of it draws while it reads or writes, in watts.
+    pub watts: f64,
+}
+
+/// One device, directory, node or bucket of a tier.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// The index of its tier.
+    pub tier: u8,
+    /// Replicas of a page never share a domain; any number.
+    pub domain: u32,
+    /// Bytes read per second.
+    pub read: f64,
+    /// Bytes written per second.
+    pub write: f64,
+    /// Seconds before the first byte.
+    pub latency: f64,
+    /// Free bytes.
+    pub free: u64,
+    /// Bytes of these that are promised to others.
+    pub reserved: u64,
+    /// Operations waiting for each that it can do at a time; 0 is idle.
+    pub load: f64,
+    /// Operations that it can do at a time.
+    pub lanes: u16,
+    /// It holds an object's bytes whole and as they are.
+    pub plain: bool,
+    /// It can be written to.
+    pub up: bool,
+}
+
+/// A set of tiers, by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TierSet(u32);
+
+impl TierSet {
+    /// All tiers, whatever there are.
+    pub const ALL: TierSet = TierSet(u32::MAX);
+
+    /// The tiers of these indexes; those past [`MAX_TIERS`] are left out.
+    pub fn of(indexes: impl IntoIterator<Item = usize>) -> TierSet {
+        TierSet(indexes.into_iter().filter(|index| *index < MAX_TIERS).fold(0, |set, index| set | 1 << index))
+    }
+
+    /// Whether it holds the tier of this index.
+    pub fn has(self, tier: u8) -> bool {
+        self.0.checked_shr(tier.into()).is_some_and(|set| set & 1 == 1)
+    }
+}
+
+impl Default for TierSet {
+    fn default() -> Self {
+        TierSet::ALL
+    }
+}
+
+/// Tiers and targets as they were at some moment, speeds and load rounded to steps of 5 %.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    tiers: Vec<Tier>,
+    targets: Vec<Target>,
+    core_watts: f64,
+    rates: Vec<Rates>,
+    domains: Vec<u8>,
+    /// For each target the first that is alike, and whether there is another.
+    kinds: Vec<(u8, bool)>,
+    /// Without load and with it.
+    fingerprints: [u64; 2],
+}
+
+/// A target as the cost models see it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rates {
+    /// Seconds to read a byte.
+    pub read: f64,
+    /// Seconds to write a byte.
+    pub write: f64,
+    /// Seconds before the first byte.
+    pub latency: f64,
+    /// Operations waiting for each that it can do at a time.
+    pub load: f64,
+    /// Its tier's watts.
+    pub watts: f64,
+    /// Watts of a processor core.
+    pub core_watts: f64,
+}
+
+/// Why a snapshot cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SnapshotError {
+    /// More tiers than [`MAX_TIERS`], or more targets than [`MAX_TARGETS`].
+    TooMany,
+    /// This target names a tier that is not there.
+    NoSuchTier(usize),
+    /// A speed of this target is not positive, or its latency or load is negative or no number.
+    NoSuchSpeed(usize),
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotError::TooMany => {
+                write!(f, "at most {MAX_TIERS} tiers and {MAX_TARGETS} targets can be planned for")
+            }
+            SnapshotError::NoSuchTier(target) => write!(f, "target {target} is of a tier that is not there"),
+            SnapshotError::NoSuchSpeed(target) => {
+                write!(f, "target {target}: speeds must be above 0, latency and load at least 0")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {}
+
+impl Snapshot {
+    /// The tiers, fastest first, their targets, and the watts of a processor core.
+    ///
+    /// # Errors
+    /// Any [`SnapshotError`].
+    pub fn new(tiers: Vec<Tier>, targets: Vec<Target>, core_watts: f64) -> Result<Snapshot, SnapshotError> {
+        if tiers.len() > MAX_TIERS || targets.len() > MAX_TARGETS {
+            return Err(SnapshotError::TooMany);
+        }
+        let mut rates = Vec::with_capacity(targets.len());
+        for (index, target) in targets.iter().enumerate() {
+            let tier = tiers.get(usize::from(target.tier)).ok_or(SnapshotError::NoSuchTier(index))?;
+            let fast = |speed: f64| speed.is_finite() && speed > 0.0;
+            let known = |number: f64| number.is_finite() && number >= 0.0;
+            if !(fast(target.read) && fast(target.write) && known(target.latency) && known(target.load)) {
+                return Err(SnapshotError::NoSuchSpeed(index));
+            }
+            rates.push(Rates {
+                read: 1.0 / nearest(target.read),
+                write: 1.0 / nearest(target.write),
+                latency: nearest(target.latency),
+                load: (target.load * 20.0).round() / 20.0,
+                watts: tier.watts,
+                core_watts,
+            });
+        }
+        let first_of = |domain| targets.iter().position(|target| target.domain == domain).unwrap_or(0) as u8;
+        let domains = targets.iter().map(|target| first_of(target.domain)).collect();
+        let kinds = kinds(&targets, &rates);
+        let fingerprints = [false, true].map(|load| fingerprint(&tiers, &targets, &rates, load));
+        Ok(Snapshot { tiers, targets, core_watts, rates, domains, kinds, fingerprints })
+    }
+
+    /// The tiers.
+    pub fn tiers(&self) -> &[Tier] {
+        &self.tiers
+    }
+
+    /// The targets, as given.
+    pub fn targets(&self) -> &[Target] {
+        &self.targets
+    }
+
+    /// What the cost models see of each target.
+    pub fn rates(&self) -> &[Rates] {
+        &self.rates
+    }
+
+    /// Watts of a processor core.
+    pub fn core_watts(&self) -> f64 {
+        self.core_watts
+    }
+
+    /// The tiers of these names; the name that is none as the error.
+    ///
+    /// # Errors
+    /// The first name that no tier has.
+    pub fn tiers_named<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<TierSet, &'a str> {
+        let index = |name| self.tiers.iter().position(|tier| tier.name == name).ok_or(name);
+        Ok(TierSet::of(names.into_iter().map(index).collect::<Result<Vec<usize>, _>>()?))
+    }
+
+    /// Sets a target's free bytes and those of them that are promised to others; no target of that index: nothing.
+    pub fn set_space(&mut self, target: usize, free: u64, reserved: u64) {
+        if let Some(target) = self.targets.get_mut(target) {
+            (target.free, target.reserved) = (free, reserved);
+        }
+    }
+
+    /// The bytes that a plan may take of a target: what is free and not promised, rounded down by at most 5 %; exact
+    /// above `enough`, where more makes no difference.
+    pub fn space(&self, target: usize, enough: u64) -> u64 {
+        let target = &self.targets[target];
+        let free = target.free.saturating_sub(target.reserved);
+        if free >= enough { enough } else { down(free) }
+    }
+
+    /// The index of the first target of a target's domain: a small number for it.
+    pub(crate) fn domain(&self, target: usize) -> u8 {
+        self.domains[target]
+    }
+
+    /// How many domains can be written to: more replicas than that have no place.
+    pub fn domains_up(&self) -> u8 {
+        let up = self.targets.iter().zip(&self.domains).filter(|(target, _)| target.up);
+        up.fold(0u64, |set, (_, domain)| set | 1 << domain).count_ones() as u8
+    }
+
+    /// Whether two targets differ in nothing that a plan depends on, but for their space: either may stand in the
+    /// other's place.
+    pub(crate) fn alike(&self, a: usize, b: usize, policy: &Policy) -> bool {
+        let slow = |target: usize| policy.max_latency.is_some_and(|most| self.targets[target].latency > most);
+        self.kinds[a].0 == self.kinds[b].0
+            && slow(a) == slow(b)
+            && (!policy.spread || self.rates[a].load == self.rates[b].load)
+    }
+
+    /// Whether another target may be alike.
+    pub(crate) fn has_twin(&self, target: usize) -> bool {
+        self.kinds[target].1
+    }
+
+    /// A hash of all that plans depend on, but for the space, and the load where it does not matter.
+    pub(crate) fn fingerprint(&self, load: bool) -> u64 {
+        self.fingerprints[usize::from(load)]
+    }
+}
+
+/// For each target the first of those with the same speeds on the same tier, in a domain of its own or in the same one.
+fn kinds(targets: &[Target], rates: &[Rates]) -> Vec<(u8, bool)> {
+    let alone = |of: &Target| targets.iter().filter(|target| target.domain == of.domain).count() == 1;
+    let idle = |index: usize| Rates { load: 0.0, ..rates[index] };
+    let alike = |a: usize, b: usize| {
+        let (of, other) = (&targets[a], &targets[b]);
+        let domains = of.domain == other.domain || (alone(of) && alone(other));
+        let same = (of.tier, of.lanes, of.plain, of.up) == (other.tier, other.lanes, other.plain, other.up);
+        a == b || (domains && same && idle(a) == idle(b))
+    };
+    let all = || 0..targets.len();
+    let first = |target| all().find(|other| alike(*other, target)).unwrap_or(target) as u8;
+    all().map(|target| (first(target), all().filter(|other| alike(*other, target)).count() > 1)).collect()
+}
+
+fn fingerprint(tiers: &[Tier], targets: &[Target], rates: &[Rates], with_load: bool) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    for tier in tiers {
+        tier.persistent.hash(&mut hasher);
+    }
+    for (target, rates) in targets.iter().zip(rates) {
+        (target.tier, target.domain, target.lanes, target.plain, target.up).hash(&mut hasher);
+        let Rates { read, write, latency, load, watts, core_watts } = *rates;
+        let load = if with_load { load } else { 0.0 };
+        [read, write, latency, load, watts, core_watts].map(f64::to_bits).hash(&mut hasher);
+    }
+    hasher.finish()
+}

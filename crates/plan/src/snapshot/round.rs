@@ -1,0 +1,39 @@
+//! Steps of 5 %, so that a state that has changed a little is the same to the memo.
+
+/// The nearest power of 1.05; 0 for what is not positive.
+pub(crate) fn nearest(value: f64) -> f64 {
+    if value > 0.0 { step(steps(value).round()) } else { 0.0 }
+}
+
+/// The largest power of 1.05 that is at most `value`, in whole bytes; exact below 32.
+pub(crate) fn down(value: u64) -> u64 {
+    if value < 32 {
+        return value;
+    }
+    (step(steps(value as f64).floor()) as u64).min(value)
+}
+
+fn steps(value: f64) -> f64 {
+    value.ln() / 1.05f64.ln()
+}
+
+fn step(number: f64) -> f64 {
+    1.05f64.powi(number as i32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn rounding_is_within_a_step_and_changes_nothing_twice(value in 0u64..1 << 50) {
+            let rounded = down(value);
+            prop_assert!(rounded <= value && rounded as f64 >= value as f64 / 1.0501 - 2.0, "{rounded}");
+            let near = nearest(value as f64);
+            prop_assert!((near - value as f64).abs() <= value as f64 * 0.03);
+            prop_assert!((nearest(near) - near).abs() <= near * 1e-12);
+        }
+    }
+}

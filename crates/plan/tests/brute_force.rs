@@ -1,0 +1,313 @@
+//! The planner against a slow and obvious one: the gap is 0.
+
+mod common;
+
+use common::Problem;
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+use terrace_codec::{ALL, Encoding};
+use terrace_plan::cost::{Costs, Expected, Model};
+use terrace_plan::plan::{Memo, Piece, Plan, Want, plan, replan};
+use terrace_plan::policy::{Ack, Budget, Policy, Weights};
+use terrace_plan::snapshot::{PAGE, Snapshot, Target, Tier, TierSet};
+
+/// A case in plain numbers.
+#[derive(Clone, Debug)]
+struct Case {
+    pages: u64,
+    targets: Vec<Target>,
+    persistent: Vec<bool>,
+    expected: Vec<(Encoding, Expected)>,
+    policy: Policy,
+    reads: f64,
+    /// Start, pages, target and encoding of what is stored already.
+    present: Vec<(u32, u32, usize, usize)>,
+}
+
+impl Case {
+    /// Pages and space times `factor`.
+    fn scaled(&self, factor: u64) -> Case {
+        let targets = self.targets.iter().map(|target| Target { free: target.free * factor, ..target.clone() });
+        Case { pages: self.pages * factor, targets: targets.collect(), ..self.clone() }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let tier = |persistent: &bool| Tier { name: "t".into(), persistent: *persistent, watts: 3.0 };
+        let tiers = self.persistent.iter().map(tier).collect();
+        Snapshot::new(tiers, self.targets.clone(), 2.0).expect("a snapshot")
+    }
+
+    fn present(&self, costs: &Costs) -> Vec<Piece> {
+        let piece = |&(start, pages, target, encoding): &(u32, u32, usize, usize)| {
+            let (target, of) = (target % self.targets.len(), &costs.rates()[encoding % costs.rates().len()]);
+            let (encoding, stored) = (of.encoding, u64::from(of.page) * u64::from(pages));
+            Piece { start, pages, target: target as u8, encoding, stored }
+        };
+        self.present.iter().map(piece).collect()
+    }
+
+    /// How much the obvious planner has to do.
+    fn size(&self) -> f64 {
+        let choices = self.targets.len() * (self.expected.len() + 1);
+        (choices as f64).powi(self.policy.replicas.into()) * self.pages as f64
+    }
+}
+
+fn target(tiers: usize, most: u64) -> impl Strategy<Value = Target> {
+    let speed = prop_oneof![Just(1e9), Just(1e8), 1e7..1e10];
+    let latency = prop_oneof![2 => Just(0.0), 1 => Just(1e-5), 1 => 0.0..1e-4];
+    let free = prop_oneof![1 => Just(u64::MAX / 4096), 4 => 0..most * PAGE + PAGE];
+    let reserved = prop_oneof![3 => Just(0), 1 => 0..PAGE * 2];
+    let (plain, up) = (prop::bool::weighted(0.1), prop::bool::weighted(0.95));
+    let state = (reserved, prop_oneof![Just(0.0), 0.0..3.0], 1u16..4, plain, up);
+    (0..tiers, 0u32..5, speed.clone(), speed, latency, free, state).prop_map(
+        |(tier, domain, read, write, latency, free, (reserved, load, lanes, plain, up))| Target {
+            tier: tier as u8,
+            domain,
+            read,
+            write,
+            latency,
+            free,
+            reserved,
+            load,
+            lanes,
+            plain,
+            up,
+        },
+    )
+}
+
+fn weights() -> impl Strategy<Value = Weights> {
+    prop_oneof![
+        Just(Weights::EQUAL),
+        Just(Weights::ARCHIVAL),
+        Just(Weights::ASYNCHRONOUS),
+        (0.01..1.0, 0.0..1.0, 0.0..1.0).prop_map(|(c, d, r)| Weights::new(c, d, r).expect("weights")),
+    ]
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let ack = prop_oneof![Just(Ack::Placed), Just(Ack::Replicated), Just(Ack::Durable)];
+    let model = prop_oneof![Just(Model::Paper), Just(Model::Measured)];
+    let budget = prop::option::weighted(0.25, (0.3f64..3.0).prop_map(Budget));
+    let seldom = || prop::bool::weighted(0.15);
+    let flags = (any::<bool>(), seldom(), seldom(), seldom(), seldom(), seldom());
+    let tiers = prop_oneof![4 => Just(TierSet::ALL), 1 => Just(TierSet::of([0, 2, 3]))];
+    let max_latency = prop::option::weighted(0.2, Just(2e-5));
+    let limits = (budget, max_latency, tiers);
+    (1u8..=3, 1u8..=2, ack, weights(), weights(), model, flags, limits).prop_map(
+        |(replicas, least, ack, first, rest, model, flags, (budget, max_latency, tiers))| Policy {
+            replicas: replicas.max(least),
+            least,
+            ack,
+            first,
+            rest,
+            raw_first: flags.1,
+            energy: flags.2,
+            spread: flags.3,
+            distinct_tiers: flags.4,
+            any_target: flags.5,
+            volatile: flags.0,
+            budget,
+            max_latency,
+            tiers,
+            model,
+        },
+    )
+}
+
+fn case(largest: f64) -> impl Strategy<Value = Case> {
+    let expected = (1e8..1e10, 1e8..1e10, 1.0..6.0).prop_map(|(compress, decompress, ratio)| Expected {
+        compress,
+        decompress,
+        ratio,
+    });
+    let reads = (-9i32..60).prop_map(|steps| 1.05f64.powi(steps));
+    (1u64..=8, 1usize..=4).prop_flat_map(move |(pages, tiers)| {
+        let targets = prop::collection::vec(target(tiers, pages), 1..=4);
+        let expected = prop::collection::vec(expected.clone(), 0..=3);
+        let persistent = prop::collection::vec(prop::bool::weighted(0.7), tiers);
+        let held = (0..8u32, 1..9u32, 0usize..4, 0usize..4);
+        let present = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec(held, 1..4)];
+        (targets, persistent, expected, policy(), reads.clone(), present).prop_map(
+            move |(targets, persistent, expected, policy, reads, present)| {
+                let expected: Vec<_> = ALL[1..].iter().copied().zip(expected).collect();
+                let mut case = Case { pages, targets, persistent, expected, policy, reads, present };
+                while case.size() > largest {
+                    match case.policy.replicas {
+                        1 => case.pages -= 1,
+                        _ if case.pages > 4 => case.pages -= 1,
+                        replicas => case.policy.replicas = replicas - 1,
+                    }
+                }
+                case.policy.least = case.policy.least.min(case.policy.replicas);
+                case
+            },
+        )
+    })
+}
+
+/// As large as the obvious planner can take: 3 replicas on 4 tiers, of which some are short of space, 4 encodings.
+fn full_case() -> impl Strategy<Value = Case> {
+    let expected = (1e8..1e10, 1e8..1e10, 1.0..6.0).prop_map(|(compress, decompress, ratio)| Expected {
+        compress,
+        decompress,
+        ratio,
+    });
+    (5u64..=8).prop_flat_map(move |pages| {
+        let targets = prop::collection::vec(target(4, pages), 4);
+        (targets, prop::collection::vec(expected.clone(), 3), policy()).prop_map(
+            move |(mut targets, expected, policy)| {
+                for (i, target) in (0u8..).zip(&mut targets) {
+                    (target.tier, target.domain, target.reserved, target.up, target.plain) =
+                        (i, i.into(), 0, true, false);
+                    target.free = if i == 3 { u64::MAX / 4096 } else { target.free.max(PAGE * 2) };
+                }
+                let policy = Policy { replicas: 3, tiers: TierSet::ALL, ..policy };
+                let expected = ALL[1..].iter().copied().zip(expected).collect();
+                let persistent = vec![policy.volatile, true, true, true];
+                Case { pages, targets, persistent, expected, policy, reads: 1.0, present: vec![] }
+            },
+        )
+    })
+}
+
+/// The plan is one, is proven after so many steps, and the obvious planner finds nothing better.
+fn exact(case: &Case, steps: u32) -> Result<(), TestCaseError> {
+    let (snapshot, costs) = (case.snapshot(), Costs::new(case.expected.clone()));
+    let want = Want { bytes: case.pages * PAGE - 17, reads: case.reads };
+    let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE)).collect();
+    let present = &case.present(&costs);
+    let problem = Problem { want, snapshot: &snapshot, policy: &case.policy, costs: &costs, present, space };
+    let mut memo = Memo::new(4).with_steps(steps);
+    let planned: Option<&Plan> = replan(&want, present, &snapshot, &case.policy, &costs, &mut memo).ok();
+    if let Some(plan) = planned {
+        problem.check(plan);
+        if !plan.proven {
+            prop_assert!(steps < u32::MAX, "{plan:#?} is not proven");
+            return Err(TestCaseError::reject("not proven"));
+        }
+    }
+    match problem.better(planned) {
+        Err(too_many) => Err(TestCaseError::reject(format!("{too_many:?}"))),
+        Ok(better) => {
+            prop_assert!(better.is_none(), "{better:?} instead of {planned:#?}");
+            Ok(())
+        }
+    }
+}
+
+/// The plan for `factor` times as many pages is at most a thousandth dearer than `factor` times the obvious one's for
+/// these with as much less space.
+fn no_worse(case: &Case, factor: u64) -> Result<(), TestCaseError> {
+    let large = case.scaled(factor);
+    let (snapshot, costs) = (large.snapshot(), Costs::new(case.expected.clone()));
+    let space: Vec<u64> = (0..case.targets.len()).map(|target| snapshot.space(target, large.pages * PAGE)).collect();
+    let less = space.iter().map(|space| space / factor).collect();
+    let want = |pages: u64| Want { bytes: pages * PAGE, reads: case.reads };
+    let policy = &case.policy;
+    let problem = |want, space| Problem { want, snapshot: &snapshot, policy, costs: &costs, present: &[], space };
+    let mut memo = Memo::new(4).with_steps(400_000);
+    let best = problem(want(case.pages), less).best();
+    let best = best.map_err(|too_many| TestCaseError::reject(format!("{too_many:?}")))?;
+    match (plan(&want(large.pages), &snapshot, policy, &costs, &mut memo), best) {
+        (_, None) => {}
+        (Ok(plan), Some(((first, then), attempt))) => {
+            let problem = problem(want(large.pages), space);
+            problem.check(plan);
+            let (first, then, cost) = (factor * first, factor * then, plan.cost);
+            let near = |cost: u64, possible: u64| cost as f64 <= possible as f64 * 1.001;
+            let as_good = cost.first < first || (near(cost.first, first) && near(cost.then, then));
+            let fine = problem.attempt_of(plan) < attempt || (problem.attempt_of(plan) == attempt && as_good);
+            prop_assert!(fine, "{:#?} where {:?} is possible", plan, (first, then));
+        }
+        (plan, best) => prop_assert!(false, "{plan:#?} where {best:?} is possible"),
+    }
+    Ok(())
+}
+
+/// So many cases each time; `PROPTEST_CASES` for more.
+fn config(cases: u32) -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
+    ProptestConfig { cases, failure_persistence: None, max_global_rejects: 1 << 20, ..ProptestConfig::default() }
+}
+
+/// Larger than the obvious planner can take.
+fn large_case() -> impl Strategy<Value = Case> {
+    let expected = (1e7..1e10, 1e7..1e10, 1.0..9.0).prop_map(|(compress, decompress, ratio)| Expected {
+        compress,
+        decompress,
+        ratio,
+    });
+    let expected = prop::collection::vec(expected, 0..15);
+    let held = prop::collection::vec((0..3000u32, 1..3000u32, 0usize..12, 0usize..15), 0..8);
+    let present = prop_oneof![2 => Just(vec![]), 1 => held];
+    (1u64..5000, 1usize..=4, 1u8..=9, (-9i32..60).prop_map(|steps| 1.05f64.powi(steps))).prop_flat_map(
+        move |(pages, tiers, replicas, reads)| {
+            let targets = prop::collection::vec(target(tiers, pages), 1..=12);
+            let persistent = prop::collection::vec(prop::bool::weighted(0.7), tiers);
+            (targets, persistent, expected.clone(), policy(), present.clone()).prop_map(
+                move |(targets, persistent, expected, policy, present)| {
+                    let expected = ALL[1..].iter().copied().zip(expected).collect();
+                    let policy = Policy { replicas: replicas.max(policy.least), ..policy };
+                    Case { pages, targets, persistent, expected, policy, reads, present }
+                },
+            )
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn every_plan_is_one_and_costs_what_it_says(case in large_case()) {
+        let (snapshot, costs) = (case.snapshot(), Costs::new(case.expected.clone()));
+        let want = Want { bytes: case.pages * PAGE - 17, reads: case.reads };
+        let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE)).collect();
+        let (present, policy) = (&case.present(&costs), &case.policy);
+        let problem = Problem { want, snapshot: &snapshot, policy, costs: &costs, present, space };
+        let mut memo = Memo::new(0);
+        if let Ok(plan) = replan(&want, present, &snapshot, policy, &costs, &mut memo) {
+            problem.check(plan);
+            let again = replan(&want, present, &snapshot, policy, &costs, &mut Memo::new(4)).cloned();
+            prop_assert_eq!(again.as_ref(), Ok(plan));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(3000))]
+
+    #[test]
+    fn nothing_is_cheaper_than_the_plan(case in case(3000.0)) {
+        exact(&case, u32::MAX)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(150))]
+
+    #[test]
+    fn nothing_is_cheaper_in_large_cases(case in case(50_000.0)) {
+        exact(&case, 1_000_000)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(15))]
+
+    #[test]
+    fn nothing_is_cheaper_at_full_size(case in full_case()) {
+        exact(&case, 1_000_000)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(3), ..config(200) })]
+
+    #[test]
+    fn a_long_request_has_no_worse_splits(case in case(3000.0), factor in 3u64..2000) {
+        no_worse(&case, factor)?;
+    }
+}

@@ -1,0 +1,120 @@
+//! Explanations say what is so.
+
+mod storage;
+
+use proptest::prelude::*;
+use storage::{MIB, expected, tiers};
+use terrace_codec::ALL;
+use terrace_plan::cost::Costs;
+use terrace_plan::explain::{Explanation, Verdict, explain};
+use terrace_plan::plan::{Forbidden, GaveWay, Memo, Want, plan};
+use terrace_plan::policy::{Ask, Budget, Policy, Replicas, resolve};
+use terrace_plan::snapshot::{Snapshot, Target};
+
+const LEVELS: [storage::Level; 3] =
+    [("ram", false, 1, 2e9, 1e-6, 64), ("nvme", true, 2, 1e9, 1e-4, 64), ("pfs", true, 2, 1e8, 5e-3, 4096)];
+
+fn codecs() -> Costs {
+    Costs::new([(ALL[1], expected(700e6, 2e9, 1.5)), (ALL[2], expected(100e6, 900e6, 2.5))])
+}
+
+fn explained(want: &Want, targets: Vec<Target>, policy: &Policy) -> Explanation {
+    let snapshot = Snapshot::new(tiers(&LEVELS).0, targets, 5.0).expect("a snapshot");
+    let mut memo = Memo::default();
+    let plan = plan(want, &snapshot, policy, &codecs(), &mut memo).ok();
+    explain(want, &snapshot, policy, &codecs(), &[], plan)
+}
+
+#[test]
+fn every_tier_and_encoding_has_its_row_and_its_reason() {
+    let mut targets = tiers(&LEVELS).1;
+    targets[1].up = false;
+    targets[2].free = 300 * 4096;
+    (targets[3].plain, targets[4].plain) = (true, true);
+    let told = explained(&Want::bytes(2 * MIB), targets, &Policy { replicas: 2, ..Policy::default() });
+    let verdicts = |replica: usize| {
+        let row = |row: &terrace_plan::explain::Weighed| (row.tier.clone(), row.encoding, row.verdict);
+        told.replicas[replica].weighed.iter().map(row).collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(0).len(), 9, "three tiers, three encodings");
+    let of = |replica, tier: &str, encoding| {
+        let rows = verdicts(replica);
+        rows.into_iter().find(|row| row.0 == tier && row.1 == ALL[encoding]).expect("a row").2
+    };
+    assert!(matches!(of(0, "ram", 0), Verdict::Chosen { pages: 512 }), "{told}");
+    assert_eq!(of(1, "ram", 0), Verdict::Forbidden(Forbidden::Volatile));
+    assert_eq!(of(1, "pfs", 1), Verdict::Forbidden(Forbidden::Plain));
+    assert!(matches!(of(1, "nvme", 0), Verdict::NoRoom { pages: 280..=300 }), "{told}");
+    assert!(matches!(of(1, "nvme", 1), Verdict::NoRoom { .. } | Verdict::Chosen { .. }), "{told}");
+    assert!(matches!(of(1, "nvme", 2), Verdict::Chosen { .. }), "{told}");
+}
+
+#[test]
+fn it_prints_and_reads_back_as_json() {
+    let ask = Ask {
+        requirements: vec!["min_read_latency".parse().expect("one"), "min_storage".parse().expect("one")],
+        ..Ask::default()
+    };
+    let (policy, resolutions) = resolve(&ask, &Ask::default(), &Ask::default(), Replicas::default());
+    let snapshot = storage::storage(&LEVELS);
+    let want = Want::bytes(MIB);
+    let mut memo = Memo::default();
+    let plan = plan(&want, &snapshot, &policy, &codecs(), &mut memo).expect("room");
+    let told = explain(&want, &snapshot, &policy, &codecs(), &resolutions, Some(plan));
+    let text = told.to_string();
+    for part in ["go together", "3 of 3 replicas", "replica 0 is to be raw", "chosen for 256 pages", "times the cost"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let json = serde_json::to_string(&told).expect("JSON");
+    let again: Explanation = serde_json::from_str(&json).expect("an explanation");
+    assert_eq!(again.to_string(), text);
+}
+
+#[test]
+fn what_is_missing_is_told() {
+    let targets = tiers(&LEVELS).1;
+    let two_domains: Vec<Target> =
+        targets.iter().enumerate().map(|(i, target)| Target { domain: i as u32 % 2, ..target.clone() }).collect();
+    let text = explained(&Want::bytes(MIB), two_domains, &Policy::default()).to_string();
+    assert!(text.contains("2 of 3 replicas (2 failure domains are up)"), "{text}");
+    let tight = Policy { budget: Some(Budget(0.1)), ..Policy::default() };
+    let told = explained(&Want::bytes(MIB), targets.clone(), &tight);
+    assert_eq!(told.gave_way, [GaveWay::Pieces, GaveWay::Budget]);
+    assert!(told.to_string().contains("need more than the budget"), "{told}");
+    let full: Vec<Target> = targets.into_iter().map(|target| Target { free: 0, ..target }).collect();
+    let told = explained(&Want::bytes(MIB), full, &Policy::default());
+    assert!(told.to_string().contains("has no place"), "{told}");
+    assert!(told.replicas[0].weighed.iter().all(|row| !matches!(row.verdict, Verdict::Chosen { .. })));
+}
+
+proptest! {
+    #[test]
+    fn of_what_is_allowed_and_has_room_nothing_is_cheaper_than_the_chosen(
+        free in prop::collection::vec(0u64..3 * MIB, 5),
+        speed in prop::collection::vec(1e7f64..5e9, 5),
+        bytes in 1u64..MIB,
+        paper in any::<bool>(),
+    ) {
+        let mut targets = tiers(&LEVELS).1;
+        for (target, (free, speed)) in targets.iter_mut().zip(free.into_iter().zip(speed)) {
+            (target.free, target.read, target.write) = (free, speed, speed);
+        }
+        let model = if paper { terrace_plan::cost::Model::Paper } else { terrace_plan::cost::Model::Measured };
+        let policy = Policy { replicas: 1, model, ..Policy::default() };
+        let told = explained(&Want::bytes(bytes), targets, &policy);
+        let [replica] = &told.replicas[..] else { panic!("one replica") };
+        if replica.pieces.len() == 1 {
+            let cost = told.cost.first as f64 * 1e-12;
+            for row in &replica.weighed {
+                match row.verdict {
+                    Verdict::Chosen { .. } => prop_assert!((row.cost - cost).abs() <= cost * 1e-9),
+                    // A long request may be dearer by a thousandth.
+                    Verdict::Dearer { .. } => prop_assert!(row.cost >= cost * 0.999),
+                    Verdict::Yields => prop_assert!(row.cost >= cost * 0.999, "{told}"),
+                    Verdict::Taken { .. } => prop_assert!(false, "by whom?"),
+                    Verdict::NoRoom { .. } | Verdict::Forbidden(_) => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Made-up storage for the tests.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use terrace_plan::cost::Expected;
+use terrace_plan::plan::Plan;
+use terrace_plan::policy::{Ask, Policy, Replicas, resolve};
+use terrace_plan::snapshot::{Snapshot, Target, Tier};
+
+pub const MIB: u64 = 1 << 20;
+
+/// A tier's name, whether it lasts, how many targets, bytes per second, seconds before the first byte, MiB of each.
+pub type Level = (&'static str, bool, u32, f64, f64, u64);
+
+/// Tiers of targets that are domains of their own, and read as fast as they write.
+pub fn tiers(levels: &[Level]) -> (Vec<Tier>, Vec<Target>) {
+    let mut targets = Vec::new();
+    for (tier, &(_, _, count, speed, latency, mib)) in (0u8..).zip(levels) {
+        for _ in 0..count {
+            targets.push(Target {
+                tier,
+                domain: targets.len() as u32,
+                read: speed,
+                write: speed,
+                latency,
+                free: mib * MIB,
+                reserved: 0,
+                load: 0.0,
+                lanes: 4,
+                plain: false,
+                up: true,
+            });
+        }
+    }
+    let tier = |&(name, persistent, ..): &Level| Tier { name: name.into(), persistent, watts: 10.0 };
+    (levels.iter().map(tier).collect(), targets)
+}
+
+pub fn storage(levels: &[Level]) -> Snapshot {
+    let (tiers, targets) = tiers(levels);
+    Snapshot::new(tiers, targets, 5.0).expect("a snapshot")
+}
+
+pub fn expected(compress: f64, decompress: f64, ratio: f64) -> Expected {
+    Expected { compress, decompress, ratio }
+}
+
+/// The policy of an operation's requirements.
+pub fn policy(requirements: &[&str], ask: Ask, range: Replicas) -> Policy {
+    let requirements = requirements.iter().map(|name| name.parse().expect("a requirement")).collect();
+    resolve(&Ask { requirements, ..ask }, &Ask::default(), &Ask::default(), range).0
+}
+
+/// Each replica's targets.
+pub fn targets(plan: &Plan) -> Vec<Vec<u8>> {
+    plan.replicas.iter().map(|pieces| pieces.iter().map(|piece| piece.target).collect()).collect()
+}
