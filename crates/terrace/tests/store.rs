@@ -207,3 +207,36 @@ fn a_full_tier_is_a_normal_event() {
     let status = store.status().unwrap();
     assert!(status.tiers[0].used <= 64 << 20, "the tier's limit holds");
 }
+
+#[test]
+fn a_slow_tier_gets_the_encoding_that_fits_the_bytes_and_a_fast_one_gets_them_raw() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[store]\nreplicas = {{ default = 2 }}\n\
+         [[tier]]\nname = 'ram'\nkind = 'memory'\ntargets = ['m']\npersistent = false\n\
+         [[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = ['{d}/b']\n\
+         throttle = {{ read = '40MB/s', write = '20MB/s' }}\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let wave: Vec<u8> = (0..1_000_000u32).flat_map(|i| ((f64::from(i) / 900.0).sin() as f32).to_le_bytes()).collect();
+    // Nothing but the bytes tells what they are.
+    for (key, bytes) in [("waves/1.bin", &wave), ("noise/1.raw", &noise(4_000_000, 11))] {
+        store.put_bytes(key.as_bytes(), bytes, &replicated()).unwrap();
+        assert!(store.get(key.as_bytes()).unwrap() == *bytes);
+    }
+    let stored = |key: &str, tier: &str| -> (u64, Vec<String>) {
+        let extents = store.locate(key.as_bytes()).unwrap().extents;
+        let replicas = extents.iter().flat_map(|e| &e.replicas).filter(|r| r.tier == tier);
+        (replicas.clone().map(|r| r.stored).sum(), replicas.map(|r| r.encoding.clone()).collect())
+    };
+    let (waves, encodings) = stored("waves/1.bin", "pfs");
+    assert!(waves < 3_400_000, "{waves} bytes: {encodings:?}");
+    assert!(encodings.iter().any(|e| e.contains('4')), "no encoding of 4-byte elements: {encodings:?}");
+    for (key, tier) in [("noise/1.raw", "pfs"), ("waves/1.bin", "ram"), ("noise/1.raw", "ram")] {
+        let (length, encodings) = stored(key, tier);
+        assert!(length == 4_000_000 && encodings.iter().all(|e| e == "none"), "{key} on {tier}: {encodings:?}");
+    }
+    drop(store);
+    assert!(dir.path().join("store/predictor.json").exists(), "what was learned is kept");
+}

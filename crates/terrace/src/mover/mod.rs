@@ -24,7 +24,7 @@ use crate::frame::Identity;
 use crate::read::{Suspect, read_replica};
 use crate::report::TierState;
 use crate::store::{Inner, Store};
-use crate::write::{Receipt, append_to, element_of};
+use crate::write::{Receipt, element_of};
 use crate::{Error, Result};
 
 /// Replicas registered by one commit.
@@ -315,10 +315,9 @@ impl Inner {
             TierState::Away => return Ok(None),
         }
         let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
-        let encoding = self.choices.of(&owed.key, element_of(&owed.key)).choose(&raw, device);
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        match append_to(device, identity, encoding, &raw) {
+        match self.choices.of(&owed.key, element_of(&owed.key)).append(device, identity, &raw) {
             Ok(replica) => Ok(Some(vec![Edit::Made { task: *task, replica }])),
             Err(e) => {
                 device.failed(&e);

@@ -258,6 +258,7 @@ impl Drop for Inner {
             // The lock is shared with the process that opened the store, whose affair all this is.
             return;
         }
+        self.choices.keep();
         boot::closed(&self.dir, &self.lock, &self.catalog);
     }
 }

@@ -57,7 +57,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         catalog,
         tiers,
         mover: Mover::default(),
-        choices: Choices::default(),
+        choices: Choices::new(dir),
         stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
         lock,
     };

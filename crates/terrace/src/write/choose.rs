@@ -1,37 +1,46 @@
-//! Which encoding for which bytes on which tier: by trying each on a sample.
+//! Which encoding for which bytes on which tier: what the predictor expects to be the least time to write and read back.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use terrace_codec::{self as codec, CodecId, Element, Encoding, Transform};
-
+use terrace_codec::{Element, Encoding};
+use terrace_predict::analyze::Elements;
+use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier, thread_seconds};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::append::append_to;
+use crate::catalog::Replica;
+use crate::frame::Identity;
 use crate::store::Device;
 
-/// The sample that is tried: enough to tell, little against a block.
-const SAMPLE: usize = 16 << 10;
-/// Shorter extents are not worth a trial; the stream's last choice, or none, serves.
+/// Shorter extents are not worth a thought: the stream's last choice serves.
 const WORTH: usize = 8 << 10;
-/// Of the time that a stream's bytes take to write, this share may go into trials.
-const EFFORT: f64 = 0.1;
-/// Seconds that a trial takes, before one was run.
-const TRIAL: f64 = 1e-3;
+/// To devices that take so many bytes in a second nothing is gained by encoding.
+const FAST: f64 = 2e9;
+/// How often what is written is taken to be read.
+const READS: f64 = 1.0;
 /// Streams remembered.
 const STREAMS: usize = 1024;
 
-/// What was chosen for each stream: files of one folder and ending, on one tier.
-#[derive(Default)]
-pub(crate) struct Choices(Mutex<HashMap<(u64, usize), Choice>>);
+/// What was learned of each stream: files of one folder and ending, on one tier.
+pub(crate) struct Choices {
+    streams: Mutex<HashMap<Name, Arc<Mutex<Known>>>>,
+    /// Made when first needed, from what is kept in the store's directory.
+    predictor: OnceLock<Mutex<Predictor>>,
+    kept: PathBuf,
+}
 
-#[derive(Clone, Copy)]
-struct Choice {
-    encoding: Encoding,
-    /// Seconds that writing this stream has taken since the last trial.
-    earned: f64,
-    /// Seconds that the last trial took.
-    trial: f64,
+/// A stream's name, hashed, and the tier.
+type Name = (u64, usize);
+
+/// A stream, and what was chosen for it last.
+struct Known {
+    stream: Stream,
+    choice: Option<Choice>,
 }
 
 /// Chooses for one stream of extents.
@@ -42,6 +51,11 @@ pub(crate) struct Chooser<'a> {
 }
 
 impl Choices {
+    /// For the store in `dir`.
+    pub fn new(dir: &Path) -> Choices {
+        Choices { streams: Mutex::default(), predictor: OnceLock::new(), kept: dir.join("predictor.json") }
+    }
+
     /// For the bytes of `key`, whose element type may be known.
     pub fn of(&self, key: &[u8], element: Option<Element>) -> Chooser<'_> {
         let folder = key.iter().rposition(|&b| b == b'/').map_or(&[][..], |at| &key[..at]);
@@ -51,63 +65,70 @@ impl Choices {
         let stream = xxh3_64_with_seed(ending, xxh3_64_with_seed(folder, seed));
         Chooser { choices: self, stream, element }
     }
+
+    fn predictor(&self) -> &Mutex<Predictor> {
+        self.predictor.get_or_init(|| {
+            let kept = fs::read_to_string(&self.kept).ok();
+            Mutex::new(kept.and_then(|text| Predictor::load(&text).ok()).unwrap_or_default())
+        })
+    }
+
+    /// Keeps what was learned. It is only ever a help: where that fails, it is learned again.
+    pub fn keep(&self) {
+        if let Some(predictor) = self.predictor.get() {
+            let new = self.kept.with_extension(format!("new-{}", std::process::id()));
+            let _ = fs::write(&new, predictor.lock().save()).and_then(|()| fs::rename(&new, &self.kept));
+        }
+    }
 }
 
 impl Chooser<'_> {
-    /// The encoding with the least time to write and read back once on the device, measured on a sample of `raw`; or
-    /// what was found for the stream before, until another trial is earned.
-    pub fn choose(&self, raw: &[u8], device: &Device) -> Encoding {
-        let mut choices = self.choices.0.lock();
-        if choices.len() > STREAMS {
-            choices.clear();
+    /// Chooses how to encode an extent, and appends a replica of it.
+    pub fn append(&self, device: &Device, identity: Identity, raw: &[u8]) -> io::Result<Replica> {
+        if device.writing.rate() >= FAST {
+            return append_to(device, identity, Encoding::NONE, raw);
         }
-        let at = (self.stream, device.tier);
-        let choice = choices.entry(at).or_insert(Choice { encoding: Encoding::NONE, earned: 0.0, trial: TRIAL });
-        choice.earned += device.writing.time(raw.len());
-        if raw.len() < WORTH || choice.earned * EFFORT < choice.trial {
-            return choice.encoding;
+        let known = self.known(device);
+        let choice = self.choose(&mut known.lock(), raw, device);
+        let Some(choice) = choice else { return append_to(device, identity, Encoding::NONE, raw) };
+        if raw.len() < WORTH {
+            return append_to(device, identity, choice.encoding, raw);
         }
-        choice.earned = 0.0;
-        drop(choices);
-        let start = Instant::now();
-        let encoding = self.trial(raw, device);
-        let trial = start.elapsed().as_secs_f64();
-        self.choices.0.lock().insert(at, Choice { encoding, earned: 0.0, trial });
-        encoding
+        let start = thread_seconds();
+        let replica = append_to(device, identity, choice.encoding, raw)?;
+        if replica.encoding == choice.encoding && choice.encoding != Encoding::NONE {
+            // Of the thread's time, appending to a file is little beside encoding.
+            let encode = Some(thread_seconds() - start);
+            let stored = Some(replica.stored as usize);
+            let outcome = Outcome { bytes: raw.len(), stored, encode, decode: None };
+            self.choices.predictor().lock().feedback(&mut known.lock().stream, &choice, &outcome);
+        }
+        Ok(replica)
     }
 
-    fn trial(&self, raw: &[u8], device: &Device) -> Encoding {
-        let middle = (raw.len().saturating_sub(SAMPLE) / 2) & !31;
-        let sample = &raw[middle..raw.len().min(middle + SAMPLE)];
-        let io = |bytes: usize| bytes as f64 / device.writing.rate() + bytes as f64 / device.reading.rate();
-        let mut best = (io(sample.len()), Encoding::NONE);
-        let (mut scratch, mut stored, mut back) = (codec::Scratch::default(), Vec::new(), vec![0; sample.len()]);
-        for encoding in self.candidates() {
-            // The first run warms caches and contexts.
-            let warm = codec::encode(encoding, sample, &mut stored, &mut scratch);
-            if !matches!(warm, Ok(Some(_))) {
-                continue;
-            }
-            let start = Instant::now();
-            let Ok(Some(length)) = codec::encode(encoding, sample, &mut stored, &mut scratch) else { continue };
-            if codec::decode(encoding, &stored, &mut back, &mut scratch).is_err() {
-                continue;
-            }
-            let cost = start.elapsed().as_secs_f64() + io(length);
-            if cost < best.0 {
-                best = (cost, encoding);
-            }
+    fn known(&self, device: &Device) -> Arc<Mutex<Known>> {
+        let mut streams = self.choices.streams.lock();
+        if streams.len() > STREAMS {
+            streams.clear();
         }
-        best.1
+        let new = || {
+            let stream = match self.element {
+                Some(element) => Stream::new().with_elements(Elements::of(element)),
+                None => Stream::new(),
+            };
+            Arc::new(Mutex::new(Known { stream, choice: None }))
+        };
+        streams.entry((self.stream, device.tier)).or_insert_with(new).clone()
     }
 
-    fn candidates(&self) -> Vec<Encoding> {
-        let codecs = [(CodecId::Lz4, 0), (CodecId::Zstd, 1), (CodecId::Zstd, 3)];
-        let with = |transform, element| codecs.map(|(codec, level)| Encoding { transform, element, codec, level });
-        let mut all = with(Transform::None, Element::Bytes).to_vec();
-        if let Some(element) = self.element {
-            all.extend(with(Transform::Shuffle, element));
+    /// What the predictor chooses; what was chosen before where it is busy with another stream.
+    fn choose(&self, known: &mut Known, raw: &[u8], device: &Device) -> Option<Choice> {
+        if raw.len() >= WORTH
+            && let Some(mut predictor) = self.choices.predictor().try_lock()
+        {
+            let tier = Tier { write: device.writing.rate(), read: device.reading.rate(), latency: 0.0 };
+            known.choice = Some(predictor.choose(&mut known.stream, raw, &Objective::time(tier, READS)));
         }
-        all
+        known.choice
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use terrace_codec::Element;
 
-pub(crate) use append::{append_to, with_scratch};
+pub(crate) use append::with_scratch;
 pub(crate) use choose::Choices;
 use choose::Chooser;
 
@@ -331,8 +331,7 @@ impl<'a> Writer<'a> {
                 }
                 let identity =
                     Identity { object: self.object, write, offset: self.offset, replica: extent.replicas.len() as u8 };
-                let encoding = self.chooser.choose(raw, device);
-                match append_to(device, identity, encoding, raw) {
+                match self.chooser.append(device, identity, raw) {
                     Ok(replica) => extent.replicas.push(replica),
                     Err(e) => {
                         // Set aside, it is not chosen again: the rest is planned anew.
