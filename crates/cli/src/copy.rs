@@ -84,6 +84,7 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
         element: terrace::element_of(key),
         attributes,
         create_new: false,
+        ..PutOptions::default()
     };
     let dest = put.dest.as_bytes();
     if put.source.as_os_str() == "-" {

@@ -240,3 +240,41 @@ fn a_slow_tier_gets_the_encoding_that_fits_the_bytes_and_a_fast_one_gets_them_ra
     drop(store);
     assert!(dir.path().join("store/predictor.json").exists(), "what was learned is kept");
 }
+
+#[test]
+fn requirements_of_the_operation_the_rule_and_the_store_are_heard_in_this_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[store]\nreplicas = {{ min = 1, max = 3, default = 2 }}\nrequirements = ['min_read_latency']\n\
+         [[rule]]\nprefix = 'scratch'\nrequirements = ['min_storage']\n\
+         [[rule]]\nprefix = 'safe'\nrequirements = ['max_durability']\n\
+         [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let bytes: Vec<u8> = (0..600_000u32).map(|i| (i / 3000) as u8).collect();
+    let put = |key: &str, requirements: &[&str]| {
+        let requirements = requirements.iter().map(|name| name.parse().unwrap()).collect();
+        let options = PutOptions { requirements, ..PutOptions::default() };
+        let mut receipt = store.put_bytes(key.as_bytes(), &bytes, &options).unwrap();
+        let owed = receipt.owed;
+        store.wait(&mut receipt, Ack::Replicated).unwrap();
+        let replicas = store.locate(key.as_bytes()).unwrap().extents[0].replicas.clone();
+        (owed, replicas.into_iter().map(|r| (r.tier, r.encoding)).collect::<Vec<_>>())
+    };
+    let raw = |tier: &str| (tier.to_owned(), "none".to_owned());
+    let (owed, replicas) = put("plain", &[]);
+    assert_eq!(
+        (owed, replicas.len(), &replicas[0]),
+        (2, 3, &raw("ram")),
+        "the store's: as many as may be, the first raw"
+    );
+    let (_, replicas) = put("scratch/a", &[]);
+    assert_eq!((replicas.len(), &replicas[0]), (2, &raw("ram")), "the rule's and the store's together");
+    assert!(replicas[1].1 != "none", "the others densely: {replicas:?}");
+    let (owed, replicas) = put("safe/a", &[]);
+    assert_eq!((owed, replicas.len()), (0, 3), "durable when it returns");
+    let (_, replicas) = put("scratch/b", &["max_durability=2"]);
+    assert_eq!(replicas.len(), 2, "the operation's: {replicas:?}");
+}

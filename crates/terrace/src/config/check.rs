@@ -3,22 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
+use terrace_plan::policy::Asked;
+
 use super::{Config, Replicas, TargetConfig, TierConfig, TierKind};
 use crate::{frame, tier};
-
-/// The names of all requirements.
-const REQUIREMENTS: [&str; 10] = [
-    "min_read_latency",
-    "max_read_bandwidth",
-    "max_read_availability",
-    "max_write_availability",
-    "max_durability",
-    "max_load_balance",
-    "min_energy",
-    "min_write_latency",
-    "max_write_bandwidth",
-    "min_storage",
-];
 
 /// Says what is wrong, and where, if something is.
 pub fn check(config: &Config) -> Result<(), String> {
@@ -43,8 +31,8 @@ fn store(config: &Config) -> Result<(), String> {
 }
 
 fn requirements(of: &str, names: &[String]) -> Result<(), String> {
-    match names.iter().find(|name| !REQUIREMENTS.contains(&name.as_str())) {
-        Some(name) => Err(format!("{of} requirements: there is no {name:?}; there are {}", REQUIREMENTS.join(", "))),
+    match names.iter().find_map(|name| name.parse::<Asked>().err()) {
+        Some(wrong) => Err(format!("{of} requirements: {wrong}")),
         None => Ok(()),
     }
 }
@@ -299,6 +287,6 @@ mod tests {
         assert!(Config::parse(&rule("tiers = ['a']\nreplicas = 5"), "t.toml").is_ok());
         refused(&rule("tiers = ['b']"), &["rule \"x\"", "no tier \"b\"", "there are a"]);
         refused(&rule("replicas = 6"), &["rule \"x\"", "1..5"]);
-        refused(&rule("requirements = ['min_read_latency', 'x']"), &["rule \"x\"", "no \"x\""]);
+        refused(&rule("requirements = ['min_read_latency', 'x']"), &["rule \"x\"", "\"x\" is no requirement"]);
     }
 }

@@ -13,17 +13,11 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result, frame, key};
 
 /// When a write returns; each level includes those before it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ack {
-    /// Replica 0 and its commit are in files, the rest is owed: survives a crash of every process.
-    #[default]
-    Placed,
-    /// All replicas are in files: also survives the loss of all failure domains but one.
-    Replicated,
-    /// All are on persistent targets and fsynced, with the log: survives a power loss, too.
-    Durable,
-}
+///
+/// `placed`: replica 0 and its commit are in files, the rest is owed: survives a crash of every process. `replicated`: all
+/// replicas are in files: also survives the loss of all failure domains but one. `durable`: all are on persistent targets and
+/// fsynced, with the log: survives a power loss, too.
+pub use terrace_plan::policy::Ack;
 
 /// The whole file.
 #[derive(Clone, Debug, Serialize, Deserialize)]

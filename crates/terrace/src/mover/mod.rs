@@ -24,7 +24,7 @@ use crate::frame::Identity;
 use crate::read::{Suspect, read_replica};
 use crate::report::TierState;
 use crate::store::{Inner, Store};
-use crate::write::{Receipt, element_of};
+use crate::write::{PutOptions, Receipt, element_of, policy};
 use crate::{Error, Result};
 
 /// Replicas registered by one commit.
@@ -317,7 +317,8 @@ impl Inner {
         let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        match self.choices.of(&owed.key, element_of(&owed.key)).append(device, identity, &raw) {
+        let policy = policy(self, &owed.key, &PutOptions::default());
+        match self.choices.of(&owed.key, element_of(&owed.key)).append(device, identity, &raw, &policy) {
             Ok(replica) => Ok(Some(vec![Edit::Made { task: *task, replica }])),
             Err(e) => {
                 device.failed(&e);

@@ -8,10 +8,12 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use terrace_codec::{Element, Encoding};
+use terrace_plan::policy::Weights;
 use terrace_predict::analyze::Elements;
 use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier, thread_seconds};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::Policy;
 use super::append::append_to;
 use crate::catalog::Replica;
 use crate::frame::Identity;
@@ -21,6 +23,8 @@ use crate::store::Device;
 const WORTH: usize = 8 << 10;
 /// To devices that take so many bytes in a second nothing is gained by encoding.
 const FAST: f64 = 2e9;
+/// Unless hardly anything but the bytes stored matters: the ratio has at least this weight.
+const DENSE: f64 = 0.8;
 /// How often what is written is taken to be read.
 const READS: f64 = 1.0;
 /// Streams remembered.
@@ -84,12 +88,11 @@ impl Choices {
 
 impl Chooser<'_> {
     /// Chooses how to encode an extent, and appends a replica of it.
-    pub fn append(&self, device: &Device, identity: Identity, raw: &[u8]) -> io::Result<Replica> {
-        if device.writing.rate() >= FAST {
-            return append_to(device, identity, Encoding::NONE, raw);
-        }
+    pub fn append(&self, device: &Device, identity: Identity, raw: &[u8], policy: &Policy) -> io::Result<Replica> {
+        let weights = policy.weights(identity.replica).filter(|w| w.ratio > DENSE || device.writing.rate() < FAST);
+        let Some(weights) = weights else { return append_to(device, identity, Encoding::NONE, raw) };
         let known = self.known(device);
-        let choice = self.choose(&mut known.lock(), raw, device);
+        let choice = self.choose(&mut known.lock(), raw, device, weights);
         let Some(choice) = choice else { return append_to(device, identity, Encoding::NONE, raw) };
         if raw.len() < WORTH {
             return append_to(device, identity, choice.encoding, raw);
@@ -122,12 +125,15 @@ impl Chooser<'_> {
     }
 
     /// What the predictor chooses; what was chosen before where it is busy with another stream.
-    fn choose(&self, known: &mut Known, raw: &[u8], device: &Device) -> Option<Choice> {
+    fn choose(&self, known: &mut Known, raw: &[u8], device: &Device, weights: Weights) -> Option<Choice> {
         if raw.len() >= WORTH
             && let Some(mut predictor) = self.choices.predictor().try_lock()
         {
             let tier = Tier { write: device.writing.rate(), read: device.reading.rate(), latency: 0.0 };
-            known.choice = Some(predictor.choose(&mut known.stream, raw, &Objective::time(tier, READS)));
+            let Weights { compress: encode, decompress: decode, ratio: stored } = weights;
+            let weights = terrace_predict::Weights { encode, decode, stored };
+            let objective = Objective { weights, tier, reads: READS };
+            known.choice = Some(predictor.choose(&mut known.stream, raw, &objective));
         }
         known.choice
     }

@@ -2,15 +2,18 @@
 
 mod append;
 mod choose;
+mod policy;
 
 use std::io::Read;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use terrace_codec::Element;
+use terrace_plan::policy::{Asked, Weights};
 
 pub(crate) use append::with_scratch;
 pub(crate) use choose::Choices;
 use choose::Chooser;
+pub(crate) use policy::{Policy, policy};
 
 use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId};
 use crate::config::Ack;
@@ -30,6 +33,10 @@ pub struct PutOptions {
     pub ack: Option<Ack>,
     /// The type of the bytes' elements, where it is known.
     pub element: Option<Element>,
+    /// What matters for this object; where two requirements conflict, the first stands.
+    pub requirements: Vec<Asked>,
+    /// What matters when replicas are encoded; wins over requirements.
+    pub weights: Option<Weights>,
     /// The object's attributes; the time of modification is now where it is 0.
     pub attributes: Attributes,
     /// Write only if the key names nothing yet.
@@ -55,29 +62,6 @@ pub struct Receipt {
     pub bytes: u64,
     /// Bytes of payload that the replicas made by the call itself take.
     pub stored: u64,
-}
-
-/// The policy for one key.
-pub(crate) struct Policy {
-    want: u8,
-    asked: u8,
-    ack: Ack,
-    volatile: bool,
-    tiers: Option<Vec<String>>,
-}
-
-pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy {
-    let rule = inner.config.rule_for(key);
-    let store = &inner.config.store;
-    let asked = options.replicas.or(rule.and_then(|r| r.replicas)).unwrap_or(store.replicas.default);
-    let asked = asked.clamp(store.replicas.min, store.replicas.max);
-    Policy {
-        want: asked.min(inner.tiers.domains().min(255) as u8).max(1),
-        asked,
-        ack: options.ack.or(rule.and_then(|r| r.ack)).unwrap_or(store.ack),
-        volatile: rule.is_some_and(|r| r.volatile),
-        tiers: rule.and_then(|r| r.tiers.clone()),
-    }
 }
 
 /// Nanoseconds since 1970.
@@ -331,7 +315,7 @@ impl<'a> Writer<'a> {
                 }
                 let identity =
                     Identity { object: self.object, write, offset: self.offset, replica: extent.replicas.len() as u8 };
-                match self.chooser.append(device, identity, raw) {
+                match self.chooser.append(device, identity, raw, self.policy) {
                     Ok(replica) => extent.replicas.push(replica),
                     Err(e) => {
                         // Set aside, it is not chosen again: the rest is planned anew.

@@ -178,17 +178,19 @@ mod tests {
         let plan = faults.plan();
         let target = Deadline::new(Arc::new(faults), Duration::from_millis(50));
         target.space().expect("an answer");
-        plan.hang(Duration::from_millis(600));
+        plan.hang(Duration::from_secs(2));
         let begin = Instant::now();
         for _ in 0..20 {
             assert_eq!(target.space().expect_err("late").kind(), io::ErrorKind::TimedOut);
         }
-        assert!(begin.elapsed() < Duration::from_millis(500), "calls beyond the first few must fail at once");
+        assert!(begin.elapsed() < Duration::from_secs(2), "not one of them waited for its call to come back");
         plan.heal();
-        std::thread::sleep(Duration::from_millis(1000));
+        while target.lanes.hung.load(Ordering::Acquire) > 0 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "calls that come back are forgotten");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         for _ in 0..20 {
             target.space().expect("an answer");
         }
-        assert_eq!(target.lanes.idle.load(Ordering::Acquire), HUNG, "lanes are used again");
     }
 }
