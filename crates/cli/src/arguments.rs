@@ -1,10 +1,13 @@
 //! The commands and their flags: help and parsing come from here.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use globset::Glob;
+use globset::{Glob, GlobMatcher};
+
+use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
@@ -12,7 +15,9 @@ Look:   locate stat status tiers top
 Move:   stage evict drain
 Care:   init scrub repair rebuild
 
-Exit codes: 0 ok, 1 found bad or failed, 2 usage.";
+`terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
+
+Exit codes: 0 ok, 1 found bad or failed, 2 usage; 130 and 143 after Ctrl-C and SIGTERM.";
 
 /// Replicas of your data on every tier, kept right.
 #[derive(Parser)]
@@ -20,7 +25,7 @@ Exit codes: 0 ok, 1 found bad or failed, 2 usage.";
 pub struct Arguments {
     /// The store's directory; without it, one in the user's data directory.
     #[arg(long, global = true, env = "TERRACE_STORE", value_name = "DIR")]
-    store: Option<PathBuf>,
+    store: Option<OsString>,
     /// Print JSON.
     #[arg(long, global = true)]
     pub json: bool,
@@ -38,20 +43,18 @@ impl Arguments {
     /// The store's directory.
     pub fn store(&self) -> Result<PathBuf> {
         match &self.store {
-            Some(dir) => Ok(dir.clone()),
-            None => default_store(),
+            Some(dir) if !dir.is_empty() => Ok(dir.into()),
+            _ => default_store(),
         }
     }
 }
 
 /// The store that is used where none is named.
 pub fn default_store() -> Result<PathBuf> {
-    if let Some(data) = std::env::var_os("XDG_DATA_HOME") {
-        return Ok(PathBuf::from(data).join("terrace"));
-    }
-    let home =
-        std::env::var_os("HOME").context("no store is named and there is no home directory; give --store DIR")?;
-    Ok(PathBuf::from(home).join(".local/share/terrace"))
+    // As the XDG specification has it, a path that is not absolute is as good as none.
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = folder("XDG_DATA_HOME").or_else(|| Some(folder("HOME")?.join(".local/share")));
+    Ok(data.context("no store is named, and no home directory is known; give --store DIR")?.join("terrace"))
 }
 
 #[derive(Subcommand)]
@@ -62,21 +65,21 @@ pub enum Command {
     Get(Get),
     /// Write an object to stdout.
     Cat {
-        key: String,
+        key: OsString,
         /// Bytes A up to, not including, B.
         #[arg(long, value_name = "A-B", value_parser = range)]
         range: Option<Range>,
     },
     /// List keys.
     Ls {
-        prefix: Option<String>,
-        /// Lengths, times and numbers of replicas, too.
+        prefix: Option<OsString>,
+        /// Kinds and modes, lengths, times (UTC) and numbers of replicas, too.
         #[arg(short, long)]
         long: bool,
     },
     /// Delete an object.
     Rm {
-        key: String,
+        key: OsString,
         /// All at and below the key.
         #[arg(short, long)]
         recursive: bool,
@@ -85,20 +88,20 @@ pub enum Command {
         dry_run: bool,
     },
     /// Rename an object; no bytes move.
-    Mv { from: String, to: String },
+    Mv { from: OsString, to: OsString },
     /// Compare files with what is stored.
     Check {
         source: PathBuf,
-        prefix: String,
+        prefix: OsString,
         #[command(flatten)]
         filter: Filter,
     },
     /// Wait until nothing is owed and all is durable.
     Sync,
     /// Show where an object's bytes are, and how they are encoded.
-    Locate { key: String },
+    Locate { key: OsString },
     /// Show what is known about an object.
-    Stat { key: String },
+    Stat { key: OsString },
     /// Show the store at a glance.
     Status,
     /// Show the tiers, add some or remove one.
@@ -111,19 +114,19 @@ pub enum Command {
         /// Seconds between two looks.
         #[arg(long, default_value_t = 1.0)]
         interval: f64,
-        /// Look so many times only.
+        /// Look so many times only; once where stdout is no terminal.
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
     /// Put replicas of what is at or below a prefix on a tier.
     Stage {
-        prefix: String,
+        prefix: OsString,
         #[arg(long)]
         tier: String,
     },
     /// Take the replicas of what is at or below a prefix off a tier.
     Evict {
-        prefix: String,
+        prefix: OsString,
         #[arg(long)]
         tier: String,
     },
@@ -137,7 +140,7 @@ pub enum Command {
     },
     /// Read and verify every replica.
     Scrub {
-        prefix: Option<String>,
+        prefix: Option<OsString>,
         /// Make bad and missing ones anew.
         #[arg(long)]
         repair: bool,
@@ -146,7 +149,7 @@ pub enum Command {
         subset: Option<(u64, u64)>,
     },
     /// Make bad and missing replicas anew.
-    Repair { prefix: Option<String> },
+    Repair { prefix: Option<OsString> },
     /// Throw the catalog away and make it anew from the log.
     Rebuild,
     /// Print the completions of a shell.
@@ -173,27 +176,24 @@ pub enum Tiers {
     Renew { tier: String },
 }
 
-/// Which files of a directory.
+/// Which files of a directory. A pattern is held against a file's path, its name, and those of its folders.
 #[derive(Args)]
 pub struct Filter {
-    /// Only paths that match the pattern; ** matches folders. May be given again.
-    #[arg(long, value_name = "GLOB")]
-    include: Vec<Glob>,
-    /// No paths that match the pattern. May be given again.
-    #[arg(long, value_name = "GLOB")]
-    exclude: Vec<Glob>,
+    /// Only what matches the pattern: a path, a name or a folder. May be given again.
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    include: Vec<GlobMatcher>,
+    /// Nothing that matches the pattern. May be given again.
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    exclude: Vec<GlobMatcher>,
 }
 
 impl Filter {
     /// Whether a path, relative to the directory, passes.
     pub fn passes(&self, path: &Path) -> bool {
-        let any = |globs: &[Glob]| {
-            globs.iter().any(|glob| {
-                let matcher = glob.compile_matcher();
-                matcher.is_match(path) || path.file_name().is_some_and(|name| matcher.is_match(name))
-            })
+        let one = |glob: &GlobMatcher| {
+            path.ancestors().any(|path| glob.is_match(path) || path.file_name().is_some_and(|name| glob.is_match(name)))
         };
-        (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
+        (self.include.is_empty() || self.include.iter().any(one)) && !self.exclude.iter().any(one)
     }
 }
 
@@ -202,13 +202,15 @@ pub struct Put {
     /// A file, a directory, or - for stdin.
     pub source: PathBuf,
     /// A key; with a / at the end, or for a directory, what the keys begin with.
-    pub dest: String,
+    pub dest: OsString,
     /// How many replicas.
     #[arg(long, value_name = "N")]
     pub replicas: Option<u8>,
     /// When to return.
     #[arg(long)]
     pub ack: Option<Ack>,
+    #[command(flatten)]
+    pub wishes: Wishes,
     /// Compare bytes, not size and time, to find out what is unchanged.
     #[arg(long)]
     pub checksum: bool,
@@ -222,17 +224,24 @@ pub struct Put {
 #[derive(Args)]
 pub struct Get {
     /// A key, or what keys begin with.
-    pub source: String,
+    pub source: OsString,
     /// A file, a directory, or - for stdout.
     pub dest: PathBuf,
     /// Of one object, bytes A up to, not including, B.
     #[arg(long, value_name = "A-B", value_parser = range)]
     pub range: Option<Range>,
+    /// Compare bytes, not size and time, to find out which files below a directory are there already.
+    #[arg(long)]
+    pub checksum: bool,
     /// Only say what would be written.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
     pub filter: Filter,
+}
+
+fn glob(text: &str) -> Result<GlobMatcher, globset::Error> {
+    Glob::new(text).map(|glob| glob.compile_matcher())
 }
 
 #[derive(Clone, Copy, ValueEnum)]

@@ -1,78 +1,110 @@
 //! Deleting, renaming, and keeping the store right.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use anyhow::Result;
-use indicatif::ProgressBar;
+use anyhow::{Result, bail};
 use serde_json::json;
-use terrace::{Store, key};
+use terrace::{Error, Store, key};
 
-use crate::look::each;
-use crate::output::Show;
+use crate::look::{each, there};
+use crate::output::{Show, count};
 
-pub fn rm(store: &Store, key: &str, recursive: bool, dry_run: bool, show: Show) -> Result<bool> {
+pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show) -> Result<bool> {
+    let key = key.as_bytes();
     let mut keys = Vec::new();
     if recursive {
-        each(store, key.as_bytes(), |key, _| {
+        there(store, key)?;
+        each(store, key, |key, _| {
             keys.push(key.to_vec());
             Ok(())
         })?;
     } else {
-        store.stat(key.as_bytes())?;
-        keys.push(key.as_bytes().to_vec());
+        match store.stat(key) {
+            Err(e @ (Error::NotFound { .. } | Error::BadKey { .. })) if there(store, key).is_err() => bail!(e),
+            Err(Error::NotFound { .. } | Error::BadKey { .. }) => {
+                bail!("{:?} holds objects and is none itself; `terrace rm -r` deletes them", key::show(key))
+            }
+            found => found?,
+        };
+        keys.push(key.to_vec());
     }
-    for key in keys {
-        if dry_run {
-            show.line(&format!("would delete {}", key::show(&key)));
-        } else {
-            store.remove(&key)?;
+    if dry_run {
+        let keys: Vec<String> = keys.iter().map(|key| key::show(key)).collect();
+        for key in &keys {
+            show.line(&format!("would delete {key}"))?;
+        }
+        show.result(&json!({"would_delete": keys}), &format!("{} to delete", count(keys.len() as u64, "object")))?;
+        return Ok(true);
+    }
+    let mut deleted = 0;
+    for key in &keys {
+        match store.remove(key) {
+            // Somebody else was quicker.
+            Err(Error::NotFound { .. }) if recursive => {}
+            removed => {
+                removed?;
+                deleted += 1;
+            }
         }
     }
+    show.result(&json!({"deleted": deleted}), &format!("{} deleted", count(deleted, "object")))?;
     Ok(true)
 }
 
-pub fn mv(store: &Store, from: &str, to: &str) -> Result<bool> {
-    store.rename(from.as_bytes(), to.as_bytes())?;
+pub fn mv(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
+    let (from, to) = (from.as_bytes(), to.as_bytes());
+    store.rename(from, to)?;
+    let (from, to) = (key::show(from), key::show(to));
+    show.result(&json!({"from": from, "to": to}), &format!("{from} is now {to}"))?;
     Ok(true)
 }
 
 pub fn sync(store: &Store, show: Show) -> Result<bool> {
-    let bar = if show.quiet || show.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
-    store.sync_with(|owed| bar.set_message(format!("{owed} replicas owed")))?;
-    bar.finish_and_clear();
+    let spinner = show.spinner();
+    store.sync_with(|owed| spinner.set_message(format!("{} owed", count(owed, "replica"))))?;
+    spinner.finish_and_clear();
+    show.result(&json!({"owed": 0}), "nothing is owed, and all is durable")?;
     Ok(true)
 }
 
 pub fn scrub(
     store: &Store,
-    prefix: Option<&str>,
+    prefix: Option<&OsStr>,
     repair: bool,
     subset: Option<(u64, u64)>,
     show: Show,
 ) -> Result<bool> {
-    let bar = if show.quiet || show.json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    let spinner = show.spinner();
     let prefix = prefix.unwrap_or_default().as_bytes();
-    let found =
-        store.scrub(prefix, repair, subset, |found| bar.set_message(format!("{} replicas checked", found.checked)))?;
-    bar.finish_and_clear();
-    if show.json {
-        show.value(&found)?;
-    } else {
-        show.line(&format!(
-            "{} replicas checked, {} bad, {} repaired, {} extents lost",
-            found.checked, found.bad, found.repaired, found.lost
-        ));
+    let found = store.scrub(prefix, repair, subset, |found| {
+        spinner.set_message(format!("{} checked", count(found.checked, "replica")));
+    })?;
+    spinner.finish_and_clear();
+    let good = found.lost == 0 && found.bad == found.repaired;
+    show.result(
+        &found,
+        &format!(
+            "{} checked, {} bad, {} repaired, {} lost",
+            count(found.checked, "replica"),
+            found.bad,
+            found.repaired,
+            count(found.lost, "extent")
+        ),
+    )?;
+    if !good && !repair {
+        show.line("`terrace repair` makes bad replicas anew from good ones")?;
+    } else if found.lost > 0 {
+        show.line("of what is lost no good replica is left; put those objects again")?;
     }
-    Ok(found.lost == 0 && found.bad == found.repaired)
+    Ok(good)
 }
 
 pub fn rebuild(dir: &Path, show: Show) -> Result<bool> {
     let store = Store::rebuild(dir)?;
     let objects = store.status()?.objects;
-    if show.json {
-        show.value(&json!({ "objects": objects }))?;
-    } else {
-        show.line(&format!("the catalog was made anew from the log: {objects} objects"));
-    }
+    let words = format!("the catalog was made anew from the log: {}", count(objects, "object"));
+    show.result(&json!({ "objects": objects }), &words)?;
     Ok(true)
 }

@@ -1,15 +1,17 @@
 //! Looking: where things are and how they do.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use base64::prelude::{BASE64_STANDARD, Engine};
-use serde_json::json;
+use serde_json::{Value, json};
 use terrace::report::{ReplicaState, Status};
 use terrace::{Kind, Object, Store, key};
 
-use crate::output::{Show, size, table};
+use crate::output::{Show, count, size, table, time};
 
 const PAGE: usize = 1024;
 
@@ -28,27 +30,45 @@ pub fn each(store: &Store, prefix: &[u8], mut visit: impl FnMut(&[u8], &Object) 
     }
 }
 
-pub fn ls(store: &Store, prefix: Option<&str>, long: bool, show: Show) -> Result<bool> {
+/// Sees that something is stored at or below a prefix, so that a mistyped one is told of.
+pub fn there(store: &Store, prefix: &[u8]) -> Result<()> {
+    if !prefix.is_empty() && store.list(prefix, None, 1)?.is_empty() {
+        bail!("nothing is stored at or below {:?}; `terrace ls` lists what is", key::show(prefix));
+    }
+    Ok(())
+}
+
+/// Tells the bytes of a key that is not UTF-8, beside the key as it is printed.
+fn with_bytes(mut entry: Value, key: &[u8]) -> Value {
+    if std::str::from_utf8(key).is_err() {
+        entry["key_base64"] = BASE64_STANDARD.encode(key).into();
+    }
+    entry
+}
+
+pub fn ls(store: &Store, prefix: Option<&OsStr>, long: bool, show: Show) -> Result<bool> {
     let mut entries = Vec::new();
     each(store, prefix.unwrap_or_default().as_bytes(), |key, object| {
         let name = key::show(key);
         if show.json {
-            let mut entry = json!({"key": name, "length": object.length, "mtime": object.attributes.mtime});
-            if std::str::from_utf8(key).is_err() {
-                entry["key_base64"] = BASE64_STANDARD.encode(key).into();
-            }
-            entries.push(entry);
-        } else if long {
-            let kind = match object.attributes.kind {
-                Kind::File => '-',
-                Kind::Directory => 'd',
-                Kind::Symlink => 'l',
-            };
-            show.line(&format!("{kind}{:04o} {:>12} {name}", object.attributes.mode & 0o7777, object.length));
-        } else {
-            show.line(&name);
+            let entry = json!({"key": name, "length": object.length, "mtime": object.attributes.mtime});
+            entries.push(with_bytes(entry, key));
+            return Ok(());
         }
-        Ok(())
+        if !long {
+            return show.line(&name);
+        }
+        let kind = match object.attributes.kind {
+            Kind::File => '-',
+            Kind::Directory => 'd',
+            Kind::Symlink => 'l',
+        };
+        let Object { length, want, attributes, .. } = object;
+        show.line(&format!(
+            "{kind}{:04o} {length:>12} {} {want} {name}",
+            attributes.mode & 0o7777,
+            time(attributes.mtime)
+        ))
     })?;
     if show.json {
         show.value(&entries)?;
@@ -56,13 +76,13 @@ pub fn ls(store: &Store, prefix: Option<&str>, long: bool, show: Show) -> Result
     Ok(true)
 }
 
-pub fn locate(store: &Store, key: &str, show: Show) -> Result<bool> {
+pub fn locate(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
     let location = store.locate(key.as_bytes())?;
     if show.json {
-        show.value(&location)?;
+        show.value(&with_bytes(serde_json::to_value(&location)?, key.as_bytes()))?;
         return Ok(true);
     }
-    show.line(&format!("{}: {} bytes, generation {}", location.key, location.length, location.generation));
+    show.line(&format!("{}: {} bytes, generation {}", location.key, location.length, location.generation))?;
     let mut rows = table(&["offset", "length", "tier", "encoding", "stored", "ratio", "where"]);
     for extent in &location.extents {
         for replica in &extent.replicas {
@@ -86,49 +106,49 @@ pub fn locate(store: &Store, key: &str, show: Show) -> Result<bool> {
             ]);
         }
     }
-    show.line(&rows.to_string());
+    show.line(&rows.to_string())?;
     Ok(true)
 }
 
-pub fn stat(store: &Store, key: &str, show: Show) -> Result<bool> {
+pub fn stat(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
     let object = store.stat(key.as_bytes())?;
-    if show.json {
-        show.value(&json!({
-            "key": key, "length": object.length, "generation": object.generation, "replicas": object.want,
-            "attributes": object.attributes,
-        }))?;
-    } else {
-        let Object { length, generation, want, attributes, .. } = &object;
-        show.line(&format!("{key}: {length} bytes, generation {generation}, {want} replicas wanted"));
-        show.line(&format!("mode {:04o}, modified {} ns since 1970", attributes.mode & 0o7777, attributes.mtime));
-    }
+    let name = key::show(key.as_bytes());
+    let Object { length, generation, want, attributes, .. } = &object;
+    let value = json!({
+        "key": name, "length": length, "generation": generation, "replicas": want, "attributes": attributes,
+    });
+    let words = format!(
+        "{name}: {length} bytes, generation {generation}, {} wanted\n{}, mode {:04o}, modified {} UTC",
+        count((*want).into(), "replica"),
+        format!("{:?}", attributes.kind).to_lowercase(),
+        attributes.mode & 0o7777,
+        time(attributes.mtime)
+    );
+    show.result(&with_bytes(value, key.as_bytes()), &words)?;
     Ok(true)
 }
 
 pub fn status(store: &Store, show: Show) -> Result<bool> {
     let status = store.status()?;
-    if show.json {
-        show.value(&status)?;
-    } else {
-        show.line(&glance(&status));
-    }
+    show.result(&status, &glance(&status))?;
     Ok(true)
 }
 
-/// The store's status, again and again; on a terminal in one place.
-pub fn top(store: &Store, interval: f64, count: Option<u64>, show: Show) -> Result<bool> {
+/// The store's status, again and again; on a terminal in one place, else once.
+pub fn top(store: &Store, interval: f64, times: Option<u64>, show: Show) -> Result<bool> {
     let interval = Duration::try_from_secs_f64(interval)
         .map_err(|_| anyhow!("--interval {interval}: write a number of seconds such as 0.5"))?;
-    let clear = !show.json && std::io::stdout().is_terminal();
+    let terminal = std::io::stdout().is_terminal();
+    let times = times.or((!terminal).then_some(1));
     for look in 0.. {
-        if count == Some(look) {
+        if times == Some(look) {
             break;
         }
         if look > 0 {
             std::thread::sleep(interval);
         }
-        if clear {
-            show.line("\x1b[H\x1b[2J");
+        if terminal {
+            show.line("\x1b[H\x1b[2J")?;
         }
         status(store, show)?;
     }
@@ -147,5 +167,5 @@ fn glance(status: &Status) -> String {
             format!("{:?}", tier.state).to_lowercase(),
         ]);
     }
-    format!("{} objects, {} replicas owed\n{rows}", status.objects, status.owed)
+    format!("{}, {} owed\n{rows}", count(status.objects, "object"), count(status.owed, "replica"))
 }

@@ -1,24 +1,21 @@
 //! Moving data between tiers, and changing the tiers.
 
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use serde_json::json;
 use terrace::report::Moved;
 use terrace::{Config, Store};
 
 use crate::arguments::Tiers;
-use crate::output::Show;
+use crate::errors::read_text;
+use crate::output::{Show, count};
 
 /// Says what was moved; false where something had to stay.
 pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
-    if show.json {
-        show.value(moved)?;
-    } else {
-        show.line(&format!("{} replicas made, {} dropped", moved.made, moved.dropped));
-        if moved.kept > 0 {
-            show.line(&format!("{} stay as they are: no other failure domain takes them", moved.kept));
-        }
+    show.result(moved, &format!("{} made, {} dropped", count(moved.made, "replica"), moved.dropped))?;
+    if moved.kept > 0 {
+        show.line(&format!("{} stay as they are: no other failure domain takes them", moved.kept))?;
     }
     Ok(moved.kept == 0)
 }
@@ -27,19 +24,21 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
 pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
     match change {
         Tiers::Add { config, before } => {
-            let text = fs::read_to_string(config).with_context(|| format!("reading {}", config.display()))?;
-            let added = Config::parse_tiers(&text, &config.display().to_string())?;
-            let count = added.len();
+            let added = Config::parse_tiers(&read_text(config)?, &config.display().to_string())?;
+            let number = added.len();
             Store::add_tiers(dir, added, before.as_deref())?;
-            show.line(&format!("{count} tiers added"));
+            show.result(&json!({"added": number}), &format!("{} added", count(number as u64, "tier")))?;
         }
         Tiers::Remove { tier } => {
             Store::remove_tier(dir, tier)?;
-            show.line(&format!("tier {tier} removed; its directories may be deleted"));
+            let words = format!("tier {tier} removed; its directories may be deleted");
+            show.result(&json!({"removed": tier}), &words)?;
         }
         Tiers::Renew { tier } => {
             let owed = Store::renew_tier(dir, tier)?.status()?.owed;
-            show.line(&format!("tier {tier} renewed; {owed} replicas are owed, and `terrace sync` makes them"));
+            let replicas = count(owed, "replica");
+            let words = format!("tier {tier} renewed; {replicas} owed, and `terrace sync` makes them");
+            show.result(&json!({"renewed": tier, "owed": owed}), &words)?;
         }
     }
     Ok(true)

@@ -1,6 +1,6 @@
 //! What people and scripts see.
 
-use std::io::{IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -15,30 +15,45 @@ pub struct Show {
 
 impl Show {
     /// A line for people.
-    pub fn line(self, text: &str) {
+    pub fn line(self, text: &str) -> Result<()> {
         if !self.json && !self.quiet {
-            // A closed pipe is found by the next command's own output.
-            let _ = writeln!(std::io::stdout(), "{text}");
+            writeln!(io::stdout(), "{text}")?;
         }
+        Ok(())
     }
 
     /// A value for scripts.
     pub fn value(self, value: &impl Serialize) -> Result<()> {
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer(&mut out, value)?;
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
         writeln!(out)?;
         Ok(())
     }
 
+    /// A result: the value for scripts, or its words for people.
+    pub fn result(self, value: &impl Serialize, words: &str) -> Result<()> {
+        if self.json { self.value(value) } else { self.line(words) }
+    }
+
     /// A bar over `total` bytes, on a terminal only.
     pub fn bar(self, total: u64) -> ProgressBar {
-        if self.json || self.quiet || !std::io::stderr().is_terminal() {
+        if self.json || self.quiet || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
         }
         let template = "{msg:24!} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         ProgressBar::new(total).with_style(style)
     }
+
+    /// A sign of life where it is not known how much there is to do, on a terminal only.
+    pub fn spinner(self) -> ProgressBar {
+        if self.json || self.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() }
+    }
+}
+
+/// Says what is wrong, or what else must be known. Where nobody can be told, nothing more can be done.
+pub fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "terrace: {text}");
 }
 
 /// Bytes as people read them.
@@ -46,9 +61,56 @@ pub fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
+/// So many of them: `1 object`, `2 objects`.
+pub fn count(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Nanoseconds since 1970 as a date and a time of day, UTC.
+pub fn time(nanoseconds: i64) -> String {
+    let seconds = nanoseconds.div_euclid(1_000_000_000);
+    let (mut day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let mut year = 1970;
+    while day < 0 {
+        year -= 1;
+        day += 365 + i64::from(leap(year));
+    }
+    while day >= 365 + i64::from(leap(year)) {
+        day -= 365 + i64::from(leap(year));
+        year += 1;
+    }
+    let mut month = 1;
+    for length in [31, 28 + i64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < length {
+            break;
+        }
+        day -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02} {:02}:{:02}:{:02}", day + 1, second / 3600, second / 60 % 60, second % 60)
+}
+
 /// A table without lines, its numbers to the right.
 pub fn table(head: &[&str]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_header(head);
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_798_761_599, "2026-12-31 23:59:59"),
+            (-1, "1969-12-31 23:59:59"),
+        ] {
+            assert_eq!(time(seconds * 1_000_000_000), text);
+        }
+    }
 }

@@ -37,5 +37,5 @@ pub use config::{Ack, Config};
 pub use error::{Error, Result};
 pub use store::Store;
 pub use terrace_codec::{Element, Encoding};
-pub use terrace_plan::policy::{Asked, Weights};
+pub use terrace_plan::policy::{Asked, Requirement, Weights};
 pub use write::{PutOptions, Receipt, element_of};

@@ -1,0 +1,10 @@
+//! Copying between files and the store.
+
+mod check;
+mod get;
+mod put;
+mod tree;
+
+pub use check::check;
+pub use get::{cat, get};
+pub use put::put;

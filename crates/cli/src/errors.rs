@@ -1,0 +1,66 @@
+//! Errors in words: what, where, and what to do next.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+
+/// The error with its causes, and what to do next.
+pub fn describe(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(|cause| cause.to_string()) {
+        let cause = cause.trim_end();
+        // Some errors' own words end with those of their cause.
+        if text.ends_with(cause) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(cause);
+    }
+    if let Some(advice) = advice(error) {
+        text.push_str("; ");
+        text.push_str(advice);
+    }
+    text
+}
+
+/// What to do about an error that does not say so itself.
+fn advice(error: &anyhow::Error) -> Option<&'static str> {
+    match error.downcast_ref::<terrace::Error>() {
+        Some(terrace::Error::BadKey { .. }) => return Some("write keys as paths, such as data/a.h5"),
+        Some(terrace::Error::Conflict { .. }) => {
+            return Some("name another key, or `terrace rm` or `terrace mv` the one in the way");
+        }
+        _ => {}
+    }
+    Some(match io_kind(error)? {
+        io::ErrorKind::NotFound => "see that the path is right",
+        io::ErrorKind::PermissionDenied => "use a path, or a user, that has the permission",
+        io::ErrorKind::NotADirectory => "a part of the path is no directory; name another",
+        io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => {
+            "name another path, or move what is there"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space there, and run it again",
+        io::ErrorKind::ReadOnlyFilesystem => "name a path that can be written",
+        io::ErrorKind::InvalidFilename => "use shorter names",
+        _ => return None,
+    })
+}
+
+/// What the system said, where it is its error.
+pub fn io_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
+    error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind)
+}
+
+/// The text of a configuration, which must be UTF-8.
+pub fn read_text(path: &Path) -> Result<String> {
+    let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    String::from_utf8(bytes).map_err(|e| {
+        let good = e.utf8_error().valid_up_to();
+        let line = 1 + e.as_bytes().iter().take(good).filter(|&&byte| byte == b'\n').count();
+        anyhow!("{}: line {line} is not UTF-8; save the file as UTF-8", path.display())
+    })
+}

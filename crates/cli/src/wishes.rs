@@ -1,0 +1,64 @@
+//! What matters to the user, as flags: `--require R,...` and one flag for each requirement.
+
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
+use terrace::{Asked, Requirement, Weights};
+
+#[derive(Args)]
+#[command(next_help_heading = "What matters")]
+pub struct Wishes {
+    /// What matters, the most important first, such as max_durability=4,min_storage.
+    #[arg(long, value_name = "R,...", value_delimiter = ',')]
+    require: Vec<Asked>,
+    /// Weights of the time to encode, the time to decode and the bytes stored: three numbers with commas between, or
+    /// asynchronous, archival or read-after-write.
+    #[arg(long, value_name = "W")]
+    pub weights: Option<Weights>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+impl Wishes {
+    /// All that is required: what `--require` names first.
+    pub fn requirements(&self) -> Vec<Asked> {
+        self.require.iter().chain(&self.flags.0).copied().collect()
+    }
+}
+
+/// The requirements that have flags of their own here, in the order given.
+struct Flags(Vec<Asked>);
+
+impl Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        Requirement::ALL.into_iter().fold(command, |command, requirement| {
+            let name = requirement.to_string();
+            let flag = Arg::new(name.clone()).long(name.replace('_', "-")).value_name("N").num_args(0..=1);
+            let flag = flag.require_equals(true).default_missing_value("true");
+            command.arg(flag.help(format!("As --require {name}; =N is a number of replicas")).hide_short_help(true))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let mut given = Vec::new();
+        for name in Requirement::ALL.map(|requirement| requirement.to_string()) {
+            if let Some(value) = matches.get_one::<String>(&name) {
+                let asked: Result<Asked, _> = format!("{name}={value}").parse();
+                let asked = asked.map_err(|e| Error::raw(ErrorKind::ValueValidation, format!("{e}\n")))?;
+                given.push((matches.index_of(&name), asked));
+            }
+        }
+        given.sort_by_key(|(index, _)| *index);
+        Ok(Flags(given.into_iter().map(|(_, asked)| asked).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! Replicas that are damaged under the store.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+
+use serde_json::json;
+
+use crate::place::{Place, noise};
+
+/// Flips bytes of an object's replicas on a tier, in all extents.
+fn damage(place: &Place, key: &str, tier: &str) {
+    let (location, _) = place.json(["locate", key]);
+    for extent in location["extents"].as_array().unwrap() {
+        for replica in extent["replicas"].as_array().unwrap().iter().filter(|r| r["tier"] == tier) {
+            let file = File::options().read(true).write(true).open(replica["file"].as_str().unwrap()).unwrap();
+            let at = replica["position"].as_u64().unwrap() + 5000;
+            let mut bytes = [0; 64];
+            file.read_exact_at(&mut bytes, at).unwrap();
+            file.write_all_at(&bytes.map(|byte| !byte), at).unwrap();
+        }
+    }
+}
+
+fn filled() -> Place {
+    // Slow enough that the other tier's replicas are the nearest.
+    let place = Place::with("", "throttle = { read = '100MB/s' }");
+    place.write("tree/a", noise(2_500_000, 1));
+    place.write("tree/b", noise(20_000, 2));
+    place.good(["put", "tree", "d"]);
+    place
+}
+
+#[test]
+fn get_gives_right_bytes_and_mends_before_it_ends() {
+    let place = filled();
+    damage(&place, "d/a", "ram");
+    let (got, code) = place.json(["get", "d/a", "out"]);
+    assert_eq!((code, &got["repaired"]), (0, &json!(3)));
+    assert!(place.read("out") == place.read("tree/a"));
+    assert_eq!(place.json(["scrub"]), (json!({"checked": 8, "bad": 0, "repaired": 0, "lost": 0}), 0));
+    assert_eq!(place.json(["status"]).0["owed"], 0);
+    for reading in [&["cat", "d/b"][..], &["check", "tree", "d"], &["put", "tree", "d", "--checksum"]] {
+        damage(&place, "d/b", "ram");
+        assert_eq!(place.run(reading).code, 0, "{reading:?}");
+        assert_eq!(place.run(["scrub"]).code, 0, "{reading:?}");
+    }
+}
+
+#[test]
+fn scrub_finds_and_repair_mends() {
+    let place = filled();
+    for repair in [&["repair"][..], &["scrub", "--repair"]] {
+        damage(&place, "d/a", "disk");
+        let ran = place.run(["scrub"]);
+        assert_eq!(ran.code, 1);
+        assert!(ran.out.contains("8 replicas checked, 3 bad, 0 repaired") && ran.out.contains("`terrace repair`"));
+        assert_eq!(place.json(["scrub"]).0, json!({"checked": 8, "bad": 3, "repaired": 0, "lost": 0}), "it only finds");
+        assert_eq!(place.json(repair), (json!({"checked": 8, "bad": 3, "repaired": 3, "lost": 0}), 0));
+        assert_eq!(place.json(["scrub"]), (json!({"checked": 8, "bad": 0, "repaired": 0, "lost": 0}), 0));
+    }
+}
+
+#[test]
+fn what_is_lost_is_told_of_and_can_be_put_again() {
+    let place = filled();
+    damage(&place, "d/b", "ram");
+    damage(&place, "d/b", "disk");
+    place.write("out/b", b"old");
+    place.bad(["get", "d/b", "out/b"], &["\"d/b\"", "bytes 0..20000", "ram", "disk", "`terrace repair`"]);
+    assert_eq!(place.read("out/b"), b"old");
+    assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 1);
+    let (found, code) = place.json(["repair"]);
+    assert_eq!((code, &found["lost"], &found["repaired"]), (1, &json!(1), &json!(0)));
+    assert_eq!(place.run(["check", "tree", "d"]).code, 1);
+    assert_eq!(place.json(["put", "tree", "d", "--checksum"]).0["written"], 1);
+    assert_eq!(place.good(["check", "tree", "d"]), "2 files compared, 0 differ, 0 missing, 0 failed\n");
+    assert_eq!(place.run(["scrub"]).code, 0);
+}

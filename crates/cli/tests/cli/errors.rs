@@ -1,0 +1,157 @@
+//! Messages: what is wrong, where, and what to do next.
+
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::place::{Place, noise};
+
+#[test]
+fn paths_that_are_not_there_are_named() {
+    let place = Place::new();
+    place.bad(["put", "none", "k"], &["reading none: No such file", "see that the path is right"]);
+    place.bad(["check", "none", "k"], &["reading none", "see that the path is right"]);
+    place.bad(["cat", "none"], &["\"none\"", "`terrace ls`"]);
+    place.bad(["get", "none", "out"], &["\"none\"", "`terrace ls`"]);
+    place.bad(["stage", "none", "--tier", "ram"], &["\"none\"", "`terrace ls`"]);
+    place.bad(["get", "", "-"], &["no object's key", "`terrace ls`"]);
+}
+
+#[test]
+fn a_store_that_is_not_there_is_named() {
+    let place = Place::empty();
+    let none = place.path("none");
+    for command in [&["ls"][..], &["status"], &["rebuild"], &["tiers", "remove", "a"], &["scrub"]] {
+        let arguments = [&["--store", none.to_str().unwrap()], command].concat();
+        place.bad(arguments, &[none.to_str().unwrap(), "no store is here", "terrace init --store"]);
+    }
+    let file = place.write("file", b"x");
+    place.bad(["--store", file.to_str().unwrap(), "ls"], &["file", "Not a directory", "name another"]);
+    assert!(!none.exists());
+}
+
+#[test]
+fn a_configuration_with_a_mistake_is_refused_with_its_place() {
+    let place = Place::empty();
+    let tier = "[[tier]]\nname = 'a'\nkind = 'directory'\ntargets = ['a']\n";
+    let twice = format!("{tier}{}", tier.replace("name = 'a'", "name = 'b'"));
+    let cases: [(&[u8], &[&str]); 6] = [
+        (b"[[tier]]\nname = 'a'\nkind = 'directory'\ncapasity = '1GiB'\n", &["line 4", "`capasity`", "`capacity`"]),
+        (b"[[tier]]\nname = 'a'\nkind = 'tape'\n", &["line 3", "`tape`", "`directory`"]),
+        (b"[[tier]]\nname = 'a'\nkind = 'directory'\ntargets = ['a']\ncapacity = '1 lot'\n", &["line 5", "64KiB"]),
+        (b"[[tier]\n", &["line 1"]),
+        (b"# ok\n[[tier]]\nname = 'caf\xe9'\n", &["line 3 is not UTF-8", "save the file as UTF-8"]),
+        (twice.as_bytes(), &["tier \"b\"", "tier \"a\"", "own directory"]),
+    ];
+    for (text, says) in cases {
+        place.write("bad.toml", text);
+        place.bad(["init", "--config", "bad.toml"], &[&["bad.toml"], says].concat());
+        assert!(!place.path("store").exists());
+    }
+    place.bad(["init", "--config", "none.toml"], &["reading none.toml", "see that the path is right"]);
+}
+
+#[test]
+fn a_store_is_not_made_twice() {
+    let place = Place::new();
+    place.bad(["init", "--config", "terrace.toml"], &["store", "a store is here already", "another directory"]);
+}
+
+#[test]
+fn a_tier_that_is_not_there_is_named_with_those_that_are() {
+    let place = Place::new();
+    place.write("a", b"a");
+    place.good(["put", "a", "a"]);
+    for arguments in
+        [&["stage", "a", "--tier", "x"][..], &["evict", "a", "--tier", "x"], &["drain", "x"], &["tiers", "remove", "x"]]
+    {
+        place.bad(arguments, &["no tier \"x\"", "ram, disk"]);
+    }
+}
+
+#[test]
+fn one_bad_file_does_not_keep_others_from_being_copied() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.write(format!("tree/{name}"), name);
+    }
+    // As long a path as the system takes, and no key.
+    let long = format!("tree/b2/{0}/{0}/{0}/{0}/x", "n".repeat(255));
+    place.write(long, b"x");
+    let ran = place.run(["put", "tree", "d"]);
+    assert_eq!((ran.code, place.keys("d").len()), (1, 3), "{}", ran.err);
+    assert!(ran.err.contains("longer than 1,024 bytes"), "{}", ran.err);
+    assert_eq!(ran.out, "3 objects written (3 B), 0 unchanged, 1 failed\n");
+}
+
+#[test]
+fn a_file_that_may_not_be_read_is_told_of() {
+    let place = Place::new();
+    let file = place.write("tree/secret", b"x");
+    place.write("tree/open", b"y");
+    fs::set_permissions(&file, Permissions::from_mode(0o0)).unwrap();
+    if File::open(&file).is_ok() {
+        println!("skipped: this user may read everything");
+        return;
+    }
+    place.bad(["put", "tree", "d"], &["reading tree/secret: Permission denied", "has the permission"]);
+    assert_eq!(place.keys("d"), ["d/open"]);
+}
+
+#[test]
+fn a_file_above_a_file_is_refused() {
+    let place = Place::new();
+    place.write("a", b"a");
+    place.good(["put", "a", "d/a"]);
+    place.bad(["put", "a", "d"], &["a: \"d\"", "\"d/a\"", "name another key"]);
+    place.bad(["put", "a", "d/a/b"], &["\"d/a/b\"", "\"d/a\"", "name another key"]);
+}
+
+#[test]
+fn a_destination_that_cannot_be_written_is_told_of_once() {
+    let place = Place::new();
+    for name in ["a", "b", "c"] {
+        place.write(format!("tree/{name}"), name);
+    }
+    place.good(["put", "tree", "d"]);
+    place.bad(["get", "d", "/proc/none"], &["/proc/none", "see that the path is right"]);
+    place.bad(["get", "d/a", "/proc/none/a"], &["/proc/none/a"]);
+    place.bad(["get", "d", "tree/a"], &["tree/a", "name another path"]);
+    place.bad(["get", "d", "tree/a/b"], &["tree/a/b", "name another"]);
+    fs::create_dir_all(place.path("out/a")).unwrap();
+    place.bad(["get", "d", "out"], &["out/a", "Is a directory", "name another path"]);
+    assert_eq!(place.read("out/c"), b"c");
+    let left: Vec<_> = fs::read_dir(place.path("out")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with(".terrace")), "{left:?}");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_put_is_not_stored() {
+    let place = Place::with("throttle = { write = '20MB/s' }", "");
+    let path = place.write("growing", noise(10_000_000, 1));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = File::options().append(true).open(&path).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                file.write_all(b"more").unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        place.bad(["put", "growing", "k"], &["growing", "changed while it was read", "put it again"]);
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(place.keys(""), [""; 0]);
+    place.good(["put", "growing", "k"]);
+    place.good(["check", "growing", "k"]);
+}
+
+#[test]
+fn a_wrong_log_filter_is_told_of_and_nothing_else() {
+    let place = Place::new();
+    let output = place.command(["ls"]).env("TERRACE_LOG", "terrace=loud").output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("terrace=debug"));
+}

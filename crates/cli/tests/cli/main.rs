@@ -1,0 +1,13 @@
+//! The binary as people and scripts use it.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod copying;
+mod damage;
+mod errors;
+mod names;
+mod output;
+mod place;
+mod real;
+mod signals;
+mod tiers;

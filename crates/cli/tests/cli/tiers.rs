@@ -1,0 +1,142 @@
+//! Tiers by command line, and stores that nobody configured.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::place::{Place, noise, ran};
+
+fn tiers_of(place: &Place, key: &str) -> Vec<String> {
+    let (location, _) = place.json(["locate", key]);
+    let replicas = location["extents"][0]["replicas"].as_array().unwrap().clone();
+    replicas.iter().map(|replica| replica["tier"].as_str().unwrap().to_owned()).collect()
+}
+
+fn tier_names(place: &Place) -> Vec<String> {
+    let (status, _) = place.json(["tiers"]);
+    status["tiers"].as_array().unwrap().iter().map(|tier| tier["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn add(place: &Place, name: &str, more: &[&str]) {
+    let path = place.path("tiers").join(name);
+    place.write("add.toml", format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = [{path:?}]\n"));
+    assert_eq!(place.good([&["tiers", "add", "add.toml"], more].concat()), "1 tier added\n");
+}
+
+#[test]
+fn data_moves_between_tiers_and_tiers_come_and_go() {
+    let place = Place::new();
+    place.write("a", noise(1_500_000, 1));
+    place.good(["put", "a", "d/a"]);
+    add(&place, "archive", &[]);
+    add(&place, "nvme", &["--before", "disk"]);
+    assert_eq!(tier_names(&place), ["ram", "nvme", "disk", "archive"]);
+    assert_eq!(place.good(["stage", "d", "--tier", "archive"]), "2 replicas made, 0 dropped\n");
+    assert_eq!(tiers_of(&place, "d/a"), ["ram", "disk", "archive"]);
+    assert_eq!(place.json(["evict", "d/a", "--tier", "ram"]), (json!({"made": 0, "dropped": 2, "kept": 0}), 0));
+    assert_eq!(tiers_of(&place, "d/a"), ["disk", "archive"]);
+    place.bad(["tiers", "remove", "archive"], &["2 replicas are on tier \"archive\"", "`terrace drain archive`"]);
+    place.good(["drain", "archive"]);
+    assert_eq!(place.good(["tiers", "remove", "archive"]), "tier archive removed; its directories may be deleted\n");
+    fs::remove_dir_all(place.path("tiers/archive")).unwrap();
+    assert_eq!(tier_names(&place), ["ram", "nvme", "disk"]);
+    place.good(["check", "a", "d/a"]);
+    assert_eq!(place.json(["scrub"]).0, json!({"checked": 4, "bad": 0, "repaired": 0, "lost": 0}));
+}
+
+#[test]
+fn what_cannot_go_stays_and_is_told_of() {
+    let place = Place::new();
+    place.write("a", b"a");
+    place.good(["put", "a", "a"]);
+    let ran = place.run(["drain", "disk"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("1 stay"), "{}", ran.out);
+    place.bad(["tiers", "remove", "disk"], &["1 replicas are on tier \"disk\"", "terrace drain disk"]);
+    place.good(["check", "a", "a"]);
+}
+
+#[test]
+fn a_lost_tier_is_renewed() {
+    let place = Place::new();
+    place.write("a", noise(1_500_000, 2));
+    place.good(["put", "a", "a"]);
+    fs::remove_dir_all(place.path("tiers/disk")).unwrap();
+    let state = |place: &Place| place.json(["status"]).0["tiers"][1]["state"].clone();
+    assert_eq!(state(&place), "away");
+    place.run(["check", "a", "a"]);
+    let words = place.run(["tiers", "renew", "disk"]).out;
+    assert_eq!(words, "tier disk renewed; 2 replicas owed, and `terrace sync` makes them\n");
+    place.good(["sync"]);
+    assert_eq!((state(&place), tiers_of(&place, "a")), (json!("ok"), vec!["ram".to_owned(), "disk".to_owned()]));
+    assert_eq!(place.run(["scrub"]).code, 0);
+}
+
+#[test]
+fn top_looks_once_where_nobody_watches() {
+    let place = Place::new();
+    assert_eq!(place.good(["top"]).matches("0 objects, 0 replicas owed").count(), 1);
+    assert_eq!(place.good(["top", "--count", "3", "--interval", "0.01"]).matches("0 objects").count(), 3);
+    assert_eq!(place.json(["top"]).0["objects"], 0);
+    place.bad(["top", "--interval=-1"], &["--interval -1", "such as 0.5"]);
+}
+
+#[test]
+fn a_rebuilt_catalog_lists_what_there_was() {
+    let place = Place::new();
+    place.write("tree/a", noise(1_500_000, 3));
+    place.write("tree/b", b"b");
+    place.good(["put", "tree", "d"]);
+    place.good(["mv", "d/b", "d/c"]);
+    let before = (place.json(["ls"]), place.json(["locate", "d/a"]));
+    assert_eq!(place.good(["rebuild"]), "the catalog was made anew from the log: 2 objects\n");
+    assert_eq!((place.json(["ls"]), place.json(["locate", "d/a"])), before);
+    assert_eq!(place.json(["rebuild"]), (json!({"objects": 2}), 0));
+}
+
+/// Uses the store that there is without a word about one.
+fn unconfigured(place: &Place, data: &str, set: impl Fn(&mut std::process::Command)) {
+    place.write("a", b"bytes");
+    let run = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        command.env_remove("TERRACE_STORE");
+        set(&mut command);
+        ran(command.output().unwrap())
+    };
+    let first = run(&["put", "a", "d/a"]);
+    assert_eq!(first.code, 0, "{}", first.err);
+    assert!(first.err.contains(&format!("making a store in {}", place.path(data).display())), "{}", first.err);
+    let again = run(&["cat", "d/a"]);
+    assert_eq!((again.code, again.out.as_str(), again.err.as_str()), (0, "bytes", ""));
+    let status: Value = serde_json::from_str(&run(&["status", "--json"]).out).unwrap();
+    assert_eq!(status["objects"], 1);
+    // The RAM tier is not in this folder.
+    let config = fs::read_to_string(place.path(data).join("terrace.toml")).unwrap();
+    for ram in config.split('"').filter(|text| text.starts_with("/dev/shm/terrace-")) {
+        fs::remove_dir_all(ram).unwrap();
+    }
+}
+
+#[test]
+fn without_a_configuration_a_store_is_made_in_the_users_data_directory() {
+    let place = Place::empty();
+    unconfigured(&place, "home/.local/share/terrace", |_| {});
+    let data = place.path("data");
+    unconfigured(&place, "data/terrace", |command| {
+        command.env("XDG_DATA_HOME", &data);
+    });
+    // As good as none.
+    let place = Place::empty();
+    unconfigured(&place, "home/.local/share/terrace", |command| {
+        command.env("XDG_DATA_HOME", "relative").env("TERRACE_STORE", "");
+    });
+}
+
+#[test]
+fn without_a_home_a_store_must_be_named() {
+    let place = Place::empty();
+    let output = place.command(["ls"]).env_remove("HOME").env_remove("TERRACE_STORE").output().unwrap();
+    let ran = ran(output);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("no home directory is known; give --store DIR"), "{}", ran.err);
+}
