@@ -277,4 +277,8 @@ fn requirements_of_the_operation_the_rule_and_the_store_are_heard_in_this_order(
     assert_eq!((owed, replicas.len()), (0, 3), "durable when it returns");
     let (_, replicas) = put("scratch/b", &["max_durability=2"]);
     assert_eq!(replicas.len(), 2, "the operation's: {replicas:?}");
+    let archival = PutOptions { weights: Some("archival".parse().unwrap()), ..replicated() };
+    store.put_bytes(b"old", &bytes, &archival).unwrap();
+    let replicas = &store.locate(b"old").unwrap().extents[0].replicas;
+    assert!(replicas[1].stored < 20_000, "what the background makes is dense, too: {replicas:?}");
 }

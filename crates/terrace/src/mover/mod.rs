@@ -8,7 +8,7 @@ mod compact;
 mod request;
 mod room;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +24,13 @@ use crate::frame::Identity;
 use crate::read::{Suspect, read_replica};
 use crate::report::TierState;
 use crate::store::{Inner, Store};
-use crate::write::{PutOptions, Receipt, element_of, policy};
+use crate::write::{PutOptions, Receipt, Wish, element_of, policy};
 use crate::{Error, Result};
 
 /// Replicas registered by one commit.
 const BATCH: usize = 16;
+/// Objects of which wishes are remembered.
+const WISHES: usize = 4096;
 /// How long the background thread rests when there is nothing to do or nothing works.
 const REST: Duration = Duration::from_millis(500);
 /// So much of what was written can be lost with the power, about: the background thread makes the rest durable.
@@ -42,6 +44,8 @@ pub(crate) struct Mover {
     /// Tasks that some thread of this process works on.
     claimed: Mutex<HashSet<Task>>,
     suspects: Mutex<Vec<Suspect>>,
+    /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
+    wishes: Mutex<HashMap<u64, Wish>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
     started: AtomicBool,
@@ -59,6 +63,15 @@ impl Mover {
         if !suspects.iter().any(|s| s.replica == suspect.replica) {
             suspects.push(suspect);
         }
+    }
+
+    /// Notes what is wished for with one object.
+    pub fn remember(&self, object: u64, wish: Wish) {
+        let mut wishes = self.wishes.lock();
+        if wishes.len() >= WISHES {
+            wishes.clear();
+        }
+        wishes.insert(object, wish);
     }
 
     /// Ends the background thread after the task that it is at.
@@ -317,8 +330,9 @@ impl Inner {
         let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        let policy = policy(self, &owed.key, &PutOptions::default());
-        match self.choices.of(&owed.key, element_of(&owed.key)).append(device, identity, &raw, &policy) {
+        let wish = self.mover.wishes.lock().get(&task.object).copied();
+        let wish = wish.unwrap_or_else(|| policy(self, &owed.key, &PutOptions::default()).wish);
+        match self.choices.of(&owed.key, element_of(&owed.key)).append(device, identity, &raw, &wish) {
             Ok(replica) => Ok(Some(vec![Edit::Made { task: *task, replica }])),
             Err(e) => {
                 device.failed(&e);

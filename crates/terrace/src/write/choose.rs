@@ -13,7 +13,7 @@ use terrace_predict::analyze::Elements;
 use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier, thread_seconds};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::Policy;
+use super::Wish;
 use super::append::append_to;
 use crate::catalog::Replica;
 use crate::frame::Identity;
@@ -88,8 +88,8 @@ impl Choices {
 
 impl Chooser<'_> {
     /// Chooses how to encode an extent, and appends a replica of it.
-    pub fn append(&self, device: &Device, identity: Identity, raw: &[u8], policy: &Policy) -> io::Result<Replica> {
-        let weights = policy.weights(identity.replica).filter(|w| w.ratio > DENSE || device.writing.rate() < FAST);
+    pub fn append(&self, device: &Device, identity: Identity, raw: &[u8], wish: &Wish) -> io::Result<Replica> {
+        let weights = wish.weights(identity.replica).filter(|w| w.ratio > DENSE || device.writing.rate() < FAST);
         let Some(weights) = weights else { return append_to(device, identity, Encoding::NONE, raw) };
         let known = self.known(device);
         let choice = self.choose(&mut known.lock(), raw, device, weights);

@@ -13,7 +13,7 @@ use terrace_plan::policy::{Asked, Weights};
 pub(crate) use append::with_scratch;
 pub(crate) use choose::Choices;
 use choose::Chooser;
-pub(crate) use policy::{Policy, policy};
+pub(crate) use policy::{Policy, Wish, policy};
 
 use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId};
 use crate::config::Ack;
@@ -113,6 +113,9 @@ impl Store {
         let (want, staged) = (policy.want, writer.staged);
         let edit = Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents };
         crate::fail::point("put:written");
+        if writer.owed > 0 && (!options.requirements.is_empty() || options.weights.is_some()) {
+            inner.mover.remember(object, policy.wish);
+        }
         let commit = match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(commit) => commit,
             Err(e) => {
@@ -315,7 +318,7 @@ impl<'a> Writer<'a> {
                 }
                 let identity =
                     Identity { object: self.object, write, offset: self.offset, replica: extent.replicas.len() as u8 };
-                match self.chooser.append(device, identity, raw, self.policy) {
+                match self.chooser.append(device, identity, raw, &self.policy.wish) {
                     Ok(replica) => extent.replicas.push(replica),
                     Err(e) => {
                         // Set aside, it is not chosen again: the rest is planned anew.

@@ -19,13 +19,20 @@ pub(crate) struct Policy {
     pub volatile: bool,
     /// The only tiers to use.
     pub tiers: Option<Vec<String>>,
-    /// What matters when replica 0 is encoded, and the others.
+    /// How replicas are to be encoded.
+    pub wish: Wish,
+}
+
+/// What matters when replicas of an object are encoded.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish {
+    /// For replica 0, and the others.
     weights: [Weights; 2],
     /// Whether replica 0 stays as it is.
     raw_first: bool,
 }
 
-impl Policy {
+impl Wish {
     /// What matters when this replica is encoded; none where it is not to be.
     pub fn weights(&self, replica: u8) -> Option<Weights> {
         match replica {
@@ -57,8 +64,7 @@ pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy 
         ack: resolved.ack,
         volatile: resolved.volatile,
         tiers: rule.and_then(|r| r.tiers.clone()),
-        weights: [resolved.first, resolved.rest],
-        raw_first: resolved.raw_first,
+        wish: Wish { weights: [resolved.first, resolved.rest], raw_first: resolved.raw_first },
     }
 }
 
