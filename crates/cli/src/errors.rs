@@ -36,6 +36,8 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
         }
         _ => {}
     }
+    // An error with words of its own says what to do.
+    io_error(error)?.raw_os_error()?;
     Some(match io_kind(error)? {
         io::ErrorKind::NotFound => "see that the path is right",
         io::ErrorKind::PermissionDenied => "use a path, or a user, that has the permission",
@@ -52,7 +54,11 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
 
 /// What the system said, where it is its error.
 pub fn io_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
-    error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind)
+    io_error(error).map(io::Error::kind)
+}
+
+fn io_error(error: &anyhow::Error) -> Option<&io::Error> {
+    error.chain().find_map(|cause| cause.downcast_ref())
 }
 
 /// The text of a configuration, which must be UTF-8.

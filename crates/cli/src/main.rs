@@ -5,6 +5,7 @@ mod care;
 mod copy;
 mod errors;
 mod interrupt;
+mod log;
 mod look;
 mod moves;
 mod output;
@@ -12,7 +13,7 @@ mod wishes;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,7 +30,7 @@ const FOUND_BAD: u8 = 1;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    log(&arguments);
+    log::begin(&arguments);
     match interrupt::listen().context("listening for signals").and_then(|()| run(&arguments)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FOUND_BAD),
@@ -41,23 +42,6 @@ fn main() -> ExitCode {
             ExitCode::from(FOUND_BAD)
         }
     }
-}
-
-/// Warnings, or what TERRACE_LOG, -v or -q ask for, go to stderr.
-fn log(arguments: &Arguments) {
-    let usual = match arguments.verbose {
-        _ if arguments.quiet => "terrace=error",
-        0 => "terrace=warn",
-        1 => "terrace=info",
-        _ => "terrace=debug",
-    };
-    let asked = std::env::var("TERRACE_LOG").ok().filter(|text| !text.is_empty());
-    let filter = tracing_subscriber::EnvFilter::try_new(asked.as_deref().unwrap_or(usual)).unwrap_or_else(|e| {
-        complain(&format!("TERRACE_LOG: {e}; write filters such as terrace=debug"));
-        usual.into()
-    });
-    let ansi = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi).without_time().init();
 }
 
 /// Runs a command; false where it found something bad.

@@ -60,14 +60,13 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
                 read += 1;
                 bytes += length;
             }
-            // All others would fail in the same way.
-            Err(e) if matches!(io_kind(&e), Some(io::ErrorKind::StorageFull | io::ErrorKind::ReadOnlyFilesystem)) => {
-                bar.finish_and_clear();
-                return Err(e);
-            }
             Err(e) => {
                 failed += 1;
                 bar.suspend(|| complain(&describe(&e)));
+                if matches!(io_kind(&e), Some(io::ErrorKind::StorageFull | io::ErrorKind::ReadOnlyFilesystem)) {
+                    complain("the rest is not tried");
+                    break;
+                }
             }
         }
     }

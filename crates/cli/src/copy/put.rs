@@ -124,24 +124,22 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
     }
     for item in &tree.items {
         bar.set_message(key::show(&item.key));
-        match put_file(store, put, item, &bar, done) {
-            // What waited for room, or for replicas, in vain would do so for each of the others.
-            Err(e) if stops(&e) => {
-                bar.finish_and_clear();
-                return Err(e.context("stopped, the rest is not tried"));
+        if let Err(e) = put_file(store, put, item, &bar, done) {
+            done.failed(&describe(&e), &bar);
+            // What waited for room, or for replicas, in vain would do so again for each of the others.
+            match e.downcast_ref() {
+                Some(terrace::Error::NoSpace { .. }) => complain("the rest is not tried"),
+                Some(terrace::Error::StillOwed { .. }) => {
+                    complain("it is stored, the rest is not tried; `--ack placed` does not wait for replicas");
+                }
+                _ => continue,
             }
-            Err(e) => done.failed(&describe(&e), &bar),
-            Ok(()) => {}
+            break;
         }
     }
     bar.finish_and_clear();
     store.repair_suspects()?;
     Ok(())
-}
-
-fn stops(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<terrace::Error>();
-    matches!(error, Some(terrace::Error::NoSpace { .. } | terrace::Error::StillOwed { .. }))
 }
 
 fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut Done) -> Result<()> {

@@ -23,7 +23,7 @@ fn damage(place: &Place, key: &str, tier: &str) {
 
 fn filled() -> Place {
     // Slow enough that the other tier's replicas are the nearest.
-    let place = Place::with("", "throttle = { read = '100MB/s' }");
+    let place = Place::with("", "throttle = { latency = '30ms' }");
     place.write("tree/a", noise(2_500_000, 1));
     place.write("tree/b", noise(20_000, 2));
     place.good(["put", "tree", "d"]);

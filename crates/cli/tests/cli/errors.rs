@@ -91,7 +91,7 @@ fn a_file_that_may_not_be_read_is_told_of() {
     let place = Place::new();
     let file = place.write("tree/secret", b"x");
     place.write("tree/open", b"y");
-    fs::set_permissions(&file, Permissions::from_mode(0o0)).unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o000)).unwrap();
     if File::open(&file).is_ok() {
         println!("skipped: this user may read everything");
         return;
