@@ -15,7 +15,7 @@ use crate::errors::describe;
 use crate::output::{Show, complain, count};
 
 pub fn check(store: &Store, source: &Path, prefix: &OsStr, filter: &Filter, show: Show) -> Result<bool> {
-    let tree = Tree::of(source, prefix.as_bytes(), filter)?;
+    let tree = Tree::of(store, source, prefix.as_bytes(), filter)?;
     tree.failed.iter().for_each(|e| complain(&describe(e)));
     let mut failed = tree.failed.len() as u64;
     let (mut differ, mut missing) = (Vec::new(), Vec::new());

@@ -114,13 +114,13 @@ fn put_stdin(store: &Store, put: &Put, done: &mut Done) -> Result<()> {
 }
 
 fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()> {
-    let tree = Tree::of(&put.source, put.dest.as_bytes(), &put.filter)?;
+    let tree = Tree::of(store, &put.source, put.dest.as_bytes(), &put.filter)?;
     let bar = show.bar(tree.items.iter().map(|item| item.metadata.len()).sum());
     for error in &tree.failed {
         done.failed(&describe(error), &bar);
     }
-    for path in &tree.skipped {
-        complain(&format!("{}: skipped, as pipes, sockets and devices in a directory are", path.display()));
+    for (path, why) in &tree.skipped {
+        complain(&format!("{}: skipped, since {why}", path.display()));
     }
     for item in &tree.items {
         bar.set_message(key::show(&item.key));

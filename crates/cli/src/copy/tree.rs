@@ -7,7 +7,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
-use terrace::{Attributes, Kind};
+use terrace::config::TierKind;
+use terrace::{Attributes, Kind, Store};
 use walkdir::WalkDir;
 
 use crate::arguments::Filter;
@@ -24,13 +25,13 @@ pub struct Tree {
     pub items: Vec<Item>,
     /// What could not be looked at.
     pub failed: Vec<Error>,
-    /// Pipes, sockets and devices.
-    pub skipped: Vec<PathBuf>,
+    /// What is left out, and why.
+    pub skipped: Vec<(PathBuf, &'static str)>,
 }
 
 impl Tree {
     /// The files of `source` with the keys that they get: a directory's contents, as rclone does.
-    pub fn of(source: &Path, dest: &[u8], filter: &Filter) -> Result<Tree> {
+    pub fn of(store: &Store, source: &Path, dest: &[u8], filter: &Filter) -> Result<Tree> {
         let mut tree = Tree { items: Vec::new(), failed: Vec::new(), skipped: Vec::new() };
         let metadata = fs::metadata(source).with_context(|| format!("reading {}", source.display()))?;
         if !metadata.is_dir() {
@@ -47,7 +48,17 @@ impl Tree {
             terrace::key::check(&prefix)?;
             prefix.push(b'/');
         }
-        for entry in WalkDir::new(source).min_depth(1).sort_by_file_name() {
+        let own = own_folders(store);
+        let mut entries = WalkDir::new(source).min_depth(1).sort_by_file_name().into_iter();
+        while let Some(entry) = entries.next() {
+            if let Ok(entry) = &entry
+                && entry.file_type().is_dir()
+                && fs::canonicalize(entry.path()).is_ok_and(|path| own.contains(&path))
+            {
+                tree.skipped.push((entry.path().to_owned(), "it is a part of the store itself"));
+                entries.skip_current_dir();
+                continue;
+            }
             if let Err(e) = tree.add(entry, source, &prefix, filter) {
                 tree.failed.push(e);
             }
@@ -79,13 +90,20 @@ impl Tree {
                 return Ok(());
             }
         } else if !kind.is_file() && !kind.is_symlink() {
-            self.skipped.push(entry.into_path());
+            self.skipped.push((entry.into_path(), "it is a pipe, a socket or a device"));
             return Ok(());
         }
         let key = [prefix, below.as_os_str().as_bytes()].concat();
         self.items.push(Item { path: entry.into_path(), key, metadata });
         Ok(())
     }
+}
+
+/// The store's directory and its targets.
+fn own_folders(store: &Store) -> Vec<PathBuf> {
+    let tiers = store.config().tiers.iter().filter(|tier| tier.kind == TierKind::Directory);
+    let targets = tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path());
+    targets.chain([store.dir()]).filter_map(|path| fs::canonicalize(path).ok()).collect()
 }
 
 impl Item {
@@ -119,20 +137,24 @@ impl Item {
         if kind.is_fifo() || kind.is_char_device() {
             return Ok(Box::new(file));
         }
-        Ok(Box::new(Steady { before: state(&file.metadata()?), file }))
+        let before = state(&file.metadata()?);
+        // Some files of the system say that they are empty, and are not.
+        let left = if before.0 == 0 { u64::MAX } else { before.0 };
+        Ok(Box::new(Steady { file: file.take(left), before }))
     }
 }
 
-/// A file's bytes, as long as nobody changes it: what is read of a file that changes is no state that it ever had.
+/// A file's bytes, as long as nobody changes it: what is read of a file that changes is no state that it ever had. Of
+/// one that grows as quickly as it is read there is an end, too.
 struct Steady {
-    file: File,
+    file: io::Take<File>,
     before: (u64, i64, i64),
 }
 
 impl Read for Steady {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(out)?;
-        if read == 0 && !out.is_empty() && state(&self.file.metadata()?) != self.before {
+        if read == 0 && !out.is_empty() && state(&self.file.get_ref().metadata()?) != self.before {
             return Err(io::Error::other("the file changed while it was read; put it again when it is at rest"));
         }
         Ok(read)

@@ -130,3 +130,19 @@ fn a_pipe_that_is_named_is_read() {
     assert_eq!(ran(running.wait_with_output().unwrap()).code, 0);
     assert_eq!(place.good(["cat", "k"]), "through");
 }
+
+#[test]
+fn the_store_itself_is_not_put_into_it() {
+    let place = Place::new();
+    place.write("file", b"file");
+    let ran = place.run(["put", ".", "d"]);
+    assert_eq!((ran.code, place.keys("d")), (0, vec!["d/file".to_owned(), "d/terrace.toml".to_owned()]));
+    for own in ["./store", "./tiers/ram", "./tiers/disk"] {
+        assert!(ran.err.contains(&format!("{own}: skipped")), "{}", ran.err);
+    }
+    // A segment that grows by what is read of it is refused in the end.
+    place.write("file", vec![1; 2_000_000]);
+    place.good(["put", "file", "file"]);
+    let segments = place.path("tiers/ram/segments");
+    place.bad(["put", segments.to_str().unwrap(), "s"], &["changed while it was read"]);
+}
