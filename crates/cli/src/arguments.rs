@@ -162,7 +162,7 @@ pub enum Command {
 
 #[derive(Subcommand)]
 pub enum Tiers {
-    /// Add the [[tier]]s of a file.
+    /// Add the tiers that a file describes, each as in a configuration.
     Add {
         #[arg(value_name = "FILE")]
         config: PathBuf,
