@@ -8,6 +8,7 @@ mod interrupt;
 mod log;
 mod look;
 mod moves;
+mod opening;
 mod output;
 mod wishes;
 
@@ -21,9 +22,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use output::{Show, complain, count};
-use serde_json::json;
-use terrace::{Config, Store};
+use output::{Show, complain};
+use terrace::Store;
 
 /// Exit code where something bad was found, or an operation failed. Usage errors are clap's 2.
 const FOUND_BAD: u8 = 1;
@@ -48,12 +48,12 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool> {
     let show = Show { json: arguments.json, quiet: arguments.quiet };
     match &arguments.command {
-        Command::Init { config } => init(&arguments.store()?, config.as_deref(), show),
+        Command::Init { config } => opening::init(&arguments.store()?, config.as_deref(), show),
         Command::Rebuild => care::rebuild(&arguments.store()?, show),
         Command::Tiers { change: Some(change) } => moves::tiers(&arguments.store()?, change, show),
         Command::Completions { shell } => completions(*shell),
         Command::Manual { directory } => manual(directory),
-        command => with_store(&open(&arguments.store()?, show)?, command, show),
+        command => with_store(&opening::open(&arguments.store()?, show)?, command, show),
     }
 }
 
@@ -84,37 +84,6 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
 fn known<'a>(store: &Store, prefix: &'a OsStr) -> Result<&'a [u8]> {
     look::there(store, prefix.as_bytes())?;
     Ok(prefix.as_bytes())
-}
-
-fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {
-    let config = match config {
-        Some(path) => Config::parse(&errors::read_text(path)?, &path.display().to_string())?,
-        None => discover(dir, show)?,
-    };
-    Store::init(dir, &config)?;
-    let tiers = config.tiers.len();
-    let words = format!("a store with {} is ready in {}", count(tiers as u64, "tier"), dir.display());
-    show.result(&json!({"store": dir.display().to_string(), "tiers": tiers}), &words)?;
-    Ok(true)
-}
-
-/// Opens the store; the one in the user's data directory is made when it is first used.
-fn open(dir: &Path, show: Show) -> Result<Store> {
-    if !dir.join("store").exists() && arguments::default_store().is_ok_and(|default| dir == default) {
-        let config = discover(dir, show)?;
-        return Ok(Store::init(dir, &config)?);
-    }
-    Ok(Store::open(dir)?)
-}
-
-fn discover(dir: &Path, show: Show) -> Result<Config> {
-    let (config, why) =
-        Config::discover(dir).with_context(|| format!("looking for tiers for a store in {}", dir.display()))?;
-    if !show.quiet {
-        complain(&format!("making a store in {} with the tiers found on this machine", dir.display()));
-        why.iter().for_each(|reason| complain(reason));
-    }
-    Ok(config)
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<bool> {

@@ -1,6 +1,7 @@
 //! Tiers by command line, and stores that nobody configured.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
@@ -94,6 +95,42 @@ fn a_rebuilt_catalog_lists_what_there_was() {
     assert_eq!(place.json(["rebuild"]), (json!({"objects": 2}), 0));
 }
 
+#[test]
+fn targets_stay_where_they_were_seen_from() {
+    let place = Place::empty();
+    let tier = |name: &str| format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{name}']\n");
+    place.write("terrace.toml", tier("a"));
+    place.write("add.toml", tier("b"));
+    place.good(["init", "--config", "terrace.toml"]);
+    place.good(["tiers", "add", "add.toml"]);
+    place.good(["put", "add.toml", "k"]);
+    let elsewhere = ran(place.command(["cat", "k"]).current_dir("/").output().unwrap());
+    assert_eq!((elsewhere.code, elsewhere.out, elsewhere.err.as_str()), (0, tier("b"), ""));
+    assert!(place.path("a/segments").exists() && place.path("b/segments").exists());
+}
+
+/// Removes what such a store has in memory.
+fn forget_memory(place: &Place, data: &str) {
+    let config = fs::read_to_string(place.path(data).join("terrace.toml")).unwrap();
+    for ram in config.split('"').filter(|text| text.starts_with("/dev/shm/terrace-")) {
+        fs::remove_dir_all(ram).unwrap();
+    }
+}
+
+#[test]
+fn many_may_be_the_first_to_use_a_store() {
+    let place = Place::empty();
+    place.write("a", b"bytes");
+    let put = |key: String| place.command(["put", "a", &key, "-q"]).env_remove("TERRACE_STORE").spawn().unwrap();
+    let all: Vec<_> = (0..6).map(|number| put(format!("k{number}"))).collect();
+    assert!(all.into_iter().all(|mut one| one.wait().unwrap().success()));
+    let list = ran(place.command(["ls"]).env_remove("TERRACE_STORE").output().unwrap());
+    assert_eq!((list.code, list.out.lines().count()), (0, 6), "{}", list.err);
+    let folder = fs::metadata(place.path("home/.local/share/terrace")).unwrap();
+    assert_eq!(folder.permissions().mode() & 0o777, 0o700);
+    forget_memory(&place, "home/.local/share/terrace");
+}
+
 /// Uses the store that there is without a word about one.
 fn unconfigured(place: &Place, data: &str, set: impl Fn(&mut std::process::Command)) {
     place.write("a", b"bytes");
@@ -105,16 +142,12 @@ fn unconfigured(place: &Place, data: &str, set: impl Fn(&mut std::process::Comma
     };
     let first = run(&["put", "a", "d/a"]);
     assert_eq!(first.code, 0, "{}", first.err);
-    assert!(first.err.contains(&format!("making a store in {}", place.path(data).display())), "{}", first.err);
+    assert!(first.err.contains(&format!("made a store in {}", place.path(data).display())), "{}", first.err);
     let again = run(&["cat", "d/a"]);
     assert_eq!((again.code, again.out.as_str(), again.err.as_str()), (0, "bytes", ""));
     let status: Value = serde_json::from_str(&run(&["status", "--json"]).out).unwrap();
     assert_eq!(status["objects"], 1);
-    // The RAM tier is not in this folder.
-    let config = fs::read_to_string(place.path(data).join("terrace.toml")).unwrap();
-    for ram in config.split('"').filter(|text| text.starts_with("/dev/shm/terrace-")) {
-        fs::remove_dir_all(ram).unwrap();
-    }
+    forget_memory(place, data);
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! Making stores and opening them.
+
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, absolute};
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use terrace::config::{TierConfig, TierKind};
+use terrace::{Config, Store};
+
+use crate::arguments::default_store;
+use crate::errors::read_text;
+use crate::output::{Show, complain, count};
+
+pub fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {
+    let given = match config {
+        Some(path) => Some(Config::parse(&read_text(path)?, &path.display().to_string())?),
+        None => None,
+    };
+    let _alone = alone(dir)?;
+    let store = match given {
+        Some(mut config) => {
+            settle(&mut config.tiers)?;
+            Store::init(dir, &config)?
+        }
+        None => found(dir, show)?,
+    };
+    let tiers = store.config().tiers.len();
+    let words = format!("a store with {} is ready in {}", count(tiers as u64, "tier"), dir.display());
+    show.result(&json!({"store": dir.display().to_string(), "tiers": tiers}), &words)?;
+    Ok(true)
+}
+
+/// Opens the store; the one in the user's data directory is made when it is first used.
+pub fn open(dir: &Path, show: Show) -> Result<Store> {
+    let made = || dir.join("store").exists();
+    if !made() && default_store().is_ok_and(|default| dir == default) {
+        let _alone = alone(dir)?;
+        // Another process may have made it while this one waited.
+        if !made() {
+            return found(dir, show);
+        }
+    }
+    Ok(Store::open(dir)?)
+}
+
+/// Makes paths mean the same in whichever directory the store is used.
+pub fn settle(tiers: &mut [TierConfig]) -> Result<()> {
+    for tier in tiers.iter_mut().filter(|tier| tier.kind == TierKind::Directory) {
+        for target in &mut tier.targets {
+            target.path = absolute(&target.path).with_context(|| format!("tier {:?}: a target's path", tier.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sees to it that nobody else makes a store there meanwhile.
+fn alone(dir: &Path) -> Result<File> {
+    let make = || {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let folder = File::open(dir)?;
+        folder.lock()?;
+        Ok::<_, std::io::Error>(folder)
+    };
+    make().with_context(|| format!("making {}", dir.display()))
+}
+
+/// Makes a store with the tiers that this machine has.
+fn found(dir: &Path, show: Show) -> Result<Store> {
+    let (config, why) =
+        Config::discover(dir).with_context(|| format!("looking for tiers for a store in {}", dir.display()))?;
+    let store = Store::init(dir, &config)?;
+    if !show.quiet {
+        complain(&format!("made a store in {} with the tiers found on this machine", dir.display()));
+        why.iter().for_each(|reason| complain(reason));
+    }
+    Ok(store)
+}
