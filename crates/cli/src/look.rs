@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use base64::prelude::{BASE64_STANDARD, Engine};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use terrace::report::{ReplicaState, Status};
 use terrace::{Kind, Object, Store, key};
 
@@ -38,12 +39,20 @@ pub fn there(store: &Store, prefix: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Tells the bytes of a key that is not UTF-8, beside the key as it is printed.
-fn with_bytes(mut entry: Value, key: &[u8]) -> Value {
-    if std::str::from_utf8(key).is_err() {
-        entry["key_base64"] = BASE64_STANDARD.encode(key).into();
+/// What is told of an object; of a key that is not UTF-8 its bytes, too, beside the key as it is printed.
+#[derive(Serialize)]
+struct Named<T> {
+    #[serde(flatten)]
+    value: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
+}
+
+impl<T> Named<T> {
+    fn new(key: &[u8], value: T) -> Named<T> {
+        let key_base64 = std::str::from_utf8(key).is_err().then(|| BASE64_STANDARD.encode(key));
+        Named { value, key_base64 }
     }
-    entry
 }
 
 pub fn ls(store: &Store, prefix: Option<&OsStr>, long: bool, show: Show) -> Result<bool> {
@@ -52,7 +61,7 @@ pub fn ls(store: &Store, prefix: Option<&OsStr>, long: bool, show: Show) -> Resu
         let name = key::show(key);
         if show.json {
             let entry = json!({"key": name, "length": object.length, "mtime": object.attributes.mtime});
-            entries.push(with_bytes(entry, key));
+            entries.push(Named::new(key, entry));
             return Ok(());
         }
         if !long {
@@ -79,7 +88,7 @@ pub fn ls(store: &Store, prefix: Option<&OsStr>, long: bool, show: Show) -> Resu
 pub fn locate(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
     let location = store.locate(key.as_bytes())?;
     if show.json {
-        show.value(&with_bytes(serde_json::to_value(&location)?, key.as_bytes()))?;
+        show.value(&Named::new(key.as_bytes(), &location))?;
         return Ok(true);
     }
     show.line(&format!("{}: {} bytes, generation {}", location.key, location.length, location.generation))?;
@@ -124,7 +133,7 @@ pub fn stat(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
         attributes.mode & 0o7777,
         time(attributes.mtime)
     );
-    show.result(&with_bytes(value, key.as_bytes()), &words)?;
+    show.result(&Named::new(key.as_bytes(), value), &words)?;
     Ok(true)
 }
 

@@ -14,7 +14,6 @@ mod wishes;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use output::{Show, complain};
+use output::{Show, complain, print};
 use terrace::Store;
 
 /// Exit code where something bad was found, or an operation failed. Usage errors are clap's 2.
@@ -35,10 +34,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FOUND_BAD),
         Err(error) => {
-            // A reader that has gone away is no error of ours.
-            if errors::io_kind(&error) != Some(io::ErrorKind::BrokenPipe) {
-                complain(&errors::describe(&error));
-            }
+            complain(&errors::describe(&error));
             ExitCode::from(FOUND_BAD)
         }
     }
@@ -87,11 +83,10 @@ fn known<'a>(store: &Store, prefix: &'a OsStr) -> Result<&'a [u8]> {
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<bool> {
-    // By way of memory, since the generator panics where a pipe is closed.
+    // By way of memory, since the generator panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "terrace", &mut script);
-    io::stdout().write_all(&script)?;
-    Ok(true)
+    print(&script).map(|()| true)
 }
 
 fn manual(directory: &Path) -> Result<bool> {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -17,17 +17,16 @@ impl Show {
     /// A line for people.
     pub fn line(self, text: &str) -> Result<()> {
         if !self.json && !self.quiet {
-            writeln!(io::stdout(), "{text}")?;
+            return print(format!("{text}\n").as_bytes());
         }
         Ok(())
     }
 
     /// A value for scripts.
     pub fn value(self, value: &impl Serialize) -> Result<()> {
-        let mut out = io::stdout().lock();
-        serde_json::to_writer(&mut out, value).map_err(io::Error::from)?;
-        writeln!(out)?;
-        Ok(())
+        let mut text = serde_json::to_vec(value)?;
+        text.push(b'\n');
+        print(&text)
     }
 
     /// A result: the value for scripts, or its words for people.
@@ -48,6 +47,15 @@ impl Show {
     /// A sign of life where it is not known how much there is to do, on a terminal only.
     pub fn spinner(self) -> ProgressBar {
         if self.json || self.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() }
+    }
+}
+
+/// Writes to stdout. A reader that has gone away is no error of ours.
+pub fn print(bytes: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("writing to stdout"),
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, StdoutLock, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::json;
 use terrace::{Attributes, Kind, Object, Store, key};
@@ -22,9 +22,36 @@ use crate::output::{Show, complain, count, size};
 
 pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     let (start, end) = ends(range);
-    store.get_to(key.as_bytes(), start, end, io::stdout().lock())?;
+    let mut pipe = Pipe { out: io::stdout().lock(), closed: false };
+    let written = store.get_to(key.as_bytes(), start, end, &mut pipe);
+    let written = written.map_err(Error::from).and_then(|_| pipe.flush().context("writing to stdout"));
     store.repair_suspects()?;
-    Ok(true)
+    if pipe.closed { Ok(true) } else { written.map(|()| true) }
+}
+
+/// Stdout, and whether its reader has gone away, which is no error of ours.
+struct Pipe {
+    out: StdoutLock<'static>,
+    closed: bool,
+}
+
+impl Pipe {
+    fn note<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        self.closed |= done.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+        done
+    }
+}
+
+impl Write for Pipe {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes);
+        self.note(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.out.flush();
+        self.note(flushed)
+    }
 }
 
 fn ends(range: Option<&Range>) -> (u64, Option<u64>) {

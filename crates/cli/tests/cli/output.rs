@@ -145,12 +145,22 @@ fn nothing_but_results_goes_into_a_pipe() {
 fn a_reader_that_goes_away_is_no_trouble_and_a_full_disk_is() {
     let place = Place::new();
     place.write("a", noise(3_000_000, 6));
+    place.write("short", "no line");
     place.good(["put", "a", "a"]);
-    for arguments in [&["cat", "a"][..], &["ls"], &["status", "--json"], &["completions", "bash"]] {
+    place.good(["put", "short", "short"]);
+    for arguments in [
+        &["cat", "a"][..],
+        &["cat", "short"],
+        &["get", "a", "-"],
+        &["ls"],
+        &["status", "--json"],
+        &["completions", "bash"],
+    ] {
         let mut command = place.command(arguments);
         let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(running.stdout.take());
-        assert_eq!(ran(running.wait_with_output().unwrap()).err, "", "{arguments:?}");
+        let left = ran(running.wait_with_output().unwrap());
+        assert_eq!((left.code, left.err.as_str()), (0, ""), "{arguments:?}");
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let ran = ran(place.command(arguments).stdout(full).output().unwrap());
         assert_eq!(ran.code, 1, "{arguments:?}");
