@@ -44,6 +44,7 @@ pub(crate) struct Mover {
     /// Tasks that some thread of this process works on.
     claimed: Mutex<HashSet<Task>>,
     suspects: Mutex<Vec<Suspect>>,
+    repairing: Mutex<()>,
     /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
     wishes: Mutex<HashMap<u64, Wish>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -366,6 +367,8 @@ impl Inner {
 
     /// Takes the replicas that reads found bad off their extents, and makes them anew.
     pub(crate) fn repair_suspects(&self) -> Result<u64> {
+        // When this returns, what another thread is just repairing is repaired, too.
+        let _one_at_a_time = self.mover.repairing.lock();
         let suspects = std::mem::take(&mut *self.mover.suspects.lock());
         let mut repaired = 0;
         for suspect in suspects {
