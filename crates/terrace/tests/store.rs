@@ -110,15 +110,14 @@ fn a_damaged_replica_is_passed_over_and_repaired() {
     let store = store(dir.path());
     let bytes = noise(3_000_000, 8);
     store.put_bytes(b"x", &bytes, &replicated()).unwrap();
-    for extent in store.locate(b"x").unwrap().extents {
-        let nearest = &extent.replicas[0];
-        let file = fs::OpenOptions::new().write(true).open(nearest.file.as_ref().unwrap()).unwrap();
-        let middle = nearest.position.unwrap() + nearest.stored / 2;
-        std::os::unix::fs::FileExt::write_all_at(&file, b"damage", middle).unwrap();
-    }
+    // The first extent's: of the others another replica may be nearer by what the first read has shown.
+    let nearest = &store.locate(b"x").unwrap().extents[0].replicas[0];
+    let file = fs::OpenOptions::new().write(true).open(nearest.file.as_ref().unwrap()).unwrap();
+    let middle = nearest.position.unwrap() + nearest.stored / 2;
+    std::os::unix::fs::FileExt::write_all_at(&file, b"damage", middle).unwrap();
     assert_eq!(store.get(b"x").unwrap(), bytes);
     // What the background thread has not repaired by now.
-    assert!(store.repair_suspects().unwrap() <= 3);
+    assert!(store.repair_suspects().unwrap() <= 1);
     let found = store.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((found.checked, found.bad, found.lost), (6, 0, 0));
 }
