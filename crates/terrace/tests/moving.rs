@@ -176,3 +176,39 @@ fn many_small_writes_become_few_extents_of_the_same_object() {
     assert!(store.get(b"k").unwrap() == plain);
     assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
 }
+
+#[test]
+fn nothing_becomes_volatile_by_being_moved() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a']\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let options = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+    store.put_bytes(b"k", &[7; 100_000], &options).unwrap();
+    store.evict(b"", "ram").unwrap();
+    for moved in [store.drain("disk").unwrap(), store.evict(b"k", "disk").unwrap()] {
+        assert_eq!((moved.made, moved.dropped, moved.kept), (0, 0, 1));
+    }
+    assert_eq!(tiers_of(&store, b"k"), [["disk"]]);
+}
+
+#[test]
+fn a_store_that_could_not_be_made_can_be_made_again_and_only_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = |target: &str| {
+        Config::parse(&format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{target}']\n"), "test")
+            .unwrap()
+    };
+    let home = dir.path().join("store");
+    assert!(Store::init(&home, &config("/proc/no-such-target")).is_err());
+    let good = config(&dir.path().join("a").display().to_string());
+    let made = std::thread::scope(|scope| {
+        let makers: Vec<_> = (0..4).map(|_| scope.spawn(|| Store::init(&home, &good))).collect();
+        makers.into_iter().map(|maker| maker.join().unwrap()).filter(Result::is_ok).count()
+    });
+    assert_eq!(made, 1);
+    Store::open(&home).unwrap().put_bytes(b"k", b"bytes", &PutOptions::default()).unwrap();
+}

@@ -121,11 +121,17 @@ impl Inner {
         let owed = self.catalog.owed_to(&task_of(object, extent, replica))?;
         let stay = || extent.replicas.iter().filter(|r| *r != replica);
         let chosen = stay().map(|r| r.target).chain(owed);
-        if let Some(&target) = self.tiers.place(1, chosen, false, Some(&others)).first() {
+        let outlives = |target: TargetId| {
+            self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent) || stay().any(|r| self.outlives(r))
+        };
+        let volatile = self.config.rule_for(key).is_some_and(|rule| rule.volatile);
+        let place = self.tiers.place(1, chosen, volatile, Some(&others));
+        // Nothing becomes volatile by being moved.
+        if let Some(&target) = place.first().filter(|target| volatile || outlives(**target)) {
             edits.push(owe(key, task_at(object, extent, target), extent, Some(replica.target)));
             moved.made += 1;
             moved.dropped += 1;
-        } else if stay().any(|r| self.outlives(r)) {
+        } else if stay().any(|r| volatile || self.outlives(r)) {
             edits.push(drop_replica(key, object, extent, replica));
             moved.dropped += 1;
         } else {

@@ -78,6 +78,7 @@ impl Store {
     pub fn init(dir: &Path, config: &Config) -> Result<Store> {
         let context = |what: &str| format!("{what} {}", dir.display());
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io(context("making")))?;
+        let _alone = init_lock(dir)?;
         if dir.join("store").exists() {
             return Err(refuse(dir, "a store is here already; open it, or name another directory"));
         }
@@ -87,9 +88,14 @@ impl Store {
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
         config.number_targets();
         write(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
-        write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())?;
-        File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing")))?;
-        Store::open(dir)
+        let made = write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())
+            .and_then(|()| File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing"))))
+            .and_then(|()| Store::open(dir));
+        if made.is_err() {
+            // It is no store then; where even that fails, the error at hand says why.
+            let _ = fs::remove_file(dir.join("store"));
+        }
+        made
     }
 
     /// Makes the catalog anew from the commit log: the one that is there is thrown away. No other process may have
@@ -260,6 +266,23 @@ impl Drop for Inner {
         }
         self.choices.keep();
         boot::closed(&self.dir, &self.lock, &self.catalog);
+    }
+}
+
+/// Held while a store is made: one process does it.
+fn init_lock(dir: &Path) -> Result<File> {
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
+    let file = file.map_err(Error::io(format!("locking {}", dir.join("lock").display())))?;
+    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        // The store's own users hold it, shared.
+        Err(_) => {
+            Err(refuse(dir, "a store is here already, or is just being made; open it, or name another directory"))
+        }
+        Ok(()) => {
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared)
+                .map_err(|e| Error::io(format!("locking {}", dir.join("lock").display()))(e.into()))?;
+            Ok(file)
+        }
     }
 }
 
