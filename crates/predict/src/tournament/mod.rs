@@ -84,6 +84,10 @@ impl Predictor {
     /// Chooses for the next block of a stream.
     pub fn choose(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
         stream.see(block);
+        if Study::earned(stream, objective) <= 0.0 {
+            // Thinking again, too, must be paid for.
+            return self.choice(stream.chosen, &stream.evidence);
+        }
         let measured = Study::of(self, stream, block, objective);
         if measured || stream.decided != Some(*objective) {
             let start = thread_seconds();

@@ -34,10 +34,15 @@ pub struct Study<'a> {
 }
 
 impl<'a> Study<'a> {
+    /// Seconds that a stream has earned and not yet spent.
+    pub fn earned(stream: &Stream, objective: &Objective) -> f64 {
+        SHARE * stream.earning(objective) - stream.spent
+    }
+
     /// Studies a block of a stream. Whether anything new was learned of it.
     pub fn of(predictor: &'a mut Predictor, stream: &mut Stream, block: &'a [u8], objective: &'a Objective) -> bool {
         let start = thread_seconds();
-        let earned = SHARE * stream.earning(objective) - stream.spent;
+        let earned = Study::earned(stream, objective);
         let mut study = Study { predictor, block, objective, until: start + earned, sampled: [false; 2] };
         let mut changed = false;
         if !stream.evidence.is_empty() {

@@ -22,7 +22,7 @@ use crate::store::Device;
 /// Shorter extents are not worth a thought: the stream's last choice serves.
 const WORTH: usize = 8 << 10;
 /// To devices that take so many bytes in a second nothing is gained by encoding.
-const FAST: f64 = 2e9;
+const FAST: f64 = 1e9;
 /// Unless hardly anything but the bytes stored matters: the ratio has at least this weight.
 const DENSE: f64 = 0.8;
 /// How often what is written is taken to be read.
@@ -52,6 +52,11 @@ pub(crate) struct Chooser<'a> {
     choices: &'a Choices,
     stream: u64,
     element: Option<Element>,
+}
+
+/// A rate in steps of 10 %: each change of what is known of a device makes the predictor think again.
+fn step(rate: f64) -> f64 {
+    1.1f64.powf(rate.max(1.0).ln().div_euclid(1.1f64.ln()))
 }
 
 impl Choices {
@@ -129,7 +134,7 @@ impl Chooser<'_> {
         if raw.len() >= WORTH
             && let Some(mut predictor) = self.choices.predictor().try_lock()
         {
-            let tier = Tier { write: device.writing.rate(), read: device.reading.rate(), latency: 0.0 };
+            let tier = Tier { write: step(device.writing.rate()), read: step(device.reading.rate()), latency: 0.0 };
             let Weights { compress: encode, decompress: decode, ratio: stored } = weights;
             let weights = terrace_predict::Weights { encode, decode, stored };
             let objective = Objective { weights, tier, reads: READS };
