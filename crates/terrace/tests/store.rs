@@ -282,3 +282,20 @@ fn requirements_of_the_operation_the_rule_and_the_store_are_heard_in_this_order(
     let replicas = &store.locate(b"old").unwrap().extents[0].replicas;
     assert!(replicas[1].stored < 20_000, "what the background makes is dense, too: {replicas:?}");
 }
+
+#[test]
+fn extents_are_no_longer_than_the_block_of_the_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config(dir.path());
+    config.store.block = terrace::config::Bytes(128 << 10);
+    let store = Store::init(&dir.path().join("store"), &config).unwrap();
+    let bytes = noise(700_000, 5);
+    store.put_bytes(b"whole", &bytes, &replicated()).unwrap();
+    store.put(b"streamed", bytes.as_slice(), &replicated()).unwrap();
+    store.write_at(b"range", 1000, &bytes, &replicated()).unwrap();
+    for key in [&b"whole"[..], b"streamed", b"range"] {
+        let lengths: Vec<u64> = store.locate(key).unwrap().extents.iter().map(|extent| extent.length).collect();
+        assert_eq!(lengths, [131_072, 131_072, 131_072, 131_072, 131_072, 44_640]);
+        assert!(store.get(key).unwrap().ends_with(&bytes));
+    }
+}

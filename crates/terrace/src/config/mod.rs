@@ -112,6 +112,11 @@ pub struct Rule {
 }
 
 impl Config {
+    /// Bytes of the longest extent.
+    pub(crate) fn block(&self) -> usize {
+        self.store.block.0.min(frame::BLOCK.into()) as usize
+    }
+
     /// Reads a configuration; `origin` names it in errors.
     ///
     /// # Errors

@@ -75,7 +75,7 @@ impl Inner {
     fn merge_overlaid(&self) -> Result<()> {
         for key in std::mem::take(&mut *self.mover.compaction.overlaid.lock()) {
             if let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? {
-                for run in runs(&extents) {
+                for run in runs(&extents, self.config.block() as u64) {
                     if !self.merge(&key, &object, run)? {
                         // It is being written: it is looked at again when that is over.
                         self.mover.compaction.overlaid(&key);
@@ -142,15 +142,15 @@ impl Inner {
     }
 }
 
-/// Runs of many small extents side by side, none longer than a block.
-fn runs(extents: &[Extent]) -> Vec<&[Extent]> {
+/// Runs of many small extents side by side, none longer than `block`.
+fn runs(extents: &[Extent], block: u64) -> Vec<&[Extent]> {
     let mut runs = Vec::new();
     let mut start = 0;
     for at in 0..=extents.len() {
         let joins = at > start && at < extents.len() && {
             let (before, next) = (&extents[at - 1], &extents[at]);
             let whole = next.end() - extents[start].offset;
-            next.length < SMALL && before.length < SMALL && before.end() == next.offset && whole <= u64::from(BLOCK)
+            next.length < SMALL && before.length < SMALL && before.end() == next.offset && whole <= block
         };
         if at > start && !joins {
             if at - start >= MANY {
@@ -182,15 +182,15 @@ mod tests {
                 at = here.end();
                 here
             }).collect();
-            for run in runs(&extents) {
+            for run in runs(&extents, u64::from(BLOCK)) {
                 prop_assert!(run.len() >= MANY && run.iter().all(|e| e.length < SMALL));
                 prop_assert!(run.windows(2).all(|pair| pair[0].end() == pair[1].offset));
                 prop_assert!(run[run.len() - 1].end() - run[0].offset <= u64::from(BLOCK));
             }
             // What is left between runs has no run in it.
-            let merged: HashSet<u64> = runs(&extents).into_iter().flatten().map(|e| e.offset).collect();
+            let merged: HashSet<u64> = runs(&extents, u64::from(BLOCK)).into_iter().flatten().map(|e| e.offset).collect();
             let left: Vec<Extent> = extents.iter().filter(|e| !merged.contains(&e.offset)).cloned().collect();
-            let again: usize = runs(&left).len();
+            let again: usize = runs(&left, u64::from(BLOCK)).len();
             prop_assert_eq!(again, 0);
         }
     }

@@ -17,7 +17,7 @@ pub(crate) use policy::{Policy, Wish, policy};
 
 use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId};
 use crate::config::Ack;
-use crate::frame::{BLOCK, Identity};
+use crate::frame::Identity;
 use crate::store::{Inner, Store};
 use crate::{Error, Result, key};
 
@@ -72,7 +72,8 @@ pub(crate) fn now() -> i64 {
 impl Store {
     /// Writes a whole object from `bytes`; what the key named before is replaced at once.
     pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
-        self.put_by(key, options, |writer| bytes.chunks(BLOCK as usize).try_for_each(|block| writer.add(block)))
+        let block = self.inner.config.block();
+        self.put_by(key, options, |writer| bytes.chunks(block).try_for_each(|block| writer.add(block)))
     }
 
     /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible at once, whole
@@ -156,7 +157,7 @@ impl Store {
         let object = named.map_or_else(|| inner.catalog.next_id(), Ok)?;
         let mut writer = Writer::new(inner, key, object, policy, element);
         writer.offset = offset;
-        if let Err(e) = bytes.chunks(BLOCK as usize).try_for_each(|block| writer.block(block)) {
+        if let Err(e) = bytes.chunks(inner.config.block()).try_for_each(|block| writer.block(block)) {
             writer.abandon();
             return Err(e);
         }
@@ -252,10 +253,11 @@ impl<'a> Writer<'a> {
 
     /// Writes all of `source`.
     fn fill(&mut self, source: &mut impl Read) -> Result<()> {
-        let mut block = Vec::with_capacity(BLOCK as usize);
+        let length = self.inner.config.block();
+        let mut block = Vec::with_capacity(length);
         loop {
             block.clear();
-            let read = source.take(u64::from(BLOCK)).read_to_end(&mut block);
+            let read = source.take(length as u64).read_to_end(&mut block);
             read.map_err(|e| Error::io(format!("reading the bytes of {:?}", key::show(self.key)))(e))?;
             if block.is_empty() {
                 return Ok(());
@@ -360,6 +362,7 @@ pub fn element_of(name: &[u8]) -> Option<Element> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frame::BLOCK;
     use std::io;
 
     struct Drip<'a>(&'a [u8]);
