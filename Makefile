@@ -22,8 +22,8 @@ lint: ## formatting, clippy and docs, warnings denied
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-demo: build ## what Terrace does, on made files or on those in DATA
-	$(CARGO) build --quiet --example make_data
+demo: ## what Terrace does, on made files or on those in DATA
+	$(CARGO) build --bins --examples
 	@demo/run $(DATA)
 
 install: ## the binary, into cargo's bin directory
