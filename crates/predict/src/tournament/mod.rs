@@ -98,13 +98,16 @@ impl Predictor {
         self.choice(stream.chosen, &stream.evidence)
     }
 
-    /// What is expected of every candidate on the next block of a stream, studied for each of the objectives: for a
-    /// planner, which then chooses among them itself. Takes the place of [`Predictor::choose`].
-    pub fn expected(&mut self, stream: &mut Stream, block: &[u8], objectives: &[Objective]) -> Vec<Choice> {
+    /// Studies the next block of a stream for an objective, as far as that is earned; whether anything new was learned
+    /// of it. For a planner, which then chooses by itself among what is [`expected`](Predictor::expected). Takes the
+    /// place of [`Predictor::choose`].
+    pub fn study(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> bool {
         stream.see(block);
-        for objective in objectives {
-            Study::of(self, stream, block, objective);
-        }
+        Study::earned(stream, objective) > 0.0 && Study::of(self, stream, block, objective)
+    }
+
+    /// What is expected of every candidate on the bytes of a stream, as far as enough is known of it.
+    pub fn expected(&self, stream: &Stream) -> Vec<Choice> {
         let usable = (0..ALL.len()).filter(|at| eligible(*at, &stream.evidence));
         usable.map(|at| self.choice(at, &stream.evidence)).collect()
     }
