@@ -1,10 +1,12 @@
 //! Where replicas go, and under which encoding: the decisions of `terrace-plan`, fed with what `terrace-predict` expects
 //! of the bytes and with the store's tiers as they are.
 
+mod explain;
 mod planner;
 mod policy;
 mod streams;
 
+pub use explain::{Explained, Measured, Question, WhatIf};
 pub(crate) use planner::{Planner, Site};
 pub(crate) use policy::{Policy, policy};
 pub(crate) use streams::Streams;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use terrace_codec::Encoding;
 use terrace_plan::cost::Costs;
+use terrace_plan::explain::{Explanation, explain};
 use terrace_plan::plan::{Memo, Plan, Want, plan};
-use terrace_plan::policy::{Ack, Policy as Wanted};
+use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
 use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, Tier, TierSet};
 
 use super::{Placed, Placement};
@@ -68,6 +69,21 @@ impl Planner {
         }
     }
 
+    /// What is weighed for so many bytes on these tiers, what wins, and why.
+    pub fn explain(
+        &self,
+        snapshot: &Snapshot,
+        bytes: u64,
+        site: &Site<'_>,
+        costs: &Costs,
+        resolutions: &[Resolution],
+    ) -> Explanation {
+        let State { memo, .. } = &mut *self.state.lock();
+        let want = Want { bytes, reads: site.reads };
+        let plan = plan(&want, snapshot, &site.wanted, costs, memo).ok();
+        explain(&want, snapshot, &site.wanted, costs, resolutions, plan)
+    }
+
     /// How to encode a replica of so many bytes on this device: as the planner would, had it no other place.
     pub fn encoding(
         &self,
@@ -107,10 +123,21 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
     held.as_ref().map(|(_, snapshot)| snapshot)
 }
 
-/// The tiers with only these devices to be written to. Tiers are listed fastest first, and the order stands: a target
+/// The tiers with only these devices to be written to.
+fn snapshot(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> Option<Snapshot> {
+    let (levels, targets) = described(tiers, usable);
+    of(levels, targets)
+}
+
+/// Tiers and targets as the planner takes them; none where they cannot be, which checked configurations do not say.
+pub(super) fn of(tiers: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
+    Snapshot::new(tiers, targets, CORE_WATTS).ok()
+}
+
+/// The tiers and targets as plain data, with only these devices to be written to. Tiers are listed fastest first, and the order stands: a target
 /// that was measured quicker than one of a tier before counts as quick as that, for what it is written to first may be
 /// memory.
-fn snapshot(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> Option<Snapshot> {
+pub(super) fn described(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> (Vec<Tier>, Vec<Target>) {
     let levels =
         tiers.tiers.iter().map(|tier| Tier { name: tier.name.clone(), persistent: tier.persistent, watts: tier.watts });
     let mut domains: Vec<&str> = Vec::new();
@@ -138,8 +165,7 @@ fn snapshot(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> Option<Snapshot>
             up: device.state() == TierState::Ok && usable(device),
         });
     }
-    // Speeds are positive and tiers few, as the configuration was checked to say.
-    Snapshot::new(levels.collect(), targets, CORE_WATTS).ok()
+    (levels.collect(), targets)
 }
 
 /// The first extent of a plan.

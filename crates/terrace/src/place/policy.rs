@@ -18,6 +18,15 @@ pub(crate) struct Policy {
 
 /// The policy for a write to a key.
 pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy {
+    let (policy, resolutions) = explained(inner, key, options);
+    for resolution in resolutions {
+        tracing::debug!(key = %crate::key::show(key), "{resolution}");
+    }
+    policy
+}
+
+/// The same, with each decision that was taken between wishes.
+pub(super) fn explained(inner: &Inner, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
     let rule = inner.config.rule_for(key);
     let operation = Ask {
         requirements: options.requirements.clone(),
@@ -29,13 +38,11 @@ pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy 
     };
     let Replicas { min, max, .. } = range(&inner.config);
     let (resolved, resolutions) = decide(inner, rule, &operation);
-    for resolution in resolutions {
-        tracing::debug!(key = %crate::key::show(key), "{resolution}");
-    }
     let asked = resolved.replicas.clamp(min, max);
     let model = inner.config.store.cost_model;
     let domains = inner.tiers.domains(resolved.tiers, resolved.ack == Ack::Durable).min(255) as u8;
-    Policy { asked, wanted: Wanted { replicas: asked.min(domains).max(1), model, ..resolved } }
+    let wanted = Wanted { replicas: asked.min(domains).max(1), model, ..resolved };
+    (Policy { asked, wanted }, resolutions)
 }
 
 fn decide(inner: &Inner, rule: Option<&Rule>, operation: &Ask) -> (Wanted, Vec<Resolution>) {

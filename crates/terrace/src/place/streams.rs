@@ -8,13 +8,13 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use terrace_codec::{Element, Encoding};
 use terrace_plan::cost::{Costs, Expected};
-use terrace_plan::policy::Weights;
+use terrace_plan::policy::{Policy as Wanted, Weights};
 use terrace_predict::analyze::Elements;
 use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::DENSE;
-use crate::store::Device;
+use super::{DENSE, READS};
+use crate::store::{Device, Tiers};
 
 /// Streams remembered.
 const STREAMS: usize = 1024;
@@ -59,11 +59,8 @@ impl Streams {
             streams.clear();
         }
         let new = || {
-            let stream = match element {
-                Some(element) => Stream::new().with_elements(Elements::of(element)),
-                None => Stream::new(),
-            };
-            Arc::new(Mutex::new(Known { stream, choices: Vec::new(), costs: Arc::new(Costs::new([])), outcomes: 0 }))
+            let (stream, costs) = (new_stream(element), Arc::new(Costs::new([])));
+            Arc::new(Mutex::new(Known { stream, choices: Vec::new(), costs, outcomes: 0 }))
         };
         streams.entry(name).or_insert_with(new).clone()
     }
@@ -79,12 +76,20 @@ impl Streams {
         }
         known.outcomes = 0;
         known.choices = predictor.expected(&known.stream);
-        let expected = known.choices.iter().map(|choice| {
-            let of = choice.expected;
-            (choice.encoding, Expected { compress: 1.0 / of.encode, decompress: 1.0 / of.decode, ratio: of.ratio() })
-        });
-        known.costs = Arc::new(Costs::new(expected));
+        known.costs = Arc::new(costs(&known.choices));
         true
+    }
+
+    /// What is expected of every encoding that may serve on one of the tiers, whatever it takes to find out.
+    pub fn survey(&self, raw: &[u8], element: Option<Element>, tiers: &Tiers, wanted: &Wanted) -> Costs {
+        let mut stream = new_stream(element).with_length(u64::MAX);
+        let mut predictor = self.predictor().lock();
+        for device in &tiers.devices {
+            for (weights, reads) in [(&wanted.first, READS), (&wanted.rest, 0.0)] {
+                predictor.study(&mut stream, raw, &objective(device, weights, reads));
+            }
+        }
+        costs(&predictor.expected(&stream))
     }
 
     /// Learns from how an encoding turned out: bytes before and after, and the thread's seconds.
@@ -111,6 +116,21 @@ impl Streams {
             let _ = fs::write(&new, predictor.lock().save()).and_then(|()| fs::rename(&new, &self.kept));
         }
     }
+}
+
+fn new_stream(element: Option<Element>) -> Stream {
+    match element {
+        Some(element) => Stream::new().with_elements(Elements::of(element)),
+        None => Stream::new(),
+    }
+}
+
+/// What is expected, as the planner takes it.
+fn costs(choices: &[Choice]) -> Costs {
+    Costs::new(choices.iter().map(|choice| {
+        let of = choice.expected;
+        (choice.encoding, Expected { compress: 1.0 / of.encode, decompress: 1.0 / of.decode, ratio: of.ratio() })
+    }))
 }
 
 /// What the planner's cost model makes small, in the predictor's terms: there the ratio needs no weight of its own, and

@@ -52,9 +52,14 @@ impl Device {
     /// Operations that it is taken to do at a time.
     pub const LANES: u16 = 4;
 
+    /// Bytes in use, about.
+    pub fn filled(&self) -> u64 {
+        self.filled.load(Ordering::Relaxed)
+    }
+
     /// Bytes that can be had for payloads, about: of what is free, headers and the rest of pages take a little.
     pub fn free(&self) -> u64 {
-        let free = self.capacity.load(Ordering::Relaxed).saturating_sub(self.filled.load(Ordering::Relaxed));
+        let free = self.capacity.load(Ordering::Relaxed).saturating_sub(self.filled());
         free.saturating_sub(free / 128 + FRAMING)
     }
 
