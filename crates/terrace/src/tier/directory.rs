@@ -136,8 +136,14 @@ impl Directory {
                 return Ok(segment);
             }
         }
-        let id = self.ids.next()?;
-        Segment::create(&self.path(id), id).map_err(|e| self.look_again(e))
+        loop {
+            let id = self.ids.next()?;
+            match Segment::create(&self.path(id), id) {
+                // Another writer has found it, and claimed it, before it was locked here.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                made => return made.map_err(|e| self.look_again(e)),
+            }
+        }
     }
 
     fn reader(&self, segment: u64) -> io::Result<Arc<File>> {
