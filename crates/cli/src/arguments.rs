@@ -12,7 +12,7 @@ use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
-Look:   locate explain stat status tiers top
+Look:   locate explain hot stat status tiers top
 Move:   stage evict drain
 Care:   init scrub repair rebuild
 
@@ -103,6 +103,13 @@ pub enum Command {
     Locate { key: OsString },
     /// Show what is weighed for an object or a file: tiers and encodings, what wins, and why.
     Explain(Explain),
+    /// Show what is read most: a heat map, the hottest range first.
+    Hot {
+        prefix: Option<OsString>,
+        /// Show so many ranges.
+        #[arg(short = 'n', long, default_value_t = 20)]
+        limit: usize,
+    },
     /// Show what is known about an object.
     Stat { key: OsString },
     /// Show the store at a glance.

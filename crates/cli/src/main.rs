@@ -67,6 +67,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Sync => care::sync(store, show),
         Command::Locate { key } => look::locate(store, key, show),
         Command::Explain(asked) => explain::explain(store, asked, show),
+        Command::Hot { prefix, limit } => look::hot(store, prefix.as_deref(), *limit, show),
         Command::Stat { key } => look::stat(store, key, show),
         Command::Status | Command::Tiers { .. } => look::status(store, show),
         Command::Top { interval, count } => look::top(store, *interval, *count, show),

@@ -5,6 +5,7 @@
 //! lock and also adopts what dead ones left.
 
 mod compact;
+mod promote;
 mod request;
 mod room;
 
@@ -55,6 +56,8 @@ pub(crate) struct Mover {
     /// When this process last marked what is durable.
     marked: Mutex<Option<Instant>>,
     compaction: compact::Compaction,
+    /// When it was looked last for what is worth promoting.
+    promoted: Mutex<Option<Instant>>,
     wake: Condvar,
     asleep: Mutex<()>,
 }
@@ -210,6 +213,7 @@ impl Store {
 impl Inner {
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
+        self.hotness.fold_in_time();
         let mut done = self.repair_suspects()? as usize;
         let Some(_lock) = self.mover_lock()? else { return Ok(done) };
         let mut after = None;
@@ -223,6 +227,7 @@ impl Inner {
             }
         }
         self.evict()?;
+        self.promote_in_time()?;
         self.compact_in_time()?;
         self.mark_in_time()?;
         self.reap(room::GRACE)?;
@@ -288,6 +293,9 @@ impl Inner {
             if moved.elapsed() > limit {
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs() });
             }
+            if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
+                self.clear()?;
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -346,7 +354,7 @@ impl Inner {
     }
 
     /// Places replicas of an object as was wished for when it was written, or as the rules say.
-    pub(crate) fn placer_for(&self, object: u64, key: &[u8]) -> Placer<'_> {
+    pub(crate) fn placer_for<'a>(&'a self, object: u64, key: &'a [u8]) -> Placer<'a> {
         let wish = self.mover.wishes.lock().get(&object).copied();
         let wanted = wish.unwrap_or_else(|| policy(self, key, &PutOptions::default()).wanted);
         Placer::new(self, key, element_of(key), wanted)

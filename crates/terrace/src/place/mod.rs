@@ -32,12 +32,13 @@ const WORTH: usize = 8 << 10;
 const FAST: f64 = 1e9;
 /// Unless hardly anything but the bytes stored matters: the ratio has at least this weight.
 const DENSE: f64 = 0.8;
-/// How often what is written is taken to be read.
+/// How often what is written is taken to be read, at least.
 const READS: f64 = 1.0;
 
 /// Places the replicas of one object's extents.
 pub(crate) struct Placer<'a> {
     inner: &'a Inner,
+    key: &'a [u8],
     wanted: Wanted,
     known: Arc<Mutex<Known>>,
 }
@@ -62,16 +63,17 @@ pub(crate) struct Placement {
 
 impl<'a> Placer<'a> {
     /// For the bytes of `key`, whose elements' type may be known.
-    pub fn new(inner: &'a Inner, key: &[u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
-        Placer { inner, wanted, known: inner.streams.of(key, element) }
+    pub fn new(inner: &'a Inner, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
+        Placer { inner, key, wanted, known: inner.streams.of(key, element) }
     }
 
-    /// Where the replicas of `raw` go, or of as much of it as goes to the same places. None where no target has room.
-    pub fn place(&self, raw: &[u8]) -> Placement {
-        let site = Site { wanted: self.wanted, beside: &[], reads: READS };
+    /// Where the replicas of what is to lie at `offset` go, or of as much of it as goes to the same places. None where no target has room.
+    pub fn place(&self, offset: u64, raw: &[u8]) -> Placement {
+        let reads = self.reads(offset);
+        let site = Site { wanted: self.wanted, beside: &[], reads };
         let mut placement = self.plan(raw.len(), &site);
         let first = placement.replicas.first().and_then(|placed| self.inner.tiers.device(placed.target).ok());
-        if first.is_some_and(|device| self.study(raw, device, &self.wanted.first, READS)) {
+        if first.is_some_and(|device| self.study(raw, device, &self.wanted.first, reads)) {
             placement = self.plan(raw.len(), &site);
         }
         if placement.replicas.is_empty() && !self.wanted.volatile && self.wanted.ack < Ack::Durable {
@@ -109,7 +111,8 @@ impl<'a> Placer<'a> {
         let nearest = extent.replicas.iter().all(|r| {
             r.target == device.id || self.inner.tiers.device(r.target).is_ok_and(|other| other.tier > device.tier)
         });
-        let (weights, reads) = if nearest { (self.wanted.first, READS) } else { (self.wanted.rest, 0.0) };
+        let (weights, reads) =
+            if nearest { (self.wanted.first, self.reads(extent.offset)) } else { (self.wanted.rest, 0.0) };
         self.study(raw, device, &weights, reads);
         let stored: u64 = extent.replicas.iter().filter(|r| r.target != device.id).map(|r| u64::from(r.stored)).sum();
         let left = |Budget(times): Budget| (times - stored as f64 / raw.len() as f64) / missing.max(1) as f64;
@@ -136,6 +139,11 @@ impl<'a> Placer<'a> {
             self.inner.streams.learn(&self.known, encoding, raw.len(), replica.stored as usize, took);
         }
         Ok(replica)
+    }
+
+    /// How often bytes are expected to be read.
+    fn reads(&self, offset: u64) -> f64 {
+        READS.max(self.inner.hotness.reads(self.key, offset))
     }
 
     fn plan(&self, length: usize, site: &Site<'_>) -> Placement {

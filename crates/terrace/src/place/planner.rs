@@ -69,6 +69,11 @@ impl Planner {
         }
     }
 
+    /// The tiers as they are now.
+    pub fn tiers(&self, tiers: &Tiers) -> Option<Snapshot> {
+        snapshot(tiers, |_| true)
+    }
+
     /// What is weighed for so many bytes on these tiers, what wins, and why.
     pub fn explain(
         &self,

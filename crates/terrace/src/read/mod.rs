@@ -81,7 +81,10 @@ impl Store {
             let length = object.length.saturating_sub(offset).min(out.len() as u64) as usize;
             let out = &mut out[..length];
             match inner.read_extents(key, &object, &extents, offset, out) {
-                Ok(()) => return Ok(Some(length)),
+                Ok(()) => {
+                    inner.hotness.touch(key, offset, length as u64);
+                    return Ok(Some(length));
+                }
                 Err(e) => {
                     // Damage only if the catalog still names these very frames; else look again.
                     let again = inner.catalog.locate(key, offset, offset + length as u64)?;

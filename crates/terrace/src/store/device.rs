@@ -63,6 +63,12 @@ impl Device {
         free.saturating_sub(free / 128 + FRAMING)
     }
 
+    /// The same, up to this share of its capacity.
+    pub fn free_below(&self, mark: f64) -> u64 {
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        self.free().saturating_sub((capacity as f64 * (1.0 - mark)) as u64)
+    }
+
     /// Operations of this process under way for each that it can do at a time.
     pub fn load(&self) -> f64 {
         f64::from(self.busy.load(Ordering::Relaxed)) / f64::from(Device::LANES)

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use crate::catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
 use crate::config::Config;
+use crate::hotness::Hotness;
 use crate::mover::Mover;
 use crate::place::{Planner, Streams};
 use crate::read::Cache;
@@ -65,6 +66,7 @@ pub(crate) struct Inner {
     /// What was learned of which streams of bytes.
     pub streams: Streams,
     pub planner: Planner,
+    pub hotness: Hotness,
     /// Extents of a long `put` are recorded each time so many bytes have gathered.
     pub stage_bytes: u64,
     /// Held, shared, as long as the store is open.
@@ -266,6 +268,7 @@ impl Drop for Inner {
             return;
         }
         self.streams.keep();
+        self.hotness.fold();
         boot::closed(&self.dir, &self.lock, &self.catalog);
     }
 }

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::{Inner, Last, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
 use crate::catalog::{Catalog, Edit};
+use crate::hotness::Hotness;
 use crate::log::Log;
 use crate::mover::Mover;
 use crate::place::{Planner, Streams};
@@ -59,6 +60,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         mover: Mover::default(),
         streams: Streams::new(dir),
         planner: Planner::default(),
+        hotness: Hotness::new(dir),
         stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
         lock,
     };

@@ -207,9 +207,8 @@ impl Store {
         let (owed, stored) = (writer.owed, writer.stored);
         let mut receipt = Receipt { key, object, generation, want, asked, owed, bytes, stored };
         let ack = policy.wanted.ack;
-        if ack == Ack::Placed {
-            self.start_mover(owed > 0);
-        } else {
+        self.start_mover(owed > 0 && ack == Ack::Placed);
+        if ack > Ack::Placed {
             self.wait(&mut receipt, ack)?;
         }
         Ok(receipt)
@@ -282,7 +281,7 @@ impl<'a> Writer<'a> {
     pub(crate) fn block(&mut self, mut raw: &[u8]) -> Result<()> {
         let mut since = Instant::now();
         while !raw.is_empty() {
-            let placement = self.placer.place(raw);
+            let placement = self.placer.place(self.offset, raw);
             if placement.replicas.is_empty() {
                 self.inner.make_room(since)?;
             } else if self.extent(&raw[..placement.length], placement.replicas)? {
