@@ -77,7 +77,10 @@ impl<'a, 'env> Applier<'a, 'env> {
                 Expect::Generation(key, generation) => match self.object(key)? {
                     Some(object) if object.generation == *generation => {}
                     Some(object) => {
-                        return conflict(key, format!("its generation is {}, not {generation}", object.generation));
+                        return conflict(
+                            key,
+                            format!("its generation is {}, not {generation}; read it again", object.generation),
+                        );
                     }
                     None => return Err(Error::not_found(key)),
                 },
@@ -86,19 +89,22 @@ impl<'a, 'env> Applier<'a, 'env> {
                 }
                 Expect::Names(key, id) => {
                     if self.object(key)?.is_none_or(|object| object.id != *id) {
-                        return conflict(key, "another object has taken its place".into());
+                        return conflict(key, "another object has taken its place; look at it again".into());
                     }
                 }
                 Expect::Absent(key) => {
                     if self.object(key)?.is_some() {
-                        return conflict(key, "it exists".into());
+                        return conflict(key, "it exists; name another key, or remove it first".into());
                     }
                 }
                 Expect::Free(key) => {
                     if let Some(other) = self.in_the_way(key)? {
                         return conflict(
                             key,
-                            format!("{:?} is a file, and one is a path prefix of the other", show(&other)),
+                            format!(
+                                "{:?} is a file, and one is a path prefix of the other; name another key, or remove or rename that one",
+                                show(&other)
+                            ),
                         );
                     }
                 }

@@ -127,7 +127,7 @@ impl Inner {
     /// Reads from one extent's frame, from its raw byte `skip` on.
     fn read_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
         let inner = self;
-        let mut tried = String::new();
+        let mut tried = Vec::new();
         for replica in nearest(inner, extent)? {
             let device = inner.tiers.device(replica.target)?;
             // Raw bytes on a quick device are as near as any cache of ours.
@@ -141,7 +141,7 @@ impl Inner {
                 Ok(()) => return Ok(()),
                 Err(e) => {
                     device.failed(&e);
-                    tried.push_str(&format!("{} ({}): {e}; ", inner.tiers.tier(device).name, device.path.display()));
+                    tried.push(format!("{} ({}): {e}", inner.tiers.tier(device).name, device.path.display()));
                     if bad(&e) {
                         inner.mover.suspect(Suspect {
                             key: key.to_vec(),
@@ -152,7 +152,7 @@ impl Inner {
                 }
             }
         }
-        let tried = if tried.is_empty() { "none: it has no replica".to_owned() } else { tried };
+        let tried = if tried.is_empty() { "none: it has no replica".to_owned() } else { tried.join(", ") };
         Err(Error::Unreadable { key: key::show(key), start: extent.offset, length: u64::from(extent.length), tried })
     }
 }
@@ -176,7 +176,8 @@ pub(crate) fn task_of(object: u64, extent: &Extent, replica: &Replica) -> Task {
 }
 
 fn too_long(key: &[u8]) -> Error {
-    Error::BadKey { key: key::show(key), reason: "the object is longer than this machine's memory can address" }
+    let reason = "it is longer than this machine's memory can address; read it in parts";
+    Error::io(format!("reading {:?}", key::show(key)))(io::Error::new(io::ErrorKind::FileTooLarge, reason))
 }
 
 fn same_frames(a: &[Extent], b: &[Extent]) -> bool {

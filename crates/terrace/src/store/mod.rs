@@ -7,6 +7,7 @@ mod monitor;
 mod open;
 mod targets;
 mod tiers;
+mod trouble;
 
 pub(crate) use device::Device;
 pub(crate) use tiers::Tiers;
@@ -88,6 +89,7 @@ impl Store {
         let mut config = config.clone();
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
         config.number_targets();
+        config.settle_paths()?;
         write(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
         let made = write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())
             .and_then(|()| File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing"))))
