@@ -127,7 +127,7 @@ impl From<heed::Error> for Error {
                 MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound | MdbError::VersionMismatch,
             ) => Error::Damaged { what: "the catalog".into(), reason: error.to_string() },
             heed::Error::Mdb(MdbError::Panic) => Error::Catalog(
-                "a write to it failed before, and it works again once the store is opened anew; is the disk of the store's directory full?".into(),
+                "a write to it has just failed, and it is being opened again; try again, and see whether the disk of the store's directory is full".into(),
             ),
             other => Error::Catalog(other.to_string()),
         }
