@@ -37,6 +37,7 @@ pub use catalog::{Attributes, Kind, Object};
 pub use config::{Ack, Config};
 pub use error::{Error, Result};
 pub use place::{Explained, Measured, Question, WhatIf};
+pub use read::Handle;
 pub use store::Store;
 pub use terrace_codec::{Element, Encoding};
 pub use terrace_plan::explain;

@@ -8,6 +8,7 @@ mod change;
 mod environment;
 mod extents;
 mod keys;
+mod leases;
 mod query;
 mod record;
 mod snapshot;

@@ -1,5 +1,7 @@
 //! Questions to the catalog. Each holds its read transaction only while it copies the answer.
 
+use std::collections::HashSet;
+
 use heed::RoTxn;
 
 use super::apply::{Dead, Live};
@@ -140,17 +142,18 @@ impl Catalog {
         Ok(near.into_iter().find(|e| e.write == task.write && e.frame_offset() == task.frame_offset))
     }
 
-    /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`.
+    /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`, and that no lease pins.
     pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut prefix = keys::Key::new();
         prefix.push(keys::FREED);
         prefix.extend_from_slice(&target.to_be_bytes());
+        let pinned = self.pinned(&env, &txn)?;
         let mut found = Vec::new();
         for entry in env.records.prefix_iter(&txn, &prefix)? {
             let (key, value) = entry?;
-            let dead: Dead = decode(value, "a freed place's record")?;
+            let dead = dead(value)?;
             let (Some(at), Some(segment), Some(offset)) =
                 (keys::number(key, 3), keys::number(key, 11), keys::number(key, 19))
             else {
@@ -159,7 +162,23 @@ impl Catalog {
             if at > sequence || dead.time > time || found.len() == limit {
                 break;
             }
-            found.push((at, Place { segment, offset, length: dead.length }));
+            if pinned.get(&dead.object).is_none_or(|&generation| at <= generation) {
+                found.push((at, Place { segment, offset, length: dead.length }));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The segments of `target` with places that are still to be given back.
+    pub fn dying(&self, target: TargetId) -> Result<HashSet<u64>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut prefix = keys::Key::new();
+        prefix.push(keys::FREED);
+        prefix.extend_from_slice(&target.to_be_bytes());
+        let mut found = HashSet::new();
+        for entry in env.records.prefix_iter(&txn, &prefix)? {
+            found.extend(keys::number(entry?.0, 11));
         }
         Ok(found)
     }
@@ -215,17 +234,23 @@ impl Catalog {
         Ok(env.records.prefix_iter(&txn, &[keys::OBJECT])?.count() as u64)
     }
 
-    /// Every record but those of ids, which a rebuild moves on: for comparing catalogs.
+    /// Every record but leases, and those of ids, which a rebuild moves on: for comparing catalogs.
     pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut all = Vec::new();
         for entry in env.records.iter(&txn)? {
             let (key, value) = entry?;
-            if key != keys::NEXT_ID && key != keys::OLDEST {
+            if key != keys::NEXT_ID && key != keys::OLDEST && key.first() != Some(&keys::LEASE) {
                 all.push((key.to_vec(), value.to_vec()));
             }
         }
         Ok(all)
     }
+}
+
+/// A freed place's record. Older ones do not tell the object, which comes last.
+fn dead(value: &[u8]) -> Result<Dead> {
+    let what = "a freed place's record";
+    decode(value, what).or_else(|_| decode(&[value, &[0]].concat(), what))
 }

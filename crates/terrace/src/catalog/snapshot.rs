@@ -32,6 +32,9 @@ impl Catalog {
         chunks.begin().map_err(Error::io(context()))?;
         for entry in env.records.iter(&txn)? {
             let (key, value) = entry?;
+            if key.first() == Some(&keys::LEASE) {
+                continue;
+            }
             chunks.add(key, value).map_err(Error::io(context()))?;
         }
         chunks.end().map_err(Error::io(context()))?;

@@ -1,12 +1,16 @@
 //! Reading: the nearest good replica of each extent, verified; any failure falls over to the next.
 
 mod cache;
+mod handle;
+mod view;
 
 use std::io::{self, Write};
 
 use terrace_codec::Encoding;
 
 pub(crate) use cache::Cache;
+pub use handle::Handle;
+use view::View;
 
 use crate::catalog::{Extent, Object, Replica, Task};
 use crate::frame::{self, BLOCK, Header, header_len};
@@ -44,20 +48,21 @@ impl Store {
         self.read_version(key, offset, out, None)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
     }
 
-    /// Writes a range of an object, to its end where `end` is none, to `sink`, in bounded memory.
+    /// Writes a range of an object, to its end where `end` is none, to `sink`, in bounded memory: the object as it is when
+    /// the call begins, whatever becomes of it meanwhile.
     ///
     /// # Errors
-    /// [`Error::Replaced`] where the object was replaced or changed after the first bytes went out.
+    /// [`Error::Replaced`] where the object was replaced within the first second, and its space was needed at once.
     pub fn get_to(&self, key: &[u8], start: u64, end: Option<u64>, mut sink: impl Write) -> Result<u64> {
-        key::check(key)?;
-        let object = self.stat(key)?;
-        let end = end.map_or(object.length, |e| e.min(object.length));
+        let mut view = View::of(self, key)?;
+        let length = view.object.length;
+        let end = end.map_or(length, |e| e.min(length));
         let mut buffer = vec![0; STEP.min(end.saturating_sub(start)) as usize];
         let mut at = start;
         while at < end {
             let want = &mut buffer[..STEP.min(end - at) as usize];
-            let read = self.read_version(key, at, want, Some(&object))?;
-            let read = read.ok_or_else(|| Error::Replaced { key: key::show(key) })?;
+            view.hold_if_long()?;
+            let read = view.read_at(at, want)?;
             sink.write_all(&want[..read]).map_err(Error::io(format!("writing the bytes of {:?}", key::show(key))))?;
             at += read as u64;
         }

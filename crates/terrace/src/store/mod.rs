@@ -3,6 +3,7 @@
 mod boot;
 mod change;
 mod device;
+mod leases;
 mod monitor;
 mod open;
 mod targets;
@@ -10,6 +11,7 @@ mod tiers;
 mod trouble;
 
 pub(crate) use device::Device;
+pub(crate) use leases::{Lease, Leases};
 pub(crate) use tiers::Tiers;
 
 use std::fs::{self, File};
@@ -68,6 +70,8 @@ pub(crate) struct Inner {
     pub planner: Planner,
     /// Extents of a long `put` are recorded each time so many bytes have gathered.
     pub stage_bytes: u64,
+    /// What this process's open handles pin.
+    pub leases: Leases,
     /// Held, shared, as long as the store is open.
     lock: File,
 }
@@ -268,6 +272,7 @@ impl Drop for Inner {
             return;
         }
         self.streams.keep();
+        self.leases.close();
         boot::closed(&self.dir, &self.lock, &self.catalog);
     }
 }

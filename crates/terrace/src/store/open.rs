@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
 
-use super::{Inner, Last, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
+use super::{Inner, Last, Leases, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
 use crate::catalog::{Catalog, Edit};
 use crate::log::Log;
 use crate::mover::Mover;
@@ -60,6 +60,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         streams: Streams::new(dir),
         planner: Planner::default(),
         stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
+        leases: Leases::new(dir),
         lock,
     };
     crate::care::recover(&inner)?;
@@ -69,6 +70,8 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         for (object, _) in inner.catalog.staged()? {
             inner.catalog.commit(Edit::Unstage { object }.into())?;
         }
+        inner.drop_dead_leases()?;
+        inner.leases.clear();
     }
     boot::shared(dir, &inner.lock)?;
     Ok(inner)
