@@ -15,6 +15,7 @@ mod snapshot;
 
 pub use apply::{Dead, Live};
 pub use change::{Change, Edit, Expect, NewExtent};
+pub(crate) use extents::lay;
 pub(crate) use record::frames;
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
 pub(crate) use snapshot::snapshot_tail;
@@ -282,6 +283,19 @@ impl Catalog {
         }
         ids.0 += 1;
         Ok(ids.0 - 1)
+    }
+
+    /// Sees that no number up to `highest` is given out, and no segment added to that may have one.
+    pub(crate) fn pass_ids(&self, highest: u64) -> Result<()> {
+        let env = self.env()?;
+        let mut ids = self.ids.lock();
+        let mut txn = env.write_txn()?;
+        let next_id = self.claimed(&env, &txn)?.max(highest + 1024 * ID_BLOCK);
+        env.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
+        env.records.put(&mut txn, keys::OLDEST, &encode(&next_id)?)?;
+        self.environment.commit(txn)?;
+        *ids = (0, 0);
+        Ok(())
     }
 
     fn tail_in(&self, env: &Environment, txn: &heed::RoTxn<'_>) -> Result<Tail> {

@@ -116,6 +116,14 @@ impl Store {
         Store::open(dir)
     }
 
+    /// Does something while no other process has the store open.
+    pub(crate) fn alone<T>(&self, run: impl FnOnce(&Inner) -> Result<T>) -> Result<T> {
+        let Inner { dir, lock, .. } = &*self.inner;
+        let done = boot::alone(dir, lock).and_then(|()| run(&self.inner));
+        boot::shared(dir, lock)?;
+        done
+    }
+
     /// The store's directory.
     pub fn dir(&self) -> &Path {
         &self.inner.dir
