@@ -161,7 +161,11 @@ pub enum Command {
     /// Make bad and missing replicas anew.
     Repair { prefix: Option<OsString> },
     /// Throw the catalog away and make it anew from the log.
-    Rebuild,
+    Rebuild {
+        /// Where the log is lost, too: offer what whole objects are found as salvaged/NUMBER, deleted ones maybe among them.
+        #[arg(long)]
+        salvage: bool,
+    },
     /// Print the completions of a shell.
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },

@@ -46,7 +46,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     let show = Show { json: arguments.json, quiet: arguments.quiet };
     match &arguments.command {
         Command::Init { config } => opening::init(&arguments.store()?, config.as_deref(), show),
-        Command::Rebuild => care::rebuild(&arguments.store()?, show),
+        Command::Rebuild { salvage } => care::rebuild(&arguments.store()?, *salvage, show),
         Command::Tiers { change: Some(change) } => moves::tiers(&arguments.store()?, change, show),
         Command::Completions { shell } => completions(*shell),
         Command::Manual { directory } => manual(directory),
@@ -76,7 +76,9 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Drain { tier } => moves::moved(&store.drain(tier)?, show),
         Command::Scrub { prefix, repair, subset } => care::scrub(store, prefix.as_deref(), *repair, *subset, show),
         Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
-        Command::Init { .. } | Command::Rebuild | Command::Completions { .. } | Command::Manual { .. } => Ok(true),
+        Command::Init { .. } | Command::Rebuild { .. } | Command::Completions { .. } | Command::Manual { .. } => {
+            Ok(true)
+        }
     }
 }
 

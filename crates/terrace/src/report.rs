@@ -112,6 +112,17 @@ pub struct Scrubbed {
     pub lost: u64,
 }
 
+/// What a salvage found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Salvaged {
+    /// Objects that have a key now.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Objects of which something is missing before the last byte that was found.
+    pub incomplete: u64,
+}
+
 /// What stage, evict or drain did. Counts are of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {

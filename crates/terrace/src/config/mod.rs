@@ -164,6 +164,18 @@ impl Config {
         Ok(config.tiers)
     }
 
+    /// Makes the paths of directories mean the same wherever the store is used from: relative ones are taken from the
+    /// current directory.
+    pub(crate) fn settle_paths(&mut self) -> Result<()> {
+        for tier in self.tiers.iter_mut().filter(|tier| tier.kind == TierKind::Directory) {
+            for target in &mut tier.targets {
+                let context = || format!("tier {:?}: target {}", tier.name, target.path.display());
+                target.path = std::path::absolute(&target.path).map_err(Error::io(context()))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Gives each target that has none a number that no target of the store ever had.
     pub(crate) fn number_targets(&mut self) {
         let targets = || self.tiers.iter().flat_map(|tier| &tier.targets);

@@ -170,11 +170,17 @@ impl Store {
         if ack == Ack::Durable || ack == Ack::Replicated && receipt.owed > 0 {
             self.inner.finish(Some(receipt.object), WAIT, &mut |_| {})?;
             receipt.owed = 0;
+            receipt.owed_to.clear();
+            receipt.have = receipt.want;
         }
         match ack {
             Ack::Placed => Ok(()),
             Ack::Replicated => self.inner.copy_log(false),
-            Ack::Durable => self.inner.sync_files(),
+            Ack::Durable => {
+                self.inner.sync_files()?;
+                receipt.durable = true;
+                Ok(())
+            }
         }
     }
 

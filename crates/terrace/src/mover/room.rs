@@ -1,5 +1,6 @@
 //! Space: eviction at the high watermark, giving dead places back, and waiting for room.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use terrace_plan::snapshot::TierSet;
@@ -142,6 +143,7 @@ impl Inner {
 
     /// Carries out queued frees that a sync covers and whose grace has passed.
     pub(crate) fn reap(&self, grace: Duration) -> Result<()> {
+        self.drop_dead_leases()?;
         let synced = self.catalog.synced()?;
         // Whoever made the mark may not have synced it yet, and a rebuild that does not find it looks for the frames.
         let make_durable = || self.catalog.log().sync(self.catalog.tail()?);
@@ -162,10 +164,11 @@ impl Inner {
                 crate::fail::point("reap:freed");
                 self.catalog.commit(Edit::Freed { target: device.id, places: dead }.into())?;
             }
-            for (segment, live) in self.catalog.segments(device.id)? {
-                if live.frames > 0 || live.sequence > synced {
-                    continue;
-                }
+            let mut segments = self.catalog.segments(device.id)?;
+            segments.retain(|(_, live)| live.frames == 0 && live.sequence <= synced);
+            // Readers may still be at what died in it.
+            let dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id)? };
+            for (segment, _) in segments.into_iter().filter(|(segment, _)| !dying.contains(segment)) {
                 make_durable()?;
                 if device.target.discard(segment).unwrap_or(false) {
                     self.catalog.commit(Edit::Discarded { target: device.id, segment }.into())?;

@@ -4,11 +4,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
+use std::time::Instant;
 
 use super::monitor::Speed;
+use super::trouble::Trouble;
 use crate::catalog::TargetId;
 use crate::frame::Frame;
 use crate::report::TierState;
@@ -16,8 +15,6 @@ use crate::tier::{Place, Space, Target};
 
 /// What a frame takes beside its payload, at most about.
 const FRAMING: u64 = 8 << 10;
-/// A target that failed is tried again after this.
-const SET_ASIDE: Duration = Duration::from_secs(2);
 
 /// A target of a tier.
 pub struct Device {
@@ -45,7 +42,7 @@ pub struct Device {
     pub quick: bool,
     /// Whether a request costs more than the bytes of a frame.
     pub far: bool,
-    pub(super) trouble: Mutex<Option<(Instant, TierState)>>,
+    pub(super) trouble: Trouble,
 }
 
 impl Device {
@@ -79,6 +76,7 @@ impl Device {
         let _busy = Busy::with(self);
         let start = Instant::now();
         let place = self.target.append(frame)?;
+        self.works(|_| true);
         self.writing.note(place.length as usize, start.elapsed());
         self.filled.fetch_add(place.length.into(), Ordering::Relaxed);
         Ok(place)
@@ -97,16 +95,15 @@ impl Device {
         let _busy = Busy::with(self);
         let start = Instant::now();
         self.target.read(place, skip, out)?;
+        // Reading proves nothing of one that takes no more bytes.
+        self.works(|state| state == TierState::Away);
         self.reading.note(out.len(), start.elapsed());
         Ok(())
     }
 
     /// Whether it can be used, as far as is known.
     pub fn state(&self) -> TierState {
-        match &*self.trouble.lock() {
-            Some((since, state)) if since.elapsed() < SET_ASIDE => *state,
-            _ => TierState::Ok,
-        }
+        self.trouble.state()
     }
 
     /// Sets the target aside for a while where the error is one of the device, not of one frame.
@@ -117,15 +114,21 @@ impl Device {
             io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => return,
             _ => TierState::Away,
         };
-        if self.state() == TierState::Ok {
+        if self.trouble.begins(state) {
             tracing::warn!(target = %self.path.display(), %error, "set aside");
         }
-        *self.trouble.lock() = Some((Instant::now(), state));
+    }
+
+    /// Notes that an operation went well, which shows that this trouble is over.
+    fn works(&self, over: impl Fn(TierState) -> bool) {
+        if self.trouble.ends(over) {
+            tracing::info!(target = %self.path.display(), "works again");
+        }
     }
 
     /// Forgets the trouble, so that the next use tries it again.
     pub fn try_again(&self) {
-        *self.trouble.lock() = None;
+        self.trouble.ends(|_| true);
     }
 }
 

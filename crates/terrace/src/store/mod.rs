@@ -3,12 +3,15 @@
 mod boot;
 mod change;
 mod device;
+mod leases;
 mod monitor;
 mod open;
 mod targets;
 mod tiers;
+mod trouble;
 
 pub(crate) use device::Device;
+pub(crate) use leases::{Lease, Leases};
 pub(crate) use tiers::Tiers;
 
 use std::fs::{self, File};
@@ -69,6 +72,8 @@ pub(crate) struct Inner {
     pub hotness: Hotness,
     /// Extents of a long `put` are recorded each time so many bytes have gathered.
     pub stage_bytes: u64,
+    /// What this process's open handles pin.
+    pub leases: Leases,
     /// Held, shared, as long as the store is open.
     lock: File,
 }
@@ -90,6 +95,7 @@ impl Store {
         let mut config = config.clone();
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
         config.number_targets();
+        config.settle_paths()?;
         write(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
         let made = write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())
             .and_then(|()| File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing"))))
@@ -110,6 +116,14 @@ impl Store {
         boot::forget_catalog(dir)?;
         drop(lock);
         Store::open(dir)
+    }
+
+    /// Does something while no other process has the store open.
+    pub(crate) fn alone<T>(&self, run: impl FnOnce(&Inner) -> Result<T>) -> Result<T> {
+        let Inner { dir, lock, .. } = &*self.inner;
+        let done = boot::alone(dir, lock).and_then(|()| run(&self.inner));
+        boot::shared(dir, lock)?;
+        done
     }
 
     /// The store's directory.
@@ -269,6 +283,7 @@ impl Drop for Inner {
         }
         self.streams.keep();
         self.hotness.fold();
+        self.leases.close();
         boot::closed(&self.dir, &self.lock, &self.catalog);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
 
-use super::{Inner, Last, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
+use super::{Inner, Last, Leases, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
 use crate::catalog::{Catalog, Edit};
 use crate::hotness::Hotness;
 use crate::log::Log;
@@ -62,6 +62,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         planner: Planner::default(),
         hotness: Hotness::new(dir),
         stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
+        leases: Leases::new(dir),
         lock,
     };
     crate::care::recover(&inner)?;
@@ -71,6 +72,8 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         for (object, _) in inner.catalog.staged()? {
             inner.catalog.commit(Edit::Unstage { object }.into())?;
         }
+        inner.drop_dead_leases()?;
+        inner.leases.clear();
     }
     boot::shared(dir, &inner.lock)?;
     Ok(inner)

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::Device;
 use super::monitor::Speed;
+use super::trouble::Trouble;
 use crate::catalog::TargetId;
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
 use crate::tier::decorate::{Deadline, Limits, Throttle};
@@ -83,7 +82,7 @@ impl Opener<'_> {
             writing: speed(limits.as_ref().and_then(|l| l.write)),
             quick: limits.is_none() && tier.timeout.is_none() && tier.kind != TierKind::Object,
             far: tier.kind == TierKind::Object,
-            trouble: Mutex::default(),
+            trouble: Trouble::default(),
         };
         if let Some(e) = trouble {
             device.failed(&e);

@@ -35,8 +35,8 @@ pub struct PutOptions {
     pub weights: Option<Weights>,
     /// The most bytes stored for each byte given, over all replicas.
     pub budget: Option<Budget>,
-    /// The object's attributes; the time of modification is now where it is 0.
-    pub attributes: Attributes,
+    /// The object's attributes; none: those of a file that was modified just now.
+    pub attributes: Option<Attributes>,
     /// Write only if the key names nothing yet.
     pub create_new: bool,
 }
@@ -46,6 +46,17 @@ impl PutOptions {
     fn says_how(&self) -> bool {
         !self.requirements.is_empty() || self.weights.is_some() || self.budget.is_some()
     }
+}
+
+/// Replicas that are still to be made on one target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwedTo {
+    /// The tier's name.
+    pub tier: String,
+    /// The target's path or name.
+    pub target: String,
+    /// How many replicas of extents.
+    pub replicas: u64,
 }
 
 /// What a write has reached.
@@ -61,8 +72,15 @@ pub struct Receipt {
     pub want: u8,
     /// Replicas that were asked for; more than `want` where there are too few failure domains.
     pub asked: u8,
+    /// Replicas that each extent has at least.
+    pub have: u8,
+    /// Whether all of it survives a loss of power, as was asked for by `durable`. Without that it will soon: the
+    /// background sync makes it durable, but has not told yet.
+    pub durable: bool,
     /// Replicas that were owed when the call returned.
     pub owed: u64,
+    /// Where these are to be.
+    pub owed_to: Vec<OwedTo>,
     /// Bytes written, before encoding and replication.
     pub bytes: u64,
     /// Bytes of payload that the replicas made by the call itself take.
@@ -106,10 +124,8 @@ impl Store {
             writer.abandon();
             return Err(e);
         }
-        let mut attributes = options.attributes.clone();
-        if attributes.mtime == 0 {
-            attributes.mtime = now();
-        }
+        let made_now = || Attributes { mode: 0o644, mtime: now(), ..Attributes::default() };
+        let attributes = options.attributes.clone().unwrap_or_else(made_now);
         let mut expect = vec![Expect::Free(key.to_vec())];
         if options.create_new {
             expect.push(Expect::Absent(key.to_vec()));
@@ -130,7 +146,7 @@ impl Store {
             }
         };
         crate::fail::point("put:committed");
-        self.acknowledge(object, commit.sequence, &policy, &writer, length)
+        self.acknowledge(commit.sequence, &policy, &writer, length)
     }
 
     /// Writes `bytes` at `offset` of an object, which is made if the key names none. Nothing is read; other ranges of
@@ -176,7 +192,7 @@ impl Store {
             Ok(commit) => {
                 inner.note_range(key, bytes.len());
                 let length = bytes.len() as u64;
-                self.acknowledge(object, commit.sequence, policy, &writer, length)
+                self.acknowledge(commit.sequence, policy, &writer, length)
             }
             Err(e) => {
                 writer.abandon();
@@ -195,19 +211,28 @@ impl Store {
         Ok(())
     }
 
-    fn acknowledge(
-        &self,
-        object: u64,
-        generation: u64,
-        policy: &Policy,
-        writer: &Writer<'_>,
-        bytes: u64,
-    ) -> Result<Receipt> {
-        let (key, want, asked) = (writer.key.to_vec(), writer.want(), policy.asked);
-        let (owed, stored) = (writer.owed, writer.stored);
-        let mut receipt = Receipt { key, object, generation, want, asked, owed, bytes, stored };
+    fn acknowledge(&self, generation: u64, policy: &Policy, writer: &Writer<'_>, bytes: u64) -> Result<Receipt> {
+        let want = writer.want();
+        let mut receipt = Receipt {
+            key: writer.key.to_vec(),
+            object: writer.object,
+            generation,
+            want,
+            asked: policy.asked,
+            have: writer.have.unwrap_or(want),
+            durable: false,
+            owed: writer.owed,
+            owed_to: Vec::new(),
+            bytes,
+            stored: writer.stored,
+        };
+        for &(target, replicas) in &writer.owed_to {
+            let device = self.inner.tiers.device(target)?;
+            let tier = self.inner.tiers.tier(device).name.clone();
+            receipt.owed_to.push(OwedTo { tier, target: device.path.display().to_string(), replicas });
+        }
         let ack = policy.wanted.ack;
-        self.start_mover(owed > 0 && ack == Ack::Placed);
+        self.start_mover(writer.owed > 0 && ack == Ack::Placed);
         if ack > Ack::Placed {
             self.wait(&mut receipt, ack)?;
         }
@@ -228,6 +253,9 @@ pub(crate) struct Writer<'a> {
     staged: bool,
     unstaged_bytes: u64,
     owed: u64,
+    owed_to: Vec<(TargetId, u64)>,
+    /// Replicas of the extent that has the fewest.
+    have: Option<u8>,
     stored: u64,
 }
 
@@ -244,6 +272,8 @@ impl<'a> Writer<'a> {
             staged: false,
             unstaged_bytes: 0,
             owed: 0,
+            owed_to: Vec::new(),
+            have: None,
             stored: 0,
         }
     }
@@ -319,7 +349,7 @@ impl<'a> Writer<'a> {
         }
         self.most = self.most.max(extent.replicas.len() + owed.len());
         self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
-        self.owed += owed.len() as u64;
+        self.note(extent.replicas.len() as u8, &owed);
         self.offset += raw.len() as u64;
         self.unstaged_bytes += raw.len() as u64;
         self.extents.push(NewExtent { extent, owed });
@@ -351,6 +381,18 @@ impl<'a> Writer<'a> {
     /// Replicas that each extent is to have here.
     fn want(&self) -> u8 {
         self.placer.count(self.most) as u8
+    }
+
+    /// Notes for the receipt what an extent has and owes.
+    fn note(&mut self, have: u8, owed: &[TargetId]) {
+        self.have = Some(self.have.map_or(have, |least| least.min(have)));
+        self.owed += owed.len() as u64;
+        for &target in owed {
+            match self.owed_to.iter_mut().find(|(known, _)| *known == target) {
+                Some((_, replicas)) => *replicas += 1,
+                None => self.owed_to.push((target, 1)),
+            }
+        }
     }
 
     /// Gives back what was written of an object that will not be visible. Where that fails the mover does it later.
