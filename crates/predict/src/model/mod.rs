@@ -8,12 +8,11 @@ mod median;
 mod regression;
 mod saved;
 
-pub use evidence::{Class, Evidence};
+pub use evidence::{CLASSES, Class, Evidence};
 pub use saved::LoadError;
 
 use terrace_codec::{CodecId, Element};
 
-use evidence::CLASSES;
 use median::Median;
 use regression::{INPUTS, Regression};
 

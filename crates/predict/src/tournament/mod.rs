@@ -7,7 +7,7 @@ mod study;
 use terrace_codec::Encoding;
 
 use crate::candidates::{ALL, NONE};
-use crate::model::{Basis, Evidence, LoadError, Model, eligible};
+use crate::model::{Basis, Class, Evidence, LoadError, Model, eligible};
 use crate::probe::{Bench, machine, thread_seconds};
 use crate::{Expected, Objective};
 pub use stream::Stream;
@@ -21,6 +21,7 @@ pub struct Choice {
     /// What that is expected to do, for each raw byte.
     pub expected: Expected,
     at: usize,
+    class: Class,
     basis: Basis,
 }
 
@@ -83,30 +84,37 @@ impl Predictor {
 
     /// Chooses for the next block of a stream.
     pub fn choose(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
+        let start = thread_seconds();
         stream.see(block);
-        if Study::earned(stream, objective) <= 0.0 {
-            // Thinking again, too, must be paid for.
-            return self.choice(stream.chosen, &stream.evidence);
-        }
-        let measured = Study::of(self, stream, block, objective);
-        if measured || stream.decided != Some(*objective) {
+        stream.spent += thread_seconds() - start;
+        let class = stream.class();
+        // Thinking, too, must be paid for.
+        if Study::earned(stream, objective) > 0.0 {
+            let measured = Study::of(self, stream, block, objective);
             let start = thread_seconds();
-            stream.chosen = self.best(&stream.evidence, objective, block.len());
-            stream.decided = Some(*objective);
-            stream.spent += thread_seconds() - start;
+            let known = stream.known(class);
+            if measured || known.decided != Some(*objective) {
+                known.chosen = self.best(&known.evidence, objective, block.len());
+                known.decided = Some(*objective);
+                stream.spent += thread_seconds() - start;
+            }
         }
-        self.choice(stream.chosen, &stream.evidence)
+        let known = stream.known(class);
+        self.choice(known.chosen, class, &known.evidence)
     }
 
     /// What is expected of every candidate on the next block of a stream, studied for each of the objectives: for a
     /// planner, which then chooses among them itself. Takes the place of [`Predictor::choose`].
     pub fn expected(&mut self, stream: &mut Stream, block: &[u8], objectives: &[Objective]) -> Vec<Choice> {
+        let start = thread_seconds();
         stream.see(block);
+        stream.spent += thread_seconds() - start;
         for objective in objectives {
             Study::of(self, stream, block, objective);
         }
-        let usable = (0..ALL.len()).filter(|at| eligible(*at, &stream.evidence));
-        usable.map(|at| self.choice(at, &stream.evidence)).collect()
+        let class = stream.class();
+        let evidence = &stream.known(class).evidence;
+        (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| self.choice(at, class, evidence)).collect()
     }
 
     /// Learns from how a choice turned out, at once or when the bytes are read again.
@@ -119,18 +127,19 @@ impl Predictor {
         let each = |seconds: Option<f64>| seconds.map(|seconds| seconds / bytes);
         self.model.learn(choice.at, &choice.basis, stored, each(outcome.encode), each(outcome.decode));
         if let Some(stored) = stored {
-            match stream.realised {
+            let known = stream.known(choice.class);
+            match known.realised {
                 Some((at, before)) if at == choice.at => {
-                    stream.stale |= (stored / before).ln().abs() > REALISED_MOVED;
+                    known.stale |= (stored / before).ln().abs() > REALISED_MOVED;
                 }
-                _ => stream.realised = Some((choice.at, stored)),
+                _ => known.realised = Some((choice.at, stored)),
             }
         }
     }
 
-    fn choice(&self, at: usize, evidence: &Evidence) -> Choice {
+    fn choice(&self, at: usize, class: Class, evidence: &Evidence) -> Choice {
         let (expected, basis) = self.model.expect(at, evidence);
-        Choice { encoding: ALL[at].encoding, expected, at, basis }
+        Choice { encoding: ALL[at].encoding, expected, at, class, basis }
     }
 
     /// The cheapest candidate among those of which enough is known.

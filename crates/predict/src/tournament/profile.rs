@@ -2,7 +2,7 @@
 
 use super::Predictor;
 use crate::Expected;
-use crate::analyze::{Analysis, Elements, Histogram};
+use crate::analyze::{Analysis, Content, Elements, Histogram};
 use crate::candidates::{ALL, NONE};
 use crate::model::{Class, Evidence};
 use crate::probe::{LARGE, SMALL, sample, thread_seconds};
@@ -19,7 +19,7 @@ impl Predictor {
         sample(block, SMALL, &mut small);
         sample(block, LARGE, &mut large);
         let Histogram { entropy, printable } = Histogram::of(&small);
-        let class = Class::of(format, elements);
+        let class = Class::of(format, elements.map(Content::Numbers));
         let mut evidence = Evidence { entropy: Some(entropy), printable, ..Evidence::none(class) };
         let whole = block.len() as u32;
         let mut real = vec![Expected::NONE; ALL.len()];

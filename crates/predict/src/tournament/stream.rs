@@ -1,29 +1,43 @@
 //! What is remembered of a stream.
 
 use crate::Objective;
-use crate::analyze::{Elements, Format};
-use crate::model::{Class, Evidence};
+use crate::analyze::{Content, Elements, Format, Metadata, Span, content};
+use crate::model::{CLASSES, Class, Evidence};
 
 /// Bytes that come one block after the other and are likely to be alike: a file, a variable, a column. Remembers what
-/// was measured of them, and what that took.
+/// was measured of them, and what that took. What a file says of its own bytes is heard; of each class of bytes in it, what
+/// was measured is kept apart.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     /// Bytes that it is known to hold.
     length: u64,
     seen: u64,
     elements: Option<Elements>,
+    head: Option<(Format, Metadata)>,
+    spans: Vec<Span>,
     /// Seconds spent on choosing.
     pub(crate) spent: f64,
-    pub(crate) evidence: Evidence,
-    /// What the last choice was for.
-    pub(crate) decided: Option<Objective>,
-    /// What was chosen last.
-    pub(crate) chosen: usize,
-    /// The candidate that was used last since evidence was taken, and the size for each byte that came out.
-    pub(crate) realised: Option<(usize, f64)>,
-    /// Whether the evidence is of other bytes than now come.
-    pub(crate) stale: bool,
+    /// The class of the block seen last.
+    class: Class,
+    known: [Option<Box<Known>>; CLASSES],
 }
+
+/// What is known of the bytes of one class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub evidence: Evidence,
+    /// What the last choice was for.
+    pub decided: Option<Objective>,
+    /// What was chosen last.
+    pub chosen: usize,
+    /// The candidate that was used last since evidence was taken, and the size for each byte that came out.
+    pub realised: Option<(usize, f64)>,
+    /// Whether the evidence is of other bytes than now come.
+    pub stale: bool,
+}
+
+/// Spans that are kept, at most.
+const SPANS: usize = 16 << 10;
 
 impl Stream {
     /// A stream of unknown length.
@@ -48,14 +62,42 @@ impl Stream {
         self.spent
     }
 
+    /// The class of the block seen last.
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// What is known of the bytes of a class.
+    pub(crate) fn known(&mut self, class: Class) -> &mut Known {
+        let new = || Box::new(Known { evidence: Evidence::none(class), ..Known::default() });
+        self.known[class as usize].get_or_insert_with(new)
+    }
+
     /// Takes in the next block. The first one is the stream's head, and may say what it is.
     pub(crate) fn see(&mut self, block: &[u8]) {
-        if self.seen == 0 {
+        if self.head.is_none() {
             let format = Format::of(block);
-            let elements = self.elements.or_else(|| Elements::from_head(format, block));
-            self.evidence = Evidence::none(Class::of(format, elements));
+            self.head = Some((format, Metadata::new(format)));
         }
-        self.seen += block.len() as u64;
+        let end = self.seen + block.len() as u64;
+        let said = match self.elements {
+            Some(elements) => Some(Content::Numbers(elements)),
+            None => {
+                self.hear(block);
+                content(&self.spans, self.seen, end)
+            }
+        };
+        self.class = Class::of(self.head.as_ref().map_or(Format::Unknown, |head| head.0), said);
+        self.seen = end;
+    }
+
+    /// Hears what the block says of itself and of what is to come; what it says of earlier bytes is of no use any more.
+    fn hear(&mut self, block: &[u8]) {
+        self.spans.retain(|span| span.end > self.seen);
+        let new = self.head.as_mut().map(|(_, metadata)| metadata.hear(self.seen, block)).unwrap_or_default();
+        if self.spans.len() + new.len() <= SPANS {
+            self.spans.extend(new.into_iter().filter(|span| span.end > self.seen));
+        }
     }
 
     /// Seconds to move what it is known to hold; of what is still to come half, for it may change and need more effort.
