@@ -58,11 +58,6 @@ pub static ALL: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
     terrace_codec::ALL.iter().map(candidate).collect()
 });
 
-/// The encodings that [`Predictor`](crate::Predictor) chooses from.
-pub fn candidates() -> impl Iterator<Item = Encoding> {
-    ALL.iter().map(|candidate| candidate.encoding)
-}
-
 /// Where an encoding stands.
 pub fn position(encoding: Encoding) -> Option<usize> {
     ALL.iter().position(|candidate| candidate.encoding == encoding)

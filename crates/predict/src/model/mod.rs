@@ -5,10 +5,12 @@
 
 mod evidence;
 mod median;
+mod record;
 mod regression;
 mod saved;
 
 pub use evidence::{CLASSES, Class, Evidence};
+pub use record::{Compared, Record};
 pub use saved::LoadError;
 
 use terrace_codec::{CodecId, Element};
@@ -75,6 +77,8 @@ pub struct Model {
     /// Seconds for a byte that this machine takes for the reference work.
     machine: f64,
     entries: Vec<Entry>,
+    /// How predictions turned out.
+    pub record: Record,
 }
 
 /// The least size and time whose logarithm is taken.
@@ -87,7 +91,7 @@ const UNKNOWN_EFFORT: f64 = 1e-3;
 impl Model {
     /// One that knows nothing, on a machine of this many seconds for a byte of the reference work.
     pub fn new(machine: f64) -> Self {
-        Model { machine, entries: ALL.iter().map(|_| Entry::default()).collect() }
+        Model { machine, entries: ALL.iter().map(|_| Entry::default()).collect(), record: Record::default() }
     }
 
     /// What a candidate is expected to do to bytes of which this is known, and on what that stands.
@@ -114,6 +118,16 @@ impl Model {
             decode: if stored < 1.0 { measured(back, &entry.decode, decode) } else { 0.0 },
         };
         (expected, basis)
+    }
+
+    /// The same of bytes of which only the size is known that a candidate made of each.
+    pub fn expect_of_size(&self, at: usize, stored: f64) -> (Expected, Basis) {
+        let evidence = Evidence::none(Class::Unknown);
+        let (_, basis) = self.expect(at, &evidence);
+        let inputs = self.inputs(at, &evidence, stored.clamp(LEAST, 1.0).ln());
+        let [encode, decode] =
+            self.entries[at].times.predict(&inputs).map(|log| self.machine * log.clamp(-12.0, 12.0).exp());
+        (Expected { stored, encode, decode }, Basis { inputs, ..basis })
     }
 
     /// Learns from how a candidate turned out; a time of none was not measured.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::median::Median;
+use super::record::Tally;
 use super::regression::{INPUTS, OUTPUTS, Regression};
 use super::{Entry, Model};
 use crate::candidates::{ALL, position};
@@ -27,6 +28,22 @@ const SAME: f64 = 1.25;
 struct Saved {
     machine: f64,
     encodings: BTreeMap<String, SavedEntry>,
+    #[serde(default, skip_serializing_if = "SavedRecord::is_empty")]
+    record: SavedRecord,
+}
+
+/// Of encodings that were chosen.
+#[derive(Default, Serialize, Deserialize)]
+struct SavedRecord {
+    spent: f64,
+    transfer: f64,
+    encodings: BTreeMap<String, Tally>,
+}
+
+impl SavedRecord {
+    fn is_empty(&self) -> bool {
+        self.encodings.is_empty()
+    }
 }
 
 /// Null and what is left out were never learned.
@@ -48,7 +65,13 @@ impl Model {
     pub fn to_json(&self) -> String {
         let encodings = ALL.iter().zip(&self.entries);
         let encodings = encodings.map(|(c, entry)| (c.encoding.to_string(), SavedEntry::from(entry))).collect();
-        let saved = Saved { machine: self.machine, encodings };
+        let tallies = ALL.iter().zip(&self.record.tallies).filter(|(_, tally)| **tally != Tally::default());
+        let record = SavedRecord {
+            spent: self.record.spent,
+            transfer: self.record.transfer,
+            encodings: tallies.map(|(c, tally)| (c.encoding.to_string(), *tally)).collect(),
+        };
+        let saved = Saved { machine: self.machine, encodings, record };
         // Numbers and strings always have a form in JSON.
         serde_json::to_string(&saved).unwrap_or_default()
     }
@@ -69,6 +92,13 @@ impl Model {
         for (name, entry) in saved.encodings {
             if let Some(at) = name.parse().ok().and_then(position) {
                 model.entries[at] = entry.into();
+            }
+        }
+        model.record.spent = saved.record.spent;
+        model.record.transfer = saved.record.transfer;
+        for (name, tally) in saved.record.encodings {
+            if let Some(at) = name.parse().ok().and_then(position) {
+                model.record.tallies[at] = tally;
             }
         }
         Ok(model)

@@ -1,15 +1,17 @@
 //! The staged tournament, and learning from how its choices turned out.
 
 mod profile;
+mod report;
 mod stream;
 mod study;
 
 use terrace_codec::Encoding;
 
-use crate::candidates::{ALL, NONE};
-use crate::model::{Basis, Class, Evidence, LoadError, Model, eligible};
+use crate::candidates::{ALL, NONE, position};
+use crate::model::{Basis, Class, Evidence, LoadError, Model, Source, eligible};
 use crate::probe::{Bench, machine, thread_seconds};
 use crate::{Expected, Objective};
+pub use report::{Report, ReportRow};
 pub use stream::Stream;
 use study::Study;
 
@@ -52,6 +54,9 @@ const SEED: &str = include_str!("../seed.json");
 /// How far what really comes out may move before a stream counts as changed.
 const REALISED_MOVED: f64 = 0.10;
 
+/// How much dearer than expected a candidate is taken to be that was not run on the large sample.
+const DOUBT: f64 = 0.04;
+
 impl Default for Predictor {
     fn default() -> Self {
         let machine = machine();
@@ -84,12 +89,22 @@ impl Predictor {
 
     /// Chooses for the next block of a stream.
     pub fn choose(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
+        let before = stream.spent;
+        let choice = self.chosen(stream, block, objective);
+        let record = &mut self.model.record;
+        record.spent += stream.spent - before;
+        record.transfer += objective.transfer(block.len() as u64);
+        record.tallies[choice.at].chosen += 1;
+        choice
+    }
+
+    fn chosen(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
         let start = thread_seconds();
-        stream.see(block);
+        stream.see(block, stream.earned(block.len(), objective));
         stream.spent += thread_seconds() - start;
         let class = stream.class();
         // Thinking, too, must be paid for.
-        if Study::earned(stream, objective) > 0.0 {
+        if stream.earned(0, objective) > 0.0 {
             let measured = Study::of(self, stream, block, objective);
             let start = thread_seconds();
             let known = stream.known(class);
@@ -107,7 +122,8 @@ impl Predictor {
     /// planner, which then chooses among them itself. Takes the place of [`Predictor::choose`].
     pub fn expected(&mut self, stream: &mut Stream, block: &[u8], objectives: &[Objective]) -> Vec<Choice> {
         let start = thread_seconds();
-        stream.see(block);
+        let earned = objectives.iter().map(|objective| stream.earned(block.len(), objective)).fold(0.0, f64::max);
+        stream.see(block, earned);
         stream.spent += thread_seconds() - start;
         for objective in objectives {
             Study::of(self, stream, block, objective);
@@ -125,7 +141,9 @@ impl Predictor {
         }
         let stored = outcome.stored.map(|stored| stored as f64 / bytes);
         let each = |seconds: Option<f64>| seconds.map(|seconds| seconds / bytes);
-        self.model.learn(choice.at, &choice.basis, stored, each(outcome.encode), each(outcome.decode));
+        let (encode, decode) = (each(outcome.encode), each(outcome.decode));
+        self.model.record.compare(choice.at, &choice.expected, bytes, [stored, encode, decode]);
+        self.model.learn(choice.at, &choice.basis, stored, encode, decode);
         if let Some(stored) = stored {
             let known = stream.known(choice.class);
             match known.realised {
@@ -137,6 +155,16 @@ impl Predictor {
         }
     }
 
+    /// Learns how long it took to decode a piece whose choice is long forgotten: when it is read.
+    pub fn decoded(&mut self, encoding: Encoding, bytes: usize, stored: usize, seconds: f64) {
+        let Some(at) = position(encoding).filter(|_| bytes > 0 && stored > 0) else { return };
+        let share = stored as f64 / bytes as f64;
+        let each = Some(seconds / bytes as f64);
+        let (expected, basis) = self.model.expect_of_size(at, share);
+        self.model.record.compare(at, &expected, bytes as f64, [None, None, each]);
+        self.model.learn(at, &basis, None, None, each);
+    }
+
     fn choice(&self, at: usize, class: Class, evidence: &Evidence) -> Choice {
         let (expected, basis) = self.model.expect(at, evidence);
         Choice { encoding: ALL[at].encoding, expected, at, class, basis }
@@ -144,7 +172,12 @@ impl Predictor {
 
     /// The cheapest candidate among those of which enough is known.
     fn best(&self, evidence: &Evidence, objective: &Objective, bytes: usize) -> usize {
-        let cost = |at: usize| objective.cost(&self.model.expect(at, evidence).0, bytes);
+        // Of many guesses the least is likely to be too low: what was measured on more bytes is preferred.
+        let doubt = |source| if source == Source::Large { 1.0 } else { 1.0 + DOUBT };
+        let cost = |at: usize| {
+            let (expected, basis) = self.model.expect(at, evidence);
+            objective.cost(&expected, bytes) * if at == NONE { 1.0 } else { doubt(basis.source) }
+        };
         let all = (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| (at, cost(at)));
         all.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(NONE, |(at, _)| at)
     }

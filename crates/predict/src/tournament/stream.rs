@@ -36,6 +36,11 @@ pub(crate) struct Known {
     pub stale: bool,
 }
 
+/// Seconds to look at a block's beginning, and for each byte to look for what it says of itself.
+const GLANCE: f64 = 5e-6;
+const HEARING: f64 = 1e-10;
+/// The share of the time to move what a stream is known to hold that choosing may take.
+const SHARE: f64 = 0.02;
 /// Spans that are kept, at most.
 const SPANS: usize = 16 << 10;
 
@@ -73,9 +78,10 @@ impl Stream {
         self.known[class as usize].get_or_insert_with(new)
     }
 
-    /// Takes in the next block. The first one is the stream's head, and may say what it is.
-    pub(crate) fn see(&mut self, block: &[u8]) {
-        if self.head.is_none() {
+    /// Takes in the next block, in about so many seconds at most. The first one is the stream's head, and may say what it is.
+    pub(crate) fn see(&mut self, block: &[u8], earned: f64) {
+        let heard = block.len() as f64 * HEARING + GLANCE <= earned;
+        if self.seen == 0 && heard {
             let format = Format::of(block);
             self.head = Some((format, Metadata::new(format)));
         }
@@ -83,7 +89,9 @@ impl Stream {
         let said = match self.elements {
             Some(elements) => Some(Content::Numbers(elements)),
             None => {
-                self.hear(block);
+                if heard {
+                    self.hear(block);
+                }
                 content(&self.spans, self.seen, end)
             }
         };
@@ -100,9 +108,15 @@ impl Stream {
         }
     }
 
+    /// Seconds that choosing may take now, once another block has come: a share of the time to move what it is known to
+    /// hold, less what was spent.
+    pub(crate) fn earned(&self, coming: usize, objective: &Objective) -> f64 {
+        SHARE * self.earning(coming as u64, objective) - self.spent
+    }
+
     /// Seconds to move what it is known to hold; of what is still to come half, for it may change and need more effort.
-    pub(crate) fn earning(&self, objective: &Objective) -> f64 {
-        let coming = self.length.saturating_sub(self.seen);
-        objective.transfer(self.seen + coming / 2)
+    fn earning(&self, now: u64, objective: &Objective) -> f64 {
+        let coming = self.length.saturating_sub(self.seen + now);
+        objective.transfer(self.seen + now + coming / 2)
     }
 }

@@ -8,8 +8,6 @@ use crate::model::{Class, Evidence, eligible, fits};
 use crate::probe::{LARGE, SMALL, sample, thread_seconds};
 use crate::{Expected, Objective};
 
-/// The share of the time to move what a stream is known to hold that choosing may take.
-const SHARE: f64 = 0.02;
 /// How far the size that lz4 makes of a sample may move before a stream counts as changed.
 const MOVED: f64 = 0.15;
 /// The share of the cost of storing bytes as they are that a candidate's own time may take.
@@ -21,7 +19,7 @@ const FINALS: usize = 7;
 /// The share of printable bytes that text has.
 const TEXT: f64 = 0.97;
 /// Bytes that are encoded at a time.
-const PIECE: usize = 256 << 10;
+pub const PIECE: usize = 256 << 10;
 
 /// One block, studied for one objective.
 pub struct Study<'a> {
@@ -35,15 +33,10 @@ pub struct Study<'a> {
 }
 
 impl<'a> Study<'a> {
-    /// Seconds that a stream has earned and not yet spent.
-    pub fn earned(stream: &Stream, objective: &Objective) -> f64 {
-        SHARE * stream.earning(objective) - stream.spent
-    }
-
     /// Studies a block of a stream. Whether anything new was learned of it.
     pub fn of(predictor: &'a mut Predictor, stream: &mut Stream, block: &'a [u8], objective: &'a Objective) -> bool {
         let start = thread_seconds();
-        let earned = Study::earned(stream, objective);
+        let earned = stream.earned(0, objective);
         let mut study = Study { predictor, block, objective, until: start + earned, sampled: [false; 2] };
         let mut changed = false;
         let known = stream.known(stream.class());
