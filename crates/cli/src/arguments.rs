@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use globset::{Glob, GlobMatcher};
+use terrace::WhatIf;
 
 use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
-Look:   locate stat status tiers top
+Look:   locate explain stat status tiers top
 Move:   stage evict drain
 Care:   init scrub repair rebuild
 
@@ -100,6 +101,8 @@ pub enum Command {
     Sync,
     /// Show where an object's bytes are, and how they are encoded.
     Locate { key: OsString },
+    /// Show what is weighed for an object or a file: tiers and encodings, what wins, and why.
+    Explain(Explain),
     /// Show what is known about an object.
     Stat { key: OsString },
     /// Show the store at a glance.
@@ -219,6 +222,27 @@ pub struct Put {
     pub dry_run: bool,
     #[command(flatten)]
     pub filter: Filter,
+}
+
+#[derive(Args)]
+pub struct Explain {
+    /// A key; where nothing is stored under it, a file.
+    #[arg(value_name = "KEY|PATH")]
+    pub subject: OsString,
+    /// For a file, the key that it would be stored under.
+    #[arg(long = "as", value_name = "KEY")]
+    pub key: Option<OsString>,
+    /// Suppose something of a tier, such as tier.nvme.capacity=2TiB; also read, write, latency, persistent, watts.
+    #[arg(long, value_name = "WHAT=VALUE")]
+    pub what_if: Vec<WhatIf>,
+    /// Show all encodings, not the cheapest of each tier only.
+    #[arg(long)]
+    pub all: bool,
+    /// How many replicas.
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<u8>,
+    #[command(flatten)]
+    pub wishes: Wishes,
 }
 
 #[derive(Args)]

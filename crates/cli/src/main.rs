@@ -4,6 +4,7 @@ mod arguments;
 mod care;
 mod copy;
 mod errors;
+mod explain;
 mod interrupt;
 mod log;
 mod look;
@@ -65,6 +66,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
         Command::Sync => care::sync(store, show),
         Command::Locate { key } => look::locate(store, key, show),
+        Command::Explain(asked) => explain::explain(store, asked, show),
         Command::Stat { key } => look::stat(store, key, show),
         Command::Status | Command::Tiers { .. } => look::status(store, show),
         Command::Top { interval, count } => look::top(store, *interval, *count, show),

@@ -78,15 +78,7 @@ fn options(put: &Put, key: &[u8], attributes: Attributes) -> PutOptions {
         Ack::Replicated => terrace::Ack::Replicated,
         Ack::Durable => terrace::Ack::Durable,
     });
-    PutOptions {
-        replicas: put.replicas,
-        ack,
-        element: terrace::element_of(key),
-        requirements: put.wishes.requirements(),
-        weights: put.wishes.weights,
-        attributes,
-        ..PutOptions::default()
-    }
+    PutOptions { replicas: put.replicas, ack, element: terrace::element_of(key), attributes, ..put.wishes.options() }
 }
 
 /// Writes an object. Where nothing else is said, all its replicas are there in the end: the process may be, too.

@@ -5,6 +5,7 @@
 mod copying;
 mod damage;
 mod errors;
+mod explain;
 mod names;
 mod output;
 mod place;

@@ -89,47 +89,45 @@ impl Predictor {
 
     /// Chooses for the next block of a stream.
     pub fn choose(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
-        let before = stream.spent;
-        let choice = self.chosen(stream, block, objective);
-        let record = &mut self.model.record;
-        record.spent += stream.spent - before;
-        record.transfer += objective.transfer(block.len() as u64);
-        record.tallies[choice.at].chosen += 1;
+        let learned = self.study(stream, block, objective);
+        let class = stream.class();
+        // Thinking, too, must be paid for.
+        let earned = stream.earned(0, objective) > 0.0;
+        let known = stream.known(class);
+        if learned || earned && known.decided != Some(*objective) {
+            let start = thread_seconds();
+            known.chosen = self.best(&known.evidence, objective, block.len());
+            known.decided = Some(*objective);
+            let took = thread_seconds() - start;
+            stream.spent += took;
+            self.model.record.spent += took;
+        }
+        let known = stream.known(class);
+        let choice = self.choice(known.chosen, class, &known.evidence);
+        self.model.record.tallies[choice.at].chosen += 1;
         choice
     }
 
-    fn chosen(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
+    /// Studies the next block of a stream for an objective, as far as that is earned; whether what is expected changed by
+    /// it. For a planner, which then chooses by itself among what is [`expected`](Predictor::expected). Takes the
+    /// place of [`Predictor::choose`].
+    pub fn study(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> bool {
+        let before = (stream.class(), stream.spent);
         let start = thread_seconds();
         stream.see(block, stream.earned(block.len(), objective));
         stream.spent += thread_seconds() - start;
-        let class = stream.class();
-        // Thinking, too, must be paid for.
-        if stream.earned(0, objective) > 0.0 {
-            let measured = Study::of(self, stream, block, objective);
-            let start = thread_seconds();
-            let known = stream.known(class);
-            if measured || known.decided != Some(*objective) {
-                known.chosen = self.best(&known.evidence, objective, block.len());
-                known.decided = Some(*objective);
-                stream.spent += thread_seconds() - start;
-            }
-        }
-        let known = stream.known(class);
-        self.choice(known.chosen, class, &known.evidence)
+        let learned = stream.earned(0, objective) > 0.0 && Study::of(self, stream, block, objective);
+        let record = &mut self.model.record;
+        record.spent += stream.spent - before.1;
+        record.transfer += objective.transfer(block.len() as u64);
+        learned || stream.class() != before.0
     }
 
-    /// What is expected of every candidate on the next block of a stream, studied for each of the objectives: for a
-    /// planner, which then chooses among them itself. Takes the place of [`Predictor::choose`].
-    pub fn expected(&mut self, stream: &mut Stream, block: &[u8], objectives: &[Objective]) -> Vec<Choice> {
-        let start = thread_seconds();
-        let earned = objectives.iter().map(|objective| stream.earned(block.len(), objective)).fold(0.0, f64::max);
-        stream.see(block, earned);
-        stream.spent += thread_seconds() - start;
-        for objective in objectives {
-            Study::of(self, stream, block, objective);
-        }
+    /// What is expected of every candidate on bytes such as the last of a stream, as far as enough is known of them.
+    pub fn expected(&self, stream: &Stream) -> Vec<Choice> {
         let class = stream.class();
-        let evidence = &stream.known(class).evidence;
+        let nothing = Evidence::none(class);
+        let evidence = stream.known_now().map_or(&nothing, |known| &known.evidence);
         (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| self.choice(at, class, evidence)).collect()
     }
 

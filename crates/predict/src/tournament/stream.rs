@@ -13,13 +13,24 @@ pub struct Stream {
     length: u64,
     seen: u64,
     elements: Option<Elements>,
-    head: Option<(Format, Metadata)>,
-    spans: Vec<Span>,
+    /// The file that the next block is of, and its place there.
+    file: u64,
+    place: u64,
+    files: Vec<File>,
     /// Seconds spent on choosing.
     pub(crate) spent: f64,
     /// The class of the block seen last.
     class: Class,
     known: [Option<Box<Known>>; CLASSES],
+}
+
+/// What a file said of itself.
+#[derive(Clone, Debug)]
+struct File {
+    id: u64,
+    format: Format,
+    metadata: Metadata,
+    spans: Vec<Span>,
 }
 
 /// What is known of the bytes of one class.
@@ -43,6 +54,8 @@ const HEARING: f64 = 1e-10;
 const SHARE: f64 = 0.02;
 /// Spans that are kept, at most.
 const SPANS: usize = 16 << 10;
+/// Files whose words are remembered.
+const FILES: usize = 8;
 
 impl Stream {
     /// A stream of unknown length.
@@ -72,40 +85,50 @@ impl Stream {
         self.class
     }
 
+    /// What is known of the bytes of the class seen last.
+    pub(crate) fn known_now(&self) -> Option<&Known> {
+        self.known[self.class as usize].as_deref()
+    }
+
     /// What is known of the bytes of a class.
     pub(crate) fn known(&mut self, class: Class) -> &mut Known {
         let new = || Box::new(Known { evidence: Evidence::none(class), ..Known::default() });
         self.known[class as usize].get_or_insert_with(new)
     }
 
-    /// Takes in the next block, in about so many seconds at most. The first one is the stream's head, and may say what it is.
-    pub(crate) fn see(&mut self, block: &[u8], earned: f64) {
-        let heard = block.len() as f64 * HEARING + GLANCE <= earned;
-        if self.seen == 0 && heard {
-            let format = Format::of(block);
-            self.head = Some((format, Metadata::new(format)));
-        }
-        let end = self.seen + block.len() as u64;
-        let said = match self.elements {
-            Some(elements) => Some(Content::Numbers(elements)),
-            None => {
-                if heard {
-                    self.hear(block);
-                }
-                content(&self.spans, self.seen, end)
-            }
-        };
-        self.class = Class::of(self.head.as_ref().map_or(Format::Unknown, |head| head.0), said);
-        self.seen = end;
+    /// Says that the next block is of this file, and where in it. Without a word blocks are of one file, in order.
+    pub fn at(&mut self, file: u64, place: u64) {
+        self.file = file;
+        self.place = place;
     }
 
-    /// Hears what the block says of itself and of what is to come; what it says of earlier bytes is of no use any more.
-    fn hear(&mut self, block: &[u8]) {
-        self.spans.retain(|span| span.end > self.seen);
-        let new = self.head.as_mut().map(|(_, metadata)| metadata.hear(self.seen, block)).unwrap_or_default();
-        if self.spans.len() + new.len() <= SPANS {
-            self.spans.extend(new.into_iter().filter(|span| span.end > self.seen));
+    /// Takes in the next block, in about so many seconds at most. The first one is its file's head, and may say what it is.
+    pub(crate) fn see(&mut self, block: &[u8], earned: f64) {
+        let heard = block.len() as f64 * HEARING + GLANCE <= earned;
+        if self.place == 0 && heard {
+            self.files.retain(|file| file.id != self.file);
+            if self.files.len() == FILES {
+                self.files.remove(0);
+            }
+            let format = Format::of(block);
+            self.files.push(File { id: self.file, format, metadata: Metadata::new(format), spans: Vec::new() });
         }
+        let end = self.place + block.len() as u64;
+        let file = self.files.iter_mut().find(|file| file.id == self.file);
+        let format = file.as_ref().map_or(Format::Unknown, |file| file.format);
+        let said = match (self.elements, file) {
+            (Some(elements), _) => Some(Content::Numbers(elements)),
+            (None, Some(file)) => {
+                if heard {
+                    file.hear(self.place, block);
+                }
+                content(&file.spans, self.place, end)
+            }
+            (None, None) => None,
+        };
+        self.class = Class::of(format, said);
+        self.place = end;
+        self.seen += block.len() as u64;
     }
 
     /// Seconds that choosing may take now, once another block has come: a share of the time to move what it is known to
@@ -118,5 +141,15 @@ impl Stream {
     fn earning(&self, now: u64, objective: &Objective) -> f64 {
         let coming = self.length.saturating_sub(self.seen + now);
         objective.transfer(self.seen + now + coming / 2)
+    }
+}
+
+impl File {
+    /// Hears what a block says of itself and of what is to come.
+    fn hear(&mut self, place: u64, block: &[u8]) {
+        let new = self.metadata.hear(place, block);
+        if self.spans.len() + new.len() <= SPANS {
+            self.spans.extend(new);
+        }
     }
 }

@@ -91,6 +91,7 @@ fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String
         timeout: None,
         capacity: Some(Bytes(capacity)),
         persistent,
+        watts: super::tier::five(),
         high_watermark: 0.9,
         throttle: None,
     }

@@ -17,14 +17,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::FlockOperation;
+use terrace_plan::policy::Policy as Wanted;
 
-use crate::catalog::{Change, Edit, Extent, Owed, Task};
+use crate::catalog::{Change, Edit, Extent, Owed, TargetId, Task};
 use crate::config::Ack;
 use crate::frame::Identity;
+use crate::place::{Placer, policy};
 use crate::read::{Suspect, read_replica};
 use crate::report::TierState;
 use crate::store::{Inner, Store};
-use crate::write::{PutOptions, Receipt, Wish, element_of, policy};
+use crate::write::{PutOptions, Receipt, element_of};
 use crate::{Error, Result};
 
 /// Replicas registered by one commit.
@@ -46,7 +48,7 @@ pub(crate) struct Mover {
     suspects: Mutex<Vec<Suspect>>,
     repairing: Mutex<()>,
     /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
-    wishes: Mutex<HashMap<u64, Wish>>,
+    wishes: Mutex<HashMap<u64, Wanted>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
     started: AtomicBool,
@@ -67,7 +69,7 @@ impl Mover {
     }
 
     /// Notes what is wished for with one object.
-    pub fn remember(&self, object: u64, wish: Wish) {
+    pub fn remember(&self, object: u64, wish: Wanted) {
         let mut wishes = self.wishes.lock();
         if wishes.len() >= WISHES {
             wishes.clear();
@@ -331,9 +333,10 @@ impl Inner {
         let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        let wish = self.mover.wishes.lock().get(&task.object).copied();
-        let wish = wish.unwrap_or_else(|| policy(self, &owed.key, &PutOptions::default()).wish);
-        match self.choices.of(&owed.key, element_of(&owed.key)).append(device, identity, &raw, &wish) {
+        let placer = self.placer_for(task.object, &owed.key);
+        let missing = self.catalog.owed_to(task)?.len();
+        let encoding = placer.encoding(device, &extent, &raw, missing);
+        match placer.append(device, identity, encoding, &raw) {
             Ok(replica) => Ok(Some(vec![Edit::Made { task: *task, replica }])),
             Err(e) => {
                 device.failed(&e);
@@ -342,11 +345,19 @@ impl Inner {
         }
     }
 
+    /// Places replicas of an object as was wished for when it was written, or as the rules say.
+    pub(crate) fn placer_for(&self, object: u64, key: &[u8]) -> Placer<'_> {
+        let wish = self.mover.wishes.lock().get(&object).copied();
+        let wanted = wish.unwrap_or_else(|| policy(self, key, &PutOptions::default()).wanted);
+        Placer::new(self, key, element_of(key), wanted)
+    }
+
     /// Owes a replica, which its target does not take, to another one, if there is one.
     fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
         let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
-        let chosen = extent.replicas.iter().map(|r| r.target).chain(others);
-        let Some(&target) = self.tiers.place(1, chosen, false, None).first() else { return Ok(None) };
+        let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
+        let places = self.placer_for(task.object, &owed.key).place_more(extent.raw_len as usize, 1, &chosen);
+        let Some(target) = places.first().map(|placed| placed.target) else { return Ok(None) };
         let key = serde_bytes::ByteBuf::from(owed.key.clone());
         let owe = Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: owed.then_drop };
         Ok(Some(vec![Edit::Forgive { task: *task }, owe]))

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -14,6 +14,8 @@ use crate::frame::Frame;
 use crate::report::TierState;
 use crate::tier::{Place, Space, Target};
 
+/// What a frame takes beside its payload, at most about.
+const FRAMING: u64 = 8 << 10;
 /// A target that failed is tried again after this.
 const SET_ASIDE: Duration = Duration::from_secs(2);
 
@@ -31,6 +33,10 @@ pub struct Device {
     pub target: Arc<dyn Target>,
     /// Bytes in use, about: as found when last looked, and what this process appended since.
     pub(super) filled: AtomicU64,
+    /// The most that it may allocate, as when last looked.
+    pub(super) capacity: AtomicU64,
+    /// Operations that are under way.
+    pub(super) busy: AtomicU32,
     /// How quick it is to read from.
     pub reading: Speed,
     /// How quick it is to write to.
@@ -43,13 +49,28 @@ pub struct Device {
 }
 
 impl Device {
+    /// Operations that it is taken to do at a time.
+    pub const LANES: u16 = 4;
+
     /// Bytes in use, about.
     pub fn filled(&self) -> u64 {
         self.filled.load(Ordering::Relaxed)
     }
 
+    /// Bytes that can be had for payloads, about: of what is free, headers and the rest of pages take a little.
+    pub fn free(&self) -> u64 {
+        let free = self.capacity.load(Ordering::Relaxed).saturating_sub(self.filled());
+        free.saturating_sub(free / 128 + FRAMING)
+    }
+
+    /// Operations of this process under way for each that it can do at a time.
+    pub fn load(&self) -> f64 {
+        f64::from(self.busy.load(Ordering::Relaxed)) / f64::from(Device::LANES)
+    }
+
     /// Appends a frame, and notes how long it took.
     pub fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        let _busy = Busy::with(self);
         let start = Instant::now();
         let place = self.target.append(frame)?;
         self.writing.note(place.length as usize, start.elapsed());
@@ -61,11 +82,13 @@ impl Device {
     pub fn space(&self) -> io::Result<Space> {
         let space = self.target.space()?;
         self.filled.store(space.used, Ordering::Relaxed);
+        self.capacity.store(space.capacity, Ordering::Relaxed);
         Ok(space)
     }
 
     /// Reads from a frame, and notes how long it took.
     pub fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        let _busy = Busy::with(self);
         let start = Instant::now();
         self.target.read(place, skip, out)?;
         self.reading.note(out.len(), start.elapsed());
@@ -97,5 +120,21 @@ impl Device {
     /// Forgets the trouble, so that the next use tries it again.
     pub fn try_again(&self) {
         *self.trouble.lock() = None;
+    }
+}
+
+/// An operation that is under way, until it is dropped.
+struct Busy<'a>(&'a AtomicU32);
+
+impl Busy<'_> {
+    fn with(device: &Device) -> Busy<'_> {
+        device.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(&device.busy)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -21,9 +21,9 @@ use std::time::Duration;
 use crate::catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
 use crate::config::Config;
 use crate::mover::Mover;
+use crate::place::{Planner, Streams};
 use crate::read::Cache;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
-use crate::write::Choices;
 use crate::{Error, Result, key};
 
 /// The store's format; a store of a newer one is refused.
@@ -62,8 +62,9 @@ pub(crate) struct Inner {
     pub mover: Mover,
     /// What small reads have decoded.
     pub cache: Cache,
-    /// Which encodings served which streams.
-    pub choices: Choices,
+    /// What was learned of which streams of bytes.
+    pub streams: Streams,
+    pub planner: Planner,
     /// Extents of a long `put` are recorded each time so many bytes have gathered.
     pub stage_bytes: u64,
     /// Held, shared, as long as the store is open.
@@ -264,7 +265,7 @@ impl Drop for Inner {
             // The lock is shared with the process that opened the store, whose affair all this is.
             return;
         }
-        self.choices.keep();
+        self.streams.keep();
         boot::closed(&self.dir, &self.lock, &self.catalog);
     }
 }

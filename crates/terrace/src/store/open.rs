@@ -11,9 +11,9 @@ use super::{Inner, Last, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config
 use crate::catalog::{Catalog, Edit};
 use crate::log::Log;
 use crate::mover::Mover;
+use crate::place::{Planner, Streams};
 use crate::read::Cache;
 use crate::tier::Ids;
-use crate::write::Choices;
 use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process.
@@ -57,7 +57,8 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         catalog,
         tiers,
         mover: Mover::default(),
-        choices: Choices::new(dir),
+        streams: Streams::new(dir),
+        planner: Planner::default(),
         stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
         lock,
     };

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ use super::monitor::Speed;
 use crate::catalog::TargetId;
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
 use crate::tier::decorate::{Deadline, Limits, Throttle};
-use crate::tier::{Directory, Ids, Memory, Target};
+use crate::tier::{Directory, Ids, Memory, Space, Target};
 #[cfg(feature = "object")]
 use crate::tier::{Object, Service};
 use crate::{Error, Result};
@@ -68,12 +68,16 @@ impl Opener<'_> {
         };
         let latency = limits.as_ref().map_or(Duration::ZERO, |l| l.latency);
         let speed = |set: Option<u64>| Speed::expected(set.map_or(usual, |rate| rate as f64), latency);
+        let space =
+            target.space().unwrap_or_else(|_| Space { used: 0, capacity: tier.capacity.map_or(u64::MAX, |c| c.0) });
         let device = Device {
             id,
             tier: level,
             domain: described.domain.clone().unwrap_or_else(|| format!("target-{id}")),
             path,
-            filled: AtomicU64::new(target.space().map_or(0, |s| s.used)),
+            filled: AtomicU64::new(space.used),
+            capacity: AtomicU64::new(space.capacity),
+            busy: AtomicU32::new(0),
             target,
             reading: speed(limits.as_ref().and_then(|l| l.read)),
             writing: speed(limits.as_ref().and_then(|l| l.write)),

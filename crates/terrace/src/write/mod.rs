@@ -1,23 +1,19 @@
 //! Writing: bytes become extents, extents become frames, frames become visible by one commit.
 
 mod append;
-mod choose;
-mod policy;
 
 use std::io::Read;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use terrace_codec::Element;
-use terrace_plan::policy::{Asked, Weights};
+use terrace_plan::policy::{Asked, Budget, Weights};
 
-pub(crate) use append::with_scratch;
-pub(crate) use choose::Choices;
-use choose::Chooser;
-pub(crate) use policy::{Policy, Wish, policy};
+pub(crate) use append::{append_to, with_scratch};
 
 use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId};
 use crate::config::Ack;
 use crate::frame::Identity;
+use crate::place::{Placed, Placer, Places, Policy, policy};
 use crate::store::{Inner, Store};
 use crate::{Error, Result, key};
 
@@ -37,10 +33,19 @@ pub struct PutOptions {
     pub requirements: Vec<Asked>,
     /// What matters when replicas are encoded; wins over requirements.
     pub weights: Option<Weights>,
+    /// The most bytes stored for each byte given, over all replicas.
+    pub budget: Option<Budget>,
     /// The object's attributes; the time of modification is now where it is 0.
     pub attributes: Attributes,
     /// Write only if the key names nothing yet.
     pub create_new: bool,
+}
+
+impl PutOptions {
+    /// Whether it says how replicas are to be encoded.
+    fn says_how(&self) -> bool {
+        !self.requirements.is_empty() || self.weights.is_some() || self.budget.is_some()
+    }
 }
 
 /// What a write has reached.
@@ -111,11 +116,11 @@ impl Store {
         }
         let length = writer.offset;
         let extents = writer.extents.clone();
-        let (want, staged) = (policy.want, writer.staged);
+        let (want, staged) = (writer.want(), writer.staged);
         let edit = Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents };
         crate::fail::point("put:written");
-        if writer.owed > 0 && (!options.requirements.is_empty() || options.weights.is_some()) {
-            inner.mover.remember(object, policy.wish);
+        if writer.owed > 0 && options.says_how() {
+            inner.mover.remember(object, policy.wanted);
         }
         let commit = match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(commit) => commit,
@@ -125,7 +130,7 @@ impl Store {
             }
         };
         crate::fail::point("put:committed");
-        self.acknowledge(key, object, commit.sequence, &policy, writer.owed, length, writer.stored)
+        self.acknowledge(object, commit.sequence, &policy, &writer, length)
     }
 
     /// Writes `bytes` at `offset` of an object, which is made if the key names none. Nothing is read; other ranges of
@@ -166,12 +171,12 @@ impl Store {
             Some(id) => vec![Expect::Names(key.to_vec(), id)],
             None => vec![Expect::Absent(key.to_vec()), Expect::Free(key.to_vec())],
         };
-        let edit = Edit::Write { key: key.to_vec(), object, want: policy.want, mtime: now(), extents };
+        let edit = Edit::Write { key: key.to_vec(), object, want: writer.want(), mtime: now(), extents };
         match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(commit) => {
                 inner.note_range(key, bytes.len());
                 let length = bytes.len() as u64;
-                self.acknowledge(key, object, commit.sequence, policy, writer.owed, length, writer.stored)
+                self.acknowledge(object, commit.sequence, policy, &writer, length)
             }
             Err(e) => {
                 writer.abandon();
@@ -190,23 +195,22 @@ impl Store {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn acknowledge(
         &self,
-        key: &[u8],
         object: u64,
         generation: u64,
         policy: &Policy,
-        owed: u64,
+        writer: &Writer<'_>,
         bytes: u64,
-        stored: u64,
     ) -> Result<Receipt> {
-        let (want, asked) = (policy.want, policy.asked);
-        let mut receipt = Receipt { key: key.to_vec(), object, generation, want, asked, owed, bytes, stored };
-        if policy.ack == Ack::Placed {
+        let (key, want, asked) = (writer.key.to_vec(), writer.want(), policy.asked);
+        let (owed, stored) = (writer.owed, writer.stored);
+        let mut receipt = Receipt { key, object, generation, want, asked, owed, bytes, stored };
+        let ack = policy.wanted.ack;
+        if ack == Ack::Placed {
             self.start_mover(owed > 0);
         } else {
-            self.wait(&mut receipt, policy.ack)?;
+            self.wait(&mut receipt, ack)?;
         }
         Ok(receipt)
     }
@@ -217,8 +221,9 @@ pub(crate) struct Writer<'a> {
     inner: &'a Inner,
     key: &'a [u8],
     object: u64,
-    policy: &'a Policy,
-    chooser: Chooser<'a>,
+    placer: Placer<'a>,
+    /// The most replicas that an extent was given.
+    most: usize,
     pub(crate) offset: u64,
     pub(crate) extents: Vec<NewExtent>,
     staged: bool,
@@ -228,20 +233,13 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(
-        inner: &'a Inner,
-        key: &'a [u8],
-        object: u64,
-        policy: &'a Policy,
-        element: Option<Element>,
-    ) -> Self {
-        let chooser = inner.choices.of(key, element);
+    pub(crate) fn new(inner: &'a Inner, key: &'a [u8], object: u64, policy: &Policy, element: Option<Element>) -> Self {
         Writer {
             inner,
             key,
             object,
-            policy,
-            chooser,
+            placer: Placer::new(inner, key, element, policy.wanted),
+            most: 0,
             offset: 0,
             extents: Vec::new(),
             staged: false,
@@ -280,62 +278,80 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes one extent of at most a block.
-    pub(crate) fn block(&mut self, raw: &[u8]) -> Result<()> {
-        let inner = self.inner;
-        let write = inner.catalog.next_id()?;
-        let mut extent = Extent {
-            offset: self.offset,
-            length: raw.len() as u32,
-            skip: 0,
-            raw_len: raw.len() as u32,
-            write,
-            replicas: Default::default(),
-        };
-        let started = Instant::now();
-        let mut owed: Vec<TargetId> = Vec::new();
-        let want = usize::from(self.policy.want);
-        while extent.replicas.len() + owed.len() < want {
-            let chosen = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
-            let missing = want - extent.replicas.len() - owed.len();
-            let targets = inner.tiers.place(missing, chosen, self.policy.volatile, self.policy.tiers.as_deref());
-            if targets.is_empty() {
-                if !extent.replicas.is_empty() {
-                    // What no tier takes now is owed to one in trouble, until it is back.
-                    owed.extend(
-                        inner
-                            .tiers
-                            .in_trouble(extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()), missing),
-                    );
-                    break;
-                }
-                inner.make_room(started)?;
-            }
-            for target in targets {
-                let device = inner.tiers.device(target)?;
-                let at_once = extent.replicas.is_empty() || (raw.len() <= INLINE_BYTES && device.quick);
-                if !at_once {
-                    owed.push(target);
-                    continue;
-                }
-                let identity =
-                    Identity { object: self.object, write, offset: self.offset, replica: extent.replicas.len() as u8 };
-                match self.chooser.append(device, identity, raw, &self.policy.wish) {
-                    Ok(replica) => extent.replicas.push(replica),
-                    Err(e) => {
-                        // Set aside, it is not chosen again: the rest is planned anew.
-                        device.failed(&e);
-                        break;
-                    }
-                }
+    /// Writes at most a block: one extent, or more where its replicas do not fit in one place.
+    pub(crate) fn block(&mut self, mut raw: &[u8]) -> Result<()> {
+        let mut since = Instant::now();
+        while !raw.is_empty() {
+            let placement = self.placer.place(self.offset, raw);
+            if placement.replicas.is_empty() {
+                self.inner.make_room(since)?;
+            } else if self.extent(&raw[..placement.length], placement.replicas)? {
+                raw = &raw[placement.length..];
+                since = Instant::now();
             }
         }
+        Ok(())
+    }
+
+    /// Writes one extent. False where its first replica could not be written: its target is set aside then.
+    fn extent(&mut self, raw: &[u8], mut places: Places) -> Result<bool> {
+        let write = self.inner.catalog.next_id()?;
+        let length = raw.len() as u32;
+        let mut extent =
+            Extent { offset: self.offset, length, skip: 0, raw_len: length, write, replicas: Default::default() };
+        let mut owed: Vec<TargetId> = Vec::new();
+        let want = self.placer.count(places.len());
+        loop {
+            self.replicas(&places, raw, &mut extent, &mut owed)?;
+            if extent.replicas.is_empty() {
+                return Ok(false);
+            }
+            let taken: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()).collect();
+            let missing = want.saturating_sub(taken.len());
+            if missing == 0 {
+                break;
+            }
+            places = self.placer.place_more(raw.len(), missing, &taken);
+            if places.is_empty() {
+                // What no target takes now is owed to one, until it does.
+                owed.extend(self.placer.for_later(missing, &taken));
+                break;
+            }
+        }
+        self.most = self.most.max(extent.replicas.len() + owed.len());
         self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
         self.owed += owed.len() as u64;
         self.offset += raw.len() as u64;
         self.unstaged_bytes += raw.len() as u64;
         self.extents.push(NewExtent { extent, owed });
+        Ok(true)
+    }
+
+    /// Appends the first replica, and others that are quick to append; owes the rest. Ends where a target fails: it is
+    /// set aside then, and the rest is to be planned anew.
+    fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
+        for Placed { target, encoding } in places {
+            let device = self.inner.tiers.device(*target)?;
+            if !extent.replicas.is_empty() && (raw.len() > INLINE_BYTES || !device.quick) {
+                owed.push(*target);
+                continue;
+            }
+            let replica = extent.replicas.len() as u8;
+            let identity = Identity { object: self.object, write: extent.write, offset: extent.offset, replica };
+            match self.placer.append(device, identity, *encoding, raw) {
+                Ok(replica) => extent.replicas.push(replica),
+                Err(e) => {
+                    device.failed(&e);
+                    break;
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Replicas that each extent is to have here.
+    fn want(&self) -> u8 {
+        self.placer.count(self.most) as u8
     }
 
     /// Gives back what was written of an object that will not be visible. Where that fails the mover does it later.
