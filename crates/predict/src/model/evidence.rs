@@ -1,7 +1,5 @@
 //! What is known of some bytes.
 
-use terrace_codec::Element;
-
 use crate::Expected;
 use crate::analyze::{Content, Format};
 use crate::candidates::COUNT;
@@ -50,15 +48,15 @@ impl Class {
         }
     }
 
-    /// Whether transforms of elements of this width may work.
+    /// Whether transforms of elements of this width may work. Numbers may stand in records of 32 bytes, and short ones in
+    /// pairs.
     pub fn allows(self, width: usize) -> bool {
         match self {
             Class::Unknown => true,
-            Class::Compressed | Class::Text => width == Element::Bytes.width(),
-            Class::Two => width <= 2,
-            Class::Four => width == 1 || width == 4,
-            Class::Eight => width == 1 || width == 8,
-            Class::Records => width == 1 || width == 4 || width == 32,
+            Class::Compressed | Class::Text => width == 1,
+            Class::Two => width <= 4,
+            Class::Four | Class::Records => matches!(width, 1 | 4 | 32),
+            Class::Eight => matches!(width, 1 | 8 | 32),
         }
     }
 }

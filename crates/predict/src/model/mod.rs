@@ -11,15 +11,17 @@ mod saved;
 
 pub use evidence::{CLASSES, Class, Evidence};
 pub use record::{Compared, Record};
-pub use saved::LoadError;
+pub use saved::{LoadError, profiled};
+
+use std::collections::BTreeMap;
 
 use terrace_codec::{CodecId, Element};
 
 use median::Median;
 use regression::{INPUTS, Regression};
 
-use crate::Expected;
 use crate::candidates::{ALL, LZ4, NONE};
+use crate::{Expected, Tier};
 
 /// What a predicted size stands on, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,8 @@ pub struct Model {
     entries: Vec<Entry>,
     /// How predictions turned out.
     pub record: Record,
+    /// How quick tiers are, by name, as a profiler found.
+    pub tiers: BTreeMap<String, Tier>,
 }
 
 /// The least size and time whose logarithm is taken.
@@ -91,7 +95,12 @@ const UNKNOWN_EFFORT: f64 = 1e-3;
 impl Model {
     /// One that knows nothing, on a machine of this many seconds for a byte of the reference work.
     pub fn new(machine: f64) -> Self {
-        Model { machine, entries: ALL.iter().map(|_| Entry::default()).collect(), record: Record::default() }
+        Model {
+            machine,
+            entries: ALL.iter().map(|_| Entry::default()).collect(),
+            record: Record::default(),
+            tiers: BTreeMap::new(),
+        }
     }
 
     /// What a candidate is expected to do to bytes of which this is known, and on what that stands.

@@ -8,6 +8,7 @@ use super::median::Median;
 use super::record::Tally;
 use super::regression::{INPUTS, OUTPUTS, Regression};
 use super::{Entry, Model};
+use crate::Tier;
 use crate::candidates::{ALL, position};
 
 /// Why a saved model cannot be loaded.
@@ -30,6 +31,8 @@ struct Saved {
     encodings: BTreeMap<String, SavedEntry>,
     #[serde(default, skip_serializing_if = "SavedRecord::is_empty")]
     record: SavedRecord,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    tiers: BTreeMap<String, Tier>,
 }
 
 /// Of encodings that were chosen.
@@ -71,7 +74,7 @@ impl Model {
             transfer: self.record.transfer,
             encodings: tallies.map(|(c, tally)| (c.encoding.to_string(), *tally)).collect(),
         };
-        let saved = Saved { machine: self.machine, encodings, record };
+        let saved = Saved { machine: self.machine, encodings, record, tiers: self.tiers.clone() };
         // Numbers and strings always have a form in JSON.
         serde_json::to_string(&saved).unwrap_or_default()
     }
@@ -94,6 +97,7 @@ impl Model {
                 model.entries[at] = entry.into();
             }
         }
+        model.tiers = saved.tiers;
         model.record.spent = saved.record.spent;
         model.record.transfer = saved.record.transfer;
         for (name, tally) in saved.record.encodings {
@@ -103,6 +107,19 @@ impl Model {
         }
         Ok(model)
     }
+}
+
+/// How quick tiers are, by name, as a saved model has it from a profiler; those of which it makes no sense are left out.
+pub fn profiled(json: &str) -> BTreeMap<String, Tier> {
+    #[derive(Default, Deserialize)]
+    struct Profiled {
+        #[serde(default)]
+        tiers: BTreeMap<String, Tier>,
+    }
+    let Profiled { mut tiers } = serde_json::from_str(json).unwrap_or_default();
+    let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
+    tiers.retain(|_, tier| is_rate(tier.write) && is_rate(tier.read) && tier.latency >= 0.0);
+    tiers
 }
 
 impl From<&Entry> for SavedEntry {

@@ -103,9 +103,7 @@ impl Predictor {
             self.model.record.spent += took;
         }
         let known = stream.known(class);
-        let choice = self.choice(known.chosen, class, &known.evidence);
-        self.model.record.tallies[choice.at].chosen += 1;
-        choice
+        self.choice(known.chosen, class, &known.evidence)
     }
 
     /// Studies the next block of a stream for an objective, as far as that is earned; whether what is expected changed by
@@ -135,6 +133,12 @@ impl Predictor {
     pub fn feedback(&mut self, stream: &mut Stream, choice: &Choice, outcome: &Outcome) {
         let bytes = outcome.bytes as f64;
         if outcome.bytes == 0 {
+            return;
+        }
+        if outcome.stored.is_some() {
+            self.model.record.tallies[choice.at].chosen += 1;
+        }
+        if choice.at == NONE {
             return;
         }
         let stored = outcome.stored.map(|stored| stored as f64 / bytes);

@@ -1,14 +1,26 @@
 //! Learning from everything: what a profiler does once, so that a new store does not begin with guesses.
 
+use std::collections::BTreeMap;
+
 use super::study::PIECE;
 use super::{Choice, Predictor};
-use crate::Expected;
 use crate::analyze::{Analysis, Content, Elements, Histogram};
 use crate::candidates::{ALL, NONE};
 use crate::model::{Class, Evidence};
 use crate::probe::{LARGE, SMALL, sample, thread_seconds};
+use crate::{Expected, Tier};
 
 impl Predictor {
+    /// How quick tiers are, by name, as was found when they were profiled.
+    pub fn tiers(&self) -> &BTreeMap<String, Tier> {
+        &self.model.tiers
+    }
+
+    /// Keeps how quick a tier is.
+    pub fn keep_tier(&mut self, name: &str, tier: Tier) {
+        self.model.tiers.insert(name.to_owned(), tier);
+    }
+
     /// Runs every candidate on samples of a block and on all of it, and learns from each. The block should be as long
     /// as what is encoded at a time, 256 KiB; `elements` is their type, if that is known. Takes about a second.
     ///

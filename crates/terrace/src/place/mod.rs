@@ -9,7 +9,7 @@ mod streams;
 pub use explain::{Explained, Measured, Question, WhatIf};
 pub(crate) use planner::{Planner, Site};
 pub(crate) use policy::{Policy, policy};
-pub(crate) use streams::Streams;
+pub(crate) use streams::{LEARNED, Streams};
 
 use std::io;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::streams::Known;
 use crate::catalog::{Extent, Replica, TargetId};
-use crate::frame::Identity;
+use crate::frame::{Coded, Identity};
 use crate::store::{Device, Inner};
-use crate::write::append_to;
+use crate::write::{append_to, with_scratch};
 
 /// Shorter extents are not worth a thought: what is known of the stream serves.
 const WORTH: usize = 8 << 10;
@@ -129,16 +129,15 @@ impl<'a> Placer<'a> {
 
     /// Encodes an extent, appends a replica of it, and learns from what that took.
     pub fn append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
-        if encoding == Encoding::NONE || raw.len() < WORTH {
+        if raw.len() < WORTH {
             return append_to(device, identity, encoding, raw);
         }
-        let start = terrace_predict::thread_seconds();
         let replica = append_to(device, identity, encoding, raw)?;
-        if replica.encoding == encoding {
-            // Of the thread's time, appending to a file is little beside encoding.
-            let took = terrace_predict::thread_seconds() - start;
-            self.inner.streams.learn(&self.known, encoding, raw.len(), replica.stored as usize, took);
-        }
+        let encoded = match encoding {
+            Encoding::NONE => Coded { raw: raw.len(), stored: raw.len(), seconds: 0.0 },
+            _ => with_scratch(|scratch| scratch.encoded),
+        };
+        self.inner.streams.learn(&self.known, encoding, encoded);
         Ok(replica)
     }
 
