@@ -29,11 +29,13 @@ demo: ## what Terrace does, on made files or on those in DATA
 install: ## the binary, into cargo's bin directory
 	$(CARGO) install --path crates/cli
 
-soak: ## the long counts: kills, faults, power losses, operations
+soak: ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
+	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
+	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 
 bench: ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
 	$(CARGO) build --bins

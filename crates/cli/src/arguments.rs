@@ -12,9 +12,9 @@ use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
-Look:   locate explain hot stat status tiers top
+Look:   locate explain hot stat status tiers top predictor
 Move:   stage evict drain
-Care:   init scrub repair rebuild
+Care:   init profile scrub repair rebuild
 
 `terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
 
@@ -148,6 +148,14 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
+    /// Measure what encodings and tiers do on this machine: less than 20 seconds.
+    Profile(Profile),
+    /// Show how well encodings are predicted: ratio and speeds, as predicted and as they came.
+    Predictor {
+        /// Begin anew with what `profile` or another store has learned.
+        #[arg(long, value_name = "FILE")]
+        take: Option<PathBuf>,
+    },
     /// Read and verify every replica.
     Scrub {
         prefix: Option<OsString>,
@@ -254,6 +262,22 @@ pub struct Explain {
     pub replicas: Option<u8>,
     #[command(flatten)]
     pub wishes: Wishes,
+}
+
+#[derive(Args)]
+pub struct Profile {
+    /// Files such as will be stored: blocks out of them are profiled before made ones.
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    /// Tiers to measure, instead of the store's.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// For how many seconds encodings are run; what is left out keeps what the seed has of it.
+    #[arg(long, value_name = "N", default_value_t = 12.0)]
+    pub seconds: f64,
+    /// Where the seed goes; without it into the store, or seed.json where there is none.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 #[derive(Args)]

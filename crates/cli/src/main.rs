@@ -11,6 +11,8 @@ mod look;
 mod moves;
 mod opening;
 mod output;
+mod predictor;
+mod profile;
 mod wishes;
 
 use std::ffi::OsStr;
@@ -48,6 +50,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Command::Init { config } => opening::init(&arguments.store()?, config.as_deref(), show),
         Command::Rebuild { salvage } => care::rebuild(&arguments.store()?, *salvage, show),
         Command::Tiers { change: Some(change) } => moves::tiers(&arguments.store()?, change, show),
+        Command::Predictor { take } => predictor::predictor(&arguments.store()?, take.as_deref(), show),
+        Command::Profile(asked) => profile::profile(&arguments.store()?, asked, show),
         Command::Completions { shell } => completions(*shell),
         Command::Manual { directory } => manual(directory),
         command => with_store(&opening::open(&arguments.store()?, show)?, command, show),
@@ -76,9 +80,9 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Drain { tier } => moves::moved(&store.drain(tier)?, show),
         Command::Scrub { prefix, repair, subset } => care::scrub(store, prefix.as_deref(), *repair, *subset, show),
         Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
-        Command::Init { .. } | Command::Rebuild { .. } | Command::Completions { .. } | Command::Manual { .. } => {
-            Ok(true)
-        }
+        // These need no open store.
+        Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
+        Command::Completions { .. } | Command::Manual { .. } => Ok(true),
     }
 }
 

@@ -9,6 +9,7 @@ mod explain;
 mod names;
 mod output;
 mod place;
+mod predictor;
 mod real;
 mod signals;
 mod tiers;

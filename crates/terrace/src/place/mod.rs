@@ -9,7 +9,7 @@ mod streams;
 pub use explain::{Explained, Measured, Question, WhatIf};
 pub(crate) use planner::{Planner, Site};
 pub(crate) use policy::{Policy, policy};
-pub(crate) use streams::Streams;
+pub(crate) use streams::{LEARNED, Streams};
 
 use std::io;
 use std::sync::Arc;
@@ -19,12 +19,13 @@ use smallvec::SmallVec;
 use terrace_codec::{Element, Encoding};
 use terrace_plan::policy::{Ack, Budget, Policy as Wanted, Weights};
 use terrace_plan::snapshot::TierSet;
+use xxhash_rust::xxh3::xxh3_64;
 
 use self::streams::Known;
 use crate::catalog::{Extent, Replica, TargetId};
-use crate::frame::Identity;
+use crate::frame::{Coded, Identity};
 use crate::store::{Device, Inner};
-use crate::write::append_to;
+use crate::write::{append_to, with_scratch};
 
 /// Shorter extents are not worth a thought: what is known of the stream serves.
 const WORTH: usize = 8 << 10;
@@ -41,6 +42,8 @@ pub(crate) struct Placer<'a> {
     key: &'a [u8],
     wanted: Wanted,
     known: Arc<Mutex<Known>>,
+    /// The object, for the stream that it is part of.
+    file: u64,
 }
 
 /// A replica-to-be.
@@ -64,16 +67,17 @@ pub(crate) struct Placement {
 impl<'a> Placer<'a> {
     /// For the bytes of `key`, whose elements' type may be known.
     pub fn new(inner: &'a Inner, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
-        Placer { inner, key, wanted, known: inner.streams.of(key, element) }
+        Placer { inner, key, wanted, known: inner.streams.of(key, element), file: xxh3_64(key) }
     }
 
-    /// Where the replicas of what is to lie at `offset` go, or of as much of it as goes to the same places. None where no target has room.
+    /// Where the replicas of `raw`, the object's bytes from `offset` on, go, or of as much of it as goes to the same
+    /// places. None where no target has room.
     pub fn place(&self, offset: u64, raw: &[u8]) -> Placement {
         let reads = self.reads(offset);
         let site = Site { wanted: self.wanted, beside: &[], reads };
         let mut placement = self.plan(raw.len(), &site);
         let first = placement.replicas.first().and_then(|placed| self.inner.tiers.device(placed.target).ok());
-        if first.is_some_and(|device| self.study(raw, device, &self.wanted.first, reads)) {
+        if first.is_some_and(|device| self.study(offset, raw, device, &self.wanted.first, reads)) {
             placement = self.plan(raw.len(), &site);
         }
         if placement.replicas.is_empty() && !self.wanted.volatile && self.wanted.ack < Ack::Durable {
@@ -113,7 +117,7 @@ impl<'a> Placer<'a> {
         });
         let (weights, reads) =
             if nearest { (self.wanted.first, self.reads(extent.offset)) } else { (self.wanted.rest, 0.0) };
-        self.study(raw, device, &weights, reads);
+        self.study(extent.frame_offset(), raw, device, &weights, reads);
         let stored: u64 = extent.replicas.iter().filter(|r| r.target != device.id).map(|r| u64::from(r.stored)).sum();
         let left = |Budget(times): Budget| (times - stored as f64 / raw.len() as f64) / missing.max(1) as f64;
         let wanted = Wanted {
@@ -128,16 +132,15 @@ impl<'a> Placer<'a> {
 
     /// Encodes an extent, appends a replica of it, and learns from what that took.
     pub fn append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
-        if encoding == Encoding::NONE || raw.len() < WORTH {
+        if raw.len() < WORTH {
             return append_to(device, identity, encoding, raw);
         }
-        let start = terrace_predict::thread_seconds();
         let replica = append_to(device, identity, encoding, raw)?;
-        if replica.encoding == encoding {
-            // Of the thread's time, appending to a file is little beside encoding.
-            let took = terrace_predict::thread_seconds() - start;
-            self.inner.streams.learn(&self.known, encoding, raw.len(), replica.stored as usize, took);
-        }
+        let encoded = match encoding {
+            Encoding::NONE => Coded { raw: raw.len(), stored: raw.len(), seconds: 0.0 },
+            _ => with_scratch(|scratch| scratch.encoded),
+        };
+        self.inner.streams.learn(&self.known, encoding, encoded);
         Ok(replica)
     }
 
@@ -152,8 +155,8 @@ impl<'a> Placer<'a> {
     }
 
     /// Studies the bytes for a device, where that may pay; whether anything was learned.
-    fn study(&self, raw: &[u8], device: &Device, weights: &Weights, reads: f64) -> bool {
+    fn study(&self, offset: u64, raw: &[u8], device: &Device, weights: &Weights, reads: f64) -> bool {
         let worth = raw.len() >= WORTH && (weights.ratio > DENSE || device.writing.rate() < FAST);
-        worth && self.inner.streams.study(&self.known, raw, device, weights, reads)
+        worth && self.inner.streams.study(&self.known, (self.file, offset), raw, device, weights, reads)
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -14,12 +15,17 @@ use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{DENSE, READS};
+use crate::frame::Coded;
 use crate::store::{Device, Tiers};
 
+/// Where a store keeps what was learned.
+pub(crate) const LEARNED: &str = "predictor.json";
 /// Streams remembered.
 const STREAMS: usize = 1024;
 /// After so many outcomes, what is expected is worked out again.
 const OUTCOMES: u32 = 8;
+/// Bytes that a process decodes before it learns from that.
+const READ: u64 = 4 << 20;
 /// Where hardly anything but the bytes stored matters, effort is earned as for a device that moves so many of them in a
 /// second: what is dear then is space, not time.
 const ARCHIVE: f64 = 1e7;
@@ -30,6 +36,8 @@ pub(crate) struct Streams {
     /// Made when first needed, from what is kept in the store's directory.
     predictor: OnceLock<Mutex<Predictor>>,
     kept: PathBuf,
+    /// Bytes that were decoded.
+    decoded: AtomicU64,
 }
 
 /// A stream, and what is expected of each encoding on what comes next.
@@ -44,7 +52,12 @@ pub(crate) struct Known {
 impl Streams {
     /// For the store in `dir`.
     pub fn new(dir: &Path) -> Streams {
-        Streams { streams: Mutex::default(), predictor: OnceLock::new(), kept: dir.join("predictor.json") }
+        Streams {
+            streams: Mutex::default(),
+            predictor: OnceLock::new(),
+            kept: dir.join(LEARNED),
+            decoded: AtomicU64::new(0),
+        }
     }
 
     /// The stream that the bytes of `key` belong to; their elements' type may be known.
@@ -65,11 +78,20 @@ impl Streams {
         streams.entry(name).or_insert_with(new).clone()
     }
 
-    /// Studies the next bytes of a stream for a device. Whether what is expected changed; not where the predictor is busy
+    /// Studies bytes of a stream, which lie at a place of a file, for a device. Whether what is expected changed; not where the predictor is busy
     /// with another stream.
-    pub fn study(&self, known: &Mutex<Known>, raw: &[u8], device: &Device, weights: &Weights, reads: f64) -> bool {
+    pub fn study(
+        &self,
+        known: &Mutex<Known>,
+        (file, place): (u64, u64),
+        raw: &[u8],
+        device: &Device,
+        weights: &Weights,
+        reads: f64,
+    ) -> bool {
         let Some(mut predictor) = self.predictor().try_lock() else { return false };
         let mut known = known.lock();
+        known.stream.at(file, place);
         let learned = predictor.study(&mut known.stream, raw, &objective(device, weights, reads));
         if !learned && known.outcomes < OUTCOMES {
             return false;
@@ -92,14 +114,27 @@ impl Streams {
         costs(&predictor.expected(&stream))
     }
 
-    /// Learns from how an encoding turned out: bytes before and after, and the thread's seconds.
-    pub fn learn(&self, known: &Mutex<Known>, encoding: Encoding, bytes: usize, stored: usize, seconds: f64) {
+    /// Learns from how an encoding turned out.
+    pub fn learn(&self, known: &Mutex<Known>, encoding: Encoding, encoded: Coded) {
         let mut predictor = self.predictor().lock();
         let mut known = known.lock();
         let Some(choice) = known.choices.iter().find(|choice| choice.encoding == encoding).copied() else { return };
-        let outcome = Outcome { bytes, stored: Some(stored), encode: Some(seconds), decode: None };
+        let Coded { raw, stored, seconds } = encoded;
+        let outcome = Outcome { bytes: raw, stored: Some(stored), encode: Some(seconds), decode: None };
         predictor.feedback(&mut known.stream, &choice, &outcome);
         known.outcomes += 1;
+    }
+
+    /// Learns from how long it took to decode what was read; not from the first bytes of a process, which would have to
+    /// wait for what is kept, and not where the predictor is busy.
+    pub fn decoded(&self, encoding: Encoding, decoded: Coded) {
+        let Coded { raw, stored, seconds } = decoded;
+        if raw == 0 || self.decoded.fetch_add(raw as u64, Ordering::Relaxed) < READ {
+            return;
+        }
+        if let Some(mut predictor) = self.predictor().try_lock() {
+            predictor.decoded(encoding, raw, stored, seconds);
+        }
     }
 
     fn predictor(&self) -> &Mutex<Predictor> {

@@ -243,6 +243,7 @@ pub(crate) fn read_replica(
             })
         });
         scratch.frame = bytes;
+        inner.streams.decoded(replica.encoding, std::mem::take(&mut scratch.decoded));
         read
     })
 }

@@ -9,6 +9,7 @@ use super::device::Device;
 use super::targets::Opener;
 use crate::catalog::TargetId;
 use crate::config::Config;
+use crate::place::LEARNED;
 use crate::tier::Ids;
 use crate::{Error, Result};
 
@@ -39,7 +40,8 @@ impl Tiers {
     pub fn open(config: &Config, store: u64, dir: &Path, ids: &Arc<dyn Ids>) -> Result<Tiers> {
         let mut tiers = Vec::new();
         let mut devices: Vec<Device> = Vec::new();
-        let opener = Opener { store, dir, ids };
+        let learned = std::fs::read_to_string(dir.join(LEARNED)).unwrap_or_default();
+        let opener = Opener { store, dir, ids, profiled: terrace_predict::profiled(&learned) };
         for (level, tier) in config.tiers.iter().enumerate() {
             tiers.push(Tier {
                 name: tier.name.clone(),
