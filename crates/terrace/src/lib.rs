@@ -21,6 +21,7 @@ pub mod config;
 mod error;
 #[doc(hidden)]
 pub mod fail;
+pub mod files;
 mod fork;
 pub mod frame;
 pub mod key;
@@ -36,6 +37,7 @@ mod write;
 pub use catalog::{Attributes, Kind, Object};
 pub use config::{Ack, Config};
 pub use error::{Error, Result};
+pub use files::Files;
 pub use place::{Explained, Measured, Question, WhatIf};
 pub use store::Store;
 pub use terrace_codec::{Element, Encoding};

@@ -5,6 +5,7 @@
 
 mod apply;
 mod change;
+mod children;
 mod extents;
 mod keys;
 mod query;
@@ -13,6 +14,7 @@ mod snapshot;
 
 pub use apply::{Dead, Live};
 pub use change::{Change, Edit, Expect, NewExtent};
+pub use children::Child;
 pub(crate) use record::frames;
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
 pub(crate) use snapshot::snapshot_tail;
