@@ -93,17 +93,20 @@ impl Shared {
     }
 
     /// Gives a handle up.
-    pub fn close(&self, open: &Open) {
-        {
-            let mut state = open.state.write();
+    pub fn close(&self, open: &Open, flushes: bool) {
+        let write = |state: &mut State| {
             if !state.unlinked
-                && let Err(error) = self.flush(open, &mut state)
+                && let Err(error) = self.flush(open, state)
             {
                 tracing::error!(key = %crate::key::show(&state.key), %error, "bytes were lost when the file was closed");
             }
+        };
+        if flushes {
+            write(&mut open.state.write());
         }
         if self.open.leave(open.id) {
             let mut state = open.state.write();
+            write(&mut state);
             self.drop_kept(&mut state, 0, u64::MAX);
             if state.unlinked {
                 // Where it fails, the next `Files` on the store does it.

@@ -21,11 +21,13 @@ const ALL_KEPT: usize = 64 << 20;
 pub struct File {
     pub(super) shared: Arc<Shared>,
     pub(super) open: Arc<Open>,
+    /// Whether what is kept back is written when it is dropped, as it is at the latest when the last one is.
+    pub(super) flushes: bool,
 }
 
 impl File {
     pub(super) fn new(shared: Arc<Shared>, open: Arc<Open>) -> File {
-        File { shared, open }
+        File { shared, open, flushes: true }
     }
 
     /// The object's number.
@@ -157,6 +159,6 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        self.shared.close(&self.open);
+        self.shared.close(&self.open, self.flushes);
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! **Other processes** may remove, replace or rename what is open here: then it is stale ([`FileError::Stale`]).
 //!
-//! What is missing: hard links, devices, pipes and sockets; the root's attributes are not kept. A directory is renamed
+//! What is missing: hard links; the root's attributes are not kept. A directory is renamed
 //! by one commit that names every key below it.
 
 mod dirty;
@@ -29,7 +29,7 @@ mod unlinked;
 
 pub use error::{FileError, FileResult};
 pub use handle::File;
-pub use stat::{Owner, Setting, Stat};
+pub use stat::{Owner, Setting, Special, Stat};
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -72,6 +72,8 @@ pub struct Entry {
     pub id: Option<u64>,
     /// File, directory or symbolic link.
     pub kind: Kind,
+    /// What it is where it is no file after all.
+    pub special: Option<Special>,
 }
 
 impl Files {
@@ -112,6 +114,7 @@ impl Files {
         let (children, next) = self.shared.store.inner.catalog.children(path, from, limit)?;
         let entry = |child: Child| Entry {
             id: child.object.as_ref().map(|object| object.id),
+            special: child.object.as_ref().and_then(|object| Special::of(&object.attributes)),
             kind: child.object.map_or(Kind::Directory, |object| object.attributes.kind),
             name: child.name,
         };
@@ -140,6 +143,15 @@ impl Files {
     pub fn sync(&self) -> FileResult<()> {
         self.flush()?;
         self.shared.store.sync()?;
+        Ok(())
+    }
+}
+
+impl Files {
+    /// Makes what was done to names and attributes durable, and what was flushed of files with it, but for replicas
+    /// that are still owed.
+    pub fn sync_names(&self) -> FileResult<()> {
+        self.shared.store.inner.sync_files()?;
         Ok(())
     }
 }

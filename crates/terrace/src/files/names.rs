@@ -1,7 +1,7 @@
 //! Making and removing what has a name.
 
 use super::path::{check_new, parent};
-use super::{File, FileError, FileResult, Files, Owner, Shared, Stat};
+use super::{File, FileError, FileResult, Files, Owner, Shared, Special, Stat};
 use crate::catalog::{Change, Edit, Expect, Kind};
 use crate::write::now;
 use crate::{Error, PutOptions, key};
@@ -14,7 +14,7 @@ impl Files {
     pub fn create(&self, path: &[u8], mode: u32, owner: Owner, exclusive: bool) -> FileResult<File> {
         let made = {
             let _names = self.shared.names.lock();
-            let made = self.shared.new_object(path, Kind::File, mode, owner);
+            let made = self.shared.new_object(path, Kind::File, None, mode, owner);
             made.map(|id| File::new(self.shared.clone(), self.shared.open.enter(id, path)))
         };
         match made {
@@ -26,7 +26,13 @@ impl Files {
     /// Makes a directory.
     pub fn make_directory(&self, path: &[u8], mode: u32, owner: Owner) -> FileResult<()> {
         let _names = self.shared.names.lock();
-        self.shared.new_object(path, Kind::Directory, mode, owner).map(drop)
+        self.shared.new_object(path, Kind::Directory, None, mode, owner).map(drop)
+    }
+
+    /// Makes a pipe, a socket or a device, which only those can use who show it.
+    pub fn make_special(&self, path: &[u8], special: Special, mode: u32, owner: Owner) -> FileResult<()> {
+        let _names = self.shared.names.lock();
+        self.shared.new_object(path, Kind::File, Some(special), mode, owner).map(drop)
     }
 
     /// Makes a symbolic link to `to`, which may be anything.
@@ -81,8 +87,15 @@ impl Files {
 
 impl Shared {
     /// Makes an object of no bytes; its number.
-    fn new_object(&self, path: &[u8], kind: Kind, mode: u32, owner: Owner) -> FileResult<u64> {
-        let stat = self.fresh(path, kind, mode, owner)?;
+    fn new_object(
+        &self,
+        path: &[u8],
+        kind: Kind,
+        special: Option<Special>,
+        mode: u32,
+        owner: Owner,
+    ) -> FileResult<u64> {
+        let stat = Stat { special, ..self.fresh(path, kind, mode, owner)? };
         let (id, edit) = self.make(path, &stat)?;
         let expect = vec![Expect::Absent(path.to_vec()), Expect::Free(path.to_vec())];
         let edits = [Some(edit), self.touch(parent(path))?].into_iter().flatten().collect();

@@ -100,6 +100,9 @@ impl Files {
         let _names = self.shared.names.lock();
         path::check(path)?;
         let stat = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
+        if stat.special.is_some() {
+            return Err(super::FileError::Invalid { path: key::show(path), reason: "it is no regular file" });
+        }
         match (stat.kind, stat.id) {
             (Kind::File, Some(id)) => Ok(File::new(self.shared.clone(), self.shared.open.enter(id, path))),
             (Kind::Symlink, _) => {
@@ -109,8 +112,8 @@ impl Files {
         }
     }
 
-    /// Another handle of a file that is open, even if it was removed.
+    /// Another handle of a file that is open, even if it was removed. What is kept back stays so when it is dropped.
     pub fn opened(&self, id: u64) -> Option<File> {
-        self.shared.open.again(id).map(|open| File::new(self.shared.clone(), open))
+        self.shared.open.again(id).map(|open| File { shared: self.shared.clone(), open, flushes: false })
     }
 }

@@ -10,6 +10,8 @@ const UID: &str = "posix.uid";
 const GID: &str = "posix.gid";
 const ACCESSED: &str = "posix.accessed";
 const CHANGED: &str = "posix.changed";
+const TYPE: &str = "posix.type";
+const DEVICE: &str = "posix.device";
 /// The permission bits of a directory that exists only as a part of keys.
 const DIRECTORY_MODE: u32 = 0o755;
 
@@ -22,6 +24,43 @@ pub struct Owner {
     pub gid: u32,
 }
 
+/// What is no file, but has a place among files. Its bytes are none; what it does is up to whoever shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// A named pipe.
+    Pipe,
+    /// A socket of the local machine.
+    Socket,
+    /// A character device of this number.
+    Character(u32),
+    /// A block device of this number.
+    Block(u32),
+}
+
+impl Special {
+    /// Its name in an object's attributes, and the device's number.
+    fn pair(self) -> (&'static str, Option<u32>) {
+        match self {
+            Special::Pipe => ("pipe", None),
+            Special::Socket => ("socket", None),
+            Special::Character(device) => ("character", Some(device)),
+            Special::Block(device) => ("block", Some(device)),
+        }
+    }
+
+    /// What an object's attributes say.
+    pub(super) fn of(attributes: &Attributes) -> Option<Special> {
+        let device = || attributes.user.get(DEVICE).and_then(|text| text.parse().ok()).unwrap_or_default();
+        match attributes.user.get(TYPE)?.as_str() {
+            "pipe" => Some(Special::Pipe),
+            "socket" => Some(Special::Socket),
+            "character" => Some(Special::Character(device())),
+            "block" => Some(Special::Block(device())),
+            _ => None,
+        }
+    }
+}
+
 /// What is known about a file. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
@@ -29,6 +68,8 @@ pub struct Stat {
     pub id: Option<u64>,
     /// File, directory or symbolic link.
     pub kind: Kind,
+    /// What it is where it is no file after all; its kind is a file's then.
+    pub special: Option<Special>,
     /// Bytes.
     pub length: u64,
     /// Permission bits.
@@ -56,6 +97,7 @@ impl Stat {
         Stat {
             id: Some(object.id),
             kind: attributes.kind,
+            special: Special::of(attributes),
             length: if attributes.kind == Kind::Directory { 0 } else { object.length },
             mode: attributes.mode,
             owner: Owner { uid: id(UID, owner.uid), gid: id(GID, owner.gid) },
@@ -71,6 +113,7 @@ impl Stat {
         Stat {
             id: None,
             kind: Kind::Directory,
+            special: None,
             length: 0,
             mode: DIRECTORY_MODE,
             owner,
@@ -88,6 +131,10 @@ impl Stat {
 
     /// The attributes that say this, other pairs kept.
     pub(super) fn attributes(&self, mut user: std::collections::BTreeMap<String, String>, usual: Owner) -> Attributes {
+        if let Some((name, device)) = self.special.map(Special::pair) {
+            user.insert(TYPE.to_owned(), name.to_owned());
+            user.extend(device.map(|device| (DEVICE.to_owned(), device.to_string())));
+        }
         let mut say = |name: &str, value: i64, usual: bool| {
             match usual {
                 true => user.remove(name),
