@@ -160,7 +160,7 @@ fn record(catalog: &Catalog, key: &[u8]) -> Result<Change> {
             object,
             length: 4096,
             want: 1,
-            attributes: Some(Attributes { mtime: 1, mode: 0o644, ..Attributes::default() }),
+            attributes: Attributes { mtime: 1, mode: 0o644, ..Attributes::default() },
             staged: false,
             extents: vec![NewExtent { extent, owed: Vec::new() }],
         }],

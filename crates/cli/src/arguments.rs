@@ -13,7 +13,7 @@ use crate::wishes::Wishes;
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
-Move:   stage evict drain
+Move:   stage evict drain mount
 Care:   init profile scrub repair rebuild
 
 `terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
@@ -99,6 +99,8 @@ pub enum Command {
     },
     /// Wait until nothing is owed and all is durable.
     Sync,
+    /// Show the objects as files in a directory, until it is unmounted.
+    Mount(Mount),
     /// Show where an object's bytes are, and how they are encoded.
     Locate { key: OsString },
     /// Show what is weighed for an object or a file: tiers and encodings, what wins, and why.
@@ -331,4 +333,19 @@ fn range(text: &str) -> Result<Range, String> {
 fn subset(text: &str) -> Result<(u64, u64), String> {
     let numbers = text.split_once('/').and_then(|(n, t)| Some((n.parse().ok()?, t.parse().ok()?)));
     numbers.filter(|(n, t)| 1 <= *n && n <= t).ok_or_else(|| format!("{text:?} is not a part; write it as 1/10"))
+}
+
+#[derive(Args)]
+pub struct Mount {
+    /// An empty directory.
+    pub directory: PathBuf,
+    /// Return when it is mounted; `umount DIRECTORY` ends it.
+    #[arg(long)]
+    pub daemon: bool,
+    /// What --daemon starts: stdout and stderr are given up when it is mounted.
+    #[arg(long, hide = true, conflicts_with = "run")]
+    pub detached: bool,
+    /// Run a program that alone sees the mount, without privileges, and unmount when it ends. The rest of the line is its.
+    #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "daemon")]
+    pub run: Vec<OsString>,
 }

@@ -8,6 +8,7 @@ mod explain;
 mod interrupt;
 mod log;
 mod look;
+mod mount;
 mod moves;
 mod opening;
 mod output;
@@ -33,14 +34,22 @@ const FOUND_BAD: u8 = 1;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log::begin(&arguments);
-    match interrupt::listen().context("listening for signals").and_then(|()| run(&arguments)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(FOUND_BAD),
+    let done = match &arguments.command {
+        // It listens for signals itself, and what it runs has an exit code.
+        Command::Mount(mount) => mount::mount(&arguments, mount),
+        _ => interrupt::listen().context("listening for signals").and_then(|()| run(&arguments)).map(exit_code),
+    };
+    match done {
+        Ok(code) => code,
         Err(error) => {
             complain(&errors::describe(&error));
             ExitCode::from(FOUND_BAD)
         }
     }
+}
+
+fn exit_code(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::from(FOUND_BAD) }
 }
 
 /// Runs a command; false where it found something bad.
@@ -82,7 +91,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
         // These need no open store.
         Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
-        Command::Completions { .. } | Command::Manual { .. } => Ok(true),
+        Command::Mount(_) | Command::Completions { .. } | Command::Manual { .. } => Ok(true),
     }
 }
 

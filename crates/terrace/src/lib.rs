@@ -21,6 +21,7 @@ pub mod config;
 mod error;
 #[doc(hidden)]
 pub mod fail;
+pub mod files;
 mod fork;
 pub mod frame;
 mod hotness;
@@ -37,6 +38,7 @@ mod write;
 pub use catalog::{Attributes, Kind, Object};
 pub use config::{Ack, Config};
 pub use error::{Error, Result};
+pub use files::Files;
 pub use hotness::HotRange;
 pub use place::{Explained, Measured, Question, WhatIf};
 pub use read::Handle;

@@ -5,6 +5,7 @@
 
 mod apply;
 mod change;
+mod children;
 mod environment;
 mod extents;
 mod keys;
@@ -16,6 +17,7 @@ mod snapshot;
 pub use apply::{Dead, Live};
 pub use change::{Change, Edit, Expect, NewExtent};
 pub(crate) use extents::lay;
+pub use children::Child;
 pub(crate) use record::frames;
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
 pub(crate) use snapshot::snapshot_tail;

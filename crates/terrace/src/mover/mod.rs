@@ -184,6 +184,12 @@ impl Store {
         }
     }
 
+    /// Makes what one object is owed, and all that was committed durable.
+    pub(crate) fn sync_object(&self, object: u64) -> Result<()> {
+        self.inner.finish(Some(object), WAIT, &mut |_| {})?;
+        self.inner.sync_files()
+    }
+
     /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
         self.inner.finish(None, WAIT, &mut progress)?;

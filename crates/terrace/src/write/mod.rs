@@ -156,7 +156,7 @@ impl Store {
         let policy = policy(&self.inner, key, options);
         loop {
             let named = self.inner.catalog.object(key)?.map(|object| object.id);
-            match self.write_range(key, named, offset, bytes, &policy, options.element) {
+            match self.write_ranges(key, named, &[(offset, bytes)], now(), &policy, options.element) {
                 // Where it was replaced meanwhile, the bytes belong to the object that is there now.
                 Err(Error::Conflict { .. }) if self.inner.catalog.object(key)?.map(|o| o.id) != named => {}
                 done => return done,
@@ -164,34 +164,36 @@ impl Store {
         }
     }
 
-    /// Writes to the object of number `named`, or makes one.
-    fn write_range(
+    /// Writes to the object of number `named`, or makes one; all ranges become visible by one commit.
+    pub(crate) fn write_ranges(
         &self,
         key: &[u8],
         named: Option<u64>,
-        offset: u64,
-        bytes: &[u8],
+        ranges: &[(u64, &[u8])],
+        mtime: i64,
         policy: &Policy,
         element: Option<Element>,
     ) -> Result<Receipt> {
         let inner = &self.inner;
         let object = named.map_or_else(|| inner.catalog.next_id(), Ok)?;
         let mut writer = Writer::new(inner, key, object, policy, element);
-        writer.offset = offset;
-        if let Err(e) = bytes.chunks(inner.config.block()).try_for_each(|block| writer.block(block)) {
-            writer.abandon();
-            return Err(e);
+        for (offset, bytes) in ranges {
+            writer.offset = *offset;
+            if let Err(e) = bytes.chunks(inner.config.block()).try_for_each(|block| writer.block(block)) {
+                writer.abandon();
+                return Err(e);
+            }
         }
         let extents = writer.extents.clone();
         let expect = match named {
             Some(id) => vec![Expect::Names(key.to_vec(), id)],
             None => vec![Expect::Absent(key.to_vec()), Expect::Free(key.to_vec())],
         };
-        let edit = Edit::Write { key: key.to_vec(), object, want: writer.want(), mtime: now(), extents };
+        let edit = Edit::Write { key: key.to_vec(), object, want: writer.want(), mtime, extents };
         match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(commit) => {
-                inner.note_range(key, bytes.len());
-                let length = bytes.len() as u64;
+                ranges.iter().for_each(|(_, bytes)| inner.note_range(key, bytes.len()));
+                let length = ranges.iter().map(|(_, bytes)| bytes.len() as u64).sum();
                 self.acknowledge(commit.sequence, policy, &writer, length)
             }
             Err(e) => {
@@ -395,11 +397,16 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Gives back what was written of an object that will not be visible. Where that fails the mover does it later.
+    /// Gives back what was written and will not be visible. Where that fails the mover does it later.
     pub(crate) fn abandon(&mut self) {
+        // Under a number of their own: the object may be there, and keeps what it has.
+        let Ok(object) = self.inner.catalog.next_id() else { return };
         let extents = std::mem::take(&mut self.extents);
-        let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
-        let edits = vec![stage, Edit::Unstage { object: self.object }];
+        let stage = Edit::Stage { object, key: self.key.to_vec(), extents };
+        let mut edits = vec![stage, Edit::Unstage { object }];
+        if self.staged {
+            edits.push(Edit::Unstage { object: self.object });
+        }
         let _ = self.inner.catalog.commit(Change { expect: Vec::new(), edits });
     }
 }
