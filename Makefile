@@ -33,6 +33,7 @@ soak: ## the long counts: kills, faults, power losses, operations
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture
+	TERRACE_CONVERSIONS=100000 $(CARGO) test -p terrace-views --test conversion -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 
 bench: ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
