@@ -46,6 +46,7 @@ soak: ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=4 $(CARGO) test -p terrace-mount --test posix -- --nocapture
 	TERRACE_MOUNT_MIB=3072 $(CARGO) test -p terrace-cli --test mount -- --nocapture
 	TERRACE_FILES=3000 $(CARGO) test -p terrace --test files -- --nocapture
+	TERRACE_CONVERSIONS=100000 $(CARGO) test -p terrace-views --test conversion -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture

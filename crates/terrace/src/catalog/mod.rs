@@ -16,8 +16,8 @@ mod snapshot;
 
 pub use apply::{Dead, Live};
 pub use change::{Change, Edit, Expect, NewExtent};
-pub(crate) use extents::lay;
 pub use children::Child;
+pub(crate) use extents::lay;
 pub(crate) use record::frames;
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
 pub(crate) use snapshot::snapshot_tail;

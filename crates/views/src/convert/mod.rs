@@ -1,0 +1,18 @@
+//! The conversion between layouts: descriptors, made once, and kernels that carry them out for any bytes of a view.
+
+mod choose;
+mod clip;
+mod field;
+mod join;
+mod kernel;
+mod moves;
+mod plan;
+mod request;
+mod run;
+mod side;
+mod walk;
+
+pub use choose::Stored;
+pub use plan::Plan;
+pub use request::{Missing, Window, WindowMut};
+pub(crate) use side::is_regular;

@@ -1,0 +1,103 @@
+//! Bytes to be moved from one buffer to another.
+
+/// Bytes that move together, again and again as counts say. Places are within the two buffers.
+#[derive(Clone, Debug)]
+pub(crate) struct Move {
+    pub to: i64,
+    pub from: i64,
+    pub size: u64,
+    /// They are swapped in units of so many; 1 is not at all.
+    pub unit: u64,
+    /// By how much `to` and `from` move with each of the counts.
+    pub steps: Vec<(i64, i64)>,
+}
+
+/// Moves that are repeated equally often; the outermost count comes first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Moves {
+    pub counts: Vec<u64>,
+    pub list: Vec<Move>,
+}
+
+/// The first and the last place that a move touches, on each side; the last is exclusive.
+pub(crate) struct Hull {
+    pub to: (i64, i64),
+    pub from: (i64, i64),
+}
+
+impl Moves {
+    /// What the moves touch; none where there are no moves.
+    pub fn hull(&self) -> Option<Hull> {
+        let one = |m: &Move| {
+            let mut hull = Hull { to: (m.to, m.to + m.size as i64), from: (m.from, m.from + m.size as i64) };
+            for (step, count) in m.steps.iter().zip(&self.counts) {
+                let last = *count as i64 - 1;
+                let grow = |range: &mut (i64, i64), by: i64| if by < 0 { range.0 += by } else { range.1 += by };
+                grow(&mut hull.to, step.0 * last);
+                grow(&mut hull.from, step.1 * last);
+            }
+            hull
+        };
+        let join = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
+        self.list.iter().map(one).reduce(|a, b| Hull { to: join(a.to, b.to), from: join(a.from, b.from) })
+    }
+
+    /// Of what is written to the same place again and again, the last stays.
+    pub fn keep_last(&mut self) {
+        for i in (0..self.counts.len()).rev() {
+            let stays = self.list.iter().all(|m| m.steps.get(i).is_some_and(|step| step.0 == 0));
+            if !stays {
+                continue;
+            }
+            let last = self.counts.remove(i) as i64 - 1;
+            for m in &mut self.list {
+                m.from += m.steps.remove(i).1 * last;
+            }
+        }
+    }
+
+    /// Sorts counts so that the last moves least in the destination, and each goes forwards there.
+    pub fn order(&mut self) {
+        for m in &mut self.list {
+            for (step, count) in m.steps.iter_mut().zip(&self.counts) {
+                if step.0 < 0 {
+                    let last = *count as i64 - 1;
+                    m.to += step.0 * last;
+                    m.from += step.1 * last;
+                    *step = (-step.0, -step.1);
+                }
+            }
+        }
+        let Some(first) = self.list.first() else { return };
+        let mut order: Vec<usize> = (0..self.counts.len()).collect();
+        order.sort_by_key(|i| first.steps.get(*i).map_or(0, |step| -step.0));
+        self.counts = order.iter().filter_map(|i| self.counts.get(*i).copied()).collect();
+        for m in &mut self.list {
+            m.steps = order.iter().filter_map(|i| m.steps.get(*i).copied()).collect();
+        }
+    }
+
+    /// Turns small counts into moves of their own, so that what lies close together is moved together.
+    pub fn unroll(&mut self) {
+        const MOST: u64 = 64;
+        loop {
+            let longest = self.counts.iter().copied().max().unwrap_or(0);
+            let longest = self.counts.iter().rposition(|count| *count == longest);
+            let room = MOST / (self.list.len() as u64).max(1);
+            let small =
+                |i: &usize| Some(*i) != longest && self.counts.get(*i).is_some_and(|count| *count <= room.min(16));
+            let large = self.list.iter().any(|m| m.size > 64);
+            let Some(i) = (0..self.counts.len()).rev().find(small).filter(|_| !large) else { return };
+            let count = self.counts.remove(i) as i64;
+            let list = std::mem::take(&mut self.list);
+            for mut m in list {
+                let step = m.steps.remove(i);
+                self.list.extend((0..count).map(|k| Move {
+                    to: m.to + step.0 * k,
+                    from: m.from + step.1 * k,
+                    ..m.clone()
+                }));
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Plans: what to move for any request through a view.
+
+use std::collections::HashMap;
+
+use super::field::{Field, Group, normalise};
+use super::join::{Joined, join};
+use super::side::{MOST_PIECES, Piece, is_regular, pieces};
+use super::walk::Pair;
+use crate::layout::{Layout, Placed};
+use crate::model::Misfit;
+
+/// How bytes of a view become bytes of stored files, and back.
+///
+/// Made once; each request then takes time by what it moves and by the number of descriptors, however large the view is.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The view's length in bytes.
+    pub(crate) length: u64,
+    /// Whether each byte of the view is moved; else some are padding, which reads as zeros.
+    pub(crate) dense: bool,
+    /// What moves, in this order: of what is in the view twice, the last is written last.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A part of a plan.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    /// Fields that are repeated equally often.
+    Group(Group),
+    /// What falls into no groups is moved element by element.
+    Pair(Pair),
+}
+
+/// Which part of a view's leaf is moved, and to or from which stored leaf.
+pub(crate) struct Route<'a> {
+    pub view: &'a Placed,
+    pub stored: &'a Placed,
+    /// The file's number among those given to the plan.
+    pub file: usize,
+}
+
+/// The turns of a leaf: where the view has it, and the first turn of that, and the next that is free.
+#[derive(Clone, Copy, Default)]
+struct Turns {
+    place: Option<u64>,
+    first: usize,
+    next: usize,
+}
+
+/// Names groups whose fields can move together: the file, how often the leaf came before, the counts, and which of them do not
+/// move one of the ends.
+type Key = (usize, usize, Vec<(u64, bool, bool)>);
+
+impl Plan {
+    /// The view's length in bytes.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// How many descriptors it has: what a request's cost grows with.
+    pub fn descriptors(&self) -> usize {
+        let count = |part: &Part| if let Part::Group(group) = part { group.fields.len() } else { 1 };
+        self.parts.iter().map(count).sum()
+    }
+
+    /// How many leaves are moved element by element, since they fall into no descriptors.
+    pub fn walked(&self) -> usize {
+        self.parts.iter().filter(|part| matches!(part, Part::Pair(_))).count()
+    }
+
+    /// A plan for these routes. `all` says that a write has to reach each copy; a read takes one.
+    pub(crate) fn of(view: &Layout, routes: &[Route], all: bool) -> Plan {
+        let length = view.files.first().copied().unwrap_or(0);
+        let mut plan = Plan { length, dense: view.payload() == length, ..Plan::default() };
+        let mut parts: Vec<(usize, Part)> = Vec::new();
+        let mut groups: HashMap<Key, usize> = HashMap::new();
+        // What the view holds twice must not move in one group: the order of the file decides.
+        let mut turns: HashMap<(usize, usize), Turns> = HashMap::new();
+        for route in routes.iter().filter(|route| route.view.count() > 0 && route.stored.count() > 0) {
+            let turns = turns.entry((route.view.leaf, route.file)).or_default();
+            if turns.place != Some(route.view.offset) {
+                *turns = Turns { place: Some(route.view.offset), first: turns.next, next: turns.next + 1 };
+            }
+            match fields(route, all) {
+                Ok(found) => {
+                    for (rank, field, counts) in found {
+                        let turn = turns.first + rank;
+                        turns.next = turns.next.max(turn + 1);
+                        let moves =
+                            counts.iter().zip(&field.steps).map(|(count, step)| (*count, step.0 == 0, step.1 == 0));
+                        let key = (route.file, turn, moves.collect());
+                        let number = *groups.entry(key).or_insert(parts.len());
+                        if number == parts.len() {
+                            parts.push((turn, Part::Group(Group { file: route.file, counts, fields: Vec::new() })));
+                        }
+                        if let Some((_, Part::Group(group))) = parts.get_mut(number) {
+                            group.fields.push(field);
+                        }
+                    }
+                }
+                Err(_) => parts.push((turns.first, Part::Pair(Pair::new(route)))),
+            }
+        }
+        parts.sort_by_key(|(turn, _)| *turn);
+        plan.parts = parts.into_iter().map(|(_, part)| part).collect();
+        for part in &mut plan.parts {
+            if let Part::Group(group) = part {
+                group.coalesce();
+            }
+        }
+        plan
+    }
+}
+
+/// The elements that both ends of a route have, each with its turn: repetitions in the view that are not of one box have their own.
+fn fields(route: &Route, all: bool) -> Result<Vec<(usize, Field, Vec<u64>)>, Misfit> {
+    if !is_regular(route.view) {
+        return Err(Misfit::TooComplex);
+    }
+    let (mut view, stored) = (pieces(route.view)?, pieces(route.stored)?);
+    view.sort_by_key(|piece| piece.offset);
+    let repeats = view.iter().any(|piece| !piece.repeats.is_empty());
+    let swap = route.view.big != route.stored.big;
+    let mut found = Vec::new();
+    for (rank, a) in view.iter().enumerate() {
+        let rank = if repeats { rank } else { 0 };
+        for b in &stored {
+            for (field, counts) in meet(a, b, all)? {
+                for part in route.view.primitive.parts() {
+                    found.push((rank, field.part(part, swap), counts.clone()));
+                }
+            }
+            if found.len() > MOST_PIECES {
+                return Err(Misfit::TooComplex);
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn meet(a: &Piece, b: &Piece, all: bool) -> Result<Vec<(Field, Vec<u64>)>, Misfit> {
+    let mut joined = vec![Joined { a: a.offset, b: b.offset, steps: Vec::new() }];
+    for (a, b) in a.dimensions.iter().zip(&b.dimensions) {
+        let own = join(a, b)?;
+        if own.len() * joined.len() > MOST_PIECES {
+            return Err(Misfit::TooComplex);
+        }
+        let with = |base: &Joined, one: &Joined| Joined {
+            a: base.a + one.a,
+            b: base.b + one.b,
+            steps: base.steps.iter().chain(&one.steps).copied().collect(),
+        };
+        joined = joined.iter().flat_map(|base| own.iter().map(move |one| with(base, one))).collect();
+    }
+    let field = |one: Joined| {
+        let mut counts: Vec<u64> = one.steps.iter().map(|step| step.count).collect();
+        let mut steps: Vec<(i64, i64)> = one.steps.iter().map(|step| (step.a, step.b)).collect();
+        for (count, stride) in &a.repeats {
+            counts.push(*count);
+            steps.push((*stride, 0));
+        }
+        for (count, stride) in b.repeats.iter().filter(|_| all) {
+            counts.push(*count);
+            steps.push((0, *stride));
+        }
+        let mut field = Field { a: one.a, b: one.b, size: 0, unit: 1, steps };
+        normalise(&mut field, &mut counts);
+        (field, counts)
+    };
+    Ok(joined.into_iter().map(field).collect())
+}

@@ -1,0 +1,162 @@
+//! One side of a conversion: boxes of elements, whose index in each dimension and whose place are sums over digits.
+
+use crate::layout::{Digit, Placed, Walk};
+use crate::model::Misfit;
+
+/// Elements of a leaf, as a side has them.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// Where the first lies.
+    pub offset: i64,
+    /// Each dimension of the leaf.
+    pub dimensions: Vec<Dimension>,
+    /// Repetitions: count and stride.
+    pub repeats: Vec<(u64, i64)>,
+}
+
+/// The indices of one dimension: `start` and the sum of digit times weight.
+#[derive(Clone, Debug)]
+pub(crate) struct Dimension {
+    pub start: i128,
+    /// The largest weight first; each is larger than all that those after it can make up.
+    pub digits: Vec<Part>,
+}
+
+/// A digit of an index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub weight: i128,
+    pub count: u64,
+    pub stride: i64,
+}
+
+/// More pieces than any useful layout has.
+pub(crate) const MOST_PIECES: usize = 4096;
+
+/// Whether each element has places that can be computed from its index.
+pub(crate) fn is_regular(placed: &Placed) -> bool {
+    let mut used = Vec::new();
+    placed.index.iter().all(|affine| {
+        let mut parts = Vec::new();
+        for (index, coefficient) in &affine.terms {
+            let Some(walk) = placed.loops.iter().find(|walk| walk.number == *index) else { return false };
+            if used.contains(index) {
+                return false;
+            }
+            used.push(*index);
+            parts.push(Part { weight: i128::from(*coefficient).abs(), count: walk.length, stride: 0 });
+        }
+        nests(&mut parts)
+    })
+}
+
+/// Sorts digits, and says whether they are like those of a number.
+fn nests(parts: &mut Vec<Part>) -> bool {
+    parts.retain(|part| part.count != 1);
+    parts.sort_unstable_by_key(|part| -part.weight);
+    let mut below = 0;
+    parts.iter().rev().all(|part| {
+        let above = part.weight > below;
+        below += part.weight * i128::from(part.count.saturating_sub(1));
+        above
+    })
+}
+
+/// The boxes of a placed leaf; it must be regular.
+pub(crate) fn pieces(placed: &Placed) -> Result<Vec<Piece>, Misfit> {
+    if placed.count() == 0 {
+        return Ok(Vec::new());
+    }
+    let offset = i64::try_from(placed.offset).map_err(|_| Misfit::TooLarge)?;
+    let dimensions = placed.index.iter().map(|affine| Dimension { start: affine.constant.into(), digits: Vec::new() });
+    let mut pieces = vec![Piece { offset, dimensions: dimensions.collect(), repeats: Vec::new() }];
+    for walk in &placed.loops {
+        let runs = runs(walk);
+        let moved = placed.index.iter().enumerate().find_map(|(dimension, affine)| {
+            affine
+                .terms
+                .iter()
+                .find(|(index, _)| *index == walk.number)
+                .map(|(_, coefficient)| (dimension, *coefficient))
+        });
+        if pieces.len() * runs.len() > MOST_PIECES {
+            return Err(Misfit::TooComplex);
+        }
+        let mut more = Vec::new();
+        for piece in &pieces {
+            for run in &runs {
+                let mut piece = piece.clone();
+                piece.offset = to(piece.offset.into(), run.offset, 1)?;
+                match moved {
+                    None => piece.repeats.extend(run.digits.iter().map(|d| (d.count, d.stride as i64))),
+                    Some((dimension, coefficient)) => turn(&mut piece, dimension, coefficient.into(), run)?,
+                }
+                more.push(piece);
+            }
+        }
+        pieces = more;
+    }
+    for dimension in pieces.iter_mut().flat_map(|piece| &mut piece.dimensions) {
+        if !nests(&mut dimension.digits) {
+            return Err(Misfit::TooComplex);
+        }
+    }
+    Ok(pieces)
+}
+
+fn to(offset: i128, stride: u64, times: u64) -> Result<i64, Misfit> {
+    i64::try_from(offset + i128::from(stride) * i128::from(times)).map_err(|_| Misfit::TooLarge)
+}
+
+/// Adds the digits of a loop to a dimension. Where the index falls as the loop rises, the digits are counted backwards.
+fn turn(piece: &mut Piece, dimension: usize, coefficient: i128, run: &Run) -> Result<(), Misfit> {
+    let Some(own) = piece.dimensions.get_mut(dimension) else { return Ok(()) };
+    own.start += coefficient * i128::from(run.start);
+    for digit in &run.digits {
+        let weight = coefficient * i128::from(digit.weight);
+        let stride = i64::try_from(digit.stride).map_err(|_| Misfit::TooLarge)?;
+        if weight < 0 {
+            own.start += weight * i128::from(digit.count - 1);
+            piece.offset = to(piece.offset.into(), digit.stride, digit.count - 1)?;
+        }
+        own.digits.push(Part {
+            weight: weight.abs(),
+            count: digit.count,
+            stride: if weight < 0 { -stride } else { stride },
+        });
+    }
+    Ok(())
+}
+
+/// Values of a loop that are `start` and all that digits make up.
+pub(crate) struct Run {
+    pub start: u64,
+    pub offset: u64,
+    pub digits: Vec<Digit>,
+}
+
+/// A loop's values from 0 to its length, as runs: what a tile or a curve has beyond the length is left out.
+pub(crate) fn runs(walk: &Walk) -> Vec<Run> {
+    let mut runs = Vec::new();
+    let (mut start, mut offset, mut left) = (0, 0, walk.length);
+    let mut digits = walk.digits.as_slice();
+    if digits.is_empty() && left > 0 {
+        runs.push(Run { start, offset, digits: Vec::new() });
+    }
+    while let Some((outer, inner)) = digits.split_first() {
+        let whole = left / outer.weight;
+        if whole > 0 {
+            let first = Digit { count: whole, ..*outer };
+            let digits = std::iter::once(first).chain(inner.iter().copied()).filter(|digit| digit.count > 1).collect();
+            runs.push(Run { start, offset, digits });
+        }
+        start += outer.weight * whole;
+        offset += outer.stride * whole;
+        left -= outer.weight * whole;
+        digits = inner;
+        if left == 0 {
+            break;
+        }
+    }
+    runs
+}

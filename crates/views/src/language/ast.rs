@@ -1,0 +1,241 @@
+//! A file as it was written. Two trees are equal where they say the same; places do not count.
+
+use super::Span;
+
+/// A name where it stands.
+#[derive(Clone, Debug)]
+pub struct Name {
+    /// The name.
+    pub text: String,
+    /// Its place.
+    pub span: Span,
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Name) -> bool {
+        self.text == other.text
+    }
+}
+
+/// Something with a place.
+#[derive(Clone, Debug)]
+pub struct At<T> {
+    /// What.
+    pub what: T,
+    /// Where.
+    pub span: Span,
+}
+
+impl<T: PartialEq> PartialEq for At<T> {
+    fn eq(&self, other: &At<T>) -> bool {
+        self.what == other.what
+    }
+}
+
+/// A file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct File {
+    /// Its sections, as written.
+    pub sections: Vec<At<Section>>,
+}
+
+/// A part of a file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Section {
+    /// What there is.
+    Dataset(Vec<At<Declaration>>),
+    /// How somebody sees it.
+    View(View),
+    /// How it is stored.
+    Replica(Replica),
+    /// More sections, in another file; named by the section's keyword.
+    Include(&'static str, String),
+}
+
+/// A line of the dataset section.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Declaration {
+    /// `const N = 10`
+    Constant(Name, Expression),
+    /// `type Point struct { ... }`
+    Type(Name, Type),
+    /// `var a, b [N]Point`
+    Variables(Vec<Name>, Type),
+}
+
+/// A type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Type {
+    /// A primitive type or a named one.
+    Named(Name),
+    /// `struct { a, b int8; c int16 }`
+    Struct(Vec<At<Field>>),
+    /// `[10, 5]float32`
+    Array(Vec<Expression>, Box<Type>),
+}
+
+/// Fields of a struct that share a type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Their names.
+    pub names: Vec<Name>,
+    /// Their type.
+    pub shape: Type,
+}
+
+/// Arithmetic.
+pub type Expression = At<Term>;
+
+/// A term of arithmetic.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Term {
+    /// A number, never negative, and as it was written.
+    Integer(i64, String),
+    /// A constant, a variable that holds a size, or an index.
+    Name(String),
+    /// `-x`
+    Negative(Box<Expression>),
+    /// `x + y`, and so on: one of `+ - * / %`.
+    Binary(char, Box<Expression>, Box<Expression>),
+}
+
+/// A view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// Its name.
+    pub name: Name,
+    /// Its flags, as written.
+    pub flags: Vec<At<Flag>>,
+    /// What is in it, in the order of the file.
+    pub declarations: Vec<At<ViewDeclaration>>,
+}
+
+/// A flag of a view.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Flag {
+    /// Nothing can be written through it.
+    ReadOnly,
+    /// The usual order of elements: row-major.
+    Default,
+    /// The last index is the fastest.
+    RowMajor,
+    /// The first index is the fastest.
+    RowMinor,
+    /// In tiles of this shape.
+    Tiled(Vec<Expression>),
+    /// Arrays of structs in blocks of so many elements, each field by field.
+    Blocked(Expression),
+    /// Along the Z-order curve.
+    ZOrder,
+    /// The lowest byte first.
+    Little,
+    /// The highest byte first.
+    Big,
+    /// No padding at all.
+    Packed,
+    /// Fields and structs as C aligns them.
+    Aligned,
+    /// Each variable begins at a multiple of so many bytes.
+    Align(Expression),
+}
+
+/// A line of a view.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ViewDeclaration {
+    /// `type B { b } Point`
+    Type(Name, Vec<At<ViewField>>, Name),
+    /// `var d [i]{ b } = data[i*3]`
+    Variable(Name, Selection, Reference),
+}
+
+/// Which part of something is seen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Selection {
+    /// All of it.
+    Whole,
+    /// What a named view type says.
+    Named(Name),
+    /// Some fields of a struct.
+    Fields(Vec<At<ViewField>>),
+    /// An array of such; without indices, as long as what it sees.
+    Array(Vec<Index>, Box<Selection>),
+}
+
+/// An index of a view's array.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Index {
+    /// Its name.
+    pub name: Name,
+    /// It stays below this.
+    pub bound: Option<Expression>,
+}
+
+/// Fields of a view's struct.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ViewField {
+    /// Their names.
+    pub names: Vec<Name>,
+    /// Which part of each.
+    pub selection: Selection,
+    /// Of what, where it is not the field of that name.
+    pub source: Option<Reference>,
+}
+
+/// `data[i*3].position[0]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reference {
+    /// The variable, or the field of the struct around.
+    pub base: Name,
+    /// The way from there.
+    pub steps: Vec<Step>,
+}
+
+/// A step of a reference.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// To an element.
+    Index(At<Vec<Expression>>),
+    /// To a field.
+    Field(Name),
+}
+
+/// A replica.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replica {
+    /// Its name.
+    pub name: Name,
+    /// Its file, where that is named otherwise.
+    pub file: Option<String>,
+    /// Whether all that its views leave out is added.
+    pub complete: bool,
+    /// Its lines.
+    pub lines: Vec<At<ReplicaLine>>,
+}
+
+/// A line of a replica.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ReplicaLine {
+    /// A view that is stored in it.
+    View(Name),
+    /// `consistency async 2s atomic`
+    Consistency(Consistency, bool),
+    /// `tier ram, disk`
+    Tier(Vec<Name>),
+    /// `codec "shuffle4+zstd"`
+    Codec(String),
+    /// `requirement min_storage, max_durability`
+    Requirement(Vec<Name>),
+    /// `backend raw`
+    Backend(Name),
+}
+
+/// When a write reaches a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Consistency {
+    /// Before the write returns.
+    Sync,
+    /// Later, but within so many milliseconds, where a bound is given.
+    Async(Option<u64>),
+    /// When the file is closed.
+    OnClose,
+}

@@ -1,0 +1,75 @@
+//! A declaration and the files that it includes.
+
+use std::io;
+
+use super::ast::{At, File, Section};
+use super::{Diagnostic, Diagnostics, Span, parse};
+
+/// A file that was read.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Its name, as included.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// All files that were read, by the number that a [`Span`] gives them.
+pub type Sources = Vec<Source>;
+
+const MOST_FILES: usize = 256;
+/// A declaration is written by people; what is larger is another kind of file.
+const LONGEST: usize = 16 << 20;
+
+/// Reads a declaration and all that it includes. `load` gets a name as written, and the name of the file that it is written in.
+pub fn read(
+    name: &str,
+    text: String,
+    load: &mut dyn FnMut(&str, &str) -> io::Result<String>,
+    diagnostics: &mut Diagnostics,
+) -> (File, Sources) {
+    let mut sources = vec![Source { name: name.to_owned(), text }];
+    let mut file = File::default();
+    include(0, &mut sources, &mut file, load, diagnostics);
+    (file, sources)
+}
+
+fn include(
+    number: usize,
+    sources: &mut Sources,
+    file: &mut File,
+    load: &mut dyn FnMut(&str, &str) -> io::Result<String>,
+    diagnostics: &mut Diagnostics,
+) {
+    let Some(Source { name, text }) = sources.get(number).cloned() else { return };
+    if text.len() > LONGEST {
+        let start = Span { file: number, start: 0, end: 0 };
+        diagnostics.push(Diagnostic::error(start, "the file is larger than 16 MiB, which no declaration is"));
+        return;
+    }
+    for At { what, span } in parse(&text, number, diagnostics).file.sections {
+        let Section::Include(_, wanted) = &what else {
+            file.sections.push(At { what, span });
+            continue;
+        };
+        // A file that is included again says nothing new; this also ends circles.
+        if sources.iter().any(|source| source.name == *wanted) {
+            diagnostics.push(Diagnostic::warning(span, format!("{wanted:?} is included already")));
+            continue;
+        }
+        if sources.len() >= MOST_FILES {
+            diagnostics.push(Diagnostic::error(span, format!("more than {MOST_FILES} files are included")));
+            continue;
+        }
+        match load(wanted, &name) {
+            Ok(text) => {
+                sources.push(Source { name: wanted.clone(), text });
+                include(sources.len() - 1, sources, file, load, diagnostics);
+            }
+            Err(error) => {
+                let error = Diagnostic::error(span, format!("{wanted:?} cannot be read: {error}"));
+                diagnostics.push(error.help("names are relative to the folder of the file that includes them"));
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The dataset language: text to tree and back. `docs/dataset-language.md` is its reference.
+
+pub mod ast;
+mod diagnostic;
+mod files;
+mod parser;
+mod print;
+mod span;
+mod token;
+
+pub(crate) use diagnostic::suggest;
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use files::{Source, Sources, read};
+pub use parser::parse;
+pub use print::print;
+pub use span::Span;
+pub use token::Trivia;
+
+/// A file, and the comments in it.
+#[derive(Clone, Debug, Default)]
+pub struct Parsed {
+    /// What it says.
+    pub file: ast::File,
+    /// Comments and blank lines, in order.
+    pub trivia: Vec<Trivia>,
+}

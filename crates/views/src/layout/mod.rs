@@ -1,0 +1,90 @@
+//! Where each element of a view or a replica lies in its file.
+
+mod arrange;
+mod place;
+
+pub use arrange::Digit;
+pub use place::{of_replica, of_view};
+
+use crate::model::{Affine, Primitive};
+
+/// Where everything lies.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// The length of each file. A view has one; a replica has more where the size of something varies.
+    pub files: Vec<u64>,
+    /// The variables, in order.
+    pub variables: Vec<Extent>,
+    /// Their primitive parts, in the order of the files.
+    pub leaves: Vec<Placed>,
+}
+
+/// Where a variable lies.
+#[derive(Clone, Debug)]
+pub struct Extent {
+    /// Its name, with that of its view before it where there are several.
+    pub name: String,
+    /// Its file.
+    pub file: usize,
+    /// Its first byte.
+    pub offset: u64,
+    /// How many bytes it takes, padding within it included.
+    pub size: u64,
+}
+
+/// An array of primitives, where it lies.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The variable's number in the layout.
+    pub variable: usize,
+    /// The leaf of the dataset.
+    pub leaf: usize,
+    /// Its path within the layout, as in `data.a`.
+    pub path: String,
+    /// Its type.
+    pub primitive: Primitive,
+    /// Whether the highest byte comes first.
+    pub big: bool,
+    /// Its file.
+    pub file: usize,
+    /// Where its first element lies.
+    pub offset: u64,
+    /// The element of the leaf, by the loops.
+    pub index: Vec<Affine>,
+    /// The loops around it, outermost first.
+    pub loops: Vec<Walk>,
+}
+
+/// How a loop moves through a file.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    /// The loop's number in its variable.
+    pub number: usize,
+    /// How often it runs.
+    pub length: u64,
+    /// Its value is the sum of digit times weight, the place the sum of digit times stride; the largest weight comes first.
+    pub digits: Vec<Digit>,
+}
+
+impl Placed {
+    /// How many elements it has.
+    pub fn count(&self) -> u64 {
+        self.loops.iter().fold(1, |product, walk| product.saturating_mul(walk.length))
+    }
+}
+
+impl Layout {
+    /// Whether each element of the dataset has places that can be computed: no index moves along two dimensions at once, and
+    /// indices that share a dimension are like the digits of a number.
+    pub fn is_regular(&self) -> bool {
+        self.leaves.iter().all(crate::convert::is_regular)
+    }
+
+    /// The bytes of elements; the rest is padding.
+    pub fn payload(&self) -> u64 {
+        self.leaves
+            .iter()
+            .map(|placed| placed.count().saturating_mul(placed.primitive.size()))
+            .fold(0, u64::saturating_add)
+    }
+}

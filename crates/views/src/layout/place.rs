@@ -1,0 +1,267 @@
+//! Placing variables, one after the other.
+
+use super::arrange::{Digit, arrange, times};
+use super::{Extent, Layout, Placed, Walk};
+use crate::model::{Arrangement, Dataset, Length, Misfit, Node, Packing, Replica, Sizes, Style, View, ViewVariable};
+
+/// The layout of a view's file.
+///
+/// # Errors
+/// Where a slice leaves its array, or the file would be too large.
+pub fn of_view(view: &View, dataset: &Dataset, sizes: &Sizes) -> Result<Layout, Misfit> {
+    let mut placer = Placer { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: false };
+    placer.view(view, "")?;
+    Ok(placer.layout)
+}
+
+/// The layout of a replica's files (III-B of the paper): views at multiples of 8, and a new file after each variable whose
+/// size varies.
+///
+/// # Errors
+/// Where a slice leaves its array, or a file would be too large.
+pub fn of_replica(replica: &Replica, views: &[View], dataset: &Dataset, sizes: &Sizes) -> Result<Layout, Misfit> {
+    let mut placer = Placer { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: true };
+    for view in replica.views.iter().filter_map(|number| views.get(*number)).chain(&replica.rest) {
+        let prefix = if view.name.is_empty() { String::new() } else { format!("{}/", view.name) };
+        placer.view(view, &prefix)?;
+    }
+    Ok(placer.layout)
+}
+
+struct Placer<'a> {
+    dataset: &'a Dataset,
+    sizes: &'a Sizes,
+    layout: Layout,
+    split: bool,
+}
+
+/// What the parts of one variable have in common.
+struct Variable<'a> {
+    dataset: &'a Dataset,
+    style: &'a Style,
+    lengths: Vec<u64>,
+    number: usize,
+    file: usize,
+}
+
+/// Bytes, and at multiples of what they begin.
+#[derive(Clone, Copy)]
+struct Size {
+    bytes: u64,
+    align: u64,
+}
+
+fn up(offset: u64, align: u64) -> Result<u64, Misfit> {
+    offset.checked_next_multiple_of(align.max(1)).filter(|o| *o <= i64::MAX as u64).ok_or(Misfit::TooLarge)
+}
+
+fn plus(a: u64, b: u64) -> Result<u64, Misfit> {
+    a.checked_add(b).filter(|sum| *sum <= i64::MAX as u64).ok_or(Misfit::TooLarge)
+}
+
+impl Placer<'_> {
+    fn view(&mut self, view: &View, prefix: &str) -> Result<(), Misfit> {
+        let mut start = up(self.layout.files.last().copied().unwrap_or(0), 8)?;
+        for variable in &view.variables {
+            let file = self.layout.files.len() - 1;
+            let end = self.layout.files.last().copied().unwrap_or(0).max(start);
+            let number = self.layout.variables.len();
+            let lengths = variable.lengths(self.dataset, self.sizes)?;
+            let place = Variable { dataset: self.dataset, style: &view.style, lengths, number, file };
+            let size = place.size(&variable.node)?;
+            // Alignment counts from the view's beginning, so that its bytes are the same wherever it is stored.
+            let offset = start + up(end - start, size.align.max(view.style.align))?;
+            let name = format!("{prefix}{}", variable.name);
+            place.put(&variable.node, &name, offset, &mut Vec::new(), &mut self.layout.leaves)?;
+            let end = plus(offset, size.bytes)?;
+            if let Some(last) = self.layout.files.last_mut() {
+                *last = end;
+            }
+            self.layout.variables.push(Extent { name, file, offset, size: size.bytes });
+            if self.split && self.varies(variable) {
+                self.layout.files.push(0);
+                start = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn varies(&self, variable: &ViewVariable) -> bool {
+        let lengths = |leaf: usize| self.dataset.leaves.get(leaf).map_or(&[][..], |leaf| &leaf.lengths);
+        variable.node.leaves().iter().any(|seen| {
+            let dimensions = seen.index.iter().zip(lengths(seen.leaf));
+            dimensions.into_iter().any(|(affine, length)| {
+                let moving = |l: &(usize, i64)| variable.loops.get(l.0).is_some_and(|l| l.bound.is_none());
+                matches!(length, Length::Variable(_)) && affine.terms.iter().any(moving)
+            })
+        })
+    }
+}
+
+impl Variable<'_> {
+    fn size(&self, node: &Node) -> Result<Size, Misfit> {
+        match node {
+            Node::Leaf(seen) => {
+                let primitive = self.dataset.leaves.get(seen.leaf).map(|leaf| leaf.primitive);
+                let align =
+                    if self.style.packing == Packing::Packed { Some(1) } else { primitive.map(|p| p.alignment()) };
+                Ok(Size { bytes: primitive.map_or(0, |p| p.size()), align: align.unwrap_or(1) })
+            }
+            Node::Struct(members) => {
+                let mut all = Size { bytes: 0, align: 1 };
+                for (i, (_, member)) in members.iter().enumerate() {
+                    let size = self.size(member)?;
+                    if self.style.packing == Packing::Aligned {
+                        all.bytes = up(all.bytes, size.align)?;
+                        all.align = all.align.max(size.align);
+                    } else if i == 0 {
+                        all.align = size.align;
+                    }
+                    all.bytes = plus(all.bytes, size.bytes)?;
+                }
+                if self.style.packing == Packing::Aligned {
+                    all.bytes = up(all.bytes, all.align)?;
+                }
+                Ok(all)
+            }
+            Node::Array(loops, element) => {
+                let size = self.size(element)?;
+                let (_, bytes) = match self.block(element) {
+                    Some(block) => self.blocks(loops, self.flat(element)?, block)?,
+                    None => self.strides(loops, size.bytes)?,
+                };
+                Ok(Size { bytes, align: size.align })
+            }
+        }
+    }
+
+    /// The bytes of a struct without padding.
+    fn flat(&self, node: &Node) -> Result<u64, Misfit> {
+        match node {
+            Node::Struct(members) => members.iter().try_fold(0, |sum, (_, member)| plus(sum, self.flat(member)?)),
+            other => Ok(self.size(other)?.bytes),
+        }
+    }
+
+    /// How many elements a block of this array has, where it is in blocks.
+    fn block(&self, element: &Node) -> Option<u64> {
+        match (&self.style.arrangement, element) {
+            (Arrangement::Blocked(length), Node::Struct(_)) => Some(*length),
+            _ => None,
+        }
+    }
+
+    /// The lengths of loops, the fastest first.
+    fn fastest_first(&self, loops: &[usize]) -> Vec<(usize, u64)> {
+        let mut all: Vec<(usize, u64)> =
+            loops.iter().map(|l| (*l, self.lengths.get(*l).copied().unwrap_or(0))).collect();
+        if !self.style.row_minor {
+            all.reverse();
+        }
+        all
+    }
+
+    fn strides(&self, loops: &[usize], size: u64) -> Result<(Vec<Walk>, u64), Misfit> {
+        let order = self.fastest_first(loops);
+        let lengths: Vec<u64> = order.iter().map(|(_, length)| *length).collect();
+        let (digits, bytes) = arrange(&lengths, size, &self.style.arrangement, !self.style.row_minor)?;
+        let walks = order.iter().zip(digits).map(|(&(number, length), digits)| Walk { number, length, digits });
+        Ok((walks.rev().collect(), bytes))
+    }
+
+    /// As [`Self::strides`], for blocks: the fastest loop gets a digit within the block, whose stride is left 0.
+    fn blocks(&self, loops: &[usize], flat: u64, block: u64) -> Result<(Vec<Walk>, u64), Misfit> {
+        let mut stride = times(flat, block)?;
+        let mut walks = Vec::new();
+        for (i, (number, length)) in self.fastest_first(loops).into_iter().enumerate() {
+            let (weight, count) = if i == 0 { (block, length.div_ceil(block)) } else { (1, length) };
+            let mut digits = vec![Digit { weight, count, stride }];
+            if i == 0 {
+                digits.push(Digit { weight: 1, count: block, stride: 0 });
+            }
+            stride = times(stride, count)?;
+            walks.push(Walk { number, length, digits });
+        }
+        walks.reverse();
+        Ok((walks, stride))
+    }
+
+    /// Places a node and all that is in it.
+    fn put(
+        &self,
+        node: &Node,
+        path: &str,
+        offset: u64,
+        around: &mut Vec<Walk>,
+        out: &mut Vec<Placed>,
+    ) -> Result<(), Misfit> {
+        match node {
+            Node::Leaf(seen) => {
+                let Some(leaf) = self.dataset.leaves.get(seen.leaf) else { return Ok(()) };
+                out.push(Placed {
+                    variable: self.number,
+                    leaf: seen.leaf,
+                    path: path.to_owned(),
+                    primitive: leaf.primitive,
+                    big: self.style.big,
+                    file: self.file,
+                    offset,
+                    index: seen.index.clone(),
+                    loops: around.clone(),
+                });
+            }
+            Node::Struct(members) => {
+                let mut at = offset;
+                for (name, member) in members {
+                    let size = self.size(member)?;
+                    if self.style.packing == Packing::Aligned {
+                        at = offset + up(at - offset, size.align)?;
+                    }
+                    self.put(member, &format!("{path}.{name}"), at, around, out)?;
+                    at = plus(at, size.bytes)?;
+                }
+            }
+            Node::Array(loops, element) => {
+                let before = around.len();
+                if let Some(block) = self.block(element) {
+                    let (walks, _) = self.blocks(loops, self.flat(element)?, block)?;
+                    around.extend(walks);
+                    // The fastest loop is the innermost; its last digit is the one within the block.
+                    let inner = around.len() - 1;
+                    self.put_block(element, path, offset, (inner, block), around, out)?;
+                } else {
+                    let (walks, _) = self.strides(loops, self.size(element)?.bytes)?;
+                    around.extend(walks);
+                    self.put(element, path, offset, around, out)?;
+                }
+                around.truncate(before);
+            }
+        }
+        Ok(())
+    }
+
+    /// Places the fields of a block, each as an array of its own. Returns how many bytes they take.
+    fn put_block(
+        &self,
+        node: &Node,
+        path: &str,
+        offset: u64,
+        block: (usize, u64),
+        around: &mut Vec<Walk>,
+        out: &mut Vec<Placed>,
+    ) -> Result<u64, Misfit> {
+        if let Node::Struct(members) = node {
+            let mut at = offset;
+            for (name, member) in members {
+                at = plus(at, self.put_block(member, &format!("{path}.{name}"), at, block, around, out)?)?;
+            }
+            return Ok(at - offset);
+        }
+        let size = self.size(node)?.bytes;
+        if let Some(digit) = around.get_mut(block.0).and_then(|walk| walk.digits.last_mut()) {
+            digit.stride = size;
+        }
+        self.put(node, path, offset, around, out)?;
+        times(size, block.1)
+    }
+}

@@ -1,0 +1,128 @@
+//! What a declaration means: names looked up, types known, slices checked.
+
+mod affine;
+mod check;
+mod dataset;
+mod primitive;
+mod replica;
+mod see;
+mod set;
+mod shape;
+mod style;
+mod view;
+
+pub use affine::Affine;
+pub use dataset::{Dataset, Leaf, Variable};
+pub use primitive::{Part, Primitive};
+pub use replica::{Backend, Replica};
+pub(crate) use set::{Progression, meet};
+pub use shape::{Length, Member, Shape};
+pub use style::{Arrangement, Packing, Style};
+pub use view::{Loop, Misfit, Node, Seen, Sizes, View, ViewVariable};
+
+use crate::language::ast::{File, Section};
+use crate::language::{Diagnostic, Diagnostics, Span};
+use crate::layout;
+
+/// A declaration.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// What there is.
+    pub dataset: Dataset,
+    /// How it is seen.
+    pub views: Vec<View>,
+    /// How it is stored.
+    pub replicas: Vec<Replica>,
+}
+
+impl Model {
+    /// What a file means. Where there are errors among the diagnostics, it is not to be used.
+    pub fn of(file: &File, diagnostics: &mut Diagnostics) -> Model {
+        let mut model = Model::default();
+        let datasets = file.sections.iter().filter_map(|section| match &section.what {
+            Section::Dataset(declarations) => Some(declarations),
+            _ => None,
+        });
+        let declarations: Vec<_> = datasets.flatten().collect();
+        model.dataset = dataset::dataset(&declarations, diagnostics);
+        if !file.sections.iter().any(|s| matches!(s.what, Section::Dataset(_))) && !diagnostics.failed() {
+            let start = Span::default();
+            diagnostics.push(
+                Diagnostic::error(start, "there is no dataset section").help("write dataset { var a [100]float32 }"),
+            );
+        }
+        // What is wrong with the dataset would be said again for each view.
+        if diagnostics.failed() {
+            return model;
+        }
+        let mut budget = dataset::MOST_LEAVES;
+        for section in &file.sections {
+            if let Section::View(ast) = &section.what {
+                if let Some(first) = model.views.iter().find(|view| view.name == ast.name.text) {
+                    let error = Diagnostic::error(ast.name.span, format!("there are two views `{}`", ast.name.text));
+                    diagnostics.push(error.label(first.span, "first here"));
+                }
+                model.views.push(see::view(ast, &model.dataset, &mut budget, diagnostics));
+            }
+        }
+        for section in &file.sections {
+            if let Section::Replica(ast) = &section.what {
+                if let Some(first) = model.replicas.iter().find(|replica| replica.name == ast.name.text) {
+                    let error = Diagnostic::error(ast.name.span, format!("there are two replicas `{}`", ast.name.text));
+                    diagnostics.push(error.label(first.span, "first here"));
+                }
+                model.replicas.push(replica::replica(ast, &model.views, diagnostics));
+            }
+        }
+        model.fit(diagnostics);
+        model
+    }
+
+    /// Checks what takes more than one section to know.
+    fn fit(&mut self, diagnostics: &mut Diagnostics) {
+        let mut good = !diagnostics.failed();
+        for view in &self.views {
+            good &= check::view(view, &self.dataset, diagnostics);
+        }
+        if !good {
+            return;
+        }
+        for replica in &mut self.replicas {
+            if replica.complete {
+                let leaves = check::left_out(replica, &self.views, &self.dataset);
+                replica.rest = (!leaves.is_empty()).then(|| View::of_leaves(&self.dataset, &leaves));
+            }
+        }
+        check::coverage(self, diagnostics);
+        let sizes = check::supposed(&self.dataset);
+        for view in &self.views {
+            if let Err(misfit) = layout::of_view(view, &self.dataset, &sizes) {
+                diagnostics.push(Diagnostic::error(
+                    view.span,
+                    format!("the view `{}` cannot be laid out: {misfit}", view.name),
+                ));
+            }
+        }
+        for replica in &self.replicas {
+            match layout::of_replica(replica, &self.views, &self.dataset, &sizes) {
+                Ok(layout) if layout.is_regular() => {}
+                Ok(_) => {
+                    let error =
+                        format!("the replica `{}` stores a view whose elements have no one place", replica.name);
+                    let help =
+                        "store a view in which each index moves along one dimension, and show this one from there";
+                    diagnostics.push(Diagnostic::error(replica.span, error).help(help));
+                }
+                Err(misfit) => {
+                    let error = format!("the replica `{}` cannot be laid out: {misfit}", replica.name);
+                    diagnostics.push(Diagnostic::error(replica.span, error));
+                }
+            }
+        }
+    }
+
+    /// The view of a name.
+    pub fn view(&self, name: &str) -> Option<&View> {
+        self.views.iter().find(|view| view.name == name)
+    }
+}

@@ -1,0 +1,124 @@
+//! Types that have no parts in the language.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A primitive type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Primitive {
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Uint8,
+    Uint16,
+    Uint32,
+    Uint64,
+    Bool,
+    Float16,
+    Float32,
+    Float64,
+    Complex64,
+    Complex128,
+    /// Text of at most so many bytes, behind an int16 that says how many there are.
+    String(u16),
+}
+
+use Primitive::*;
+
+const NAMES: [(&str, Primitive); 14] = [
+    ("int8", Int8),
+    ("int16", Int16),
+    ("int32", Int32),
+    ("int64", Int64),
+    ("uint8", Uint8),
+    ("uint16", Uint16),
+    ("uint32", Uint32),
+    ("uint64", Uint64),
+    ("bool", Bool),
+    ("float16", Float16),
+    ("float32", Float32),
+    ("float64", Float64),
+    ("complex64", Complex64),
+    ("complex128", Complex128),
+];
+const LONGEST: u16 = i16::MAX as u16;
+
+/// A run of bytes of an element, which are swapped in units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins in the element.
+    pub offset: u64,
+    /// How long it is.
+    pub size: u64,
+    /// How long each number in it is.
+    pub unit: u64,
+}
+
+impl Primitive {
+    /// How many bytes an element takes.
+    pub fn size(self) -> u64 {
+        match self {
+            Int8 | Uint8 | Bool => 1,
+            Int16 | Uint16 | Float16 => 2,
+            Int32 | Uint32 | Float32 => 4,
+            Int64 | Uint64 | Float64 | Complex64 => 8,
+            Complex128 => 16,
+            String(most) => 2 + u64::from(most),
+        }
+    }
+
+    /// Its natural alignment (III-B 1 of the paper); a complex number's is that of its parts.
+    pub fn alignment(self) -> u64 {
+        match self {
+            Complex64 => 4,
+            Complex128 => 8,
+            String(_) => 2,
+            other => other.size(),
+        }
+    }
+
+    /// Its bytes, by the unit in which a change of endianness swaps them.
+    pub fn parts(self) -> Vec<Part> {
+        let whole = |unit| vec![Part { offset: 0, size: self.size(), unit }];
+        match self {
+            String(0) => whole(2),
+            String(most) => {
+                vec![Part { offset: 0, size: 2, unit: 2 }, Part { offset: 2, size: most.into(), unit: 1 }]
+            }
+            other => whole(other.alignment()),
+        }
+    }
+
+    /// Whether it can say how long an array is.
+    pub fn is_integer(self) -> bool {
+        matches!(self, Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 | Uint64)
+    }
+
+    /// The names of all, with `string` for any length.
+    pub fn names() -> impl Iterator<Item = &'static str> + Clone {
+        NAMES.iter().map(|(name, _)| *name).chain(["string16"])
+    }
+}
+
+impl FromStr for Primitive {
+    type Err = ();
+
+    fn from_str(name: &str) -> Result<Primitive, ()> {
+        if let Some((_, primitive)) = NAMES.iter().find(|(known, _)| *known == name) {
+            return Ok(*primitive);
+        }
+        let digits = name.strip_prefix("string").filter(|d| d.bytes().all(|b| b.is_ascii_digit())).ok_or(())?;
+        digits.parse().ok().filter(|most| *most <= LONGEST).map(String).ok_or(())
+    }
+}
+
+impl fmt::Display for Primitive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            String(most) => write!(f, "string{most}"),
+            other => f.write_str(NAMES.iter().find(|(_, p)| p == other).map_or("", |(name, _)| name)),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Random datasets, views and requests, compared with the oracle. `TERRACE_CONVERSIONS` says how many cases.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::ops::Range;
+
+use support::{Random, declare, oracle};
+use terrace_views::convert::{Plan, Stored, Window, WindowMut};
+use terrace_views::layout::{Layout, of_replica, of_view};
+use terrace_views::model::{Model, Sizes, View};
+use terrace_views::{Diagnostics, language};
+
+/// What a declaration means, if it means something.
+fn model(text: &str) -> Option<Model> {
+    let mut diagnostics = Diagnostics::default();
+    let parsed = language::parse(text, 0, &mut diagnostics);
+    assert!(!diagnostics.failed(), "{:#?}\n{text}", diagnostics.sorted());
+    let model = Model::of(&parsed.file, &mut diagnostics);
+    (!diagnostics.failed()).then_some(model)
+}
+
+struct Case {
+    text: String,
+    model: Model,
+    sizes: Sizes,
+    replicas: Vec<Layout>,
+    images: Vec<Vec<oracle::Image>>,
+}
+
+impl Case {
+    fn new(r: &mut Random) -> Option<Case> {
+        let text = declare::declaration(r);
+        let model = model(&text)?;
+        let sizes: Sizes = (0..model.dataset.variables.len()).map(|variable| (variable, r.below(6))).collect();
+        let replicas: Result<Vec<Layout>, _> =
+            model.replicas.iter().map(|one| of_replica(one, &model.views, &model.dataset, &sizes)).collect();
+        let images = model.replicas.iter().map(|one| oracle::replica(one, &model, &sizes)).collect();
+        Some(Case { text, replicas: replicas.unwrap(), images, model, sizes })
+    }
+
+    /// The replicas' files, one after the other.
+    fn files(&self, memory: &mut oracle::Memory) -> Vec<Vec<u8>> {
+        self.images.iter().flatten().map(|image| memory.render(image)).collect()
+    }
+
+    fn stored(&self) -> Vec<Stored<'_>> {
+        let mut first_file = 0;
+        let stored = self.replicas.iter().map(|layout| {
+            let one = Stored { layout, first_file, rate: 1.0 };
+            first_file += layout.files.len();
+            one
+        });
+        stored.collect()
+    }
+
+    /// Requests through each view. Returns how many there were.
+    fn check(&self, r: &mut Random) -> u64 {
+        let mut memory = oracle::Memory::random(r, &self.model, &self.sizes);
+        let mut requests = 0;
+        for view in &self.model.views {
+            let layout = of_view(view, &self.model.dataset, &self.sizes).unwrap();
+            let image = oracle::view(view, &self.model, &self.sizes);
+            assert_eq!(layout.files, [image.len() as u64], "{} in\n{}", view.name, self.text);
+            let stored = self.stored();
+            let reading = Plan::reading(&layout, &stored);
+            for turn in 0..4 {
+                requests += 1;
+                let offset = if turn == 0 { 0 } else { r.below(image.len() as u64 + 1) };
+                let left = image.len() as u64 - offset;
+                let most = if r.chance(50) { left.min(40) } else { left };
+                let length = if turn == 0 { left } else { r.below(most + 1) };
+                let range = offset as usize..(offset + length) as usize;
+                let files = self.files(&mut memory);
+                let windows: Vec<Window> = files.iter().map(|file| file.as_slice().into()).collect();
+                let mut out = vec![0xee; length as usize];
+                reading.read(offset, &mut out, &windows).unwrap();
+                let right = memory.render(&image);
+                assert!(out == right[range.clone()], "reading {range:?} of {} in\n{}", view.name, self.text);
+                if turn % 2 == 1 {
+                    let bytes: Vec<u8> = (0..length).map(|_| r.next() as u8).collect();
+                    self.write(view, &layout, range, &bytes, &mut memory);
+                }
+            }
+        }
+        requests
+    }
+
+    /// A write of all replicas through a view.
+    fn write(&self, view: &View, layout: &Layout, range: Range<usize>, bytes: &[u8], memory: &mut oracle::Memory) {
+        let image = oracle::view(view, &self.model, &self.sizes);
+        let mut files = self.files(memory);
+        for one in self.stored() {
+            let mut windows: Vec<WindowMut> = files.iter_mut().map(|file| file.as_mut_slice().into()).collect();
+            Plan::writing(layout, one).write(range.start as u64, bytes, &mut windows).unwrap();
+        }
+        memory.absorb(&image, range.start, bytes);
+        let right = self.files(memory);
+        for (file, (ours, right)) in files.iter().zip(&right).enumerate() {
+            let wrong: Vec<usize> = (0..right.len()).filter(|i| ours[*i] != right[*i]).take(20).collect();
+            assert!(
+                wrong.is_empty(),
+                "writing {range:?} of {}: bytes {wrong:?} of file {file} are wrong in\n{}",
+                view.name,
+                self.text
+            );
+        }
+    }
+}
+
+#[test]
+fn conversions_are_as_the_oracle_says() {
+    let wanted: u64 = std::env::var("TERRACE_CONVERSIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
+    let first: u64 = std::env::var("TERRACE_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let (mut seed, mut requests, mut useless) = (first, 0, 0);
+    while requests < wanted {
+        let mut r = Random::new(seed);
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            Case::new(&mut r).map(|case| case.check(&mut r))
+        })) {
+            Ok(Some(done)) => requests += done,
+            Ok(None) => useless += 1,
+            Err(_) => panic!("TERRACE_SEED={seed} shows it"),
+        }
+        seed += 1;
+    }
+    println!("{requests} requests through {} declarations; {useless} more made no sense", seed - first - useless);
+    assert!(useless < seed - first - useless, "most declarations make no sense");
+}
