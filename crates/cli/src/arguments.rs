@@ -13,7 +13,7 @@ use crate::wishes::Wishes;
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
-Move:   stage evict drain mount
+Move:   stage evict drain tune mount
 Care:   init profile scrub repair rebuild
 
 `terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
@@ -111,6 +111,13 @@ pub enum Command {
         /// Show so many ranges.
         #[arg(short = 'n', long, default_value_t = 20)]
         limit: usize,
+    },
+    /// Encode what is hardly read more densely, where it lies.
+    Tune {
+        prefix: Option<OsString>,
+        /// What is read often, too.
+        #[arg(long)]
+        all: bool,
     },
     /// Show what is known about an object.
     Stat { key: OsString },

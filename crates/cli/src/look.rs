@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, bail};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 use serde_json::json;
-use terrace::report::{ReplicaState, Status};
+use terrace::report::{Replanning, ReplicaState, Status};
 use terrace::{HotRange, Kind, Object, Store, key};
 
 use crate::output::{Show, count, size, table, time};
@@ -207,5 +207,10 @@ fn glance(status: &Status) -> String {
             format!("{:?}", tier.state).to_lowercase(),
         ]);
     }
-    format!("{}, {} owed\n{rows}", count(status.objects, "object"), count(status.owed, "replica"))
+    let replanning = match &status.replanning {
+        None => String::new(),
+        Some(Replanning { after: None }) => "; the rules have changed: objects will be planned anew".into(),
+        Some(Replanning { after: Some(key) }) => format!("; the rules have changed: planned anew up to {key}"),
+    };
+    format!("{}, {} owed{replanning}\n{rows}", count(status.objects, "object"), count(status.owed, "replica"))
 }

@@ -86,6 +86,9 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Top { interval, count } => look::top(store, *interval, *count, show),
         Command::Stage { prefix, tier } => moves::moved(&store.stage(known(store, prefix)?, tier)?, show),
         Command::Evict { prefix, tier } => moves::moved(&store.evict(known(store, prefix)?, tier)?, show),
+        Command::Tune { prefix, all } => {
+            moves::moved(&store.tune(known(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)
+        }
         Command::Drain { tier } => moves::moved(&store.drain(tier)?, show),
         Command::Scrub { prefix, repair, subset } => care::scrub(store, prefix.as_deref(), *repair, *subset, show),
         Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),

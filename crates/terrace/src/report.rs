@@ -66,8 +66,18 @@ pub struct Status {
     pub objects: u64,
     /// Number of owed replicas.
     pub owed: u64,
+    /// Where the rules have changed: how far the objects were planned anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replanning: Option<Replanning>,
     /// The tiers, fastest first.
     pub tiers: Vec<TierStatus>,
+}
+
+/// How far the objects were planned anew, in order of their keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Replanning {
+    /// The last key that was looked at, printed lossily.
+    pub after: Option<String>,
 }
 
 /// One tier of a [`Status`].

@@ -194,6 +194,10 @@ impl<'a, 'env> Applier<'a, 'env> {
                 self.lay(key, &mut object, extents)?;
                 self.put(&keys::object(key), &object)
             }
+            Edit::Want { key, object, want } => {
+                let Some(object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
+                self.put(&keys::object(key), &Object { want: *want, ..object })
+            }
             Edit::SetLength { key, length, mtime } => self.set_length(key, *length, *mtime),
             Edit::SetAttributes { key, attributes } => {
                 let Some(mut object) = self.object(key)? else { return Ok(()) };

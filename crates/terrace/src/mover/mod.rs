@@ -6,6 +6,7 @@
 
 mod compact;
 mod promote;
+mod replan;
 mod request;
 mod room;
 
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::FlockOperation;
+use terrace_codec::Encoding;
 use terrace_plan::policy::Policy as Wanted;
 
 use crate::catalog::{Change, Edit, Extent, Owed, TargetId, Task};
@@ -32,7 +34,7 @@ use crate::{Error, Result};
 
 /// Replicas registered by one commit.
 const BATCH: usize = 16;
-/// Objects of which wishes are remembered.
+/// Objects of which wishes, and replicas of which encodings are remembered.
 const WISHES: usize = 4096;
 /// How long the background thread rests when there is nothing to do or nothing works.
 const REST: Duration = Duration::from_millis(500);
@@ -50,6 +52,8 @@ pub(crate) struct Mover {
     repairing: Mutex<()>,
     /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
     wishes: Mutex<HashMap<u64, Wanted>>,
+    /// How replicas were planned to be encoded when they were owed. Whoever adopts them chooses.
+    encodings: Mutex<HashMap<Task, Encoding>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
     started: AtomicBool,
@@ -78,6 +82,15 @@ impl Mover {
             wishes.clear();
         }
         wishes.insert(object, wish);
+    }
+
+    /// Notes how a replica that is to be owed was planned to be encoded.
+    fn encode_as(&self, task: Task, encoding: Encoding) {
+        let mut encodings = self.encodings.lock();
+        if encodings.len() >= WISHES {
+            encodings.clear();
+        }
+        encodings.insert(task, encoding);
     }
 
     /// Ends the background thread after the task that it is at.
@@ -192,6 +205,9 @@ impl Store {
 
     /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
+        if let Some(_lock) = self.inner.mover_lock()? {
+            while self.inner.follow_rules()? > 0 {}
+        }
         self.inner.finish(None, WAIT, &mut progress)?;
         self.inner.mark_synced()?;
         self.inner.reap(room::GRACE)?;
@@ -238,6 +254,7 @@ impl Inner {
                 break;
             }
         }
+        done += self.follow_rules()?;
         self.evict()?;
         self.promote_in_time()?;
         self.compact_in_time()?;
@@ -354,8 +371,10 @@ impl Inner {
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
         let placer = self.placer_for(task.object, &owed.key);
-        let missing = self.catalog.owed_to(task)?.len();
-        let encoding = placer.encoding(device, &extent, &raw, missing);
+        let encoding = match self.mover.encodings.lock().get(task).copied() {
+            Some(planned) => planned,
+            None => placer.encoding(device, &extent, &raw, self.catalog.owed_to(task)?.len()),
+        };
         match placer.append(device, identity, encoding, &raw) {
             Ok(replica) => Ok(Some(vec![Edit::Made { task: *task, replica }])),
             Err(e) => {

@@ -82,7 +82,7 @@ impl Store {
     }
 
     /// Commits the edits that `plan` finds for each extent, object by object, and makes what is owed by them.
-    fn move_each(
+    pub(super) fn move_each(
         &self,
         prefix: &[u8],
         mut plan: impl FnMut(&Inner, &[u8], u64, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
@@ -145,7 +145,7 @@ impl Inner {
     }
 }
 
-fn task_at(object: u64, extent: &Extent, target: TargetId) -> Task {
+pub(super) fn task_at(object: u64, extent: &Extent, target: TargetId) -> Task {
     Task { object, frame_offset: extent.frame_offset(), write: extent.write, target }
 }
 

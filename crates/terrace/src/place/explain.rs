@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use serde::Serialize;
+use terrace_plan::cost::Costs;
 use terrace_plan::explain::Explanation;
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
 use terrace_predict::analyze::Analysis;
@@ -129,7 +130,8 @@ impl Store {
     pub fn explain(&self, question: &Question<'_>) -> Result<Explained> {
         let inner = &self.inner;
         let (policy, resolutions) = policy::explained(inner, question.key, question.options);
-        let costs = inner.streams.survey(question.block, question.options.element, &inner.tiers, &policy.wanted);
+        let costs =
+            Costs::new(inner.streams.survey(question.block, question.options.element, &inner.tiers, &policy.wanted));
         let snapshot = self.supposed(question.what_if)?;
         let site = Site { wanted: policy.wanted, beside: &[], reads: READS };
         let explanation = inner.planner.explain(&snapshot, question.block.len() as u64, &site, &costs, &resolutions);

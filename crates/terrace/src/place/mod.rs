@@ -8,7 +8,7 @@ mod streams;
 
 pub use explain::{Explained, Measured, Question, WhatIf};
 pub(crate) use planner::{Planner, Site};
-pub(crate) use policy::{Policy, policy};
+pub(crate) use policy::{Policy, policy, policy_under};
 pub(crate) use streams::{LEARNED, Streams};
 
 use std::io;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use terrace_codec::{Element, Encoding};
+use terrace_plan::cost::{Costs, Expected};
 use terrace_plan::policy::{Ack, Budget, Policy as Wanted, Weights};
 use terrace_plan::snapshot::TierSet;
 use xxhash_rust::xxh3::xxh3_64;
@@ -33,6 +34,8 @@ const WORTH: usize = 8 << 10;
 const FAST: f64 = 1e9;
 /// Unless hardly anything but the bytes stored matters: the ratio has at least this weight.
 const DENSE: f64 = 0.8;
+/// What is taken of an encoding of which nothing is known but what it stored.
+const USUAL: Expected = Expected { compress: 3e8, decompress: 1e9, ratio: 1.0 };
 /// How often what is written is taken to be read, at least.
 const READS: f64 = 1.0;
 
@@ -108,6 +111,21 @@ impl<'a> Placer<'a> {
     pub fn place_on(&self, tiers: TierSet, length: usize, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
         let wanted = Wanted { replicas: 1, tiers, volatile, ack: Ack::Placed, max_latency: None, ..self.wanted };
         self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas.first().map(|placed| placed.target)
+    }
+
+    /// Where the replicas of a stored extent should be, and how encoded, planned with what is there so that little is
+    /// moved; with `stay`, on the targets where they are. Nothing where no plan is better known.
+    pub fn replan(&self, extent: &Extent, raw: &[u8], stay: bool) -> Places {
+        let mut expected = self.inner.streams.survey(raw, None, &self.inner.tiers, &self.wanted);
+        for replica in extent.replicas.iter().filter(|replica| replica.encoding != Encoding::NONE) {
+            let ratio = extent.raw_len as f64 / f64::from(replica.stored.max(1));
+            match expected.iter_mut().find(|(encoding, _)| *encoding == replica.encoding) {
+                Some((_, known)) => known.ratio = ratio,
+                None => expected.push((replica.encoding, Expected { ratio, ..USUAL })),
+            }
+        }
+        let site = Site { wanted: self.wanted, beside: &[], reads: self.reads(extent.offset) };
+        self.inner.planner.replan(&self.inner.tiers, raw.len(), &site, &Costs::new(expected), &extent.replicas, stay)
     }
 
     /// How to encode one more replica of an extent on `device`.

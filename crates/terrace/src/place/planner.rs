@@ -6,12 +6,12 @@ use parking_lot::Mutex;
 use terrace_codec::Encoding;
 use terrace_plan::cost::Costs;
 use terrace_plan::explain::{Explanation, explain};
-use terrace_plan::plan::{Memo, Plan, Want, plan};
+use terrace_plan::plan::{Memo, Piece, Plan, Want, plan, replan};
 use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
 use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, Tier, TierSet};
 
-use super::{Placed, Placement};
-use crate::catalog::TargetId;
+use super::{Placed, Placement, Places};
+use crate::catalog::{Replica, TargetId};
 use crate::report::TierState;
 use crate::store::{Device, Tiers};
 
@@ -67,6 +67,34 @@ impl Planner {
             Ok(plan) => placement(plan, tiers, bytes),
             Err(_) => Placement::default(),
         }
+    }
+
+    /// Where the replicas of so many bytes should be, of which these are stored; with `stay`, on the same targets.
+    /// Nothing where there is no such plan, or one that cuts the bytes.
+    pub fn replan(
+        &self,
+        tiers: &Tiers,
+        bytes: usize,
+        site: &Site<'_>,
+        costs: &Costs,
+        stored: &[Replica],
+        stay: bool,
+    ) -> Places {
+        let State { memo, .. } = &mut *self.state.lock();
+        let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
+        let Some(snapshot) = snapshot(tiers, |device| !stay || holds(device)) else { return Places::new() };
+        let want = Want { bytes: bytes as u64, reads: site.reads };
+        let pages = (bytes as u64).div_ceil(PAGE) as u32;
+        let piece = |replica: &Replica| {
+            let target = tiers.devices.iter().position(|device| device.id == replica.target)? as u8;
+            Some(Piece { start: 0, pages, target, encoding: replica.encoding, stored: replica.stored.into() })
+        };
+        let present: Vec<Piece> = stored.iter().filter_map(piece).collect();
+        match replan(&want, &present, &snapshot, &site.wanted, costs, memo) {
+            Ok(plan) => Some(placement(plan, tiers, bytes)).filter(|placement| placement.length == bytes),
+            Err(_) => None,
+        }
+        .map_or_else(Places::new, |placement| placement.replicas)
     }
 
     /// The tiers as they are now.

@@ -25,9 +25,18 @@ pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy 
     policy
 }
 
-/// The same, with each decision that was taken between wishes.
+/// The policy for a key under other rules.
+pub(crate) fn policy_under(inner: &Inner, config: &Config, key: &[u8]) -> Policy {
+    resolved(inner, config, key, &PutOptions::default()).0
+}
+
+/// The policy for a write to a key, with each decision that was taken between wishes.
 pub(super) fn explained(inner: &Inner, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
-    let rule = inner.config.rule_for(key);
+    resolved(inner, &inner.config, key, options)
+}
+
+fn resolved(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
+    let rule = config.rule_for(key);
     let operation = Ask {
         requirements: options.requirements.clone(),
         replicas: options.replicas,
@@ -36,17 +45,16 @@ pub(super) fn explained(inner: &Inner, key: &[u8], options: &PutOptions) -> (Pol
         budget: options.budget,
         ..Ask::default()
     };
-    let Replicas { min, max, .. } = range(&inner.config);
-    let (resolved, resolutions) = decide(inner, rule, &operation);
+    let Replicas { min, max, .. } = range(config);
+    let (resolved, resolutions) = decide(inner, config, rule, &operation);
     let asked = resolved.replicas.clamp(min, max);
-    let model = inner.config.store.cost_model;
+    let model = config.store.cost_model;
     let domains = inner.tiers.domains(resolved.tiers, resolved.ack == Ack::Durable).min(255) as u8;
     let wanted = Wanted { replicas: asked.min(domains).max(1), model, ..resolved };
     (Policy { asked, wanted }, resolutions)
 }
 
-fn decide(inner: &Inner, rule: Option<&Rule>, operation: &Ask) -> (Wanted, Vec<Resolution>) {
-    let config = &inner.config;
+fn decide(inner: &Inner, config: &Config, rule: Option<&Rule>, operation: &Ask) -> (Wanted, Vec<Resolution>) {
     let application = rule.map_or_else(Ask::default, |rule| Ask {
         requirements: understood(&rule.requirements),
         replicas: rule.replicas,

@@ -98,12 +98,18 @@ impl Streams {
         }
         known.outcomes = 0;
         known.choices = predictor.expected(&known.stream);
-        known.costs = Arc::new(costs(&known.choices));
+        known.costs = Arc::new(Costs::new(expected(&known.choices)));
         true
     }
 
     /// What is expected of every encoding that may serve on one of the tiers, whatever it takes to find out.
-    pub fn survey(&self, raw: &[u8], element: Option<Element>, tiers: &Tiers, wanted: &Wanted) -> Costs {
+    pub fn survey(
+        &self,
+        raw: &[u8],
+        element: Option<Element>,
+        tiers: &Tiers,
+        wanted: &Wanted,
+    ) -> Vec<(Encoding, Expected)> {
         let mut stream = new_stream(element).with_length(u64::MAX);
         let mut predictor = self.predictor().lock();
         for device in &tiers.devices {
@@ -111,11 +117,14 @@ impl Streams {
                 predictor.study(&mut stream, raw, &objective(device, weights, reads));
             }
         }
-        costs(&predictor.expected(&stream))
+        expected(&predictor.expected(&stream)).collect()
     }
 
     /// Learns from how an encoding turned out.
     pub fn learn(&self, known: &Mutex<Known>, encoding: Encoding, encoded: Coded) {
+        if known.lock().choices.is_empty() {
+            return;
+        }
         let mut predictor = self.predictor().lock();
         let mut known = known.lock();
         let Some(choice) = known.choices.iter().find(|choice| choice.encoding == encoding).copied() else { return };
@@ -161,11 +170,11 @@ fn new_stream(element: Option<Element>) -> Stream {
 }
 
 /// What is expected, as the planner takes it.
-fn costs(choices: &[Choice]) -> Costs {
-    Costs::new(choices.iter().map(|choice| {
+fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
+    choices.iter().map(|choice| {
         let of = choice.expected;
         (choice.encoding, Expected { compress: 1.0 / of.encode, decompress: 1.0 / of.decode, ratio: of.ratio() })
-    }))
+    })
 }
 
 /// What the planner's cost model makes small, in the predictor's terms: there the ratio needs no weight of its own, and

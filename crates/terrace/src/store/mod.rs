@@ -263,7 +263,8 @@ impl Store {
             }
             TierStatus { name: tier.name.clone(), used, capacity, queue: queue[level], state }
         });
-        Ok(Status { objects: inner.catalog.count()?, owed, tiers: tiers.collect() })
+        let (objects, replanning) = (inner.catalog.count()?, inner.replanning());
+        Ok(Status { objects, owed, replanning, tiers: tiers.collect() })
     }
 
     /// Waits, for a minute at most, until nothing is owed, then makes all durable.
@@ -309,7 +310,7 @@ fn refuse(dir: &Path, reason: &str) -> Error {
     Error::Store { path: dir.to_owned(), reason: reason.to_owned() }
 }
 
-fn read_config(dir: &Path) -> Result<Config> {
+pub(crate) fn read_config(dir: &Path) -> Result<Config> {
     let path = dir.join("terrace.toml");
     let text = fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))?;
     Config::parse(&text, &path.display().to_string())

@@ -66,6 +66,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         lock,
     };
     crate::care::recover(&inner)?;
+    inner.rules_begin();
     boot::opened(dir)?;
     if boot::alone(dir, &inner.lock).is_ok() {
         // Nobody else has the store open: what is staged has no writer any more.
