@@ -124,17 +124,18 @@ impl Hotness {
         }
     }
 
-    /// How often a range is expected to be read in the hour to come.
-    pub fn reads(&self, key: &[u8], offset: u64) -> f64 {
-        let state = self.state.lock();
-        let block = state.ranges.key(xxh3_64(key), offset);
-        reads_to_come(state.ranges.scores().score(block, now()))
+    /// How often the block that holds a byte of an object is expected to be read in the hour to come.
+    pub fn reads(&self, key: &[u8], offset: u64, length: u64) -> f64 {
+        reads_to_come(self.score(key, offset, length))
     }
 
-    /// The score of the block that holds a byte of an object.
-    pub fn score(&self, key: &[u8], offset: u64) -> f64 {
+    /// The score of the block that holds a byte of an object of so many bytes: how often as much of it was read as there
+    /// is.
+    pub fn score(&self, key: &[u8], offset: u64, length: u64) -> f64 {
         let state = self.state.lock();
-        state.ranges.scores().score(state.ranges.key(xxh3_64(key), offset), now())
+        let score = state.ranges.scores().score(state.ranges.key(xxh3_64(key), offset), now());
+        let block = state.ranges.block();
+        score * block as f64 / length.saturating_sub(offset / block * block).clamp(1, block) as f64
     }
 
     /// The objects that are read, as far as their keys are known.
@@ -262,9 +263,10 @@ mod tests {
         two.fold();
         one.fold();
         for hotness in [&one, &two, &Hotness::new(dir.path())] {
-            assert!((hotness.score(b"a", 0) - 4.5).abs() < 0.01, "{}", hotness.score(b"a", 0));
-            assert!((hotness.score(b"b", 5 * MIB) - 3.0).abs() < 0.01);
-            assert_eq!(hotness.score(b"b", 0), 0.0);
+            assert!((hotness.score(b"a", 0, MIB) - 4.5).abs() < 0.01, "{}", hotness.score(b"a", 0, MIB));
+            assert!((hotness.score(b"a", 0, MIB / 2) - 9.0).abs() < 0.02);
+            assert!((hotness.score(b"b", 5 * MIB, 6 * MIB) - 3.0).abs() < 0.01);
+            assert_eq!(hotness.score(b"b", 0, 6 * MIB), 0.0);
             let mut objects = hotness.objects();
             objects.sort();
             assert_eq!(objects, [b"a", b"b"]);
@@ -278,6 +280,6 @@ mod tests {
         let hotness = Hotness::new(dir.path());
         hotness.touch(b"a", 0, MIB);
         hotness.fold();
-        assert!(Hotness::new(dir.path()).score(b"a", 0) > 0.9);
+        assert!(Hotness::new(dir.path()).score(b"a", 0, MIB) > 0.9);
     }
 }

@@ -76,7 +76,10 @@ impl Ranges {
             let range = (0..parts).map(move |part| {
                 let from = start + part * step;
                 let to = if part + 1 == parts { start + self.block } else { from + step };
-                (from, to.min(length).saturating_sub(from), if fine { of(part) } else { score })
+                let held = to.min(length).saturating_sub(from);
+                let score = if fine { of(part) } else { score };
+                // Of the last one a part is all that can be accessed.
+                (from, held, score * (to - from) as f64 / held.max(1) as f64)
             });
             range.filter(|(_, length, _)| *length > 0)
         })
@@ -123,6 +126,7 @@ mod tests {
         ranges.touch(8, 0, 0, 0.0);
         let scores: Vec<_> = ranges.of(7, 3 * BLOCK - 1, 0.0).collect();
         assert_eq!(scores, [(0, BLOCK, 1.5), (BLOCK, BLOCK, 1.5), (2 * BLOCK, BLOCK - 1, 0.0)]);
+        assert_eq!(ranges.of(7, BLOCK / 4, 0.0).next(), Some((0, BLOCK / 4, 6.0)), "a part is all that there is");
         assert_eq!(ranges.of(8, BLOCK, 0.0).next(), Some((0, BLOCK, 0.0)));
         assert_eq!(ranges.of(7, BLOCK, 10.0).next(), Some((0, BLOCK, 0.75)));
         ranges.forget(7, 3 * BLOCK);

@@ -45,7 +45,7 @@ impl Inner {
         for key in self.hotness.objects() {
             let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? else { continue };
             for extent in frames(&extents) {
-                let score = self.hotness.score(&key, extent.offset);
+                let score = self.hotness.score(&key, extent.offset, object.length);
                 let Some(target) = self.nearest(extent).filter(|_| score >= WARM) else { continue };
                 let Some(replica) = extent.replicas.iter().find(|r| r.target == self.tiers.devices[target].id) else {
                     continue;

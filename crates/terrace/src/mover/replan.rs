@@ -32,7 +32,7 @@ impl Store {
     /// stay on their targets, and are encoded more densely where that pays by a twentieth. With `all`, also what is hot.
     pub fn tune(&self, prefix: &[u8], all: bool) -> Result<Moved> {
         self.move_each(prefix, |inner, key, object, extent, edits, moved| {
-            if !all && inner.hotness.score(key, extent.offset) > COLD {
+            if !all && inner.hotness.score(key, extent.offset, extent.end()) > COLD {
                 return Ok(());
             }
             let dense = Weights::ARCHIVAL;

@@ -89,7 +89,8 @@ impl Inner {
                 let below = |r: &Replica| self.tiers.device(r.target).is_ok_and(|d| d.tier > device.tier);
                 let Some(replica) = extent.replicas.iter().find(|r| r.target == device.id) else { continue };
                 let has_copy = extent.replicas.iter().any(|r| below(r) && self.outlives(r));
-                if *excess == 0 || has_copy != copied || self.hotness.score(key, extent.offset) > warmth {
+                if *excess == 0 || has_copy != copied || self.hotness.score(key, extent.offset, object.length) > warmth
+                {
                     continue;
                 }
                 if copied {

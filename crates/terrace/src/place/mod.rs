@@ -76,7 +76,7 @@ impl<'a> Placer<'a> {
     /// Where the replicas of `raw`, the object's bytes from `offset` on, go, or of as much of it as goes to the same
     /// places. None where no target has room.
     pub fn place(&self, offset: u64, raw: &[u8]) -> Placement {
-        let reads = self.reads(offset);
+        let reads = self.reads(offset, raw.len());
         let site = Site { wanted: self.wanted, beside: &[], reads };
         let mut placement = self.plan(raw.len(), &site);
         let first = placement.replicas.first().and_then(|placed| self.inner.tiers.device(placed.target).ok());
@@ -124,7 +124,7 @@ impl<'a> Placer<'a> {
                 None => expected.push((replica.encoding, Expected { ratio, ..USUAL })),
             }
         }
-        let site = Site { wanted: self.wanted, beside: &[], reads: self.reads(extent.offset) };
+        let site = Site { wanted: self.wanted, beside: &[], reads: self.reads(extent.offset, raw.len()) };
         self.inner.planner.replan(&self.inner.tiers, raw.len(), &site, &Costs::new(expected), &extent.replicas, stay)
     }
 
@@ -134,7 +134,7 @@ impl<'a> Placer<'a> {
             r.target == device.id || self.inner.tiers.device(r.target).is_ok_and(|other| other.tier > device.tier)
         });
         let (weights, reads) =
-            if nearest { (self.wanted.first, self.reads(extent.offset)) } else { (self.wanted.rest, 0.0) };
+            if nearest { (self.wanted.first, self.reads(extent.offset, raw.len())) } else { (self.wanted.rest, 0.0) };
         self.study(extent.frame_offset(), raw, device, &weights, reads);
         let stored: u64 = extent.replicas.iter().filter(|r| r.target != device.id).map(|r| u64::from(r.stored)).sum();
         let left = |Budget(times): Budget| (times - stored as f64 / raw.len() as f64) / missing.max(1) as f64;
@@ -163,8 +163,8 @@ impl<'a> Placer<'a> {
     }
 
     /// How often bytes are expected to be read.
-    fn reads(&self, offset: u64) -> f64 {
-        READS.max(self.inner.hotness.reads(self.key, offset))
+    fn reads(&self, offset: u64, length: usize) -> f64 {
+        READS.max(self.inner.hotness.reads(self.key, offset, offset + length as u64))
     }
 
     fn plan(&self, length: usize, site: &Site<'_>) -> Placement {
