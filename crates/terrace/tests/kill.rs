@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use terrace::{Ack, Config, PutOptions, Store};
 
 const KEYS: u64 = 8;
-const FAIL_POINTS: [&str; 13] = [
+const FAIL_POINTS: [&str; 15] = [
     "commit:logged",
     "put:written",
     "put:committed",
@@ -28,6 +28,8 @@ const FAIL_POINTS: [&str; 13] = [
     "snapshot:written",
     "snapshot:named",
     "snapshot:trimmed",
+    "plain:written",
+    "plain:committed",
 ];
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -135,6 +137,7 @@ fn config(dir: &Path) -> Config {
     let d = dir.display();
     let text = format!(
         "[store]\nreplicas = {{ min = 1, max = 5, default = 2 }}\n\
+         [[rule]]\nprefix = 'w0'\nlayout = 'plain'\n\
          [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\ncapacity = '6MiB'\nhigh_watermark = 0.5\n\
          [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n"
     );
@@ -208,6 +211,16 @@ fn contents(store: &Store, who: u64) -> Model {
             (key, bytes)
         })
         .collect()
+}
+
+/// What the first writer's objects are on the disk, as ordinary files.
+fn plain_files(dir: &Path) -> Model {
+    let folders = ["a", "b"].map(|target| dir.join(target).join("files/w0"));
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let read = |entry: fs::DirEntry| {
+        (format!("w0/{}", entry.file_name().to_str().unwrap()).into_bytes(), fs::read(entry.path()).unwrap())
+    };
+    entries.map(|entry| read(entry.unwrap())).collect()
 }
 
 fn differing(a: &Model, b: &Model) -> Vec<String> {
@@ -292,6 +305,9 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     store.sync().unwrap();
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    let mut objects = contents(&store, 0);
+    objects.retain(|_, bytes| !bytes.is_empty());
+    assert!(plain_files(dir) == objects, "{:?}", differing(&plain_files(dir), &objects));
     println!(
         "{killed} kills, {acknowledged} acknowledged operations, {rebuilds} rebuilds ({ahead} one commit ahead): nothing lost"
     );

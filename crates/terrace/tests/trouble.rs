@@ -124,11 +124,15 @@ fn when_every_tier_is_full_a_write_fails_in_time_and_leaves_nothing() {
         store.put_bytes(format!("k{n}").as_bytes(), &bytes, &one).unwrap();
     }
     let since = Instant::now();
+    let other = store.clone();
+    // What there is of an object outlives a write to it that fails.
+    let grows = std::thread::spawn(move || other.write_at(b"k1", 1000, &noise(6_000_000, 6), &PutOptions::default()));
     let failed = store.put_bytes(b"more", &noise(6_000_000, 5), &one).unwrap_err();
     assert!(
         matches!(&failed, Error::NoSpace { tiers } if ["ram", "disk", "pfs"].iter().all(|name| tiers.contains(name))),
         "{failed}"
     );
+    assert!(matches!(grows.join().unwrap(), Err(Error::NoSpace { .. })));
     assert!(since.elapsed() < Duration::from_secs(60));
     assert!(matches!(store.get(b"more"), Err(Error::NotFound { .. })));
     for n in 0..3 {

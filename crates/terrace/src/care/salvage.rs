@@ -10,7 +10,7 @@ use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, Replic
 use crate::place::policy;
 use crate::report::Salvaged;
 use crate::store::{Inner, Store};
-use crate::tier::Place;
+use crate::tier::{PLAIN, Place};
 use crate::write::{PutOptions, now};
 use crate::{Error, Result};
 
@@ -53,7 +53,7 @@ impl Inner {
         let mut highest = 0;
         for device in &self.tiers.devices {
             let scanned = device.target.scan(&mut |place, header| {
-                highest = highest.max(header.identity.object).max(header.identity.write).max(place.segment);
+                highest = highest.max(header.identity.object).max(header.identity.write).max(place.segment & !PLAIN);
             });
             if let Err(e) = scanned {
                 device.failed(&e);
@@ -79,7 +79,7 @@ impl Inner {
                 self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?.into_iter().map(|(_, p)| p).collect();
             let scanned = device.target.scan(&mut |place, header| {
                 let id = header.identity;
-                highest = highest.max(id.object).max(id.write).max(place.segment);
+                highest = highest.max(id.object).max(id.write).max(place.segment & !PLAIN);
                 if known.contains(&id.object) || dying.contains(&place) {
                     return;
                 }

@@ -44,6 +44,9 @@ impl Store {
         found: &mut Scrubbed,
     ) -> Result<()> {
         let inner = &self.inner;
+        if inner.config.has_plain() {
+            self.scrub_names(key, object, extents, repair, found)?;
+        }
         for extent in frames(extents) {
             let mut suspects = Vec::new();
             let mut good = 0;
@@ -76,6 +79,32 @@ impl Store {
                     found.repaired += u64::from(inner.repair(suspect)?);
                 }
                 self.owe_missing(key, object, extent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts plain files that do not stand under the object's key, where somebody put another file.
+    fn scrub_names(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extents: &[Extent],
+        repair: bool,
+        found: &mut Scrubbed,
+    ) -> Result<()> {
+        for device in &self.inner.tiers.devices {
+            if self.inner.misnamed(device, key, object, extents).is_none() {
+                continue;
+            }
+            // It may be that it is just being named, or that the object has moved on.
+            self.inner.follow(device)?;
+            let Some((object, extents)) = self.inner.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
+            if let Some(whole) = self.inner.misnamed(device, key, &object, &extents) {
+                found.bad += 1;
+                if repair {
+                    found.repaired += u64::from(device.target.follow(key, Some(&whole), &[]).is_ok());
+                }
             }
         }
         Ok(())

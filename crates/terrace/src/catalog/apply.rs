@@ -36,8 +36,8 @@ pub struct Dead {
 
 /// An open transaction, and the commit that it carries out.
 pub struct Applier<'a, 'env> {
-    records: Records,
-    txn: &'a mut RwTxn<'env>,
+    pub(super) records: Records,
+    pub(super) txn: &'a mut RwTxn<'env>,
     time: u64,
     /// The sequence of the commit at hand.
     pub sequence: u64,
@@ -156,7 +156,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.records.get(self.txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
     }
 
-    fn put<T: Serialize>(&mut self, key: &[u8], value: &T) -> Result<()> {
+    pub(super) fn put<T: Serialize>(&mut self, key: &[u8], value: &T) -> Result<()> {
         let mut buffer = [0; 512];
         match postcard::to_slice(value, &mut buffer) {
             Ok(bytes) => self.records.put(self.txn, key, bytes)?,
@@ -202,11 +202,13 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::SetAttributes { key, attributes } => {
                 let Some(mut object) = self.object(key)? else { return Ok(()) };
                 object.attributes = attributes.clone();
+                self.unfollow(object.id, key)?;
                 self.put_object(key, &mut object)
             }
             Edit::Remove { key } => {
                 let Some(object) = self.object(key)? else { return Ok(()) };
                 self.records.delete(self.txn, &keys::object(key))?;
+                self.unfollow(object.id, key)?;
                 self.drop_extents(&object)
             }
             Edit::Rename { from, to } => self.rename(from, to),
@@ -223,6 +225,9 @@ impl<'a, 'env> Applier<'a, 'env> {
                 let raw_len = self.edit_frame(key, task, |extent| extent.replicas.retain(|r| r.place != *place))?;
                 let Some(raw_len) = raw_len else { return Ok(()) };
                 self.bury(task.object, task.target, *place)?;
+                if place.is_plain() {
+                    self.unfollow_file(task.target, key, place.segment)?;
+                }
                 match owed {
                     Some(target) => {
                         let owed = Owed { key: key.to_vec(), raw_len, then_drop: None, since: self.sequence };
@@ -243,6 +248,7 @@ impl<'a, 'env> Applier<'a, 'env> {
                 Ok(())
             }
             Edit::Synced { sequence } => self.put(keys::SYNCED, sequence),
+            Edit::Followed { target, key, sequence } => self.followed(*target, key, *sequence),
         }
     }
 
@@ -254,6 +260,7 @@ impl<'a, 'env> Applier<'a, 'env> {
 
     fn put_whole(&mut self, key: &[u8], mut object: Object, extents: &[NewExtent]) -> Result<()> {
         if let Some(old) = self.object(key)? {
+            self.unfollow(old.id, key)?;
             self.drop_extents(&old)?;
         }
         if object.inline.is_none() {
@@ -286,6 +293,7 @@ impl<'a, 'env> Applier<'a, 'env> {
 
     fn set_length(&mut self, key: &[u8], length: u64, mtime: i64) -> Result<()> {
         let Some(mut object) = self.object(key)? else { return Ok(()) };
+        self.unfollow(object.id, key)?;
         if length < object.length {
             let end = object.length;
             self.edit_extents(&mut object, length, end, |all| extents::clear(all, length, end))?;
@@ -301,8 +309,11 @@ impl<'a, 'env> Applier<'a, 'env> {
             return Ok(());
         }
         if let Some(old) = self.object(to)? {
+            self.unfollow(old.id, to)?;
             self.drop_extents(&old)?;
         }
+        self.unfollow(object.id, from)?;
+        self.unfollow(object.id, to)?;
         self.records.delete(self.txn, &keys::object(from))?;
         for task in self.tasks(&keys::owed(&first_task(object.id))[..9])? {
             let record = keys::owed(&task);
@@ -334,6 +345,12 @@ impl<'a, 'env> Applier<'a, 'env> {
         })?;
         if found.is_none() {
             return self.bury(task.object, replica.target, replica.place);
+        }
+        if replica.place.is_plain() {
+            self.hold_plain(task, &owed.key, replica.place.segment)?;
+        }
+        for old in replaced.iter().filter(|old| old.place.is_plain()) {
+            self.unfollow_file(old.target, &owed.key, old.place.segment)?;
         }
         replaced.sort_unstable_by_key(|r| (r.target, r.place));
         replaced.dedup();
@@ -410,6 +427,7 @@ impl<'a, 'env> Applier<'a, 'env> {
     }
 
     fn drop_extents(&mut self, object: &Object) -> Result<()> {
+        self.drop_plain(object.id)?;
         let mut object = object.clone();
         let all = extents::load(self.records, self.txn, &object, 0, u64::MAX)?;
         extents::store(self.records, self.txn, &mut object, &all, &[])?;

@@ -118,6 +118,13 @@ pub enum Edit {
         object: u64,
         want: u8,
     },
+    /// Under a key of `target` stands what belonged there at commit `sequence`.
+    Followed {
+        target: TargetId,
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        sequence: u64,
+    },
 }
 
 /// A change, and what it expects.

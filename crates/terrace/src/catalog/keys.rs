@@ -9,6 +9,8 @@ pub const FREED: u8 = b'f';
 pub const SEGMENT: u8 = b's';
 pub const STAGED: u8 = b'p';
 pub const LEASE: u8 = b'l';
+pub const PLAIN: u8 = b'h';
+pub const UNFOLLOWED: u8 = b't';
 
 /// The log's tail.
 pub const TAIL: &[u8] = b"mt";
@@ -88,6 +90,22 @@ pub fn lease((holder, id): (u64, u64)) -> Key {
     let mut out = with(LEASE);
     out.extend_from_slice(&holder.to_be_bytes());
     out.extend_from_slice(&id.to_be_bytes());
+    out
+}
+
+/// The newest plain file of an object on `target`.
+pub fn plain(object: u64, target: TargetId) -> Key {
+    let mut out = with(PLAIN);
+    out.extend_from_slice(&object.to_be_bytes());
+    out.extend_from_slice(&target.to_be_bytes());
+    out
+}
+
+/// The plain files on `target` that may stand under a key and not be what belongs there.
+pub fn unfollowed(target: TargetId, key: &[u8]) -> Key {
+    let mut out = with(UNFOLLOWED);
+    out.extend_from_slice(&target.to_be_bytes());
+    out.extend_from_slice(key);
     out
 }
 

@@ -10,6 +10,7 @@ mod environment;
 mod extents;
 mod keys;
 mod leases;
+mod plain;
 mod query;
 mod record;
 mod snapshot;
@@ -328,19 +329,16 @@ fn lost_leader() -> Result<Commit> {
 }
 
 fn highest_id(edit: &Edit) -> u64 {
+    let number = |replica: &Replica| replica.place.segment & !crate::tier::PLAIN;
     let of = |extents: &[NewExtent]| {
-        extents
-            .iter()
-            .flat_map(|n| n.extent.replicas.iter().map(|r| r.place.segment).chain([n.extent.write]))
-            .max()
-            .unwrap_or(0)
+        extents.iter().flat_map(|n| n.extent.replicas.iter().map(number).chain([n.extent.write])).max().unwrap_or(0)
     };
     match edit {
         Edit::Stage { object, extents, .. }
         | Edit::Put { object, extents, .. }
         | Edit::Write { object, extents, .. }
         | Edit::Merge { object, extents, .. } => of(extents).max(*object),
-        Edit::Made { replica, .. } => replica.place.segment,
+        Edit::Made { replica, .. } => number(replica),
         _ => 0,
     }
 }

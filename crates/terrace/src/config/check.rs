@@ -7,7 +7,7 @@ use std::str::FromStr;
 use terrace_plan::policy::{Asked, Budget, NotUnderstood, Weights};
 use terrace_plan::snapshot::MAX_TIERS;
 
-use super::{Config, Replicas, TargetConfig, TierConfig, TierKind};
+use super::{Config, Layout, Replicas, TargetConfig, TierConfig, TierKind};
 use crate::{frame, tier};
 
 /// Says what is wrong, and where, if something is.
@@ -73,6 +73,9 @@ fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
         }
         if !(tier.watts.is_finite() && tier.watts >= 0.0) {
             return Err(format!("tier {name:?}: watts is a number, 0 or more, such as 5.0"));
+        }
+        if tier.layout == Layout::Plain && tier.kind != TierKind::Directory {
+            return Err(format!("tier {name:?}: layout = \"plain\" is for kind = \"directory\"; leave it out"));
         }
         if !(0.0 < tier.high_watermark && tier.high_watermark <= 1.0) {
             return Err(format!("tier {name:?}: high_watermark is a share, above 0 and at most 1, such as 0.9"));
@@ -236,6 +239,10 @@ mod tests {
         refused(&format!("{good}persistent = false"), &["no tier is persistent", "(a)"]);
         refused(&format!("{good}high_watermark = 90.0"), &["\"a\"", "high_watermark"]);
         refused(&format!("{good}capacity = '0B'"), &["\"a\"", "capacity"]);
+        assert!(Config::parse(&format!("{good}layout = 'plain'"), "t.toml").is_ok());
+        refused(&format!("{good}layout = 'file'"), &["`file`", "`plain`"]);
+        let memory = "[[tier]]\nname = 'm'\nkind = 'memory'\ntargets = ['x']\nlayout = 'plain'\n";
+        refused(&format!("{good}{memory}"), &["\"m\"", "layout", "directory"]);
         refused(&tier("a", "targets = []"), &["\"a\"", "no targets"]);
         refused(&tier("a", "targets = ['']"), &["\"a\"", "empty path"]);
     }

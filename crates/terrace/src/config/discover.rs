@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
-use super::{Bytes, Config, StoreConfig, TargetConfig, TierConfig, TierKind};
+use super::{Bytes, Config, Layout, StoreConfig, TargetConfig, TierConfig, TierKind};
 
 /// Where Linux keeps its shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -85,6 +85,7 @@ fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String
     TierConfig {
         name: name.into(),
         kind: TierKind::Directory,
+        layout: Layout::Frames,
         targets: vec![TargetConfig { domain: Some(domain), ..TargetConfig::at(path) }],
         service: None,
         options: Default::default(),

@@ -5,7 +5,7 @@ mod discover;
 mod tier;
 mod units;
 
-pub use tier::{TargetConfig, ThrottleConfig, TierConfig, TierKind};
+pub use tier::{Layout, TargetConfig, ThrottleConfig, TierConfig, TierKind};
 pub use units::{Bytes, Rate, Time};
 
 use serde::{Deserialize, Serialize};
@@ -134,12 +134,28 @@ pub struct Rule {
     /// The only tiers to use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tiers: Option<Vec<String>>,
+    /// How directories that outlive a reboot hold these objects, whatever their tiers' layout is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<Layout>,
 }
 
 impl Config {
     /// Bytes of the longest extent.
     pub(crate) fn block(&self) -> usize {
         self.store.block.0.min(frame::BLOCK.into()) as usize
+    }
+
+    /// Whether any object may be held as a plain file.
+    pub(crate) fn has_plain(&self) -> bool {
+        let layouts = self.rules.iter().filter_map(|rule| rule.layout);
+        self.tiers.iter().map(|tier| tier.layout).chain(layouts).any(|layout| layout == Layout::Plain)
+    }
+
+    /// Whether a tier, by its place in the order, is to hold an object as a plain file.
+    pub(crate) fn is_plain(&self, level: usize, key: &[u8]) -> bool {
+        let Some(tier) = self.tiers.get(level).filter(|tier| tier.kind == TierKind::Directory) else { return false };
+        let of_rule = self.rule_for(key).and_then(|rule| rule.layout).filter(|_| tier.persistent);
+        of_rule.unwrap_or(tier.layout) == Layout::Plain && crate::tier::can_be_file(key)
     }
 
     /// Reads a configuration; `origin` names it in errors.
@@ -259,6 +275,18 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
         assert_eq!(config.store.replicas, Replicas::default());
         assert_eq!((config.store.ack, config.store.block), (Ack::Placed, Bytes(1 << 20)));
         assert!(Ack::Placed < Ack::Replicated && Ack::Replicated < Ack::Durable);
+    }
+
+    #[test]
+    fn plain_layout_is_the_tiers_or_the_rules() {
+        let text = TWO.replacen("kind = \"directory\"", "kind = \"directory\"\nlayout = \"plain\"", 1)
+            + "\n[[rule]]\nprefix = \"packed\"\nlayout = \"frames\"\n[[rule]]\nprefix = \"files\"\nlayout = \"plain\"\n";
+        let config = Config::parse(&text, "test").expect("parses");
+        assert!(config.has_plain() && config.is_plain(0, b"a") && !config.is_plain(1, b"a"));
+        assert!(config.is_plain(1, b"files/a") && !config.is_plain(1, b"packed/a"));
+        assert!(!config.is_plain(1, &[b"files/".as_slice(), &[b'x'; 256]].concat()), "no file system has such a name");
+        assert!(!Config::parse(TWO, "test").expect("parses").has_plain());
+        assert_eq!(Config::parse(&config.to_toml(), "again").expect("parses").to_toml(), config.to_toml());
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub struct TierConfig {
     pub name: String,
     /// What its targets are.
     pub kind: TierKind,
+    /// How a directory holds objects.
+    #[serde(default, skip_serializing_if = "Layout::is_default")]
+    pub layout: Layout,
     /// Its targets.
     #[serde(default)]
     pub targets: Vec<TargetConfig>,
@@ -69,6 +72,23 @@ pub enum TierKind {
     Memory,
     /// Blobs of a service such as S3.
     Object,
+}
+
+/// How directories hold objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// As frames in segments: encoded, packed, quick to change.
+    #[default]
+    Frames,
+    /// Each as an ordinary file under its own key, below `files/`: readable without Terrace.
+    Plain,
+}
+
+impl Layout {
+    fn is_default(&self) -> bool {
+        *self == Layout::default()
+    }
 }
 
 /// Options may be written as texts, numbers or booleans.

@@ -89,13 +89,14 @@ impl Inner {
     }
 
     /// Makes one extent of extents that lie side by side; false where the object has changed meanwhile.
-    fn merge(&self, key: &[u8], object: &Object, run: &[Extent]) -> Result<bool> {
+    pub(super) fn merge(&self, key: &[u8], object: &Object, run: &[Extent]) -> Result<bool> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(true) };
         let mut raw = vec![0; (last.end() - first.offset) as usize];
         self.read_extents(key, object, run, first.offset, &mut raw)?;
         let policy = policy(self, key, &PutOptions { replicas: Some(object.want), ..PutOptions::default() });
         let mut writer = Writer::new(self, key, object.id, &policy, None);
         writer.offset = first.offset;
+        writer.stays_plain(true)?;
         writer.block(&raw)?;
         let edit = Edit::Merge { key: key.to_vec(), object: object.id, extents: writer.extents.clone() };
         let expect = vec![Expect::Generation(key.to_vec(), object.generation)];

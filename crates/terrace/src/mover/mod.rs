@@ -5,6 +5,7 @@
 //! lock and also adopts what dead ones left.
 
 mod compact;
+mod plain;
 mod promote;
 mod replan;
 mod request;
@@ -249,12 +250,15 @@ impl Inner {
             let tasks = self.catalog.owed(after.as_ref(), BATCH)?;
             let Some((last, _)) = tasks.last() else { break };
             after = Some(*last);
-            done += self.make(&tasks)?;
+            done += self.make(&tasks, false)?;
             if self.mover.stopping.load(Ordering::Acquire) {
                 break;
             }
         }
         done += self.follow_rules()?;
+        if self.config.has_plain() {
+            self.tiers.devices.iter().try_for_each(|device| self.follow(device))?;
+        }
         self.evict()?;
         self.promote_in_time()?;
         self.compact_in_time()?;
@@ -307,7 +311,7 @@ impl Inner {
                 tasks.retain(|(task, _)| object.is_none_or(|o| task.object == o));
                 let Some((last, _)) = tasks.last() else { break };
                 after = Some(*last);
-                if self.make(&tasks)? > 0 {
+                if self.make(&tasks, true)? > 0 {
                     moved = Instant::now();
                 }
                 if object.is_none() {
@@ -329,12 +333,22 @@ impl Inner {
         }
     }
 
-    /// Makes these owed replicas, as far as their targets allow; how many are no longer owed.
-    fn make(&self, tasks: &[(Task, Owed)]) -> Result<usize> {
+    /// Makes these owed replicas, as far as their targets allow; how many are no longer owed. What is being written to is
+    /// made a plain file once it is left alone, unless that is to be `at_once`.
+    fn make(&self, tasks: &[(Task, Owed)], at_once: bool) -> Result<usize> {
         let mut claimed = Claimed { mover: &self.mover, tasks: Vec::new() };
         let mut changes = Vec::new();
+        let mut plain = 0;
         for (task, owed) in tasks {
             if !claimed.claim(*task) {
+                continue;
+            }
+            let device = self.tiers.device(task.target)?;
+            if device.state() == TierState::Ok
+                && self.config.is_plain(device.tier, &owed.key)
+                && let Some(made) = self.make_plain(device, task.object, &owed.key, at_once)?
+            {
+                plain += made;
                 continue;
             }
             if let Some(edits) = self.make_one(task, owed)? {
@@ -349,7 +363,7 @@ impl Inner {
             self.catalog.commit_many(&changes)?.into_iter().try_for_each(|result| result.map(|_| ()))?;
         }
         crate::fail::point("mover:committed");
-        Ok(changes.len())
+        Ok(changes.len() + plain)
     }
 
     /// Makes one owed replica: the edits that register it, or none where it cannot be made now.
@@ -451,6 +465,6 @@ impl Inner {
             Edit::Lost { task: *task, key: key.clone(), place: replica.place, owed: Some(task.target) }.into(),
         )?;
         let owed = Owed { key: key.into_vec(), raw_len: extent.raw_len, then_drop: None, since: 0 };
-        Ok(self.make(&[(*task, owed)])? == 1)
+        Ok(self.make(&[(*task, owed)], true)? > 0)
     }
 }

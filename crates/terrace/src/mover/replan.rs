@@ -108,7 +108,7 @@ impl Inner {
         let Some(progress) = self.progress() else { return Ok(0) };
         let page = self.catalog.list(b"", progress.after.as_deref(), ROUND)?;
         for (key, object) in &page {
-            self.follow(key, object, &progress.before)?;
+            self.follow_rule(key, object, &progress.before)?;
         }
         match page.last() {
             Some((last, _)) => self.keep(&Progress { after: Some(last.clone()), ..progress }),
@@ -118,7 +118,7 @@ impl Inner {
     }
 
     /// Plans an object anew where another policy holds for it now.
-    fn follow(&self, key: &[u8], object: &Object, before: &Config) -> Result<()> {
+    fn follow_rule(&self, key: &[u8], object: &Object, before: &Config) -> Result<()> {
         let [then, now] = [before, &self.config].map(|config| policy_under(self, config, key).wanted);
         if then == now {
             return Ok(());

@@ -41,7 +41,7 @@ impl Inner {
         self.reap(Duration::ZERO)?;
         if let Some(_lock) = self.mover_lock()? {
             let tasks = self.catalog.owed(None, BATCH)?;
-            self.make(&tasks)?;
+            self.make(&tasks, false)?;
             self.evict()?;
         }
         for device in &self.tiers.devices {
@@ -168,7 +168,14 @@ impl Inner {
             let mut segments = self.catalog.segments(device.id)?;
             segments.retain(|(_, live)| live.frames == 0 && live.sequence <= synced);
             // Readers may still be at what died in it.
-            let dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id)? };
+            let mut dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id)? };
+            // A file that still stands under its key is known by its number.
+            if self.config.has_plain() {
+                self.follow(device)?;
+                for (_, noted) in self.catalog.unfollowed(device.id, b"", usize::MAX)? {
+                    dying.extend(noted.files);
+                }
+            }
             for (segment, _) in segments.into_iter().filter(|(segment, _)| !dying.contains(segment)) {
                 make_durable()?;
                 if device.target.discard(segment).unwrap_or(false) {

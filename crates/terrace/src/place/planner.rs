@@ -194,7 +194,7 @@ pub(super) fn described(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> (Vec
             reserved: 0,
             load: device.load(),
             lanes: Device::LANES,
-            plain: false,
+            plain: tiers.tier(device).plain,
             up: device.state() == TierState::Ok && usable(device),
         });
     }

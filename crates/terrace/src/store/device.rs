@@ -82,6 +82,17 @@ impl Device {
         Ok(place)
     }
 
+    /// Adds a raw frame to a plain file, and notes how long it took.
+    pub fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let _busy = Busy::with(self);
+        let start = Instant::now();
+        let place = self.target.write_plain(file, frame)?;
+        self.works(|_| true);
+        self.writing.note(place.length as usize, start.elapsed());
+        self.filled.fetch_add(place.length.into(), Ordering::Relaxed);
+        Ok(place)
+    }
+
     /// What is allocated, and the limit.
     pub fn space(&self) -> io::Result<Space> {
         let space = self.target.space()?;

@@ -14,8 +14,10 @@ pub(crate) use device::Device;
 pub(crate) use leases::{Lease, Leases};
 pub(crate) use tiers::Tiers;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +30,7 @@ use crate::mover::Mover;
 use crate::place::{Planner, Streams};
 use crate::read::Cache;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
+use crate::tier::FILES;
 use crate::{Error, Result, key};
 
 /// The store's format; a store of a newer one is refused.
@@ -158,6 +161,7 @@ impl Store {
         let change =
             Change { expect: vec![Expect::Exists(key.to_vec())], edits: vec![Edit::Remove { key: key.to_vec() }] };
         self.inner.catalog.commit(change)?;
+        self.follow();
         Ok(())
     }
 
@@ -169,6 +173,7 @@ impl Store {
         self.inner
             .catalog
             .commit(Change { expect, edits: vec![Edit::Rename { from: from.to_vec(), to: to.to_vec() }] })?;
+        self.follow();
         Ok(())
     }
 
@@ -179,6 +184,7 @@ impl Store {
         self.inner
             .catalog
             .commit(Change { expect, edits: vec![Edit::SetAttributes { key: key.to_vec(), attributes }] })?;
+        self.follow();
         Ok(())
     }
 
@@ -192,7 +198,10 @@ impl Store {
             let mut replicas = Vec::new();
             for replica in &extent.replicas {
                 let device = inner.tiers.device(replica.target)?;
-                let file = device.target.file(replica.place.segment);
+                let (file, position) = match replica.place.is_plain() {
+                    true => (Some(device.path.join(FILES).join(OsStr::from_bytes(key))), extent.frame_offset()),
+                    false => (device.target.file(replica.place.segment), replica.place.offset),
+                };
                 replicas.push((
                     device.tier,
                     ReplicaLocation {
@@ -201,7 +210,7 @@ impl Store {
                         encoding: replica.encoding.to_string(),
                         state: ReplicaState::Present,
                         stored: u64::from(replica.stored),
-                        position: file.is_some().then_some(replica.place.offset),
+                        position: file.is_some().then_some(position),
                         file,
                     },
                 ));

@@ -8,7 +8,7 @@ use terrace_plan::snapshot::TierSet;
 use super::device::Device;
 use super::targets::Opener;
 use crate::catalog::TargetId;
-use crate::config::Config;
+use crate::config::{Config, Layout};
 use crate::place::LEARNED;
 use crate::tier::Ids;
 use crate::{Error, Result};
@@ -21,6 +21,8 @@ pub struct Tier {
     pub persistent: bool,
     /// The share of its capacity above which the mover evicts.
     pub high_watermark: f64,
+    /// Whether it holds objects as plain files, where no rule says otherwise.
+    pub plain: bool,
     /// What a target of it draws while it reads or writes, in watts.
     pub watts: f64,
 }
@@ -48,6 +50,7 @@ impl Tiers {
                 persistent: tier.persistent,
                 high_watermark: tier.high_watermark,
                 watts: tier.watts,
+                plain: tier.layout == Layout::Plain,
             });
             for described in &tier.targets {
                 let id = described.number.unwrap_or(devices.len() as TargetId);

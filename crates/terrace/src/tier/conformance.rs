@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::decorate::{Deadline, Faults, Limits, Throttle};
-use super::{Directory, Ids, Memory, Place, Target};
+use super::{Directory, Ids, Memory, PLAIN, Place, Target, Whole};
 use crate::frame::{self, Header, Identity, Scratch, decode_range};
 
 const STORE: u64 = 77;
@@ -251,6 +251,61 @@ fn with_a_deadline() {
 #[test]
 fn with_faults_that_are_not_set() {
     check(|| (Arc::new(Faults::new(memory())), Box::new(())));
+}
+
+type Decorate<'a> = &'a dyn Fn(Arc<dyn Target>, &Path) -> Arc<dyn Target>;
+
+/// What a directory holds as ordinary files reads back frame by frame, however it was decorated.
+#[test]
+fn plain_files_are_frames_and_files_at_once() {
+    let limits = Limits { read: Some(10_000_000_000), write: Some(10_000_000_000), ..Limits::default() };
+    let decorations: [Decorate<'_>; 4] = [
+        &|target, _| target,
+        &|target, folder| Arc::new(Throttle::new(target, limits.clone(), &folder.join("state")).expect("a throttle")),
+        &|target, _| Arc::new(Deadline::new(target, Duration::from_secs(60))),
+        &|target, _| Arc::new(Faults::new(target)),
+    ];
+    for decorate in decorations {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().join("t");
+        let target = decorate(Arc::new(made(&root, STORE, ids()).expect("a target")), folder.path());
+        let file = PLAIN | 7;
+        let mut whole = Vec::new();
+        let places: Vec<Place> = (1..)
+            .zip([70_000, 1, 1 << 20, 5000])
+            .map(|(write, length)| {
+                let raw = bytes(write, length);
+                let identity = Identity { object: 5, write, offset: whole.len() as u64, replica: 0 };
+                whole.extend_from_slice(&raw);
+                let mut scratch = Scratch::default();
+                let frame =
+                    frame::encode(identity, terrace_codec::Encoding::NONE, &raw, &mut scratch).expect("encodes");
+                target.write_plain(file, &frame).expect("writes")
+            })
+            .collect();
+        for (write, (place, length)) in (1..).zip(places.iter().zip([70_000, 1, 1 << 20, 5000])) {
+            for (start, end) in [(0, length), (length / 3, length), (length / 3, length / 2)] {
+                let part = read(&*target, *place, write, start, end - start).expect("reads");
+                assert!(part == bytes(write, length)[start..end]);
+            }
+        }
+        assert_eq!(scan(&*target), (1..).zip(places.iter().copied()).collect());
+        target.sync(&[file]).expect("syncs");
+        let named = Whole { file, length: whole.len() as u64 + 10, mode: 0o640, mtime: 7 };
+        target.follow(b"a/b", Some(&named), &[]).expect("names");
+        assert!(target.is_named(b"a/b", file).expect("looks") && !target.is_named(b"a", file).expect("looks"));
+        whole.extend([0; 10]);
+        assert!(std::fs::read(root.join("files/a/b")).expect("a file") == whole);
+        target.follow(b"a/b", None, &[PLAIN | 8]).expect("leaves what is not one of these");
+        assert!(root.join("files/a/b").exists());
+        target.follow(b"a/b", None, &[file]).expect("unnames");
+        assert!(!root.join("files/a").exists() && read(&*target, places[0], 1, 0, 9).is_ok());
+        assert_eq!(target.plain_files().expect("lists"), [file]);
+        assert!(target.allocated(file) > 0 && target.discard(file).expect("discards"));
+        assert_eq!(header(&*target, places[0]).expect_err("gone").kind(), io::ErrorKind::NotFound);
+        assert_eq!((target.plain_files().expect("lists"), scan(&*target)), (Vec::new(), BTreeSet::new()));
+    }
+    assert_eq!(memory().follow(b"a", None, &[]).expect_err("no files").kind(), io::ErrorKind::Unsupported);
 }
 
 #[test]

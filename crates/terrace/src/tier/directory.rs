@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::plain::Plain;
 use super::segment::{self, FRAME_ALIGNMENT, Segment};
-use super::{Ids, Place, Space, Target};
+use super::{Ids, PLAIN, Place, Space, Target, Whole};
 use crate::frame::{Frame, Header, MAX_HEADER};
 
 /// The file by which a directory is known as a target.
@@ -49,6 +50,7 @@ pub struct Directory {
     measured: Mutex<Option<Instant>>,
     used: AtomicU64,
     header: thread_buffer::Pool,
+    plain: Plain,
 }
 
 /// Header buffers that are used again.
@@ -87,6 +89,7 @@ impl Directory {
             measured: Mutex::default(),
             used: AtomicU64::new(0),
             header: thread_buffer::Pool::default(),
+            plain: Plain::new(root, store),
         }
     }
 
@@ -166,6 +169,7 @@ impl Directory {
             for id in self.segments()? {
                 used += fs::metadata(self.path(id)).map_or(0, |m| m.blocks() * 512);
             }
+            used += self.plain.used()?;
             self.used.store(used, Ordering::Relaxed);
             *measured = Some(Instant::now());
         }
@@ -203,7 +207,7 @@ impl Directory {
     }
 }
 
-fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
         match file.read_at(&mut buffer[done..], offset + done as u64) {
@@ -270,13 +274,18 @@ impl Target for Directory {
 
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
         self.seen()?;
+        if place.is_plain() {
+            return self.plain.read(place, skip, out).map_err(|e| self.look_again(e));
+        }
         let file = self.reader(place.segment)?;
         file.read_exact_at(out, place.offset + u64::from(skip))
     }
 
     fn sync(&self, segments: &[u64]) -> io::Result<()> {
         self.seen()?;
-        for &id in segments {
+        let (files, segments): (Vec<u64>, Vec<u64>) = segments.iter().partition(|id| *id & PLAIN != 0);
+        self.plain.sync(&files)?;
+        for id in segments {
             match File::open(self.path(id)) {
                 Ok(file) => file.sync_data()?,
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -288,7 +297,8 @@ impl Target for Directory {
 
     fn free(&self, places: &[Place]) -> io::Result<()> {
         self.seen()?;
-        let mut sorted = places.to_vec();
+        // Plain files are for people, too, and go as a whole.
+        let mut sorted: Vec<Place> = places.iter().copied().filter(|place| !place.is_plain()).collect();
         sorted.sort_unstable();
         for group in sorted.chunk_by(|a, b| a.segment == b.segment) {
             let Some(first) = group.first() else { continue };
@@ -312,6 +322,10 @@ impl Target for Directory {
 
     fn discard(&self, segment: u64) -> io::Result<bool> {
         self.seen()?;
+        if segment & PLAIN != 0 {
+            *self.measured.lock() = None;
+            return self.plain.discard(segment).map(|()| true);
+        }
         let path = self.path(segment);
         let held = match segment::hold(&path) {
             Ok(held) => held,
@@ -327,6 +341,9 @@ impl Target for Directory {
     }
 
     fn allocated(&self, segment: u64) -> u64 {
+        if segment & PLAIN != 0 {
+            return self.plain.allocated(segment);
+        }
         fs::metadata(self.path(segment)).map_or(0, |metadata| metadata.blocks() * 512)
     }
 
@@ -344,7 +361,33 @@ impl Target for Directory {
                 other => other?,
             }
         }
-        Ok(())
+        self.plain.scan(found)
+    }
+
+    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        self.seen()?;
+        let length = frame.header.frame_len();
+        if self.measure()? + length > self.capacity {
+            return Err(io::Error::new(io::ErrorKind::StorageFull, format!("{} is full", self.root.display())));
+        }
+        let place = self.plain.write(file, frame)?;
+        self.used.fetch_add(length, Ordering::Relaxed);
+        Ok(place)
+    }
+
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+        self.seen()?;
+        self.plain.follow(key, now, before)
+    }
+
+    fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
+        self.seen()?;
+        self.plain.is_named(key, file)
+    }
+
+    fn plain_files(&self) -> io::Result<Vec<u64>> {
+        self.seen()?;
+        self.plain.all()
     }
 
     fn is_new(&self) -> bool {
@@ -352,6 +395,6 @@ impl Target for Directory {
     }
 
     fn file(&self, segment: u64) -> Option<PathBuf> {
-        Some(self.path(segment))
+        Some(if segment & PLAIN != 0 { self.plain.bytes(segment) } else { self.path(segment) })
     }
 }

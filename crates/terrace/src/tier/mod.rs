@@ -11,12 +11,14 @@ mod ledger;
 mod memory;
 #[cfg(feature = "object")]
 mod object;
+mod plain;
 mod segment;
 
 pub use directory::Directory;
 pub use memory::Memory;
 #[cfg(feature = "object")]
 pub use object::{Object, Service, unavailable};
+pub(crate) use plain::{FILES, can_be_file};
 
 use std::io;
 
@@ -33,6 +35,30 @@ pub struct Place {
     pub offset: u64,
     /// Bytes of the whole frame, header included.
     pub length: u32,
+}
+
+/// Numbers of plain files have this bit, those of segments have not.
+pub const PLAIN: u64 = 1 << 63;
+
+impl Place {
+    /// Whether it is in a plain file. Then `offset` is the header's, in the file of headers, and the payload stands where the
+    /// header says: at its own offset in the object.
+    pub fn is_plain(&self) -> bool {
+        self.segment & PLAIN != 0
+    }
+}
+
+/// A plain file, and what it is to look like under its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole {
+    /// Its number.
+    pub file: u64,
+    /// The object's length.
+    pub length: u64,
+    /// The object's permission bits.
+    pub mode: u32,
+    /// The object's last modification: nanoseconds since 1970.
+    pub mtime: i64,
 }
 
 /// What a target holds and may hold, in bytes.
@@ -87,6 +113,29 @@ pub trait Target: Send + Sync {
     /// Whether it was made, or found empty, when it was opened: what the catalog says is on it is gone.
     fn is_new(&self) -> bool {
         false
+    }
+
+    /// Adds a raw frame to the plain file of this number, at the frame's own offset.
+    ///
+    /// # Errors
+    /// `Unsupported` where a target has no ordinary files, as for all that concerns plain files.
+    fn write_plain(&self, _file: u64, _frame: &Frame<'_>) -> io::Result<Place> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Makes the plain file `now` stand under a key; where there is none, nothing, if one of `before` did.
+    fn follow(&self, _key: &[u8], _now: Option<&Whole>, _before: &[u64]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether this plain file stands under a key.
+    fn is_named(&self, _key: &[u8], _file: u64) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The numbers of all plain files.
+    fn plain_files(&self) -> io::Result<Vec<u64>> {
+        Ok(Vec::new())
     }
 
     /// Where a place's bytes are to be found by a person, if that is a file.

@@ -1,6 +1,7 @@
 //! Writing: bytes become extents, extents become frames, frames become visible by one commit.
 
 mod append;
+mod plain;
 
 use std::io::Read;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -16,6 +17,7 @@ use crate::frame::Identity;
 use crate::place::{Placed, Placer, Places, Policy, policy};
 use crate::store::{Inner, Store};
 use crate::{Error, Result, key};
+use plain::WholeOn;
 
 /// Extents this short get all their quick replicas at once, on the caller's thread.
 const INLINE_BYTES: usize = 64 << 10;
@@ -177,6 +179,7 @@ impl Store {
         let inner = &self.inner;
         let object = named.map_or_else(|| inner.catalog.next_id(), Ok)?;
         let mut writer = Writer::new(inner, key, object, policy, element);
+        writer.stays_plain(named.is_some())?;
         for (offset, bytes) in ranges {
             writer.offset = *offset;
             if let Err(e) = bytes.chunks(inner.config.block()).try_for_each(|block| writer.block(block)) {
@@ -210,7 +213,7 @@ impl Store {
         self.inner
             .catalog
             .commit(Change { expect, edits: vec![Edit::SetLength { key: key.to_vec(), length, mtime: now() }] })?;
-        Ok(())
+        self.owe_plain_again(key)
     }
 
     fn acknowledge(&self, generation: u64, policy: &Policy, writer: &Writer<'_>, bytes: u64) -> Result<Receipt> {
@@ -256,6 +259,7 @@ pub(crate) struct Writer<'a> {
     unstaged_bytes: u64,
     owed: u64,
     owed_to: Vec<(TargetId, u64)>,
+    plain: WholeOn,
     /// Replicas of the extent that has the fewest.
     have: Option<u8>,
     stored: u64,
@@ -275,9 +279,18 @@ impl<'a> Writer<'a> {
             unstaged_bytes: 0,
             owed: 0,
             owed_to: Vec::new(),
+            plain: WholeOn::default(),
             have: None,
             stored: 0,
         }
+    }
+
+    /// Sees that an object which has plain files stays whole on those targets.
+    pub(crate) fn stays_plain(&mut self, exists: bool) -> Result<()> {
+        if exists && self.inner.config.has_plain() {
+            self.plain = WholeOn::new(self.inner.catalog.plain_targets(self.object)?);
+        }
+        Ok(())
     }
 
     /// Writes all of `source`.
@@ -333,6 +346,7 @@ impl<'a> Writer<'a> {
         let mut owed: Vec<TargetId> = Vec::new();
         let want = self.placer.count(places.len());
         loop {
+            self.plain.settle(self.inner, self.key, &mut places);
             self.replicas(&places, raw, &mut extent, &mut owed)?;
             if extent.replicas.is_empty() {
                 return Ok(false);
@@ -350,6 +364,7 @@ impl<'a> Writer<'a> {
             }
         }
         self.most = self.most.max(extent.replicas.len() + owed.len());
+        self.plain.owe(self.inner, self.key, &extent, &mut owed);
         self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
         self.note(extent.replicas.len() as u8, &owed);
         self.offset += raw.len() as u64;
@@ -363,7 +378,9 @@ impl<'a> Writer<'a> {
     fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
         for Placed { target, encoding } in places {
             let device = self.inner.tiers.device(*target)?;
-            if !extent.replicas.is_empty() && (raw.len() > INLINE_BYTES || !device.quick) {
+            let later =
+                || raw.len() > INLINE_BYTES || !device.quick || self.inner.config.is_plain(device.tier, self.key);
+            if !extent.replicas.is_empty() && later() {
                 owed.push(*target);
                 continue;
             }

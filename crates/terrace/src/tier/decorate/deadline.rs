@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::frame::{Frame, Header};
-use crate::tier::{Place, Space, Target};
+use crate::tier::{Place, Space, Target, Whole};
 
 /// While so many calls have not come back, no more are begun.
 const HUNG: usize = 4;
@@ -141,6 +141,25 @@ impl Target for Deadline {
     /// Takes as long as it takes: all of a target is looked at.
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
         self.inner.scan(found)
+    }
+
+    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let (header, payload) = (frame.header.clone(), frame.payload.to_vec());
+        self.run(move |inner| inner.write_plain(file, &Frame { header, payload: &payload }))
+    }
+
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+        let (key, now, before) = (key.to_vec(), now.copied(), before.to_vec());
+        self.run(move |inner| inner.follow(&key, now.as_ref(), &before))
+    }
+
+    fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
+        let key = key.to_vec();
+        self.run(move |inner| inner.is_named(&key, file))
+    }
+
+    fn plain_files(&self) -> io::Result<Vec<u64>> {
+        self.run(|inner| inner.plain_files())
     }
 
     fn ready(&self) -> io::Result<()> {

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::frame::{Frame, Header};
-use crate::tier::{Place, Space, Target};
+use crate::tier::{Place, Space, Target, Whole};
 
 /// The error that a call ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +190,26 @@ impl Target for Faults {
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
         self.plan.call(false)?;
         self.inner.scan(found)
+    }
+
+    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        self.plan.call(true)?;
+        self.inner.write_plain(file, frame)
+    }
+
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+        self.plan.call(true)?;
+        self.inner.follow(key, now, before)
+    }
+
+    fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
+        self.plan.call(false)?;
+        self.inner.is_named(key, file)
+    }
+
+    fn plain_files(&self) -> io::Result<Vec<u64>> {
+        self.plan.call(false)?;
+        self.inner.plain_files()
     }
 
     fn ready(&self) -> io::Result<()> {

@@ -11,7 +11,7 @@ use rustix::fs::FlockOperation;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::frame::{Frame, Header};
-use crate::tier::{Place, Space, Target};
+use crate::tier::{Place, Space, Target, Whole};
 
 const SECOND: u64 = 1_000_000_000;
 /// A target that was idle may catch up by this much at the most.
@@ -148,6 +148,25 @@ impl Target for Throttle {
 
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
         self.inner.scan(found)
+    }
+
+    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let begun = now();
+        let place = self.inner.write_plain(file, frame)?;
+        self.wait(Lane::Write, begun, u64::from(place.length))?;
+        Ok(place)
+    }
+
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+        self.inner.follow(key, now, before)
+    }
+
+    fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
+        self.inner.is_named(key, file)
+    }
+
+    fn plain_files(&self) -> io::Result<Vec<u64>> {
+        self.inner.plain_files()
     }
 
     fn ready(&self) -> io::Result<()> {

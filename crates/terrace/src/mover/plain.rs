@@ -1,0 +1,234 @@
+//! Plain files: made of a whole object at once, and named, renamed and deleted as the object is.
+
+use std::time::Duration;
+
+use terrace_codec::Encoding;
+
+use super::{Claimed, Inner};
+use crate::catalog::{Change, Edit, Expect, Extent, Kind, Object, Replica, Task};
+use crate::frame::{self, Identity};
+use crate::report::TierState;
+use crate::store::{Device, Store};
+use crate::tier::{PLAIN, Whole};
+use crate::write::{now, with_scratch};
+use crate::{Error, Result};
+
+/// An object that is written to is made a file again once it was left alone for so long.
+const QUIET: Duration = Duration::from_secs(2);
+/// Replicas registered by one commit.
+const BATCH: usize = 1024;
+/// Keys looked at in one go.
+const KEYS: usize = 256;
+
+impl Store {
+    /// Brings the names of plain files up to date after a change; where that fails, the mover does it later.
+    pub(crate) fn follow(&self) {
+        if self.inner.config.has_plain() {
+            let followed = self.inner.tiers.devices.iter().try_for_each(|device| self.inner.follow(device));
+            if let Err(error) = followed {
+                tracing::debug!(%error, "names of plain files are brought up to date later");
+            }
+        }
+    }
+
+    /// Owes the plain files of an object that has changed without a byte being written.
+    pub(crate) fn owe_plain_again(&self, key: &[u8]) -> Result<()> {
+        let inner = &self.inner;
+        if !inner.config.has_plain() {
+            return Ok(());
+        }
+        if let Some((object, extents)) = inner.catalog.locate(key, 0, u64::MAX)?
+            && let Some(first) = extents.first()
+        {
+            let targets = inner.catalog.plain_targets(object.id)?;
+            let edits = targets.into_iter().map(|target| owe(key, task(&object, first, target), first)).collect();
+            inner.catalog.commit(Change { expect: Vec::new(), edits })?;
+            self.start_mover(true);
+        }
+        self.follow();
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes an object the plain file that it is owed as; how many replicas that gave. None where it cannot be an ordinary
+    /// file: then its extents are replicated as frames.
+    pub(super) fn make_plain(&self, device: &Device, object: u64, key: &[u8], at_once: bool) -> Result<Option<usize>> {
+        let mut claimed = Claimed { mover: &self.mover, tasks: Vec::new() };
+        if !claimed.claim(Task { object, frame_offset: u64::MAX, write: 0, target: device.id }) {
+            return Ok(Some(0));
+        }
+        let found = self.catalog.locate(key, 0, u64::MAX)?.filter(|(named, _)| named.id == object);
+        // What is staged is not to be seen yet.
+        let Some((object, extents)) = found else { return Ok(Some(0)) };
+        if object.attributes.kind != Kind::File {
+            return Ok(None);
+        }
+        let mut owed = false;
+        for extent in &extents {
+            owed |= self.catalog.owed_to(&task(&object, extent, device.id))?.contains(&device.id);
+        }
+        if !owed || device.state() != TierState::Ok || !at_once && is_busy(device, &object, &extents) {
+            return Ok(Some(0));
+        }
+        if extents.iter().any(is_part) {
+            return self.merge_parts(key, &object, &extents).map(Some);
+        }
+        let made = self.write_plain(device, key, &object, &extents)?;
+        self.follow(device)?;
+        Ok(Some(made))
+    }
+
+    /// Makes whole extents of those of which newer writes have left parts.
+    fn merge_parts(&self, key: &[u8], object: &Object, extents: &[Extent]) -> Result<usize> {
+        let block = self.config.block() as u64;
+        let mut rest = extents;
+        let mut merged = 0;
+        while let Some(first) = rest.first() {
+            let joined = rest
+                .windows(2)
+                .take_while(|pair| pair[0].end() == pair[1].offset && pair[1].end() - first.offset <= block);
+            let (run, others) = rest.split_at(1 + joined.count());
+            rest = others;
+            if run.iter().any(is_part) {
+                if !self.merge(key, object, run)? {
+                    return Ok(merged);
+                }
+                merged += run.len();
+            }
+        }
+        Ok(merged)
+    }
+
+    /// Writes the whole object as a new plain file, and registers its replicas.
+    fn write_plain(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Result<usize> {
+        let file = PLAIN | self.catalog.next_id()?;
+        let mut replicas = Vec::with_capacity(extents.len());
+        for extent in extents {
+            let Some(raw) = self.read_frame(object.id, extent) else {
+                // What is lost is told by reads and scrubs.
+                device
+                    .target
+                    .discard(file)
+                    .map_err(Error::io(format!("giving up a file on {}", device.path.display())))?;
+                return Ok(0);
+            };
+            let replica = extent.replicas.len() as u8;
+            let identity = Identity { object: object.id, write: extent.write, offset: extent.offset, replica };
+            let written = with_scratch(|scratch| {
+                let frame = frame::encode(identity, Encoding::NONE, &raw, scratch).map_err(std::io::Error::other)?;
+                device.write_plain(file, &frame)
+            });
+            match written {
+                Ok(place) => replicas.push(Replica {
+                    target: device.id,
+                    place,
+                    stored: extent.raw_len,
+                    encoding: Encoding::NONE,
+                }),
+                Err(e) => {
+                    device.failed(&e);
+                    let _ = device.target.discard(file);
+                    return Ok(0);
+                }
+            }
+        }
+        crate::fail::point("plain:written");
+        for (extents, replicas) in extents.chunks(BATCH).zip(replicas.chunks(BATCH)) {
+            let mut edits = Vec::with_capacity(2 * extents.len());
+            for (extent, replica) in extents.iter().zip(replicas) {
+                let task = task(object, extent, device.id);
+                if !self.catalog.owed_to(&task)?.contains(&device.id) {
+                    edits.push(owe(key, task, extent));
+                }
+                edits.push(Edit::Made { task, replica: *replica });
+            }
+            let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
+            match self.catalog.commit(Change { expect, edits }) {
+                Ok(_) => {}
+                // It has changed meanwhile, and is owed as it is now. What of the file was registered is dropped with that.
+                Err(Error::Conflict { .. } | Error::NotFound { .. }) => return Ok(0),
+                Err(e) => return Err(e),
+            }
+        }
+        crate::fail::point("plain:committed");
+        Ok(replicas.len())
+    }
+
+    /// Sees that under each key of a target stands what belongs there.
+    pub(crate) fn follow(&self, device: &Device) -> Result<()> {
+        let mut after = Vec::new();
+        loop {
+            let keys = self.catalog.unfollowed(device.id, &after, KEYS)?;
+            let Some((last, _)) = keys.last() else { return Ok(()) };
+            after = last.clone();
+            for (key, noted) in keys {
+                let found = self.catalog.locate(&key, 0, u64::MAX)?;
+                let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
+                // What is to be made a file soon keeps the old one until then.
+                if now.is_none() && self.is_awaited(device, found)? {
+                    continue;
+                }
+                match device.target.follow(&key, now.as_ref(), &noted.files) {
+                    Ok(()) => {}
+                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) => {
+                        device.failed(&error);
+                        tracing::debug!(key = %crate::key::show(&key), %error, "the plain file is not named yet");
+                        continue;
+                    }
+                }
+                let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
+                self.catalog.commit(followed.into())?;
+            }
+        }
+    }
+
+    /// Whether an object is in part a plain file on a target, or is owed as one.
+    fn is_awaited(&self, device: &Device, found: Option<(Object, Vec<Extent>)>) -> Result<bool> {
+        let Some((object, extents)) = found else { return Ok(false) };
+        let Some(first) = extents.first() else { return Ok(false) };
+        Ok(extents.iter().any(|extent| plain_on(extent, device).is_some())
+            || self.catalog.owed_to(&task(&object, first, device.id))?.contains(&device.id))
+    }
+
+    /// The plain file that an object is on a target, if it is one and that is not what stands under its key.
+    pub(crate) fn misnamed(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Option<Whole> {
+        let whole = whole(device, object, extents)?;
+        device.target.is_named(key, whole.file).is_ok_and(|named| !named).then_some(whole)
+    }
+}
+
+/// Whether an object that was a file, or is in pieces, was written to just now.
+fn is_busy(device: &Device, object: &Object, extents: &[Extent]) -> bool {
+    let again = extents.iter().any(|e| is_part(e) || plain_on(e, device).is_some());
+    let age = now().saturating_sub(object.attributes.mtime);
+    again && (0..QUIET.as_nanos() as i64).contains(&age)
+}
+
+/// The plain file on a target that holds all of an object as it is now.
+fn whole(device: &Device, object: &Object, extents: &[Extent]) -> Option<Whole> {
+    let file = extents.first().and_then(|extent| plain_on(extent, device))?;
+    let whole = extents.iter().all(|extent| !is_part(extent) && plain_on(extent, device) == Some(file));
+    let (mode, mtime) = (object.attributes.mode, object.attributes.mtime);
+    whole.then_some(Whole { file, length: object.length, mode, mtime })
+}
+
+/// The plain file that holds a replica of an extent on a target.
+fn plain_on(extent: &Extent, device: &Device) -> Option<u64> {
+    let replica = extent.replicas.iter().find(|replica| replica.target == device.id && replica.place.is_plain())?;
+    Some(replica.place.segment)
+}
+
+/// Whether newer writes have left only a part of a frame: then a file cannot hold it all.
+fn is_part(extent: &Extent) -> bool {
+    extent.length != extent.raw_len
+}
+
+fn task(object: &Object, extent: &Extent, target: crate::catalog::TargetId) -> Task {
+    Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target }
+}
+
+fn owe(key: &[u8], task: Task, extent: &Extent) -> Edit {
+    Edit::Owe { task, key: serde_bytes::ByteBuf::from(key), raw_len: extent.raw_len, then_drop: None }
+}

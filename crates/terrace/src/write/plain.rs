@@ -1,0 +1,52 @@
+//! Where an object is to be a plain file it is to be whole: all its extents go to the same targets, and those that were
+//! written there as frames are owed again, as a part of the file.
+
+use crate::catalog::{Extent, TargetId};
+use crate::place::Places;
+use crate::report::TierState;
+use crate::store::Inner;
+
+/// The targets on which one object is, or is to be, a plain file.
+#[derive(Default)]
+pub(super) struct WholeOn(Vec<TargetId>);
+
+impl WholeOn {
+    pub fn new(targets: Vec<TargetId>) -> WholeOn {
+        WholeOn(targets)
+    }
+
+    /// Of places on a tier of plain files, takes the targets that have the object already; and puts frames elsewhere first.
+    pub fn settle(&self, inner: &Inner, key: &[u8], places: &mut Places) {
+        if !inner.config.has_plain() {
+            return;
+        }
+        let plain = |target| inner.tiers.device(target).is_ok_and(|device| inner.config.is_plain(device.tier, key));
+        let level = |target| inner.tiers.device(target).ok().map(|device| device.tier);
+        for at in 0..places.len() {
+            let target = places[at].target;
+            if !plain(target) || self.0.contains(&target) {
+                continue;
+            }
+            let works = |id: TargetId| inner.tiers.device(id).is_ok_and(|device| device.state() == TierState::Ok);
+            let free = |id: &&TargetId| places.iter().all(|placed| placed.target != **id) && works(**id);
+            if let Some(&held) = self.0.iter().filter(|id| level(**id) == level(target)).find(free) {
+                places[at].target = held;
+            }
+        }
+        places.sort_by_key(|placed| plain(placed.target));
+    }
+
+    /// Owes what makes the object whole where it is plain.
+    pub fn owe(&mut self, inner: &Inner, key: &[u8], extent: &Extent, owed: &mut Vec<TargetId>) {
+        if !inner.config.has_plain() {
+            return;
+        }
+        for target in extent.replicas.iter().map(|replica| replica.target).chain(owed.iter().copied()) {
+            let plain = inner.tiers.device(target).is_ok_and(|device| inner.config.is_plain(device.tier, key));
+            if plain && !self.0.contains(&target) {
+                self.0.push(target);
+            }
+        }
+        owed.extend(self.0.iter().copied().filter(|target| !owed.contains(target)).collect::<Vec<_>>());
+    }
+}
