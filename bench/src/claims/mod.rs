@@ -2,6 +2,7 @@
 
 pub mod c3;
 pub mod c9;
+pub mod h3;
 pub mod h4;
 pub mod large;
 pub mod memory;
@@ -20,6 +21,7 @@ type Run = fn() -> Result<Vec<Row>>;
 
 /// All, by id.
 pub const ALL: &[(&str, &str, Run)] = &[
+    ("H3", "plans a second in a real stream of writes", h3::run),
     ("H4", "catalog: stores and locates per second", h4::run),
     ("C3", "predictions of ratio and speeds against what came, on real files", c3::run),
     ("regret", "the cost of what is chosen over an oracle's that runs every encoding, on real files", regret::run),

@@ -40,7 +40,7 @@ pub use config::{Ack, Config};
 pub use error::{Error, Result};
 pub use files::Files;
 pub use hotness::HotRange;
-pub use place::{Explained, Measured, Question, WhatIf};
+pub use place::{Explained, Measured, Planned, Question, WhatIf};
 pub use read::Handle;
 pub use store::Store;
 pub use terrace_codec::{Element, Encoding};

@@ -7,6 +7,7 @@ mod policy;
 mod streams;
 
 pub use explain::{Explained, Measured, Question, WhatIf};
+pub use planner::Planned;
 pub(crate) use planner::{Planner, Site};
 pub(crate) use policy::{Policy, policy, policy_under};
 pub(crate) use streams::{LEARNED, Streams};

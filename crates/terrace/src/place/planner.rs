@@ -39,12 +39,25 @@ pub(crate) struct Site<'a> {
 struct State {
     memo: Memo,
     tiers: Option<(Instant, Snapshot)>,
+    spent: Duration,
+}
+
+/// What this process has planned so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Planned {
+    /// Requests: blocks that were written.
+    pub requests: u64,
+    /// Of these, what was planned before and remembered.
+    pub remembered: u64,
+    /// The time that looking at the tiers and planning took.
+    pub spent: Duration,
 }
 
 impl Planner {
     /// Where the replicas of so many bytes go. None where no target has room.
     pub fn place(&self, tiers: &Tiers, bytes: usize, site: &Site<'_>, costs: &Costs) -> Placement {
-        let State { memo, tiers: held } = &mut *self.state.lock();
+        let State { memo, tiers: held, spent } = &mut *self.state.lock();
+        let started = Instant::now();
         let mut wanted = site.wanted;
         if !site.beside.is_empty() {
             (wanted.first, wanted.raw_first, wanted.budget) = (wanted.rest, false, None);
@@ -63,10 +76,18 @@ impl Planner {
             aside.as_ref()
         };
         let Some(snapshot) = snapshot else { return Placement::default() };
-        match plan(&want, snapshot, &wanted, costs, memo) {
+        let placement = match plan(&want, snapshot, &wanted, costs, memo) {
             Ok(plan) => placement(plan, tiers, bytes),
             Err(_) => Placement::default(),
-        }
+        };
+        *spent += started.elapsed();
+        placement
+    }
+
+    /// What was planned so far.
+    pub fn planned(&self) -> Planned {
+        let State { memo, spent, .. } = &*self.state.lock();
+        Planned { requests: memo.hits + memo.misses, remembered: memo.hits, spent: *spent }
     }
 
     /// Where the replicas of so many bytes should be, of which these are stored; with `stay`, on the same targets.

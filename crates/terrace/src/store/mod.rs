@@ -27,7 +27,7 @@ use crate::catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
 use crate::config::Config;
 use crate::hotness::Hotness;
 use crate::mover::Mover;
-use crate::place::{Planner, Streams};
+use crate::place::{Planned, Planner, Streams};
 use crate::read::Cache;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
 use crate::tier::FILES;
@@ -186,6 +186,11 @@ impl Store {
             .commit(Change { expect, edits: vec![Edit::SetAttributes { key: key.to_vec(), attributes }] })?;
         self.follow();
         Ok(())
+    }
+
+    /// What this process has planned so far.
+    pub fn planned(&self) -> Planned {
+        self.inner.planner.planned()
     }
 
     /// Where an object's bytes are.

@@ -1,0 +1,54 @@
+//! Plans in a second: in the planner alone, and in a real stream of writes.
+
+use anyhow::Result;
+use terrace::{Ack, Config, PutOptions, Store};
+
+use crate::place::{Place, smooth_floats};
+use crate::row::{Better, Row};
+
+/// What HReplica's planner makes of 8 K tasks in a second, by process (Fig. 5a).
+const PAPER: f64 = 504e3;
+const MIB: usize = 1 << 20;
+
+/// A store over four tiers of which the first two are small, so that writes are split and what is full is emptied.
+fn store(place: &Place, name: &str) -> Result<Store> {
+    let ram = place.ram().join(name);
+    let tier = |tier: &str, rest: &str| {
+        format!("[[tier]]\nname = '{tier}'\nkind = 'directory'\ntargets = ['{}']\n{rest}\n", ram.join(tier).display())
+    };
+    let text = [
+        "[store]\nreplicas = { default = 2 }\n".to_owned(),
+        tier("ram", "capacity = '64MiB'\npersistent = false"),
+        tier("nvme", "capacity = '192MiB'\nthrottle = { read = '2GB/s', write = '1500MB/s' }"),
+        tier("burst", "throttle = { read = '1500MB/s', write = '1GB/s' }"),
+        tier("pfs", "throttle = { read = '1GB/s', write = '800MB/s', latency = '1ms' }"),
+    ];
+    Ok(Store::init(&place.disk().join(name), &Config::parse(&text.concat(), "bench")?)?)
+}
+
+pub fn run() -> Result<Vec<Row>> {
+    let place = Place::new()?;
+    let mut rows = Vec::new();
+    for (length, writes) in [(4 << 10, 20_000), (64 << 10, 4_000), (MIB, 400), (64 * MIB, 6)] {
+        let store = store(&place, &format!("h3-{length}"))?;
+        let bytes = smooth_floats(length, 3);
+        let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+        for number in 0..writes {
+            store.put_bytes(format!("o/{number}.f64").as_bytes(), &bytes, &options)?;
+        }
+        let planned = store.planned();
+        let rate = planned.requests as f64 / planned.spent.as_secs_f64();
+        let remembered = planned.remembered as f64 / planned.requests.max(1) as f64;
+        rows.push(
+            Row::new("H3", format!("plans a second in a stream of puts of {} KiB", length >> 10), rate, "plans/s")
+                .beside(PAPER, Better::Higher)
+                .goal(2e6, Better::Higher)
+                .details(format!(
+                    "one thread; {:.1} % of {} plans remembered; four tiers, the first two small; looking at free space and speeds included",
+                    remembered * 100.0,
+                    planned.requests
+                )),
+        );
+    }
+    Ok(rows)
+}
