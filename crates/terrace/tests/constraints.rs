@@ -1,0 +1,106 @@
+//! What limits a plan: a budget of bytes, the tiers allowed, the highest latency, the model of costs.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use terrace::report::ReplicaState;
+use terrace::{Ack, Config, PutOptions, Store};
+
+fn new_store(dir: &Path, store: &str, rules: &str) -> Store {
+    let d = dir.display();
+    let targets = |name: &str, count: usize| {
+        let targets: Vec<String> = (0..count).map(|number| format!("'{d}/{name}{number}'")).collect();
+        targets.join(", ")
+    };
+    let text = format!(
+        "[store]\n{store}\n{rules}\n\
+         [[tier]]\nname = 'nvme'\nkind = 'directory'\ntargets = [{}]\nthrottle = {{ read = '800MB/s', write = '400MB/s' }}\n\
+         [[tier]]\nname = 'burst'\nkind = 'directory'\ntargets = [{}]\nthrottle = {{ read = '100MB/s', write = '100MB/s' }}\n\
+         [[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = [{}]\n\
+         throttle = {{ read = '50MB/s', write = '50MB/s', latency = '8ms' }}\n",
+        targets("nvme", 2),
+        targets("burst", 4),
+        targets("pfs", 3)
+    );
+    Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
+}
+
+/// Numbers of two digits in text: two thirds of the bytes say nothing.
+fn bytes() -> Vec<u8> {
+    let mut state = 1u32;
+    let mut number = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        format!("{:06}\n", (state >> 24) % 50)
+    };
+    (0..200_000).flat_map(|_| number().into_bytes()).collect()
+}
+
+/// Of each extent, tier and encoding of each replica, and the bytes of all.
+fn replicas(store: &Store, key: &str) -> (Vec<Vec<(String, String)>>, u64) {
+    let extents = store.locate(key.as_bytes()).unwrap().extents;
+    let all = extents.iter().flat_map(|extent| &extent.replicas);
+    assert!(all.clone().all(|replica| replica.state == ReplicaState::Present));
+    let stored = all.map(|replica| replica.stored).sum();
+    let of = |replica: &terrace::report::ReplicaLocation| (replica.tier.clone(), replica.encoding.clone());
+    (extents.iter().map(|extent| extent.replicas.iter().map(of).collect()).collect(), stored)
+}
+
+fn replicated() -> PutOptions {
+    PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }
+}
+
+#[test]
+fn a_budget_holds_as_many_replicas_as_it_pays_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "replicas = { min = 1, max = 9, default = 3 }", "");
+    let bytes = bytes();
+    let options = PutOptions { budget: Some("3x".parse().unwrap()), ..replicated() };
+    // The first of a stream is planned with what little is known of it.
+    store.put_bytes(b"d/first.txt", &bytes, &options).unwrap();
+    let receipt = store.put_bytes(b"d/second.txt", &bytes, &options).unwrap();
+    let (extents, stored) = replicas(&store, "d/second.txt");
+    assert!(extents.iter().all(|replicas| replicas.len() >= 6), "{extents:?}");
+    assert!(receipt.want >= 6 && stored <= 3 * bytes.len() as u64, "{stored} of {} bytes", bytes.len());
+    let plain = store.put_bytes(b"d/plain.txt", &bytes, &replicated()).unwrap();
+    assert_eq!(plain.want, 3);
+    // Scrubbing does not spend more.
+    let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
+    store.sync().unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert!(replicas(&store, "d/second.txt").1 <= 3 * bytes.len() as u64);
+    assert!(store.get(b"d/second.txt").unwrap() == bytes);
+}
+
+#[test]
+fn tiers_and_latency_of_a_rule_hold() {
+    let rules = "[[rule]]\nprefix = 'slow'\ntiers = ['pfs']\n\
+         [[rule]]\nprefix = 'near'\ntiers = ['burst', 'pfs']\nmax_latency = '2ms'\nreplicas = 5\n\
+         [[rule]]\nprefix = 'dense'\nweights = 'archival'\nreplicas = 2\n";
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "replicas = { max = 9 }", rules);
+    let bytes = bytes();
+    for key in ["slow/a", "near/a", "dense/a"] {
+        store.put_bytes(key.as_bytes(), &bytes, &replicated()).unwrap();
+        assert!(store.get(key.as_bytes()).unwrap() == bytes);
+    }
+    let tiers = |key| -> Vec<Vec<String>> {
+        replicas(&store, key).0.into_iter().map(|all| all.into_iter().map(|(tier, _)| tier).collect()).collect()
+    };
+    assert!(tiers("slow/a").iter().all(|tiers| *tiers == ["pfs"; 3]));
+    assert!(tiers("near/a").iter().all(|tiers| *tiers == ["burst", "burst", "burst", "burst", "pfs"]));
+    let (extents, stored) = replicas(&store, "dense/a");
+    assert!(extents.iter().all(|all| all.len() == 2));
+    assert!(stored * 2 < bytes.len() as u64 * 2, "{stored} of 2 x {} bytes: {extents:?}", bytes.len());
+}
+
+#[test]
+fn the_papers_model_of_costs_can_be_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "cost_model = 'paper'", "");
+    let bytes = bytes();
+    store.put_bytes(b"a", &bytes, &replicated()).unwrap();
+    assert!(store.get(b"a").unwrap() == bytes);
+    let (extents, _) = replicas(&store, "a");
+    assert!(extents.iter().all(|all| all[0].0 == "nvme" && all.len() == 3), "{extents:?}");
+}
