@@ -1,5 +1,5 @@
 //! HCompress's own model: a linear regression on data type, format, distribution and library, one column for each value of
-//! each. Fitted to all files but those of a fold, and asked of that fold.
+//! each. Fitted to all pieces but those of a fold, and asked of that fold.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ const FOLDS: usize = 10;
 /// Keeps the normal equations solvable where columns depend on each other.
 const RIDGE: f64 = 1e-3;
 
-/// Predicted and real values of one part, each predicted from other files.
+/// Predicted and real values of one part, each predicted from other pieces.
 pub fn predicted(all: &[Fitted], part: usize) -> Vec<(f64, f64)> {
     let mut columns = BTreeMap::new();
     let rows: Vec<Vec<usize>> = all.iter().map(|fitted| inputs(fitted, &mut columns)).collect();
     let mut pairs = Vec::new();
     for fold in 0..FOLDS {
         let mut system = System::new(columns.len());
-        let in_fold = |fitted: &Fitted| fitted.file % FOLDS == fold;
+        let in_fold = |fitted: &Fitted| fitted.piece % FOLDS == fold;
         for (fitted, row) in all.iter().zip(&rows).filter(|(fitted, _)| !in_fold(fitted)) {
             if let Some(real) = fitted.real[part] {
                 system.add(row, real.ln());

@@ -84,3 +84,17 @@ fn a_profile_that_is_stopped_leaves_nothing() {
     };
     assert_eq!((left(""), left("tiers"), left("tiers/ram")), (0, 0, 0));
 }
+
+#[test]
+fn a_rule_may_say_how_to_encode() {
+    let place = Place::with("", "[[rule]]\nprefix = 'd'\nencoding = 'shuffle4+zstd-1'");
+    let numbers: Vec<u8> = (0..100_000u32).flat_map(|n| (n * 3).to_le_bytes()).collect();
+    place.write("numbers", numbers);
+    place.good(["put", "numbers", "d/"]);
+    let (location, _) = place.json(["locate", "d/numbers"]);
+    for replica in location["extents"][0]["replicas"].as_array().unwrap() {
+        assert_eq!(replica["encoding"], "shuffle4+zstd-1");
+    }
+    place.good(["get", "d/numbers", "back"]);
+    assert!(place.read("back") == place.read("numbers"));
+}

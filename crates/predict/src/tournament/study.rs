@@ -12,6 +12,8 @@ use crate::{Expected, Objective};
 const MOVED: f64 = 0.15;
 /// The share of the cost of storing bytes as they are that a candidate's own time may take.
 const PRUNE: f64 = 0.9;
+/// How much more than that before anything is measured.
+const DOUBT: f64 = 3.0;
 /// Candidates that are run on the large sample: the best so far.
 const FINALISTS: usize = 5;
 /// Runs on the large sample for one block, at most: each may change who is among the best.
@@ -128,7 +130,9 @@ impl<'a> Study<'a> {
     fn is_fast(&self, at: usize, evidence: &Evidence) -> bool {
         let expected = self.predictor.model.expect(at, evidence).0;
         let bytes = self.block.len();
-        self.objective.work(&expected, bytes) < PRUNE * self.objective.cost(&Expected::NONE, bytes)
+        // What shrinks well is fast, too, and that is known only of what was tried.
+        let doubt = if evidence.is_empty() { DOUBT } else { 1.0 };
+        self.objective.work(&expected, bytes) < doubt * PRUNE * self.objective.cost(&Expected::NONE, bytes)
     }
 
     fn effort(&self, probes: &[usize]) -> f64 {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
+use terrace_codec::{Encoding, Scratch, encode};
 use terrace_plan::policy::{Asked, Budget, NotUnderstood, Weights};
 use terrace_plan::snapshot::MAX_TIERS;
 
@@ -196,6 +197,14 @@ fn real(path: &Path) -> PathBuf {
     real
 }
 
+/// An encoding must be one that runs: some codecs take numbers only.
+fn encodes(of: &str, name: Option<&str>) -> Result<(), String> {
+    let Some(name) = name else { return Ok(()) };
+    let encoding = name.parse::<Encoding>().map_err(|e| format!("{of}: encoding: {e}"))?;
+    let run = encode(encoding, &[0; 256], &mut Vec::new(), &mut Scratch::default());
+    run.map(drop).map_err(|e| format!("{of}: encoding: {e}"))
+}
+
 fn rules(config: &Config) -> Result<(), String> {
     let Replicas { min, max, .. } = config.store.replicas;
     let names: Vec<&str> = config.tiers.iter().map(|tier| tier.name.as_str()).collect();
@@ -204,6 +213,7 @@ fn rules(config: &Config) -> Result<(), String> {
         requirements(&of, &rule.requirements)?;
         parses::<Weights>(&of, "weights", rule.weights.as_deref())?;
         parses::<Budget>(&of, "budget", rule.budget.as_deref())?;
+        encodes(&of, rule.encoding.as_deref())?;
         if let Some(replicas) = rule.replicas.filter(|replicas| !(min..=max).contains(replicas)) {
             return Err(format!("{of}: replicas = {replicas} is not in {min}..{max}, the [store]'s min and max"));
         }
@@ -314,6 +324,9 @@ mod tests {
         assert!(Config::parse(&rule("tiers = ['a']\nreplicas = 5"), "t.toml").is_ok());
         refused(&rule("tiers = ['b']"), &["rule \"x\"", "no tier \"b\"", "there are a"]);
         refused(&rule("replicas = 6"), &["rule \"x\"", "1..5"]);
+        assert!(Config::parse(&rule("encoding = 'shuffle4+zstd-1'"), "t.toml").is_ok());
+        refused(&rule("encoding = 'zstd+1'"), &["rule \"x\"", "no encoding is named"]);
+        refused(&rule("encoding = 'pco'"), &["rule \"x\"", "no type of number"]);
         refused(&rule("requirements = ['min_read_latency', 'x']"), &["rule \"x\"", "\"x\" is no requirement"]);
     }
 }

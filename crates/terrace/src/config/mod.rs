@@ -125,6 +125,9 @@ pub struct Rule {
     /// The most bytes stored for each byte given, over all replicas, as `"3x"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
+    /// The encoding of every replica, by name, instead of what would be chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
     /// The highest latency of a target that holds the replica to be read first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_latency: Option<Time>,

@@ -48,6 +48,8 @@ pub(crate) struct Placer<'a> {
     known: Arc<Mutex<Known>>,
     /// The object, for the stream that it is part of.
     file: u64,
+    /// The encoding that the rule for the object wants.
+    pinned: Option<Encoding>,
 }
 
 /// A replica-to-be.
@@ -71,7 +73,8 @@ pub(crate) struct Placement {
 impl<'a> Placer<'a> {
     /// For the bytes of `key`, whose elements' type may be known.
     pub fn new(inner: &'a Inner, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
-        Placer { inner, key, wanted, known: inner.streams.of(key, element), file: xxh3_64(key) }
+        let pinned = inner.config.rule_for(key).and_then(|rule| rule.encoding.as_deref()?.parse().ok());
+        Placer { inner, key, wanted, known: inner.streams.of(key, element), file: xxh3_64(key), pinned }
     }
 
     /// Where the replicas of `raw`, the object's bytes from `offset` on, go, or of as much of it as goes to the same
@@ -151,6 +154,7 @@ impl<'a> Placer<'a> {
 
     /// Encodes an extent, appends a replica of it, and learns from what that took.
     pub fn append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
+        let encoding = self.pinned.unwrap_or(encoding);
         if raw.len() < WORTH {
             return append_to(device, identity, encoding, raw);
         }
