@@ -69,7 +69,10 @@ impl View {
         let mut extents = self.extents[first..last].to_vec();
         loop {
             let failed = match self.store.inner.read_extents(&self.key, &self.object, &extents, offset, out) {
-                Ok(()) => return Ok(length),
+                Ok(()) => {
+                    self.store.inner.hotness.touch(&self.key, offset, length as u64);
+                    return Ok(length);
+                }
                 Err(failed) => failed,
             };
             // Damage only if the catalog still names these very frames, or what it named is pinned.
