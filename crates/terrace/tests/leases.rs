@@ -106,6 +106,30 @@ fn a_long_read_ends_with_the_old_bytes() {
     assert_eq!(store.get(b"k").unwrap(), b"short");
 }
 
+/// Writes a lot, and dies before the commit, when it is told to by its fail point.
+#[test]
+fn writer_that_dies() {
+    let Ok(dir) = std::env::var("TEST_WRITER") else { return };
+    let store = Store::open(&Path::new(&dir).join("store")).unwrap();
+    store.put_bytes(b"kept", &noise(100_000, 8), &replicated()).unwrap();
+    store.sync().unwrap();
+    let _ = store.put_bytes(b"never", &noise(20_000_000, 7), &PutOptions::default());
+}
+
+#[test]
+fn what_a_killed_writer_left_in_a_segment_is_given_back() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(new_store(dir.path()));
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "writer_that_dies", "--nocapture"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.env("TEST_WRITER", dir.path()).env("TERRACE_FAIL_POINT", "put:written@2");
+    assert!(!command.status().unwrap().success());
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    assert!(store.get(b"kept").unwrap() == noise(100_000, 8));
+    assert!(used(&store) < 1_000_000, "{} bytes are not given back", used(&store));
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
+
 /// Runs [`child`] in a process of its own.
 fn spawn(dir: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());

@@ -6,5 +6,6 @@ mod recover;
 mod salvage;
 mod scrub;
 mod snapshot;
+mod sweep;
 
 pub(crate) use recover::recover;

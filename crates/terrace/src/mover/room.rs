@@ -18,6 +18,8 @@ pub(super) const GRACE: Duration = Duration::from_secs(30);
 const NO_SPACE: Duration = Duration::from_secs(30);
 /// What is evicted first is what was hardly read, then the rest.
 const WARMTHS: [f64; 2] = [0.5, f64::INFINITY];
+/// Replicas evicted by one commit, about, and with one sync.
+const EVICTED: usize = 256;
 /// Places given back by one commit.
 const FREED: usize = 1024;
 
@@ -83,8 +85,20 @@ impl Inner {
         }
         let persistent = self.tiers.tier(device).persistent;
         let lower = TierSet::of(device.tier + 1..self.tiers.tiers.len());
+        let mut edits = Vec::new();
+        let commit = |edits: &mut Vec<Edit>| {
+            if edits.is_empty() {
+                return Ok(());
+            }
+            if persistent && copied {
+                // What is left must outlive a loss of power as what goes does.
+                self.sync_files()?;
+            }
+            self.catalog.commit(Change { expect: Vec::new(), edits: std::mem::take(edits) })?;
+            crate::fail::point("evict:committed");
+            Ok(())
+        };
         self.catalog.each_object(b"", |key, object, extents| {
-            let mut edits = Vec::new();
             for extent in frames(extents) {
                 let below = |r: &Replica| self.tiers.device(r.target).is_ok_and(|d| d.tier > device.tier);
                 let Some(replica) = extent.replicas.iter().find(|r| r.target == device.id) else { continue };
@@ -100,16 +114,12 @@ impl Inner {
                 }
                 *excess = excess.saturating_sub(u64::from(replica.place.length));
             }
-            if !edits.is_empty() {
-                if persistent && copied {
-                    // What is left must outlive a loss of power as what goes does.
-                    self.sync_files()?;
-                }
-                self.catalog.commit(Change { expect: Vec::new(), edits })?;
-                crate::fail::point("evict:committed");
+            if edits.len() >= EVICTED {
+                commit(&mut edits)?;
             }
             Ok(*excess > 0)
-        })
+        })?;
+        commit(&mut edits)
     }
 
     /// Owes an extent's replica to a lower tier, after which it leaves its own; true if it leaves.

@@ -18,6 +18,8 @@ pub(super) struct View {
     extents: Vec<Extent>,
     since: Instant,
     lease: Option<Lease>,
+    /// Whether the lease was there before anything could be taken from it.
+    pinned: bool,
 }
 
 impl View {
@@ -26,7 +28,8 @@ impl View {
         key::check(key)?;
         let found = store.inner.catalog.locate(key, 0, u64::MAX)?;
         let (object, extents) = found.ok_or_else(|| Error::not_found(key))?;
-        Ok(View { store: store.clone(), key: key.to_vec(), object, extents, since: Instant::now(), lease: None })
+        let (store, key, since) = (store.clone(), key.to_vec(), Instant::now());
+        Ok(View { store, key, object, extents, since, lease: None, pinned: false })
     }
 
     /// The object as it is now, pinned as long as the view lives.
@@ -38,7 +41,7 @@ impl View {
             let now = store.inner.catalog.locate(key, 0, u64::MAX)?;
             match now {
                 Some((object, extents)) if view.is(&object) => {
-                    view.extents = extents;
+                    (view.extents, view.pinned) = (extents, true);
                     return Ok(view);
                 }
                 _ => {}
@@ -83,7 +86,7 @@ impl View {
                     }
                     extents = now;
                 }
-                _ if self.lease.is_some() => return Err(failed),
+                _ if self.pinned => return Err(failed),
                 _ => return Err(Error::Replaced { key: key::show(&self.key) }),
             }
         }

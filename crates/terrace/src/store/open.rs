@@ -74,6 +74,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
             inner.catalog.commit(Edit::Unstage { object }.into())?;
         }
         inner.drop_dead_leases()?;
+        inner.sweep()?;
         inner.leases.clear();
     }
     boot::shared(dir, &inner.lock)?;
