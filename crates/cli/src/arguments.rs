@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use globset::{Glob, GlobMatcher};
 
+use crate::dataset::Dataset;
 use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
@@ -14,6 +15,7 @@ Daily:  put get cat ls rm mv check sync
 Look:   locate stat status tiers top
 Move:   stage evict drain
 Care:   init scrub repair rebuild
+Views:  dataset check|fmt|explain|import
 
 `terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
 
@@ -152,6 +154,9 @@ pub enum Command {
     Repair { prefix: Option<OsString> },
     /// Throw the catalog away and make it anew from the log.
     Rebuild,
+    /// Declare datasets, which are seen in many layouts.
+    #[command(subcommand)]
+    Dataset(Dataset),
     /// Print the completions of a shell.
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },

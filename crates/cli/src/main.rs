@@ -3,6 +3,7 @@
 mod arguments;
 mod care;
 mod copy;
+mod dataset;
 mod errors;
 mod interrupt;
 mod log;
@@ -47,6 +48,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Command::Init { config } => opening::init(&arguments.store()?, config.as_deref(), show),
         Command::Rebuild => care::rebuild(&arguments.store()?, show),
         Command::Tiers { change: Some(change) } => moves::tiers(&arguments.store()?, change, show),
+        Command::Dataset(command) => dataset::run(command, show),
         Command::Completions { shell } => completions(*shell),
         Command::Manual { directory } => manual(directory),
         command => with_store(&opening::open(&arguments.store()?, show)?, command, show),
@@ -73,7 +75,8 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Drain { tier } => moves::moved(&store.drain(tier)?, show),
         Command::Scrub { prefix, repair, subset } => care::scrub(store, prefix.as_deref(), *repair, *subset, show),
         Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
-        Command::Init { .. } | Command::Rebuild | Command::Completions { .. } | Command::Manual { .. } => Ok(true),
+        Command::Init { .. } | Command::Rebuild | Command::Dataset(_) => Ok(true),
+        Command::Completions { .. } | Command::Manual { .. } => Ok(true),
     }
 }
 

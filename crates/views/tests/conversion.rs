@@ -77,7 +77,9 @@ impl Case {
                 let mut out = vec![0xee; length as usize];
                 reading.read(offset, &mut out, &windows).unwrap();
                 let right = memory.render(&image);
-                assert!(out == right[range.clone()], "reading {range:?} of {} in\n{}", view.name, self.text);
+                compare(&out, &right[range.clone()], || {
+                    format!("reading {range:?} of {} in\n{}", view.name, self.text)
+                });
                 if turn % 2 == 1 {
                     let bytes: Vec<u8> = (0..length).map(|_| r.next() as u8).collect();
                     self.write(view, &layout, range, &bytes, &mut memory);
@@ -98,15 +100,14 @@ impl Case {
         memory.absorb(&image, range.start, bytes);
         let right = self.files(memory);
         for (file, (ours, right)) in files.iter().zip(&right).enumerate() {
-            let wrong: Vec<usize> = (0..right.len()).filter(|i| ours[*i] != right[*i]).take(20).collect();
-            assert!(
-                wrong.is_empty(),
-                "writing {range:?} of {}: bytes {wrong:?} of file {file} are wrong in\n{}",
-                view.name,
-                self.text
-            );
+            compare(ours, right, || format!("file {file}, writing {range:?} of {} in\n{}", view.name, self.text));
         }
     }
+}
+
+fn compare(ours: &[u8], right: &[u8], what: impl Fn() -> String) {
+    let wrong: Vec<usize> = (0..right.len()).filter(|i| ours[*i] != right[*i]).take(20).collect();
+    assert!(wrong.is_empty(), "bytes {wrong:?} are wrong, {}", what());
 }
 
 #[test]

@@ -4,11 +4,8 @@ mod choose;
 mod clip;
 mod field;
 mod join;
-mod kernel;
-mod moves;
 mod plan;
 mod request;
-mod run;
 mod side;
 mod walk;
 

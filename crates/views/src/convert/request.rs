@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use super::clip::{Clipped, clip};
 use super::field::{Field, Group};
-use super::moves::{Hull, Move, Moves};
 use super::plan::{Part, Plan};
-use super::run::run;
+use terrace_kernels::{Hull, Move, Moves};
 
 /// A part of a stored file, in memory.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +78,7 @@ impl Plan {
             let base = (offset as i64, window.start as i64);
             let moves = moves(&clipped, |field| ((field.a - base.0, field.b - base.1), |step| step));
             checked(&moves, &clipped, window.start as i64, out.len(), window.bytes.len(), |hull| (hull.to, hull.from))?;
-            run(moves, out, window.bytes);
+            moves.run(out, window.bytes);
             Ok(())
         })
     }
@@ -98,7 +97,7 @@ impl Plan {
             checked(&moves, &clipped, window.start as i64, bytes.len(), window.bytes.len(), |hull| {
                 (hull.from, hull.to)
             })?;
-            run(moves, window.bytes, bytes);
+            moves.run(window.bytes, bytes);
             Ok(())
         })
     }
