@@ -2,17 +2,27 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint soak bench install servers
+.PHONY: build demo test lint soak bench install servers tools
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-servers: ## real servers that tests talk to
-	@command -v redis-server > /dev/null || { \
-	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-	  $$root apt-get update -qq && $$root apt-get install -qq -y redis-server > /dev/null; }
+PROGRAMS := redis-server git sqlite3 fusermount3
+PACKAGES := redis-server git sqlite3 fuse3
 
-test: servers ## every test, the long ones at a tenth of their counts; the demo
+servers: ## real servers and programs that tests use
+	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \
+	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$root apt-get update -qq && $$root apt-get install -qq -y $(PACKAGES) > /dev/null; }
+
+tools: target/tools/bin/fsx target/tools/bin/pjdfstest ## suites for file systems, built from crates.io
+
+target/tools/bin/%:
+	$(CARGO) install --quiet --locked --root target/tools --target-dir target/tools/build $(TOOL_$*)
+TOOL_fsx := fsx@0.3.2
+TOOL_pjdfstest := pjdfstest@0.2.2
+
+test: servers tools ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples
 	$(CARGO) test --workspace
 	demo/run > /dev/null
@@ -29,12 +39,17 @@ demo: ## what Terrace does, on made files or on those in DATA
 install: ## the binary, into cargo's bin directory
 	$(CARGO) install --path crates/cli
 
-soak: ## the long counts: kills, faults, power losses, operations
+soak: ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture
+	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=4 $(CARGO) test -p terrace-mount --test posix -- --nocapture
+	TERRACE_MOUNT_MIB=3072 $(CARGO) test -p terrace-cli --test mount -- --nocapture
+	TERRACE_FILES=3000 $(CARGO) test -p terrace --test files -- --nocapture
 	TERRACE_CONVERSIONS=100000 $(CARGO) test -p terrace-views --test conversion -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
+	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
+	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 
 bench: ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
 	$(CARGO) build --bins

@@ -3,6 +3,7 @@
 //! Both sides of a ratio are measured in one run, alternating.
 
 mod claims;
+mod oracle;
 mod place;
 mod report;
 mod row;

@@ -1,11 +1,13 @@
 //! What is measured, one file each.
 
+pub mod c3;
 pub mod c9;
 pub mod h4;
 pub mod large;
 pub mod memory;
 pub mod overhead;
 pub mod rebuild;
+pub mod regret;
 pub mod small;
 pub mod throttle;
 pub mod views;
@@ -20,6 +22,8 @@ type Run = fn() -> Result<Vec<Row>>;
 /// All, by id.
 pub const ALL: &[(&str, &str, Run)] = &[
     ("H4", "catalog: stores and locates per second", h4::run),
+    ("C3", "predictions of ratio and speeds against what came, on real files", c3::run),
+    ("regret", "the cost of what is chosen over an oracle's that runs every encoding, on real files", regret::run),
     ("C9", "frames that describe themselves; the catalog from the tiers alone", c9::run),
     ("small", "put and get of 4 KiB and 64 KiB objects, beside SQLite and plain files", small::run),
     ("large", "put and get of one large object, beside cp", large::run),

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use globset::{Glob, GlobMatcher};
+use terrace::WhatIf;
 
 use crate::dataset::Dataset;
 use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
-Look:   locate stat status tiers top
-Move:   stage evict drain
-Care:   init scrub repair rebuild
+Look:   locate explain hot stat status tiers top predictor
+Move:   stage evict drain tune mount
+Care:   init profile scrub repair rebuild
 Views:  dataset check|fmt|explain|import
 
 `terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
@@ -100,8 +101,26 @@ pub enum Command {
     },
     /// Wait until nothing is owed and all is durable.
     Sync,
+    /// Show the objects as files in a directory, until it is unmounted.
+    Mount(Mount),
     /// Show where an object's bytes are, and how they are encoded.
     Locate { key: OsString },
+    /// Show what is weighed for an object or a file: tiers and encodings, what wins, and why.
+    Explain(Explain),
+    /// Show what is read most: a heat map, the hottest range first.
+    Hot {
+        prefix: Option<OsString>,
+        /// Show so many ranges.
+        #[arg(short = 'n', long, default_value_t = 20)]
+        limit: usize,
+    },
+    /// Encode what is hardly read more densely, where it lies.
+    Tune {
+        prefix: Option<OsString>,
+        /// What is read often, too.
+        #[arg(long)]
+        all: bool,
+    },
     /// Show what is known about an object.
     Stat { key: OsString },
     /// Show the store at a glance.
@@ -140,6 +159,14 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
+    /// Measure what encodings and tiers do on this machine: less than 20 seconds.
+    Profile(Profile),
+    /// Show how well encodings are predicted: ratio and speeds, as predicted and as they came.
+    Predictor {
+        /// Begin anew with what `profile` or another store has learned.
+        #[arg(long, value_name = "FILE")]
+        take: Option<PathBuf>,
+    },
     /// Read and verify every replica.
     Scrub {
         prefix: Option<OsString>,
@@ -153,7 +180,11 @@ pub enum Command {
     /// Make bad and missing replicas anew.
     Repair { prefix: Option<OsString> },
     /// Throw the catalog away and make it anew from the log.
-    Rebuild,
+    Rebuild {
+        /// Where the log is lost, too: offer what whole objects are found as salvaged/NUMBER, deleted ones maybe among them.
+        #[arg(long)]
+        salvage: bool,
+    },
     /// Declare datasets, which are seen in many layouts.
     #[command(subcommand)]
     Dataset(Dataset),
@@ -227,6 +258,43 @@ pub struct Put {
 }
 
 #[derive(Args)]
+pub struct Explain {
+    /// A key; where nothing is stored under it, a file.
+    #[arg(value_name = "KEY|PATH")]
+    pub subject: OsString,
+    /// For a file, the key that it would be stored under.
+    #[arg(long = "as", value_name = "KEY")]
+    pub key: Option<OsString>,
+    /// Suppose something of a tier, such as tier.nvme.capacity=2TiB; also read, write, latency, persistent, watts.
+    #[arg(long, value_name = "WHAT=VALUE")]
+    pub what_if: Vec<WhatIf>,
+    /// Show all encodings, not the cheapest of each tier only.
+    #[arg(long)]
+    pub all: bool,
+    /// How many replicas.
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<u8>,
+    #[command(flatten)]
+    pub wishes: Wishes,
+}
+
+#[derive(Args)]
+pub struct Profile {
+    /// Files such as will be stored: blocks out of them are profiled before made ones.
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    /// Tiers to measure, instead of the store's.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// For how many seconds encodings are run; what is left out keeps what the seed has of it.
+    #[arg(long, value_name = "N", default_value_t = 12.0)]
+    pub seconds: f64,
+    /// Where the seed goes; without it into the store, or seed.json where there is none.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Args)]
 pub struct Get {
     /// A key, or what keys begin with.
     pub source: OsString,
@@ -277,4 +345,19 @@ fn range(text: &str) -> Result<Range, String> {
 fn subset(text: &str) -> Result<(u64, u64), String> {
     let numbers = text.split_once('/').and_then(|(n, t)| Some((n.parse().ok()?, t.parse().ok()?)));
     numbers.filter(|(n, t)| 1 <= *n && n <= t).ok_or_else(|| format!("{text:?} is not a part; write it as 1/10"))
+}
+
+#[derive(Args)]
+pub struct Mount {
+    /// An empty directory.
+    pub directory: PathBuf,
+    /// Return when it is mounted; `umount DIRECTORY` ends it.
+    #[arg(long)]
+    pub daemon: bool,
+    /// What --daemon starts: stdout and stderr are given up when it is mounted.
+    #[arg(long, hide = true, conflicts_with = "run")]
+    pub detached: bool,
+    /// Run a program that alone sees the mount, without privileges, and unmount when it ends. The rest of the line is its.
+    #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "daemon")]
+    pub run: Vec<OsString>,
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use terrace::{Error, Store, key};
 
 use crate::look::{each, there};
-use crate::output::{Show, count};
+use crate::output::{Show, count, size};
 
 pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show) -> Result<bool> {
     let key = key.as_bytes();
@@ -101,7 +101,18 @@ pub fn scrub(
     Ok(good)
 }
 
-pub fn rebuild(dir: &Path, show: Show) -> Result<bool> {
+pub fn rebuild(dir: &Path, salvage: bool, show: Show) -> Result<bool> {
+    if salvage {
+        let (_, found) = Store::salvage(dir)?;
+        let words = format!(
+            "{} ({}) below salvaged/, without their names; {} incomplete; deleted ones may be among them",
+            count(found.objects, "object"),
+            size(found.bytes),
+            count(found.incomplete, "object"),
+        );
+        show.result(&found, &words)?;
+        return Ok(true);
+    }
     let store = Store::rebuild(dir)?;
     let objects = store.status()?.objects;
     let words = format!("the catalog was made anew from the log: {}", count(objects, "object"));

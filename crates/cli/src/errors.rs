@@ -29,13 +29,6 @@ pub fn describe(error: &anyhow::Error) -> String {
 
 /// What to do about an error that does not say so itself.
 fn advice(error: &anyhow::Error) -> Option<&'static str> {
-    match error.downcast_ref::<terrace::Error>() {
-        Some(terrace::Error::BadKey { .. }) => return Some("write keys as paths, such as data/a.h5"),
-        Some(terrace::Error::Conflict { .. }) => {
-            return Some("name another key, or `terrace rm` or `terrace mv` the one in the way");
-        }
-        _ => {}
-    }
     // An error with words of its own says what to do.
     io_error(error)?.raw_os_error()?;
     Some(match io_kind(error)? {
@@ -58,7 +51,9 @@ pub fn io_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
 }
 
 fn io_error(error: &anyhow::Error) -> Option<&io::Error> {
-    error.chain().find_map(|cause| cause.downcast_ref())
+    error.chain().find_map(|cause| {
+        cause.downcast_ref().or_else(|| cause.downcast_ref::<terrace::Error>().and_then(terrace::Error::io_error))
+    })
 }
 
 /// The text of a configuration, which must be UTF-8.

@@ -9,12 +9,14 @@ use anyhow::{Result, anyhow, bail};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::Serialize;
 use serde_json::json;
-use terrace::report::{ReplicaState, Status};
-use terrace::{Kind, Object, Store, key};
+use terrace::report::{Replanning, ReplicaState, Status};
+use terrace::{HotRange, Kind, Object, Store, key};
 
 use crate::output::{Show, count, size, table, time};
 
 const PAGE: usize = 1024;
+/// The longest bar of a heat map.
+const HEAT: u8 = 12;
 
 /// Every object at or below a prefix.
 pub fn each(store: &Store, prefix: &[u8], mut visit: impl FnMut(&[u8], &Object) -> Result<()>) -> Result<()> {
@@ -137,6 +139,35 @@ pub fn stat(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
     Ok(true)
 }
 
+/// The hottest ranges, each with a bar as long as it is hot.
+pub fn hot(store: &Store, prefix: Option<&OsStr>, limit: usize, show: Show) -> Result<bool> {
+    let ranges = store.hot(prefix.unwrap_or_default().as_bytes(), limit)?;
+    if show.json {
+        show.value(&ranges)?;
+        return Ok(true);
+    }
+    if ranges.is_empty() {
+        show.line("nothing was read in the last hours")?;
+        return Ok(true);
+    }
+    let hottest = ranges[0].score;
+    let mut rows = table(&["reads", "", "tier", "offset", "length", "key"]);
+    for HotRange { key, offset, length, score, tier } in &ranges {
+        // Twice as hot is a step more, so that what is warm can be told from what is cold.
+        let steps = (f64::from(HEAT) + (score / hottest).log2()).round().clamp(1.0, HEAT.into()) as usize;
+        rows.add_row([
+            format!("{score:.2}"),
+            "\u{2588}".repeat(steps),
+            tier.clone(),
+            offset.to_string(),
+            size(*length),
+            key.clone(),
+        ]);
+    }
+    show.line(&rows.to_string())?;
+    Ok(true)
+}
+
 pub fn status(store: &Store, show: Show) -> Result<bool> {
     let status = store.status()?;
     show.result(&status, &glance(&status))?;
@@ -176,5 +207,10 @@ fn glance(status: &Status) -> String {
             format!("{:?}", tier.state).to_lowercase(),
         ]);
     }
-    format!("{}, {} owed\n{rows}", count(status.objects, "object"), count(status.owed, "replica"))
+    let replanning = match &status.replanning {
+        None => String::new(),
+        Some(Replanning { after: None }) => "; the rules have changed: objects will be planned anew".into(),
+        Some(Replanning { after: Some(key) }) => format!("; the rules have changed: planned anew up to {key}"),
+    };
+    format!("{}, {} owed{replanning}\n{rows}", count(status.objects, "object"), count(status.owed, "replica"))
 }

@@ -5,12 +5,16 @@ mod care;
 mod copy;
 mod dataset;
 mod errors;
+mod explain;
 mod interrupt;
 mod log;
 mod look;
+mod mount;
 mod moves;
 mod opening;
 mod output;
+mod predictor;
+mod profile;
 mod wishes;
 
 use std::ffi::OsStr;
@@ -31,9 +35,13 @@ const FOUND_BAD: u8 = 1;
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log::begin(&arguments);
-    match interrupt::listen().context("listening for signals").and_then(|()| run(&arguments)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(FOUND_BAD),
+    let done = match &arguments.command {
+        // It listens for signals itself, and what it runs has an exit code.
+        Command::Mount(mount) => mount::mount(&arguments, mount),
+        _ => interrupt::listen().context("listening for signals").and_then(|()| run(&arguments)).map(exit_code),
+    };
+    match done {
+        Ok(code) => code,
         Err(error) => {
             complain(&errors::describe(&error));
             ExitCode::from(FOUND_BAD)
@@ -41,14 +49,20 @@ fn main() -> ExitCode {
     }
 }
 
+fn exit_code(good: bool) -> ExitCode {
+    if good { ExitCode::SUCCESS } else { ExitCode::from(FOUND_BAD) }
+}
+
 /// Runs a command; false where it found something bad.
 fn run(arguments: &Arguments) -> Result<bool> {
     let show = Show { json: arguments.json, quiet: arguments.quiet };
     match &arguments.command {
         Command::Init { config } => opening::init(&arguments.store()?, config.as_deref(), show),
-        Command::Rebuild => care::rebuild(&arguments.store()?, show),
+        Command::Rebuild { salvage } => care::rebuild(&arguments.store()?, *salvage, show),
         Command::Tiers { change: Some(change) } => moves::tiers(&arguments.store()?, change, show),
         Command::Dataset(command) => dataset::run(command, show),
+        Command::Predictor { take } => predictor::predictor(&arguments.store()?, take.as_deref(), show),
+        Command::Profile(asked) => profile::profile(&arguments.store()?, asked, show),
         Command::Completions { shell } => completions(*shell),
         Command::Manual { directory } => manual(directory),
         command => with_store(&opening::open(&arguments.store()?, show)?, command, show),
@@ -67,16 +81,22 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
         Command::Sync => care::sync(store, show),
         Command::Locate { key } => look::locate(store, key, show),
+        Command::Explain(asked) => explain::explain(store, asked, show),
+        Command::Hot { prefix, limit } => look::hot(store, prefix.as_deref(), *limit, show),
         Command::Stat { key } => look::stat(store, key, show),
         Command::Status | Command::Tiers { .. } => look::status(store, show),
         Command::Top { interval, count } => look::top(store, *interval, *count, show),
         Command::Stage { prefix, tier } => moves::moved(&store.stage(known(store, prefix)?, tier)?, show),
         Command::Evict { prefix, tier } => moves::moved(&store.evict(known(store, prefix)?, tier)?, show),
+        Command::Tune { prefix, all } => {
+            moves::moved(&store.tune(known(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)
+        }
         Command::Drain { tier } => moves::moved(&store.drain(tier)?, show),
         Command::Scrub { prefix, repair, subset } => care::scrub(store, prefix.as_deref(), *repair, *subset, show),
         Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
-        Command::Init { .. } | Command::Rebuild | Command::Dataset(_) => Ok(true),
-        Command::Completions { .. } | Command::Manual { .. } => Ok(true),
+        // These need no open store.
+        Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
+        Command::Mount(_) | Command::Dataset(_) | Command::Completions { .. } | Command::Manual { .. } => Ok(true),
     }
 }
 

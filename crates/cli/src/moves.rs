@@ -9,7 +9,6 @@ use terrace::{Config, Store};
 
 use crate::arguments::Tiers;
 use crate::errors::read_text;
-use crate::opening::settle;
 use crate::output::{Show, count};
 
 /// Says what was moved; false where something had to stay.
@@ -25,8 +24,7 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
 pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
     match change {
         Tiers::Add { config, before } => {
-            let mut added = Config::parse_tiers(&read_text(config)?, &config.display().to_string())?;
-            settle(&mut added)?;
+            let added = Config::parse_tiers(&read_text(config)?, &config.display().to_string())?;
             let number = added.len();
             Store::add_tiers(dir, added, before.as_deref())?;
             show.result(&json!({"added": number}), &format!("{} added", count(number as u64, "tier")))?;

@@ -2,11 +2,10 @@
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, absolute};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use terrace::config::{TierConfig, TierKind};
 use terrace::{Config, Store};
 
 use crate::arguments::default_store;
@@ -20,10 +19,7 @@ pub fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {
     };
     let _alone = alone(dir)?;
     let store = match given {
-        Some(mut config) => {
-            settle(&mut config.tiers)?;
-            Store::init(dir, &config)?
-        }
+        Some(config) => Store::init(dir, &config)?,
         None => found(dir, show)?,
     };
     let tiers = store.config().tiers.len();
@@ -43,16 +39,6 @@ pub fn open(dir: &Path, show: Show) -> Result<Store> {
         }
     }
     Ok(Store::open(dir)?)
-}
-
-/// Makes paths mean the same in whichever directory the store is used.
-pub fn settle(tiers: &mut [TierConfig]) -> Result<()> {
-    for tier in tiers.iter_mut().filter(|tier| tier.kind == TierKind::Directory) {
-        for target in &mut tier.targets {
-            target.path = absolute(&target.path).with_context(|| format!("tier {:?}: a target's path", tier.name))?;
-        }
-    }
-    Ok(())
 }
 
 /// Sees to it that nobody else makes a store there meanwhile.

@@ -44,6 +44,12 @@ impl Show {
         ProgressBar::new(total).with_style(style)
     }
 
+    /// A bar over so many steps, on a terminal only.
+    pub fn steps(self, total: u64) -> ProgressBar {
+        let style = ProgressStyle::with_template("{msg:24!} {wide_bar} {elapsed}");
+        self.bar(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    }
+
     /// A sign of life where it is not known how much there is to do, on a terminal only.
     pub fn spinner(self) -> ProgressBar {
         if self.json || self.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() }

@@ -2,7 +2,7 @@
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
-use terrace::{Asked, Requirement, Weights};
+use terrace::{Asked, Budget, PutOptions, Requirement, Weights};
 
 #[derive(Args)]
 #[command(next_help_heading = "What matters")]
@@ -14,13 +14,26 @@ pub struct Wishes {
     /// asynchronous, archival or read-after-write.
     #[arg(long, value_name = "W")]
     pub weights: Option<Weights>,
+    /// The most bytes stored for each byte given, such as 3x: as many replicas as fit.
+    #[arg(long, value_name = "B")]
+    pub budget: Option<Budget>,
     #[command(flatten)]
     flags: Flags,
 }
 
 impl Wishes {
+    /// How an object is to be written.
+    pub fn options(&self) -> PutOptions {
+        let (requirements, weights, budget) = (self.requirements(), self.weights, self.budget);
+        PutOptions { requirements, weights, budget, ..PutOptions::default() }
+    }
+
+    /// Whether anything is asked for.
+    pub fn any(&self) -> bool {
+        !self.requirements().is_empty() || self.weights.is_some() || self.budget.is_some()
+    }
     /// All that is required: what `--require` names first.
-    pub fn requirements(&self) -> Vec<Asked> {
+    fn requirements(&self) -> Vec<Asked> {
         self.require.iter().chain(&self.flags.0).copied().collect()
     }
 }

@@ -48,52 +48,88 @@ const fn plain(codec: CodecId, level: i8) -> Encoding {
     row(Transform::None, Element::Bytes, codec, level)
 }
 
-/// The encodings that the planner chooses from.
-pub const ALL: &[Encoding] = &[
+const fn pco(element: Element, level: i8) -> Encoding {
+    row(Transform::None, element, CodecId::Pco, level)
+}
+
+const PLAIN: [Encoding; 9] = [
     Encoding::NONE,
     plain(CodecId::Lz4, 0),
+    plain(CodecId::Snappy, 0),
     plain(CodecId::Huffman, 0),
     plain(CodecId::Zstd, 1),
     plain(CodecId::Zstd, 3),
     plain(CodecId::Zstd, 9),
-    row(Transform::Shuffle, Element::I16, CodecId::Lz4, 0),
-    row(Transform::Shuffle, Element::I16, CodecId::Zstd, 1),
-    row(Transform::Shuffle, Element::F32, CodecId::Lz4, 0),
-    row(Transform::Shuffle, Element::F32, CodecId::Zstd, 1),
-    row(Transform::Shuffle, Element::F32, CodecId::Zstd, 3),
-    row(Transform::Delta, Element::F32, CodecId::Lz4, 0),
-    row(Transform::Delta, Element::F32, CodecId::Zstd, 1),
-    row(Transform::Shuffle, Element::F64, CodecId::Lz4, 0),
-    row(Transform::Shuffle, Element::F64, CodecId::Zstd, 1),
-    row(Transform::Shuffle, Element::F64, CodecId::Zstd, 3),
-    row(Transform::Delta, Element::F64, CodecId::Lz4, 0),
-    row(Transform::Delta, Element::F64, CodecId::Zstd, 1),
-    row(Transform::Shuffle, Element::Record32, CodecId::Lz4, 0),
-    row(Transform::Shuffle, Element::Record32, CodecId::Zstd, 1),
-    row(Transform::None, Element::I32, CodecId::Pco, 8),
-    row(Transform::None, Element::I64, CodecId::Pco, 8),
-    row(Transform::None, Element::F32, CodecId::Pco, 8),
-    row(Transform::None, Element::F64, CodecId::Pco, 8),
+    plain(CodecId::Lzma, 6),
+    plain(CodecId::Ppmd, 6),
 ];
+
+/// What is done to elements of each width.
+const TYPED: [(Transform, CodecId, i8); 8] = [
+    (Transform::Shuffle, CodecId::Lz4, 0),
+    (Transform::Shuffle, CodecId::Huffman, 0),
+    (Transform::Shuffle, CodecId::Zstd, 1),
+    (Transform::Shuffle, CodecId::Zstd, 3),
+    (Transform::Delta, CodecId::Lz4, 0),
+    (Transform::Delta, CodecId::Huffman, 0),
+    (Transform::Delta, CodecId::Zstd, 1),
+    (Transform::Delta, CodecId::Zstd, 3),
+];
+
+/// An element of each width worth trying: transforms ask for no more.
+const WIDTHS: [Element; 4] = [Element::F32, Element::F64, Element::I16, Element::Record32];
+
+/// Pco takes all numbers for floats: what that loses on integers is small, what integers lose on decimals stored as
+/// floats is not.
+const NUMBERS: [Encoding; 6] = [
+    pco(Element::F32, 4),
+    pco(Element::F64, 4),
+    pco(Element::I16, 4),
+    pco(Element::F32, 8),
+    pco(Element::F64, 8),
+    pco(Element::I16, 8),
+];
+
+/// The encodings that are chosen from: [`Encoding::NONE`] and lz4 first.
+pub const ALL: &[Encoding] = &all();
+
+const fn all() -> [Encoding; PLAIN.len() + TYPED.len() * WIDTHS.len() + NUMBERS.len()] {
+    let mut all = [Encoding::NONE; PLAIN.len() + TYPED.len() * WIDTHS.len() + NUMBERS.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < PLAIN.len() {
+            PLAIN[at]
+        } else if at < all.len() - NUMBERS.len() {
+            let typed = at - PLAIN.len();
+            let (transform, codec, level) = TYPED[typed % TYPED.len()];
+            row(transform, WIDTHS[typed / TYPED.len()], codec, level)
+        } else {
+            NUMBERS[at + NUMBERS.len() - all.len()]
+        };
+        at += 1;
+    }
+    all
+}
 
 /// Encodings that read and write as those of [`ALL`] do, but are seldom worth choosing.
 pub const RARE: &[Encoding] = &[
     plain(CodecId::Zstd, 19),
     plain(CodecId::Lz4Hc, 9),
-    plain(CodecId::Snappy, 0),
     plain(CodecId::Deflate, 6),
     plain(CodecId::Brotli, 5),
     plain(CodecId::Bzip2, 9),
-    plain(CodecId::Lzma, 6),
     plain(CodecId::Lzo, 0),
-    plain(CodecId::Ppmd, 6),
+    plain(CodecId::QuickLz, 1),
+    plain(CodecId::QuickLz, 3),
     row(Transform::Delta, Element::Bytes, CodecId::Huffman, 0),
-    row(Transform::Delta, Element::I16, CodecId::Zstd, 1),
-    row(Transform::Delta, Element::Record32, CodecId::Zstd, 1),
-    row(Transform::None, Element::I16, CodecId::Pco, 8),
-    row(Transform::None, Element::U16, CodecId::Pco, 4),
-    row(Transform::None, Element::U32, CodecId::Pco, 4),
-    row(Transform::None, Element::U64, CodecId::Pco, 4),
-    row(Transform::None, Element::F32, CodecId::Pco, 4),
-    row(Transform::None, Element::F64, CodecId::Pco, 4),
+    row(Transform::BitShuffle, Element::I16, CodecId::Lz4, 0),
+    row(Transform::BitShuffle, Element::F32, CodecId::Lz4, 0),
+    row(Transform::BitShuffle, Element::F32, CodecId::Zstd, 1),
+    row(Transform::BitShuffle, Element::F64, CodecId::Zstd, 1),
+    row(Transform::BitShuffle, Element::Record32, CodecId::Lz4, 0),
+    pco(Element::I32, 8),
+    pco(Element::I64, 8),
+    pco(Element::U16, 4),
+    pco(Element::U32, 4),
+    pco(Element::U64, 4),
 ];

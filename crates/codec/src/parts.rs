@@ -37,6 +37,8 @@ numbered! {
         Shuffle = 1 "shuffle",
         /// Each element becomes its difference from the one before it, sign in the lowest bit; then shuffle.
         Delta = 2 "delta",
+        /// The first bits of eight elements, then all second bits, and so on: shuffle taken on to single bits.
+        BitShuffle = 3 "bitshuffle",
     }
 }
 
@@ -120,6 +122,8 @@ numbered! {
         Lzo = 11 "lzo",
         /// PPMd variant H. The level is the order.
         Ppmd = 12 "ppmd",
+        /// QuickLZ 1.5. The level is 1 or 3.
+        QuickLz = 13 "quicklz",
     }
 }
 

@@ -45,6 +45,30 @@ const GOLDEN: &[(&str, [u8; 4])] = &[
     ("pco-u64-4", [0, 9, 4, 4]),
     ("pco-f32-4", [0, 4, 4, 4]),
     ("pco-f64-4", [0, 5, 4, 4]),
+    ("shuffle4+huffman", [1, 4, 3, 0]),
+    ("shuffle8+huffman", [1, 5, 3, 0]),
+    ("shuffle2+huffman", [1, 1, 3, 0]),
+    ("shuffle32+huffman", [1, 6, 3, 0]),
+    ("shuffle2+zstd-3", [1, 1, 2, 3]),
+    ("shuffle32+zstd-3", [1, 6, 2, 3]),
+    ("delta2+lz4", [2, 1, 1, 0]),
+    ("delta32+lz4", [2, 6, 1, 0]),
+    ("delta2+huffman", [2, 1, 3, 0]),
+    ("delta4+huffman", [2, 4, 3, 0]),
+    ("delta8+huffman", [2, 5, 3, 0]),
+    ("delta32+huffman", [2, 6, 3, 0]),
+    ("delta2+zstd-3", [2, 1, 2, 3]),
+    ("delta4+zstd-3", [2, 4, 2, 3]),
+    ("delta8+zstd-3", [2, 5, 2, 3]),
+    ("delta32+zstd-3", [2, 6, 2, 3]),
+    ("pco-i16-4", [0, 1, 4, 4]),
+    ("quicklz-1", [0, 0, 13, 1]),
+    ("quicklz-3", [0, 0, 13, 3]),
+    ("bitshuffle2+lz4", [3, 1, 1, 0]),
+    ("bitshuffle4+lz4", [3, 4, 1, 0]),
+    ("bitshuffle4+zstd-1", [3, 4, 2, 1]),
+    ("bitshuffle8+zstd-1", [3, 5, 2, 1]),
+    ("bitshuffle32+lz4", [3, 6, 1, 0]),
 ];
 
 #[test]
@@ -68,7 +92,7 @@ fn every_row_of_the_tables_is_here_once() {
 
 #[test]
 fn unknown_numbers_are_errors() {
-    for bytes in [[3, 0, 0, 0], [0, 10, 0, 0], [0, 0, 13, 0], [255; 4]] {
+    for bytes in [[4, 0, 0, 0], [0, 10, 0, 0], [0, 0, 14, 0], [255; 4]] {
         assert!(Encoding::from_bytes(bytes).is_err(), "{bytes:?}");
     }
 }

@@ -2,57 +2,10 @@
 
 use std::sync::LazyLock;
 
-use terrace_codec::{CodecId, Element, Encoding, Transform};
-
-const fn row(transform: Transform, element: Element, codec: CodecId, level: i8) -> Encoding {
-    Encoding { transform, element, codec, level }
-}
-
-const fn plain(codec: CodecId, level: i8) -> Encoding {
-    row(Transform::None, Element::Bytes, codec, level)
-}
-
-const fn pco(element: Element, level: i8) -> Encoding {
-    row(Transform::None, element, CodecId::Pco, level)
-}
-
-const PLAIN: [Encoding; 9] = [
-    Encoding::NONE,
-    plain(CodecId::Lz4, 0),
-    plain(CodecId::Snappy, 0),
-    plain(CodecId::Huffman, 0),
-    plain(CodecId::Zstd, 1),
-    plain(CodecId::Zstd, 3),
-    plain(CodecId::Zstd, 9),
-    plain(CodecId::Lzma, 6),
-    plain(CodecId::Ppmd, 6),
-];
-
-/// What follows a transform of elements of some width.
-const TYPED: [(Transform, CodecId, i8); 6] = [
-    (Transform::Shuffle, CodecId::Lz4, 0),
-    (Transform::Shuffle, CodecId::Huffman, 0),
-    (Transform::Shuffle, CodecId::Zstd, 1),
-    (Transform::Delta, CodecId::Lz4, 0),
-    (Transform::Delta, CodecId::Zstd, 1),
-    (Transform::Delta, CodecId::Zstd, 3),
-];
-
-/// One element of each width worth trying. Pco takes all numbers for floats: what that loses on integers is small, what
-/// integers lose on decimals stored as floats is not.
-const WIDTHS: [Element; 4] = [Element::F32, Element::F64, Element::I16, Element::Record32];
-
-const PCO: [Encoding; 6] = [
-    pco(Element::F32, 4),
-    pco(Element::F64, 4),
-    pco(Element::I16, 4),
-    pco(Element::F32, 8),
-    pco(Element::F64, 8),
-    pco(Element::I16, 8),
-];
+use terrace_codec::{CodecId, Encoding, Transform};
 
 /// How many candidates there are.
-pub const COUNT: usize = PLAIN.len() + TYPED.len() * WIDTHS.len() + PCO.len();
+pub const COUNT: usize = terrace_codec::ALL.len();
 
 /// Where [`Encoding::NONE`] stands.
 pub const NONE: usize = 0;
@@ -83,34 +36,27 @@ impl Candidate {
 
 /// All candidates; [`NONE`] and [`LZ4`] first.
 pub static ALL: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
-    let mut encodings = PLAIN.to_vec();
-    for element in WIDTHS {
-        encodings.extend(TYPED.iter().map(|&(transform, codec, level)| row(transform, element, codec, level)));
-    }
-    encodings.extend(PCO);
-    let find = |wanted: Encoding| encodings.iter().position(|e| *e == wanted);
-    let same_width = |element: Element| WIDTHS.into_iter().find(|e| e.width() == element.width());
+    let find = |transform, width, codec, level| {
+        let same = |e: &Encoding| e.transform == transform && e.element.width() == width;
+        terrace_codec::ALL.iter().position(|e| same(e) && (e.codec, e.level) == (codec, level))
+    };
     let candidate = |&encoding: &Encoding| {
         let Encoding { transform, element, codec, level } = encoding;
-        let filter = match (codec, same_width(element)) {
-            (CodecId::Pco, Some(element)) => find(row(Transform::Delta, element, CodecId::Lz4, 0)),
-            _ => find(row(transform, element, CodecId::Lz4, 0)),
+        let width = element.width();
+        let filter = match codec {
+            CodecId::Pco => find(Transform::Delta, width, CodecId::Lz4, 0),
+            _ => find(transform, width, CodecId::Lz4, 0),
         };
         let stand_in = match codec {
-            CodecId::Zstd if level > 1 => find(row(transform, element, CodecId::Zstd, 1)),
-            CodecId::Lzma | CodecId::Ppmd => find(plain(CodecId::Zstd, 1)),
-            CodecId::Pco if level > 4 => find(pco(element, 4)),
+            CodecId::Zstd if level > 1 => find(transform, width, CodecId::Zstd, 1),
+            CodecId::Lzma | CodecId::Ppmd => find(Transform::None, 1, CodecId::Zstd, 1),
+            CodecId::Pco if level > 4 => find(Transform::None, width, CodecId::Pco, 4),
             _ => None,
         };
         Candidate { encoding, filter: filter.unwrap_or(LZ4), stand_in }
     };
-    encodings.iter().map(candidate).collect()
+    terrace_codec::ALL.iter().map(candidate).collect()
 });
-
-/// The encodings that [`Predictor`](crate::Predictor) chooses from.
-pub fn candidates() -> impl Iterator<Item = Encoding> {
-    ALL.iter().map(|candidate| candidate.encoding)
-}
 
 /// Where an encoding stands.
 pub fn position(encoding: Encoding) -> Option<usize> {

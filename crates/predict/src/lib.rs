@@ -2,13 +2,13 @@
 
 pub mod analyze;
 mod candidates;
+pub mod made;
 mod model;
 mod objective;
 mod probe;
 mod tournament;
 
-pub use candidates::candidates;
-pub use model::LoadError;
+pub use model::{Compared, LoadError, profiled};
 pub use objective::{Expected, Objective, Tier, Weights};
 pub use probe::thread_seconds;
-pub use tournament::{Choice, Outcome, Predictor, Stream};
+pub use tournament::{Choice, Outcome, Predictor, Report, ReportRow, Stream};

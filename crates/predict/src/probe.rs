@@ -12,8 +12,8 @@ pub const LARGE: usize = 64 << 10;
 
 /// Seconds for a byte of the reference work where it cannot be measured.
 const USUAL: f64 = 2e-9;
-/// Slices of a sample.
-const SLICES: usize = 4;
+/// Slices of a small sample and of a large one: the more, the better what changes within a block is met.
+const SLICES: [usize; 2] = [4, 16];
 /// Slices begin at multiples of this, so that elements and records of every width stay whole.
 const ALIGNMENT: usize = 32;
 
@@ -23,15 +23,16 @@ pub fn thread_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Fills `out` with at most `length` bytes: a slice out of the middle of each quarter of `block`, or all of it.
+/// Fills `out` with at most `length` bytes: slices out of the middles of equal parts of `block`, or all of it.
 pub fn sample(block: &[u8], length: usize, out: &mut Vec<u8>) {
     out.clear();
     if block.len() <= length {
         return out.extend_from_slice(block);
     }
-    let (quarter, slice) = (block.len() / SLICES, length / SLICES);
-    for number in 0..SLICES {
-        let start = number * quarter + (quarter - slice) / 2;
+    let slices = SLICES[usize::from(length > SMALL)];
+    let (part, slice) = (block.len() / slices, length / slices);
+    for number in 0..slices {
+        let start = number * part + (part - slice) / 2;
         let start = start - start % ALIGNMENT;
         out.extend_from_slice(&block[start..start + slice]);
     }
@@ -103,7 +104,7 @@ mod tests {
             sample(&block, SMALL, &mut out);
             assert_eq!(out.len(), length.min(SMALL));
             if length > SMALL {
-                for slice in out.chunks(SMALL / SLICES) {
+                for slice in out.chunks(SMALL / SLICES[0]) {
                     assert!(slice[..ALIGNMENT].iter().all(|b| *b == slice[0]), "begins at a multiple");
                 }
             }

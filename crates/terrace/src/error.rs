@@ -17,7 +17,7 @@ pub enum Error {
         key: String,
     },
     /// A key that no object may have.
-    #[error("the key {key:?} is not allowed: {reason}")]
+    #[error("the key {key:?} is not allowed: {reason}; write keys as paths, such as data/a.h5")]
     BadKey {
         /// The key as given, printed lossily.
         key: String,
@@ -29,7 +29,7 @@ pub enum Error {
     Conflict {
         /// The object's key, printed lossily.
         key: String,
-        /// Which expectation failed.
+        /// Which expectation failed, and what to do.
         reason: String,
     },
     /// A read met a newer generation after bytes had been handed out.
@@ -87,12 +87,12 @@ pub enum Error {
         seconds: u64,
     },
     /// The system refused an operation on a file.
-    #[error("{context}: {source}")]
+    #[error("{context}: {cause}")]
     Io {
         /// What was being done, to which file.
         context: String,
-        /// The system's error.
-        source: std::io::Error,
+        /// The system's error. The words of this one end with it, so it is no `source()`.
+        cause: std::io::Error,
     },
 }
 
@@ -100,7 +100,15 @@ impl Error {
     /// Wraps an I/O error with what was being done, to which file.
     pub(crate) fn io(context: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
         let context = context.into();
-        move |source| Error::Io { context, source }
+        move |cause| Error::Io { context, cause }
+    }
+
+    /// What the system said, where it was the system that refused.
+    pub fn io_error(&self) -> Option<&std::io::Error> {
+        match self {
+            Error::Io { cause, .. } => Some(cause),
+            _ => None,
+        }
     }
 
     pub(crate) fn not_found(key: &[u8]) -> Error {
@@ -119,7 +127,7 @@ impl From<heed::Error> for Error {
                 MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound | MdbError::VersionMismatch,
             ) => Error::Damaged { what: "the catalog".into(), reason: error.to_string() },
             heed::Error::Mdb(MdbError::Panic) => Error::Catalog(
-                "a write to it failed before, and it works again once the store is opened anew; is the disk of the store's directory full?".into(),
+                "a write to it has just failed, and it is being opened again; try again, and see whether the disk of the store's directory is full".into(),
             ),
             other => Error::Catalog(other.to_string()),
         }

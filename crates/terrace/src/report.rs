@@ -66,8 +66,18 @@ pub struct Status {
     pub objects: u64,
     /// Number of owed replicas.
     pub owed: u64,
+    /// Where the rules have changed: how far the objects were planned anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replanning: Option<Replanning>,
     /// The tiers, fastest first.
     pub tiers: Vec<TierStatus>,
+}
+
+/// How far the objects were planned anew, in order of their keys.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Replanning {
+    /// The last key that was looked at, printed lossily.
+    pub after: Option<String>,
 }
 
 /// One tier of a [`Status`].
@@ -110,6 +120,17 @@ pub struct Scrubbed {
     pub repaired: u64,
     /// Extents of which no good replica is left.
     pub lost: u64,
+}
+
+/// What a salvage found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Salvaged {
+    /// Objects that have a key now.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Objects of which something is missing before the last byte that was found.
+    pub incomplete: u64,
 }
 
 /// What stage, evict or drain did. Counts are of replicas.

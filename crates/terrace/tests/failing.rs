@@ -3,12 +3,14 @@
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use terrace::{Ack, Config, PutOptions, Store};
 
@@ -17,6 +19,10 @@ static LEFT: AtomicI64 = AtomicI64::new(-1);
 static ERROR: AtomicI64 = AtomicI64::new(0);
 /// Only what lies below fails.
 static ROOT: Mutex<String> = Mutex::new(String::new());
+
+/// Whether the last write of each commit fails of the catalog whose path this is.
+static LAST_WRITES: AtomicBool = AtomicBool::new(false);
+static CATALOG: Mutex<String> = Mutex::new(String::new());
 
 /// Whether this call is the one.
 fn fails(path: impl FnOnce() -> String) -> bool {
@@ -61,9 +67,15 @@ unsafe extern "C" fn pwrite64(fd: c_int, bytes: *const c_void, length: usize, of
     unsafe { libc::syscall(libc::SYS_pwrite64, fd, bytes, length, offset) as isize }
 }
 
-/// LMDB writes the catalog by this.
+/// LMDB writes the catalog by this; what is so short is the last write of a commit.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pwrite(fd: c_int, bytes: *const c_void, length: usize, offset: i64) -> isize {
+    if length < 1000 && LAST_WRITES.load(Ordering::Acquire) && path_of(fd).starts_with(CATALOG.lock().unwrap().as_str())
+    {
+        // SAFETY: this thread's own error number.
+        unsafe { *libc::__errno_location() = libc::EIO };
+        return -1;
+    }
     unsafe { pwrite64(fd, bytes, length, offset) }
 }
 
@@ -219,4 +231,38 @@ fn every_call_fails_in_turn() {
         call += 1 + tried * 7 % (200 / share - 1);
     }
     println!("{tried} calls failed of about {call}: what was acknowledged was there");
+}
+
+#[test]
+fn a_process_goes_on_after_lmdb_has_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = common::new_store(dir.path());
+    let value = |n: usize| common::noise(1000 + n, 7);
+    put(&store, "a", &value(0), Ack::Placed).unwrap();
+    *CATALOG.lock().unwrap() = store.dir().join("catalog").display().to_string();
+    for round in 1..20 {
+        LAST_WRITES.store(true, Ordering::Release);
+        let failed = put(&store, "a", &value(round), Ack::Placed).unwrap_err().to_string();
+        assert!(failed.contains("catalog"), "{failed}");
+        LAST_WRITES.store(false, Ordering::Release);
+        // Many threads meet it at once; each of them works on.
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (store, value) = (store.clone(), &value);
+                scope.spawn(move || {
+                    let found = store.get(b"a").unwrap();
+                    assert!([value(round - 1), value(round)].contains(&found), "thread {thread}, round {round}");
+                    store.put_bytes(format!("t{thread}").as_bytes(), &found, &PutOptions::default()).unwrap();
+                });
+            }
+        });
+        put(&store, "a", &value(round), Ack::Placed).unwrap();
+    }
+    store.sync().unwrap();
+    let before = store.catalog().dump().unwrap();
+    let home = store.dir().to_owned();
+    drop(store);
+    let store = Store::rebuild(&home).unwrap();
+    assert!(store.catalog().dump().unwrap() == before);
+    assert!(store.get(b"a").unwrap() == value(19));
 }

@@ -51,7 +51,7 @@ fn write_golden(dir: &Path) {
             b"ranges" => (key, bytes[..1].to_vec()),
             _ => (key, bytes),
         };
-        store.put_bytes(key, &bytes, &PutOptions { attributes: attributes(), ..options() }).unwrap();
+        store.put_bytes(key, &bytes, &PutOptions { attributes: Some(attributes()), ..options() }).unwrap();
     }
     store.put_bytes(b"deleted", &pattern(2000), &options()).unwrap();
     store.remove(b"deleted").unwrap();

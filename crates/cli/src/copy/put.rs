@@ -72,25 +72,23 @@ impl Done {
     }
 }
 
-fn options(put: &Put, key: &[u8], attributes: Attributes) -> PutOptions {
+fn options(put: &Put, key: &[u8], attributes: Option<Attributes>) -> PutOptions {
     let ack = put.ack.map(|ack| match ack {
         Ack::Placed => terrace::Ack::Placed,
         Ack::Replicated => terrace::Ack::Replicated,
         Ack::Durable => terrace::Ack::Durable,
     });
-    PutOptions {
-        replicas: put.replicas,
-        ack,
-        element: terrace::element_of(key),
-        requirements: put.wishes.requirements(),
-        weights: put.wishes.weights,
-        attributes,
-        ..PutOptions::default()
-    }
+    PutOptions { replicas: put.replicas, ack, element: terrace::element_of(key), attributes, ..put.wishes.options() }
 }
 
 /// Writes an object. Where nothing else is said, all its replicas are there in the end: the process may be, too.
-fn write(store: &Store, put: &Put, key: &[u8], source: impl Read, attributes: Attributes) -> terrace::Result<Receipt> {
+fn write(
+    store: &Store,
+    put: &Put,
+    key: &[u8],
+    source: impl Read,
+    attributes: Option<Attributes>,
+) -> terrace::Result<Receipt> {
     let mut receipt = store.put(key, source, &options(put, key, attributes))?;
     if put.ack.is_none() {
         store.wait(&mut receipt, terrace::Ack::Replicated)?;
@@ -108,8 +106,7 @@ fn put_stdin(store: &Store, put: &Put, done: &mut Done) -> Result<()> {
         done.would_write.push(key::show(key));
         return Ok(());
     }
-    let attributes = Attributes { mode: 0o644, ..Attributes::default() };
-    done.took(&write(store, put, key, io::stdin().lock(), attributes)?);
+    done.took(&write(store, put, key, io::stdin().lock(), None)?);
     Ok(())
 }
 
@@ -151,7 +148,7 @@ fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut
         done.would_write.push(key::show(&item.key));
     } else {
         tracing::info!(key = %key::show(&item.key), "writing");
-        let receipt = write(store, put, &item.key, bar.wrap_read(item.open()?), item.attributes());
+        let receipt = write(store, put, &item.key, bar.wrap_read(item.open()?), Some(item.attributes()));
         done.took(&receipt.map_err(|e| anyhow::Error::from(e).context(item.path.display().to_string()))?);
     }
     Ok(())

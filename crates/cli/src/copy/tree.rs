@@ -115,8 +115,6 @@ impl Item {
             _ => Kind::File,
         };
         let mtime = self.metadata.mtime().saturating_mul(1_000_000_000).saturating_add(self.metadata.mtime_nsec());
-        // The engine takes 0 for "now", which would never be found unchanged.
-        let mtime = if mtime == 0 { 1 } else { mtime };
         Attributes { kind, mtime, mode: self.metadata.mode() & 0o7777, ..Attributes::default() }
     }
 

@@ -186,3 +186,23 @@ fn completions_and_the_manual_tell_of_every_command() {
         assert!(page.contains(command) && page.len() > 200, "{command}");
     }
 }
+
+#[test]
+fn what_is_read_most_is_shown_first_whoever_read_it() {
+    let place = Place::new();
+    assert_eq!(place.good(["hot"]), "nothing was read in the last hours\n");
+    for name in ["a", "b"] {
+        place.write(name, noise(300_000, 5));
+        place.good(["put", name, &format!("d/{name}")]);
+    }
+    for key in ["d/a", "d/b", "d/b", "d/b"] {
+        place.good(["get", key, "copy", "--checksum"]);
+    }
+    let (found, _) = place.json(["hot", "d"]);
+    let keys: Vec<_> = found.as_array().unwrap().iter().map(|range| range["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["d/b", "d/a"]);
+    has(&found[0], &["key", "offset", "length", "score", "tier"]);
+    assert_eq!((&found[0]["tier"], &found[0]["length"]), (&json!("ram"), &json!(300_000)));
+    assert_eq!(place.json(["hot", "-n", "1"]).0.as_array().unwrap().len(), 1);
+    assert!(place.good(["hot"]).contains("d/a"));
+}

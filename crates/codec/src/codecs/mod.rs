@@ -10,6 +10,7 @@ mod lzma;
 mod lzo;
 mod pco;
 mod ppmd;
+mod quicklz;
 mod snappy;
 mod zstd;
 
@@ -44,6 +45,7 @@ pub fn encode(encoding: Encoding, source: &[u8], out: &mut Vec<u8>, contexts: &m
         CodecId::Lzma => lzma::encode(source, level, out)?,
         CodecId::Lzo => lzo::encode(source, out)?,
         CodecId::Ppmd => ppmd::encode(source, level, out)?,
+        CodecId::QuickLz => quicklz::encode(source, level, out)?,
     }
     Ok(())
 }
@@ -80,6 +82,7 @@ pub fn decode(encoding: Encoding, stored: &[u8], target: &mut [u8], contexts: &m
         CodecId::Lzma => lzma::decode(stored, target),
         CodecId::Lzo => lzo::decode(stored, target),
         CodecId::Ppmd => ppmd::decode(stored, encoding.level, target),
+        CodecId::QuickLz => quicklz::decode(stored, target),
     }
 }
 

@@ -1,5 +1,7 @@
-//! Transforms, over blocks that stay in the first-level cache. Bytes after the last whole element stay as they are.
+//! Transforms, over blocks that stay in the first-level cache. Bytes after the last whole element stay as they are; for
+//! bitshuffle, after the last whole eight elements.
 
+mod bits;
 mod delta;
 mod shuffle;
 
@@ -11,34 +13,43 @@ const BLOCK: usize = 8192;
 /// Fills `out`, which is as long as `raw`.
 pub fn apply(encoding: Encoding, raw: &[u8], out: &mut [u8]) {
     let width = encoding.element.width();
-    let count = raw.len() / width;
-    let (whole, rest) = raw.split_at(count * width);
-    let (planes, end) = out.split_at_mut(count * width);
+    let (whole, rest) = raw.split_at(whole(encoding, raw.len()));
+    let (planes, end) = out.split_at_mut(whole.len());
     end.copy_from_slice(rest);
     let mut differences = [0; BLOCK];
     for start in (0..whole.len()).step_by(BLOCK) {
         let block = &whole[start..whole.len().min(start + BLOCK)];
-        let source = if encoding.transform == Transform::Delta {
-            let differences = &mut differences[..block.len()];
-            delta::apply(encoding.element, whole, start, differences);
-            &*differences
-        } else {
-            block
-        };
-        shuffle::apply(width, source, start / width, planes);
+        match encoding.transform {
+            Transform::Delta => {
+                let differences = &mut differences[..block.len()];
+                delta::apply(encoding.element, whole, start, differences);
+                shuffle::apply(width, differences, start / width, planes);
+            }
+            Transform::BitShuffle => bits::apply(width, block, start / width, planes),
+            _ => shuffle::apply(width, block, start / width, planes),
+        }
     }
+}
+
+/// Bytes out of `length` that are transformed.
+fn whole(encoding: Encoding, length: usize) -> usize {
+    let least = encoding.element.width() * if encoding.transform == Transform::BitShuffle { 8 } else { 1 };
+    length - length % least
 }
 
 /// Undoes [`apply`]: fills `raw`, which is as long as `transformed`.
 pub fn undo(encoding: Encoding, transformed: &[u8], raw: &mut [u8]) {
     let width = encoding.element.width();
-    let count = raw.len() / width;
-    let (planes, rest) = transformed.split_at(count * width);
-    let (whole, end) = raw.split_at_mut(count * width);
+    let (planes, rest) = transformed.split_at(whole(encoding, raw.len()));
+    let (whole, end) = raw.split_at_mut(planes.len());
     end.copy_from_slice(rest);
     let mut sums = delta::Sums::default();
     for (number, block) in whole.chunks_mut(BLOCK).enumerate() {
-        shuffle::undo(width, planes, number * (BLOCK / width), block);
+        let first = number * (BLOCK / width);
+        match encoding.transform {
+            Transform::BitShuffle => bits::undo(width, planes, first, block),
+            _ => shuffle::undo(width, planes, first, block),
+        }
         if encoding.transform == Transform::Delta {
             sums.undo(encoding.element, block);
         }
@@ -53,7 +64,7 @@ mod tests {
     #[test]
     fn every_transform_is_undone() {
         let data: Vec<u8> = (0..70_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        for &transform in &[Transform::Shuffle, Transform::Delta] {
+        for &transform in &[Transform::Shuffle, Transform::Delta, Transform::BitShuffle] {
             for &element in Element::ALL {
                 let encoding = Encoding { transform, element, codec: CodecId::None, level: 0 };
                 for length in [0, 1, 3, 31, 32, 33, 255, 4096, 8191, 8192, 8193, 65_536, 70_000] {
@@ -78,5 +89,12 @@ mod tests {
         assert_eq!(of(Transform::Shuffle, Element::F32, &raw), [10, 9, 1, 1, 2, 2, 3, 3, 255]);
         assert_eq!(of(Transform::Delta, Element::F32, &raw), [20, 1, 2, 0, 4, 0, 6, 0, 255]);
         assert_eq!(of(Transform::Delta, Element::Bytes, &[5, 7, 6]), [10, 4, 1]);
+        assert_eq!(
+            of(Transform::BitShuffle, Element::Bytes, &[1, 3, 5, 7, 9, 11, 13, 128, 77]),
+            [0b0111_1111, 0b0010_1010, 0b0100_1100, 0b0111_0000, 0, 0, 0, 0b1000_0000, 77]
+        );
+        let two: Vec<u8> = (0..8u16).flat_map(|n| (n << 8 | 1).to_le_bytes()).collect();
+        let planes = [255, 0, 0, 0, 0, 0, 0, 0, 0b1010_1010, 0b1100_1100, 0b1111_0000, 0, 0, 0, 0, 0];
+        assert_eq!(of(Transform::BitShuffle, Element::I16, &two), planes);
     }
 }

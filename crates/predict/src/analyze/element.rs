@@ -2,8 +2,6 @@
 
 use terrace_codec::Element;
 
-use super::Format;
-
 /// Elements of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Elements {
@@ -40,31 +38,6 @@ impl Elements {
             _ => return None,
         };
         Some(Elements { element, big_endian })
-    }
-
-    /// From the head of a file that says it in its first few hundred bytes: NumPy arrays and FITS images.
-    pub fn from_head(format: Format, head: &[u8]) -> Option<Self> {
-        let text = String::from_utf8_lossy(&head[..head.len().min(2880)]);
-        match format {
-            Format::Npy => {
-                let (_, rest) = text.split_once("'descr'")?;
-                Self::from_dtype(rest.split('\'').nth(1)?)
-            }
-            Format::Fits => {
-                let (_, rest) = text.split_once("BITPIX  =")?;
-                let element = match rest.split_whitespace().next()? {
-                    "8" => Element::Bytes,
-                    "16" => Element::I16,
-                    "32" => Element::I32,
-                    "64" => Element::I64,
-                    "-32" => Element::F32,
-                    "-64" => Element::F64,
-                    _ => return None,
-                };
-                Some(Elements { element, big_endian: true })
-            }
-            _ => None,
-        }
     }
 
     /// From numbers of a width that is known to work: floats where nearly all are finite, neither huge nor tiny.
@@ -109,16 +82,6 @@ mod tests {
         for name in ["", "<", "object", "S10", "[('a', '<f4')]", "ä"] {
             assert_eq!(of(name), None, "{name}");
         }
-    }
-
-    #[test]
-    fn files_that_say_it() {
-        let npy = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (512, 512), }";
-        assert_eq!(Elements::from_head(Format::Npy, npy), Some(Elements::of(Element::F64)));
-        let fits = b"SIMPLE  =                    T / standard  BITPIX  =                  -32 / array";
-        let float = Elements { element: Element::F32, big_endian: true };
-        assert_eq!(Elements::from_head(Format::Fits, fits), Some(float));
-        assert_eq!(Elements::from_head(Format::Npy, b"\x93NUMPY\x01\x00v\x00{'descr'"), None);
     }
 
     #[test]

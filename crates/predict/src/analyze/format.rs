@@ -40,8 +40,7 @@ const SIGNATURES: &[(&[u8], Format)] = &[
     (b"CDF\x02", Format::NetCdf),
     (b"CDF\x05", Format::NetCdf),
     (b"PAR1", Format::Parquet),
-    (b"ORC\x11", Format::Orc),
-    (b"ORC\x12", Format::Orc),
+    (b"ORC", Format::Orc),
     (b"Obj\x01", Format::Avro),
     (b"ARROW1\0\0", Format::Arrow),
     (b"\x93NUMPY", Format::Npy),
@@ -70,9 +69,12 @@ impl Format {
     /// The format of a file that begins with `head`; a few KiB suffice.
     pub fn of(head: &[u8]) -> Format {
         let signed = SIGNATURES.iter().find(|(signature, _)| head.starts_with(signature));
-        match signed {
-            Some((_, format)) => *format,
-            None => text(&head[..head.len().min(TEXT)]).map_or(Format::Unknown, of_text),
+        let text = text(&head[..head.len().min(TEXT)]);
+        match (signed, text) {
+            // Some signatures are letters, with which a word may begin.
+            (Some((signature, format)), text) if text.is_none() || signature.len() > 4 => *format,
+            (_, Some(text)) => of_text(text),
+            _ => Format::Unknown,
         }
     }
 
@@ -150,6 +152,8 @@ mod tests {
             ("Größe und Maß, gemessen".as_bytes(), Format::Text),
             (b"", Format::Unknown),
             (b"short", Format::Unknown),
+            (b"ORC\x11\0\0\x0a", Format::Orc),
+            (b"ORCHESTRAL MUSIC, in two volumes", Format::Text),
             (b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", Format::Unknown),
         ] {
             assert_eq!(Format::of(head), format, "{:?}", String::from_utf8_lossy(head));

@@ -7,10 +7,12 @@ mod distribution;
 mod element;
 mod format;
 mod gamma;
+mod metadata;
 
 pub use distribution::Distribution;
 pub use element::Elements;
 pub use format::Format;
+pub use metadata::{Content, Metadata, Span, content};
 
 use terrace_codec::Error;
 
@@ -46,9 +48,12 @@ impl Analysis {
         let mut small = Vec::with_capacity(SMALL);
         sample(block, SMALL, &mut small);
         let Histogram { entropy, printable } = Histogram::of(&small);
-        let elements = match hint.or_else(|| Elements::from_head(format, block)) {
-            None if !format.is_text() && format != Format::Compressed => found(&small)?,
-            said => said,
+        let said = content(&Metadata::new(format).hear(0, block), 0, block.len() as u64);
+        let elements = match (hint, said) {
+            (Some(hint), _) => Some(hint),
+            (None, Some(Content::Numbers(elements))) => Some(elements),
+            (None, None) if !format.is_text() && format != Format::Compressed => found(&small)?,
+            _ => None,
         };
         let distribution = elements.and_then(|elements| Distribution::of(elements, &small));
         Ok(Analysis { format, elements, distribution, entropy, printable })

@@ -1,17 +1,16 @@
 //! What is known of some bytes.
 
-use terrace_codec::Element;
-
 use crate::Expected;
-use crate::analyze::{Elements, Format};
+use crate::analyze::{Content, Format};
 use crate::candidates::COUNT;
 
 /// Kinds of bytes on which encodings do about as well: what a guess goes by before anything is measured. The numbers
 /// are places in saved models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Class {
     /// Nothing is known, or they are of many types.
+    #[default]
     Unknown = 0,
     /// Compressed already.
     Compressed = 1,
@@ -31,28 +30,33 @@ pub enum Class {
 pub const CLASSES: usize = 7;
 
 impl Class {
-    /// The class of a stream.
-    pub fn of(format: Format, elements: Option<Elements>) -> Class {
-        match elements.map(|e| e.element.width()) {
-            Some(2) => Class::Two,
-            Some(4) => Class::Four,
-            Some(8) => Class::Eight,
-            Some(32) => Class::Records,
+    /// The class of bytes in a file of some format, of which it is said what they are.
+    pub fn of(format: Format, said: Option<Content>) -> Class {
+        let width = match said {
+            Some(Content::Numbers(elements)) => elements.element.width(),
+            Some(Content::Compressed) => return Class::Compressed,
+            None => 0,
+        };
+        match width {
+            2 => Class::Two,
+            4 => Class::Four,
+            8 => Class::Eight,
+            32 => Class::Records,
             _ if format.is_text() => Class::Text,
             _ if format == Format::Compressed => Class::Compressed,
             _ => Class::Unknown,
         }
     }
 
-    /// Whether transforms of elements of this width may work.
+    /// Whether transforms of elements of this width may work. Numbers may stand in records of 32 bytes, and short ones in
+    /// pairs.
     pub fn allows(self, width: usize) -> bool {
         match self {
             Class::Unknown => true,
-            Class::Compressed | Class::Text => width == Element::Bytes.width(),
-            Class::Two => width <= 2,
-            Class::Four => width == 1 || width == 4,
-            Class::Eight => width == 1 || width == 8,
-            Class::Records => width == 1 || width == 4 || width == 32,
+            Class::Compressed | Class::Text => width == 1,
+            Class::Two => width <= 4,
+            Class::Four | Class::Records => matches!(width, 1 | 4 | 32),
+            Class::Eight => matches!(width, 1 | 8 | 32),
         }
     }
 }

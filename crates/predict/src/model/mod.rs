@@ -5,20 +5,23 @@
 
 mod evidence;
 mod median;
+mod record;
 mod regression;
 mod saved;
 
-pub use evidence::{Class, Evidence};
-pub use saved::LoadError;
+pub use evidence::{CLASSES, Class, Evidence};
+pub use record::{Compared, Record};
+pub use saved::{LoadError, profiled};
+
+use std::collections::BTreeMap;
 
 use terrace_codec::{CodecId, Element};
 
-use evidence::CLASSES;
 use median::Median;
 use regression::{INPUTS, Regression};
 
-use crate::Expected;
 use crate::candidates::{ALL, LZ4, NONE};
+use crate::{Expected, Tier};
 
 /// What a predicted size stands on, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +79,10 @@ pub struct Model {
     /// Seconds for a byte that this machine takes for the reference work.
     machine: f64,
     entries: Vec<Entry>,
+    /// How predictions turned out.
+    pub record: Record,
+    /// How quick tiers are, by name, as a profiler found.
+    pub tiers: BTreeMap<String, Tier>,
 }
 
 /// The least size and time whose logarithm is taken.
@@ -88,7 +95,12 @@ const UNKNOWN_EFFORT: f64 = 1e-3;
 impl Model {
     /// One that knows nothing, on a machine of this many seconds for a byte of the reference work.
     pub fn new(machine: f64) -> Self {
-        Model { machine, entries: ALL.iter().map(|_| Entry::default()).collect() }
+        Model {
+            machine,
+            entries: ALL.iter().map(|_| Entry::default()).collect(),
+            record: Record::default(),
+            tiers: BTreeMap::new(),
+        }
     }
 
     /// What a candidate is expected to do to bytes of which this is known, and on what that stands.
@@ -115,6 +127,16 @@ impl Model {
             decode: if stored < 1.0 { measured(back, &entry.decode, decode) } else { 0.0 },
         };
         (expected, basis)
+    }
+
+    /// The same of bytes of which only the size is known that a candidate made of each.
+    pub fn expect_of_size(&self, at: usize, stored: f64) -> (Expected, Basis) {
+        let evidence = Evidence::none(Class::Unknown);
+        let (_, basis) = self.expect(at, &evidence);
+        let inputs = self.inputs(at, &evidence, stored.clamp(LEAST, 1.0).ln());
+        let [encode, decode] =
+            self.entries[at].times.predict(&inputs).map(|log| self.machine * log.clamp(-12.0, 12.0).exp());
+        (Expected { stored, encode, decode }, Basis { inputs, ..basis })
     }
 
     /// Learns from how a candidate turned out; a time of none was not measured.

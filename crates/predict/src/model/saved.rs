@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::median::Median;
+use super::record::Tally;
 use super::regression::{INPUTS, OUTPUTS, Regression};
 use super::{Entry, Model};
+use crate::Tier;
 use crate::candidates::{ALL, position};
 
 /// Why a saved model cannot be loaded.
@@ -27,6 +29,24 @@ const SAME: f64 = 1.25;
 struct Saved {
     machine: f64,
     encodings: BTreeMap<String, SavedEntry>,
+    #[serde(default, skip_serializing_if = "SavedRecord::is_empty")]
+    record: SavedRecord,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    tiers: BTreeMap<String, Tier>,
+}
+
+/// Of encodings that were chosen.
+#[derive(Default, Serialize, Deserialize)]
+struct SavedRecord {
+    spent: f64,
+    transfer: f64,
+    encodings: BTreeMap<String, Tally>,
+}
+
+impl SavedRecord {
+    fn is_empty(&self) -> bool {
+        self.encodings.is_empty()
+    }
 }
 
 /// Null and what is left out were never learned.
@@ -48,7 +68,13 @@ impl Model {
     pub fn to_json(&self) -> String {
         let encodings = ALL.iter().zip(&self.entries);
         let encodings = encodings.map(|(c, entry)| (c.encoding.to_string(), SavedEntry::from(entry))).collect();
-        let saved = Saved { machine: self.machine, encodings };
+        let tallies = ALL.iter().zip(&self.record.tallies).filter(|(_, tally)| **tally != Tally::default());
+        let record = SavedRecord {
+            spent: self.record.spent,
+            transfer: self.record.transfer,
+            encodings: tallies.map(|(c, tally)| (c.encoding.to_string(), *tally)).collect(),
+        };
+        let saved = Saved { machine: self.machine, encodings, record, tiers: self.tiers.clone() };
         // Numbers and strings always have a form in JSON.
         serde_json::to_string(&saved).unwrap_or_default()
     }
@@ -71,8 +97,29 @@ impl Model {
                 model.entries[at] = entry.into();
             }
         }
+        model.tiers = saved.tiers;
+        model.record.spent = saved.record.spent;
+        model.record.transfer = saved.record.transfer;
+        for (name, tally) in saved.record.encodings {
+            if let Some(at) = name.parse().ok().and_then(position) {
+                model.record.tallies[at] = tally;
+            }
+        }
         Ok(model)
     }
+}
+
+/// How quick tiers are, by name, as a saved model has it from a profiler; those of which it makes no sense are left out.
+pub fn profiled(json: &str) -> BTreeMap<String, Tier> {
+    #[derive(Default, Deserialize)]
+    struct Profiled {
+        #[serde(default)]
+        tiers: BTreeMap<String, Tier>,
+    }
+    let Profiled { mut tiers } = serde_json::from_str(json).unwrap_or_default();
+    let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;
+    tiers.retain(|_, tier| is_rate(tier.write) && is_rate(tier.read) && tier.latency >= 0.0);
+    tiers
 }
 
 impl From<&Entry> for SavedEntry {

@@ -1,15 +1,17 @@
 //! The staged tournament, and learning from how its choices turned out.
 
 mod profile;
+mod report;
 mod stream;
 mod study;
 
 use terrace_codec::Encoding;
 
-use crate::candidates::{ALL, NONE};
-use crate::model::{Basis, Evidence, LoadError, Model, eligible};
+use crate::candidates::{ALL, NONE, position};
+use crate::model::{Basis, Class, Evidence, LoadError, Model, Source, eligible};
 use crate::probe::{Bench, machine, thread_seconds};
 use crate::{Expected, Objective};
+pub use report::{Report, ReportRow};
 pub use stream::Stream;
 use study::Study;
 
@@ -21,6 +23,7 @@ pub struct Choice {
     /// What that is expected to do, for each raw byte.
     pub expected: Expected,
     at: usize,
+    class: Class,
     basis: Basis,
 }
 
@@ -50,6 +53,9 @@ const SEED: &str = include_str!("../seed.json");
 
 /// How far what really comes out may move before a stream counts as changed.
 const REALISED_MOVED: f64 = 0.10;
+
+/// How much dearer than expected a candidate is taken to be that was not run on the large sample.
+const DOUBT: f64 = 0.04;
 
 impl Default for Predictor {
     fn default() -> Self {
@@ -83,30 +89,44 @@ impl Predictor {
 
     /// Chooses for the next block of a stream.
     pub fn choose(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
-        stream.see(block);
-        if Study::earned(stream, objective) <= 0.0 {
-            // Thinking again, too, must be paid for.
-            return self.choice(stream.chosen, &stream.evidence);
-        }
-        let measured = Study::of(self, stream, block, objective);
-        if measured || stream.decided != Some(*objective) {
+        let learned = self.study(stream, block, objective);
+        let class = stream.class();
+        // Thinking, too, must be paid for.
+        let earned = stream.earned(0, objective) > 0.0;
+        let known = stream.known(class);
+        if learned || earned && known.decided != Some(*objective) {
             let start = thread_seconds();
-            stream.chosen = self.best(&stream.evidence, objective, block.len());
-            stream.decided = Some(*objective);
-            stream.spent += thread_seconds() - start;
+            known.chosen = self.best(&known.evidence, objective, block.len());
+            known.decided = Some(*objective);
+            let took = thread_seconds() - start;
+            stream.spent += took;
+            self.model.record.spent += took;
         }
-        self.choice(stream.chosen, &stream.evidence)
+        let known = stream.known(class);
+        self.choice(known.chosen, class, &known.evidence)
     }
 
-    /// What is expected of every candidate on the next block of a stream, studied for each of the objectives: for a
-    /// planner, which then chooses among them itself. Takes the place of [`Predictor::choose`].
-    pub fn expected(&mut self, stream: &mut Stream, block: &[u8], objectives: &[Objective]) -> Vec<Choice> {
-        stream.see(block);
-        for objective in objectives {
-            Study::of(self, stream, block, objective);
-        }
-        let usable = (0..ALL.len()).filter(|at| eligible(*at, &stream.evidence));
-        usable.map(|at| self.choice(at, &stream.evidence)).collect()
+    /// Studies the next block of a stream for an objective, as far as that is earned; whether what is expected changed by
+    /// it. For a planner, which then chooses by itself among what is [`expected`](Predictor::expected). Takes the
+    /// place of [`Predictor::choose`].
+    pub fn study(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> bool {
+        let before = (stream.class(), stream.spent);
+        let start = thread_seconds();
+        stream.see(block, stream.earned(block.len(), objective));
+        stream.spent += thread_seconds() - start;
+        let learned = stream.earned(0, objective) > 0.0 && Study::of(self, stream, block, objective);
+        let record = &mut self.model.record;
+        record.spent += stream.spent - before.1;
+        record.transfer += objective.transfer(block.len() as u64);
+        learned || stream.class() != before.0
+    }
+
+    /// What is expected of every candidate on bytes such as the last of a stream, as far as enough is known of them.
+    pub fn expected(&self, stream: &Stream) -> Vec<Choice> {
+        let class = stream.class();
+        let nothing = Evidence::none(class);
+        let evidence = stream.known_now().map_or(&nothing, |known| &known.evidence);
+        (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| self.choice(at, class, evidence)).collect()
     }
 
     /// Learns from how a choice turned out, at once or when the bytes are read again.
@@ -115,27 +135,51 @@ impl Predictor {
         if outcome.bytes == 0 {
             return;
         }
+        if outcome.stored.is_some() {
+            self.model.record.tallies[choice.at].chosen += 1;
+        }
+        if choice.at == NONE {
+            return;
+        }
         let stored = outcome.stored.map(|stored| stored as f64 / bytes);
         let each = |seconds: Option<f64>| seconds.map(|seconds| seconds / bytes);
-        self.model.learn(choice.at, &choice.basis, stored, each(outcome.encode), each(outcome.decode));
+        let (encode, decode) = (each(outcome.encode), each(outcome.decode));
+        self.model.record.compare(choice.at, &choice.expected, bytes, [stored, encode, decode]);
+        self.model.learn(choice.at, &choice.basis, stored, encode, decode);
         if let Some(stored) = stored {
-            match stream.realised {
+            let known = stream.known(choice.class);
+            match known.realised {
                 Some((at, before)) if at == choice.at => {
-                    stream.stale |= (stored / before).ln().abs() > REALISED_MOVED;
+                    known.stale |= (stored / before).ln().abs() > REALISED_MOVED;
                 }
-                _ => stream.realised = Some((choice.at, stored)),
+                _ => known.realised = Some((choice.at, stored)),
             }
         }
     }
 
-    fn choice(&self, at: usize, evidence: &Evidence) -> Choice {
+    /// Learns how long it took to decode a piece whose choice is long forgotten: when it is read.
+    pub fn decoded(&mut self, encoding: Encoding, bytes: usize, stored: usize, seconds: f64) {
+        let Some(at) = position(encoding).filter(|_| bytes > 0 && stored > 0) else { return };
+        let share = stored as f64 / bytes as f64;
+        let each = Some(seconds / bytes as f64);
+        let (expected, basis) = self.model.expect_of_size(at, share);
+        self.model.record.compare(at, &expected, bytes as f64, [None, None, each]);
+        self.model.learn(at, &basis, None, None, each);
+    }
+
+    fn choice(&self, at: usize, class: Class, evidence: &Evidence) -> Choice {
         let (expected, basis) = self.model.expect(at, evidence);
-        Choice { encoding: ALL[at].encoding, expected, at, basis }
+        Choice { encoding: ALL[at].encoding, expected, at, class, basis }
     }
 
     /// The cheapest candidate among those of which enough is known.
     fn best(&self, evidence: &Evidence, objective: &Objective, bytes: usize) -> usize {
-        let cost = |at: usize| objective.cost(&self.model.expect(at, evidence).0, bytes);
+        // Of many guesses the least is likely to be too low: what was measured on more bytes is preferred.
+        let doubt = |source| if source == Source::Large { 1.0 } else { 1.0 + DOUBT };
+        let cost = |at: usize| {
+            let (expected, basis) = self.model.expect(at, evidence);
+            objective.cost(&expected, bytes) * if at == NONE { 1.0 } else { doubt(basis.source) }
+        };
         let all = (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| (at, cost(at)));
         all.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(NONE, |(at, _)| at)
     }

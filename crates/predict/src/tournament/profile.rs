@@ -1,37 +1,37 @@
 //! Learning from everything: what a profiler does once, so that a new store does not begin with guesses.
 
-use super::Predictor;
-use crate::Expected;
-use crate::analyze::{Analysis, Elements, Histogram};
+use std::collections::BTreeMap;
+
+use super::study::PIECE;
+use super::{Choice, Predictor};
+use crate::analyze::{Analysis, Content, Elements, Histogram};
 use crate::candidates::{ALL, NONE};
 use crate::model::{Class, Evidence};
 use crate::probe::{LARGE, SMALL, sample, thread_seconds};
+use crate::{Expected, Tier};
 
 impl Predictor {
+    /// How quick tiers are, by name, as was found when they were profiled.
+    pub fn tiers(&self) -> &BTreeMap<String, Tier> {
+        &self.model.tiers
+    }
+
+    /// Keeps how quick a tier is.
+    pub fn keep_tier(&mut self, name: &str, tier: Tier) {
+        self.model.tiers.insert(name.to_owned(), tier);
+    }
+
     /// Runs every candidate on samples of a block and on all of it, and learns from each. The block should be as long
     /// as what is encoded at a time, 256 KiB; `elements` is their type, if that is known. Takes about a second.
     ///
     /// # Errors
     /// Where a codec's library fails.
     pub fn profile(&mut self, block: &[u8], elements: Option<Elements>) -> Result<(), terrace_codec::Error> {
-        let format = Analysis::of(block, elements)?.format;
-        let [mut small, mut large] = [Vec::new(), Vec::new()];
-        sample(block, SMALL, &mut small);
-        sample(block, LARGE, &mut large);
-        let Histogram { entropy, printable } = Histogram::of(&small);
-        let class = Class::of(format, elements);
-        let mut evidence = Evidence { entropy: Some(entropy), printable, ..Evidence::none(class) };
+        let evidence = self.evidence(block, elements, true)?;
         let whole = block.len() as u32;
         let mut real = vec![Expected::NONE; ALL.len()];
         for at in (0..ALL.len()).filter(|at| *at != NONE) {
             let encoding = ALL[at].encoding;
-            for (bytes, large) in [(&small, false), (&large, true)] {
-                let start = thread_seconds();
-                let probe = self.bench.run(encoding, bytes, whole, large)?;
-                self.model.learn_effort(at, large, thread_seconds() - start);
-                let measured = if large { &mut evidence.large } else { &mut evidence.small };
-                measured[at] = Some(probe);
-            }
             let (first, again) =
                 (self.bench.run(encoding, block, whole, true)?, self.bench.run(encoding, block, whole, true)?);
             real[at] = Expected {
@@ -47,6 +47,47 @@ impl Predictor {
             }
         }
         Ok(())
+    }
+
+    /// What is expected of every candidate on a block after a probe of each on 8 KiB, or where `large` also on 64 KiB.
+    ///
+    /// # Errors
+    /// Where a codec's library fails.
+    pub fn survey(
+        &mut self,
+        block: &[u8],
+        elements: Option<Elements>,
+        large: bool,
+    ) -> Result<Vec<Choice>, terrace_codec::Error> {
+        let evidence = self.evidence(block, elements, large)?;
+        Ok((0..ALL.len()).map(|at| self.choice(at, evidence.class, &evidence)).collect())
+    }
+
+    /// Probes of every candidate.
+    fn evidence(
+        &mut self,
+        block: &[u8],
+        elements: Option<Elements>,
+        both: bool,
+    ) -> Result<Evidence, terrace_codec::Error> {
+        let format = Analysis::of(block, elements)?.format;
+        let [mut small, mut large] = [Vec::new(), Vec::new()];
+        sample(block, SMALL, &mut small);
+        sample(block, LARGE, &mut large);
+        let Histogram { entropy, printable } = Histogram::of(&small);
+        let class = Class::of(format, elements.map(Content::Numbers));
+        let mut evidence = Evidence { entropy: Some(entropy), printable, ..Evidence::none(class) };
+        let whole = block.len().min(PIECE) as u32;
+        for at in (0..ALL.len()).filter(|at| *at != NONE) {
+            for (bytes, large) in [(&small, false), (&large, true)].into_iter().take(if both { 2 } else { 1 }) {
+                let start = thread_seconds();
+                let probe = self.bench.run(ALL[at].encoding, bytes, whole, large)?;
+                self.model.learn_effort(at, large, thread_seconds() - start);
+                let measured = if large { &mut evidence.large } else { &mut evidence.small };
+                measured[at] = Some(probe);
+            }
+        }
+        Ok(evidence)
     }
 }
 

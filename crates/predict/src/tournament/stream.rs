@@ -1,29 +1,61 @@
 //! What is remembered of a stream.
 
 use crate::Objective;
-use crate::analyze::{Elements, Format};
-use crate::model::{Class, Evidence};
+use crate::analyze::{Content, Elements, Format, Metadata, Span, content};
+use crate::model::{CLASSES, Class, Evidence};
 
 /// Bytes that come one block after the other and are likely to be alike: a file, a variable, a column. Remembers what
-/// was measured of them, and what that took.
+/// was measured of them, and what that took. What a file says of its own bytes is heard; of each class of bytes in it, what
+/// was measured is kept apart.
 #[derive(Clone, Debug, Default)]
 pub struct Stream {
     /// Bytes that it is known to hold.
     length: u64,
     seen: u64,
     elements: Option<Elements>,
+    /// The file that the next block is of, and its place there.
+    file: u64,
+    place: u64,
+    files: Vec<File>,
     /// Seconds spent on choosing.
     pub(crate) spent: f64,
-    pub(crate) evidence: Evidence,
-    /// What the last choice was for.
-    pub(crate) decided: Option<Objective>,
-    /// What was chosen last.
-    pub(crate) chosen: usize,
-    /// The candidate that was used last since evidence was taken, and the size for each byte that came out.
-    pub(crate) realised: Option<(usize, f64)>,
-    /// Whether the evidence is of other bytes than now come.
-    pub(crate) stale: bool,
+    /// The class of the block seen last.
+    class: Class,
+    known: [Option<Box<Known>>; CLASSES],
 }
+
+/// What a file said of itself.
+#[derive(Clone, Debug)]
+struct File {
+    id: u64,
+    format: Format,
+    metadata: Metadata,
+    spans: Vec<Span>,
+}
+
+/// What is known of the bytes of one class.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub evidence: Evidence,
+    /// What the last choice was for.
+    pub decided: Option<Objective>,
+    /// What was chosen last.
+    pub chosen: usize,
+    /// The candidate that was used last since evidence was taken, and the size for each byte that came out.
+    pub realised: Option<(usize, f64)>,
+    /// Whether the evidence is of other bytes than now come.
+    pub stale: bool,
+}
+
+/// Seconds to look at a block's beginning, and for each byte to look for what it says of itself.
+const GLANCE: f64 = 5e-6;
+const HEARING: f64 = 1e-10;
+/// The share of the time to move what a stream is known to hold that choosing may take.
+const SHARE: f64 = 0.02;
+/// Spans that are kept, at most.
+const SPANS: usize = 16 << 10;
+/// Files whose words are remembered.
+const FILES: usize = 8;
 
 impl Stream {
     /// A stream of unknown length.
@@ -48,19 +80,76 @@ impl Stream {
         self.spent
     }
 
-    /// Takes in the next block. The first one is the stream's head, and may say what it is.
-    pub(crate) fn see(&mut self, block: &[u8]) {
-        if self.seen == 0 {
+    /// The class of the block seen last.
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// What is known of the bytes of the class seen last.
+    pub(crate) fn known_now(&self) -> Option<&Known> {
+        self.known[self.class as usize].as_deref()
+    }
+
+    /// What is known of the bytes of a class.
+    pub(crate) fn known(&mut self, class: Class) -> &mut Known {
+        let new = || Box::new(Known { evidence: Evidence::none(class), ..Known::default() });
+        self.known[class as usize].get_or_insert_with(new)
+    }
+
+    /// Says that the next block is of this file, and where in it. Without a word blocks are of one file, in order.
+    pub fn at(&mut self, file: u64, place: u64) {
+        self.file = file;
+        self.place = place;
+    }
+
+    /// Takes in the next block, in about so many seconds at most. The first one is its file's head, and may say what it is.
+    pub(crate) fn see(&mut self, block: &[u8], earned: f64) {
+        let heard = block.len() as f64 * HEARING + GLANCE <= earned;
+        if self.place == 0 && heard {
+            self.files.retain(|file| file.id != self.file);
+            if self.files.len() == FILES {
+                self.files.remove(0);
+            }
             let format = Format::of(block);
-            let elements = self.elements.or_else(|| Elements::from_head(format, block));
-            self.evidence = Evidence::none(Class::of(format, elements));
+            self.files.push(File { id: self.file, format, metadata: Metadata::new(format), spans: Vec::new() });
         }
+        let end = self.place + block.len() as u64;
+        let file = self.files.iter_mut().find(|file| file.id == self.file);
+        let format = file.as_ref().map_or(Format::Unknown, |file| file.format);
+        let said = match (self.elements, file) {
+            (Some(elements), _) => Some(Content::Numbers(elements)),
+            (None, Some(file)) => {
+                if heard {
+                    file.hear(self.place, block);
+                }
+                content(&file.spans, self.place, end)
+            }
+            (None, None) => None,
+        };
+        self.class = Class::of(format, said);
+        self.place = end;
         self.seen += block.len() as u64;
     }
 
+    /// Seconds that choosing may take now, once another block has come: a share of the time to move what it is known to
+    /// hold, less what was spent.
+    pub(crate) fn earned(&self, coming: usize, objective: &Objective) -> f64 {
+        SHARE * self.earning(coming as u64, objective) - self.spent
+    }
+
     /// Seconds to move what it is known to hold; of what is still to come half, for it may change and need more effort.
-    pub(crate) fn earning(&self, objective: &Objective) -> f64 {
-        let coming = self.length.saturating_sub(self.seen);
-        objective.transfer(self.seen + coming / 2)
+    fn earning(&self, now: u64, objective: &Objective) -> f64 {
+        let coming = self.length.saturating_sub(self.seen + now);
+        objective.transfer(self.seen + now + coming / 2)
+    }
+}
+
+impl File {
+    /// Hears what a block says of itself and of what is to come.
+    fn hear(&mut self, place: u64, block: &[u8]) {
+        let new = self.metadata.hear(place, block);
+        if self.spans.len() + new.len() <= SPANS {
+            self.spans.extend(new);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Measuring, as far as it is worth it and earned.
 
+use super::stream::Known;
 use super::{Predictor, Stream};
 use crate::analyze::Histogram;
 use crate::candidates::{ALL, LZ4, NONE};
@@ -7,8 +8,6 @@ use crate::model::{Class, Evidence, eligible, fits};
 use crate::probe::{LARGE, SMALL, sample, thread_seconds};
 use crate::{Expected, Objective};
 
-/// The share of the time to move what a stream is known to hold that choosing may take.
-const SHARE: f64 = 0.02;
 /// How far the size that lz4 makes of a sample may move before a stream counts as changed.
 const MOVED: f64 = 0.15;
 /// The share of the cost of storing bytes as they are that a candidate's own time may take.
@@ -20,7 +19,7 @@ const FINALS: usize = 7;
 /// The share of printable bytes that text has.
 const TEXT: f64 = 0.97;
 /// Bytes that are encoded at a time.
-const PIECE: usize = 256 << 10;
+pub const PIECE: usize = 256 << 10;
 
 /// One block, studied for one objective.
 pub struct Study<'a> {
@@ -34,22 +33,18 @@ pub struct Study<'a> {
 }
 
 impl<'a> Study<'a> {
-    /// Seconds that a stream has earned and not yet spent.
-    pub fn earned(stream: &Stream, objective: &Objective) -> f64 {
-        SHARE * stream.earning(objective) - stream.spent
-    }
-
     /// Studies a block of a stream. Whether anything new was learned of it.
     pub fn of(predictor: &'a mut Predictor, stream: &mut Stream, block: &'a [u8], objective: &'a Objective) -> bool {
         let start = thread_seconds();
-        let earned = Study::earned(stream, objective);
+        let earned = stream.earned(0, objective);
         let mut study = Study { predictor, block, objective, until: start + earned, sampled: [false; 2] };
         let mut changed = false;
-        if !stream.evidence.is_empty() {
-            changed = study.check(stream);
+        let known = stream.known(stream.class());
+        if !known.evidence.is_empty() {
+            changed = study.check(known);
         }
-        if !stream.stale && study.deepen(&mut stream.evidence) {
-            study.predictor.model.learn_from_probes(&stream.evidence);
+        if !known.stale && study.deepen(&mut known.evidence) {
+            study.predictor.model.learn_from_probes(&known.evidence);
             changed = true;
         }
         stream.spent += thread_seconds() - start;
@@ -57,28 +52,28 @@ impl<'a> Study<'a> {
     }
 
     /// Compares what lz4 does now with what it did, and forgets the evidence if that has moved and new can be paid for.
-    fn check(&mut self, stream: &mut Stream) -> bool {
-        let mut probes = vec![LZ4, ALL[stream.chosen].filter];
+    fn check(&mut self, known: &mut Known) -> bool {
+        let mut probes = vec![LZ4, ALL[known.chosen].filter];
         probes.dedup();
-        probes.retain(|at| stream.evidence.small[*at].is_some());
+        probes.retain(|at| known.evidence.small[*at].is_some());
         if !self.affords(self.effort(&probes)) {
             return false;
         }
-        let mut now = Evidence::none(stream.evidence.class);
+        let mut now = Evidence::none(known.evidence.class);
         for at in probes {
-            let before = stream.evidence.small[at];
+            let before = known.evidence.small[at];
             self.probe(at, &mut now, false);
             let moved = now.small[at].zip(before).map_or(0.0, |(now, before)| (now.stored / before.stored).ln().abs());
-            stream.stale |= moved > MOVED;
+            known.stale |= moved > MOVED;
         }
         let filters: Vec<usize> =
             (0..ALL.len()).filter(|at| ALL[*at].is_filter() && now.small[*at].is_none()).collect();
-        if !stream.stale || !self.affords(self.effort(&filters)) {
+        if !known.stale || !self.affords(self.effort(&filters)) {
             return false;
         }
-        stream.evidence = now;
-        stream.realised = None;
-        stream.stale = false;
+        known.evidence = now;
+        known.realised = None;
+        known.stale = false;
         true
     }
 

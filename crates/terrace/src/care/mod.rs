@@ -3,6 +3,7 @@
 mod durable;
 mod rebuild;
 mod recover;
+mod salvage;
 mod scrub;
 mod snapshot;
 

@@ -22,6 +22,9 @@ pub(crate) fn recover(inner: &Inner) -> Result<()> {
     let _lock = inner.wait_for_mover_lock()?;
     // Another opener may have done it while this one waited.
     let doubts = if inner.catalog.is_new()? { replay(inner)? } else { Doubts::default() };
+    if is_new && inner.catalog.tail()?.sequence == 0 {
+        inner.begin_after_what_is_there()?;
+    }
     if !doubts.frames.is_empty() || held_something(inner, &emptied)? {
         inner.owe_again(|object, extent, replica| {
             emptied.contains(&replica.target)

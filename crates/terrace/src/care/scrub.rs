@@ -99,9 +99,10 @@ impl Store {
         if missing == 0 {
             return Ok(());
         }
-        for target in inner.tiers.place(missing, chosen.into_iter(), false, None) {
+        let placer = inner.placer_for(object.id, key);
+        for placed in placer.place_more(now.raw_len as usize, missing, &chosen) {
             let edit = Edit::Owe {
-                task: task(target),
+                task: task(placed.target),
                 key: serde_bytes::ByteBuf::from(key.to_vec()),
                 raw_len: extent.raw_len,
                 then_drop: None,

@@ -30,6 +30,8 @@ pub struct Dead {
     pub length: u32,
     /// When it was queued: seconds since 1970.
     pub time: u64,
+    /// The object that it held bytes of.
+    pub object: u64,
 }
 
 /// An open transaction, and the commit that it carries out.
@@ -77,7 +79,10 @@ impl<'a, 'env> Applier<'a, 'env> {
                 Expect::Generation(key, generation) => match self.object(key)? {
                     Some(object) if object.generation == *generation => {}
                     Some(object) => {
-                        return conflict(key, format!("its generation is {}, not {generation}", object.generation));
+                        return conflict(
+                            key,
+                            format!("its generation is {}, not {generation}; read it again", object.generation),
+                        );
                     }
                     None => return Err(Error::not_found(key)),
                 },
@@ -86,19 +91,22 @@ impl<'a, 'env> Applier<'a, 'env> {
                 }
                 Expect::Names(key, id) => {
                     if self.object(key)?.is_none_or(|object| object.id != *id) {
-                        return conflict(key, "another object has taken its place".into());
+                        return conflict(key, "another object has taken its place; look at it again".into());
                     }
                 }
                 Expect::Absent(key) => {
                     if self.object(key)?.is_some() {
-                        return conflict(key, "it exists".into());
+                        return conflict(key, "it exists; name another key, or remove it first".into());
                     }
                 }
                 Expect::Free(key) => {
                     if let Some(other) = self.in_the_way(key)? {
                         return conflict(
                             key,
-                            format!("{:?} is a file, and one is a path prefix of the other", show(&other)),
+                            format!(
+                                "{:?} is a file, and one is a path prefix of the other; name another key, or remove or rename that one",
+                                show(&other)
+                            ),
                         );
                     }
                 }
@@ -186,6 +194,10 @@ impl<'a, 'env> Applier<'a, 'env> {
                 self.lay(key, &mut object, extents)?;
                 self.put(&keys::object(key), &object)
             }
+            Edit::Want { key, object, want } => {
+                let Some(object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
+                self.put(&keys::object(key), &Object { want: *want, ..object })
+            }
             Edit::SetLength { key, length, mtime } => self.set_length(key, *length, *mtime),
             Edit::SetAttributes { key, attributes } => {
                 let Some(mut object) = self.object(key)? else { return Ok(()) };
@@ -210,7 +222,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Lost { task, key, place, owed } => {
                 let raw_len = self.edit_frame(key, task, |extent| extent.replicas.retain(|r| r.place != *place))?;
                 let Some(raw_len) = raw_len else { return Ok(()) };
-                self.bury(task.target, *place)?;
+                self.bury(task.object, task.target, *place)?;
                 match owed {
                     Some(target) => {
                         let owed = Owed { key: key.to_vec(), raw_len, then_drop: None, since: self.sequence };
@@ -310,7 +322,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             None => None,
         };
         self.count(replica)?;
-        let Some(owed) = owed else { return self.bury(replica.target, replica.place) };
+        let Some(owed) = owed else { return self.bury(task.object, replica.target, replica.place) };
         self.records.delete(self.txn, &record)?;
         let mut replaced = Vec::new();
         let found = self.edit_frame(&owed.key, task, |extent| {
@@ -321,12 +333,12 @@ impl<'a, 'env> Applier<'a, 'env> {
             extent.replicas.push(*replica);
         })?;
         if found.is_none() {
-            return self.bury(replica.target, replica.place);
+            return self.bury(task.object, replica.target, replica.place);
         }
         replaced.sort_unstable_by_key(|r| (r.target, r.place));
         replaced.dedup();
         for old in replaced {
-            self.bury(old.target, old.place)?;
+            self.bury(task.object, old.target, old.place)?;
         }
         Ok(())
     }
@@ -407,7 +419,7 @@ impl<'a, 'env> Applier<'a, 'env> {
     fn bury_extents(&mut self, object: u64, extents: &[Extent], lives: impl Fn(&Extent) -> bool) -> Result<()> {
         for extent in frames(extents).filter(|extent| !lives(extent)) {
             for replica in &extent.replicas {
-                self.bury(replica.target, replica.place)?;
+                self.bury(object, replica.target, replica.place)?;
             }
             let first = Task { object, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
             for task in self.tasks(&keys::owed(&first)[..25])? {
@@ -449,11 +461,11 @@ impl<'a, 'env> Applier<'a, 'env> {
     }
 
     /// Queues a place to be given back once a sync covers this commit.
-    fn bury(&mut self, target: TargetId, place: crate::tier::Place) -> Result<()> {
+    fn bury(&mut self, object: u64, target: TargetId, place: crate::tier::Place) -> Result<()> {
         let live = self.live(target, place.segment)?;
         live.frames = live.frames.saturating_sub(1);
         live.bytes = live.bytes.saturating_sub(u64::from(place.length));
-        let dead = Dead { length: place.length, time: self.time };
+        let dead = Dead { length: place.length, time: self.time, object };
         self.put(&keys::freed(target, self.sequence, place.segment, place.offset), &dead)
     }
 }

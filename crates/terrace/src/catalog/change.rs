@@ -111,6 +111,13 @@ pub enum Edit {
         object: u64,
         extents: Vec<NewExtent>,
     },
+    /// Sets how many replicas an object's extents are to have.
+    Want {
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        object: u64,
+        want: u8,
+    },
 }
 
 /// A change, and what it expects.

@@ -8,6 +8,7 @@ pub const OWED: u8 = b'w';
 pub const FREED: u8 = b'f';
 pub const SEGMENT: u8 = b's';
 pub const STAGED: u8 = b'p';
+pub const LEASE: u8 = b'l';
 
 /// The log's tail.
 pub const TAIL: &[u8] = b"mt";
@@ -79,6 +80,14 @@ pub fn segment(target: TargetId, segment: u64) -> Key {
 pub fn staged(object: u64) -> Key {
     let mut out = with(STAGED);
     out.extend_from_slice(&object.to_be_bytes());
+    out
+}
+
+/// A lease, by its holder's number and its own.
+pub fn lease((holder, id): (u64, u64)) -> Key {
+    let mut out = with(LEASE);
+    out.extend_from_slice(&holder.to_be_bytes());
+    out.extend_from_slice(&id.to_be_bytes());
     out
 }
 

@@ -5,28 +5,30 @@
 
 mod apply;
 mod change;
+mod children;
+mod environment;
 mod extents;
 mod keys;
+mod leases;
 mod query;
 mod record;
 mod snapshot;
 
 pub use apply::{Dead, Live};
 pub use change::{Change, Edit, Expect, NewExtent};
+pub use children::Child;
+pub(crate) use extents::lay;
 pub(crate) use record::frames;
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
 pub(crate) use snapshot::snapshot_tail;
 
 use std::cell::RefCell;
-use std::fs;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use arc_swap::ArcSwapOption;
+use heed::Database;
 use heed::types::Bytes;
-use heed::{Database, Env, EnvFlags, EnvOpenOptions};
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,19 +36,13 @@ use serde::de::DeserializeOwned;
 use crate::log::{Log, Tail};
 use crate::{Error, Result};
 use apply::Applier;
+use environment::{Environment, Holder};
 
 /// All records, in one unnamed database.
 type Records = Database<Bytes, Bytes>;
 
-/// Address space kept for the catalog; its file grows with its content only.
-const MAP: usize = 1 << 40;
-/// Processes and threads that may read at once.
-const READERS: u32 = 512;
 /// Numbers that a process claims at a time.
 const ID_BLOCK: u64 = 4096;
-
-/// How long an environment that this process is closing is waited for.
-const CLOSING: Duration = Duration::from_secs(10);
 
 /// What a commit was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +53,7 @@ pub struct Commit {
 
 /// An open catalog with its log.
 pub struct Catalog {
-    /// None once it was left: the process is a fork of the one that opened it.
-    env: ArcSwapOption<Env>,
-    forks: u32,
-    records: Records,
+    environment: Holder,
     log: Log,
     queue: Mutex<Queue>,
     turn: Condvar,
@@ -93,24 +86,9 @@ struct Waiting {
 
 impl Catalog {
     /// Opens the catalog in `folder`, made if it is not there, over the log in `log`.
-    ///
-    /// A folder that no other code of this process may enter: closing any descriptor of LMDB's lock
-    /// file would drop LMDB's locks.
     pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(folder)
-            .map_err(Error::io(format!("making {}", folder.display())))?;
-        let env = open_env(folder)?;
-        env.clear_stale_readers()?;
-        let mut txn = env.write_txn()?;
-        let records = env.create_database(&mut txn, None)?;
-        txn.commit()?;
         Ok(Catalog {
-            env: ArcSwapOption::from_pointee(env),
-            forks: crate::fork::count(),
-            records,
+            environment: Holder::open(folder)?,
             log,
             queue: Mutex::default(),
             turn: Condvar::new(),
@@ -119,23 +97,18 @@ impl Catalog {
         })
     }
 
-    /// The environment, as long as this is the process that opened it.
-    fn env(&self) -> Result<Arc<Env>> {
-        let env = if self.inherited() { None } else { self.env.load_full() };
-        env.ok_or_else(|| Error::Store {
-            path: self.log.folder().to_owned(),
-            reason: "it was opened before this process was forked; open the store again here".into(),
-        })
+    fn env(&self) -> Result<Arc<Environment>> {
+        self.environment.get()
     }
 
     /// Whether another process, which this one was forked from, opened it: then it cannot be used here.
     pub fn inherited(&self) -> bool {
-        self.forks != crate::fork::count()
+        self.environment.inherited()
     }
 
     /// Closes what was inherited, so that the catalog can be opened anew in this process.
     pub(crate) fn leave(&self) {
-        self.env.store(None);
+        self.environment.leave();
     }
 
     /// The log below.
@@ -220,8 +193,8 @@ impl Catalog {
             let time = seconds();
             let env = self.env()?;
             let mut txn = env.write_txn()?;
-            let tail = self.tail_in(&txn)?;
-            let mut applier = Applier::new(self.records, &mut txn, tail.sequence, time);
+            let tail = self.tail_in(&env, &txn)?;
+            let mut applier = Applier::new(env.records, &mut txn, tail.sequence, time);
             let mut results = Vec::with_capacity(changes.len());
             let (mut count, mut start) = (0, 0);
             for (change, end) in changes.iter().zip(ends) {
@@ -242,9 +215,9 @@ impl Catalog {
             applier.finish()?;
             if count > 0 {
                 let tail = self.log.append(tail, time, count, commits, record)?;
-                self.records.put(&mut txn, keys::TAIL, &encode(&tail)?)?;
+                env.records.put(&mut txn, keys::TAIL, &encode(&tail)?)?;
                 crate::fail::point("commit:logged");
-                txn.commit()?;
+                self.environment.commit(txn)?;
             }
             Ok(results)
         })
@@ -254,10 +227,10 @@ impl Catalog {
     pub fn replay(&self, mut keep: impl FnMut(u64, &mut Vec<Edit>)) -> Result<Tail> {
         let env = self.env()?;
         let mut txn = env.write_txn()?;
-        let start = self.tail_in(&txn)?;
-        let mut next_id = self.claimed(&txn)?;
+        let start = self.tail_in(&env, &txn)?;
+        let mut next_id = self.claimed(&env, &txn)?;
         let end = self.log.replay(start, |record| {
-            let mut applier = Applier::new(self.records, &mut txn, record.first, record.time);
+            let mut applier = Applier::new(env.records, &mut txn, record.first, record.time);
             for (sequence, mut edits) in (record.first..).zip(record.commits) {
                 keep(sequence, &mut edits);
                 applier.sequence = sequence;
@@ -268,19 +241,19 @@ impl Catalog {
             }
             applier.finish()
         })?;
-        self.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
+        env.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
         if end.sequence > 0 {
             // Blocks that were claimed but not used in any commit are passed over.
             let next_id = next_id + 1024 * ID_BLOCK;
-            self.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
-            self.records.put(&mut txn, keys::OLDEST, &encode(&next_id)?)?;
+            env.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
+            env.records.put(&mut txn, keys::OLDEST, &encode(&next_id)?)?;
         }
-        txn.commit()?;
+        self.environment.commit(txn)?;
         Ok(end)
     }
 
-    fn claimed(&self, txn: &heed::RoTxn<'_>) -> Result<u64> {
-        let value = self.records.get(txn, keys::NEXT_ID)?;
+    fn claimed(&self, env: &Environment, txn: &heed::RoTxn<'_>) -> Result<u64> {
+        let value = env.records.get(txn, keys::NEXT_ID)?;
         Ok(value.map(|v| decode(v, "the next id")).transpose()?.unwrap_or(1))
     }
 
@@ -288,7 +261,7 @@ impl Catalog {
     pub fn is_new(&self) -> Result<bool> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        Ok(self.records.get(&txn, keys::TAIL)?.is_none())
+        Ok(env.records.get(&txn, keys::TAIL)?.is_none())
     }
 
     /// Makes the catalog itself durable; it need not be, but then need not be made anew after a reboot.
@@ -303,9 +276,9 @@ impl Catalog {
         if ids.0 == ids.1 {
             let first = {
                 let mut txn = env.write_txn()?;
-                let first = self.claimed(&txn)?;
-                self.records.put(&mut txn, keys::NEXT_ID, &encode(&(first + ID_BLOCK))?)?;
-                txn.commit()?;
+                let first = self.claimed(&env, &txn)?;
+                env.records.put(&mut txn, keys::NEXT_ID, &encode(&(first + ID_BLOCK))?)?;
+                self.environment.commit(txn)?;
                 first
             };
             *ids = (first, first + ID_BLOCK);
@@ -314,8 +287,21 @@ impl Catalog {
         Ok(ids.0 - 1)
     }
 
-    fn tail_in(&self, txn: &heed::RoTxn<'_>) -> Result<Tail> {
-        let value = self.records.get(txn, keys::TAIL)?;
+    /// Sees that no number up to `highest` is given out, and no segment added to that may have one.
+    pub(crate) fn pass_ids(&self, highest: u64) -> Result<()> {
+        let env = self.env()?;
+        let mut ids = self.ids.lock();
+        let mut txn = env.write_txn()?;
+        let next_id = self.claimed(&env, &txn)?.max(highest + 1024 * ID_BLOCK);
+        env.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
+        env.records.put(&mut txn, keys::OLDEST, &encode(&next_id)?)?;
+        self.environment.commit(txn)?;
+        *ids = (0, 0);
+        Ok(())
+    }
+
+    fn tail_in(&self, env: &Environment, txn: &heed::RoTxn<'_>) -> Result<Tail> {
+        let value = env.records.get(txn, keys::TAIL)?;
         Ok(value.map(|v| decode(v, "the log's tail")).transpose()?.unwrap_or(Tail { file: 1, ..Tail::default() }))
     }
 }
@@ -329,35 +315,11 @@ impl crate::tier::Ids for Catalog {
         let read = || -> Result<u64> {
             let env = self.env()?;
             let txn = env.read_txn()?;
-            let value = self.records.get(&txn, keys::OLDEST)?;
+            let value = env.records.get(&txn, keys::OLDEST)?;
             value.map_or(Ok(0), |value| decode(value, "the oldest segment that is added to"))
         };
         // Without an answer none is added to.
         *self.oldest_segment.get_or_init(|| read().unwrap_or(u64::MAX))
-    }
-}
-
-#[allow(unsafe_code)]
-fn open_env(folder: &Path) -> Result<Env> {
-    let mut options = EnvOpenOptions::new();
-    let mut map = MAP;
-    loop {
-        options.map_size(map).max_readers(READERS);
-        // SAFETY: the folder belongs to the store, only LMDB writes its files, and a node-local disk is
-        // asked for. NO_SYNC is sound for crashes of processes; after an unclean reboot the catalog is
-        // thrown away and made anew from the log.
-        let opened = unsafe {
-            options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_READ_AHEAD);
-            options.open(folder)
-        };
-        match opened {
-            // Under a limit of address space a smaller map may do.
-            // Another thread of this process is just closing it.
-            Err(heed::Error::EnvAlreadyOpened)
-                if heed::env_closing_event(folder).is_none_or(|closing| closing.wait_timeout(CLOSING)) => {}
-            Err(heed::Error::Io(e)) if e.raw_os_error() == Some(libc::ENOMEM) && map > 1 << 30 => map /= 2,
-            other => return Ok(other?),
-        }
     }
 }
 

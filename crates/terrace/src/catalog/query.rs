@@ -1,10 +1,12 @@
 //! Questions to the catalog. Each holds its read transaction only while it copies the answer.
 
+use std::collections::HashSet;
+
 use heed::RoTxn;
 
 use super::apply::{Dead, Live};
 use super::record::{Extent, Object, Owed, TargetId, Task};
-use super::{Catalog, decode, extents, keys};
+use super::{Catalog, Environment, decode, extents, keys};
 use crate::Result;
 use crate::log::Tail;
 use crate::tier::Place;
@@ -14,21 +16,21 @@ impl Catalog {
     pub fn object(&self, key: &[u8]) -> Result<Option<Object>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        self.object_in(&txn, key)
+        self.object_in(&env, &txn, key)
     }
 
-    fn object_in(&self, txn: &RoTxn<'_>, key: &[u8]) -> Result<Option<Object>> {
-        self.records.get(txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
+    fn object_in(&self, env: &Environment, txn: &RoTxn<'_>, key: &[u8]) -> Result<Option<Object>> {
+        env.records.get(txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
     }
 
     /// The object and its extents that touch `start..end`, in order; none where the key names none.
     pub fn locate(&self, key: &[u8], start: u64, end: u64) -> Result<Option<(Object, Vec<Extent>)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let Some(mut object) = self.object_in(&txn, key)? else { return Ok(None) };
+        let Some(mut object) = self.object_in(&env, &txn, key)? else { return Ok(None) };
         let mut found = match object.inline.take() {
             Some(inline) => inline.into_vec(),
-            None => extents::load(self.records, &txn, &object, start, end)?,
+            None => extents::load(env.records, &txn, &object, start, end)?,
         };
         found.retain(|e| e.offset < end && e.end() > start);
         Ok(Some((object, found)))
@@ -46,7 +48,7 @@ impl Catalog {
             std::ops::Bound::Included(start.as_slice())
         };
         let mut found = Vec::new();
-        for entry in self.records.range(&txn, &(from, std::ops::Bound::Unbounded))? {
+        for entry in env.records.range(&txn, &(from, std::ops::Bound::Unbounded))? {
             let (key, value) = entry?;
             let Some(key) = key.strip_prefix(&[keys::OBJECT]) else { break };
             if !key.starts_with(prefix) || found.len() == limit {
@@ -90,7 +92,7 @@ impl Catalog {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut found = Vec::new();
-        for entry in self.records.prefix_iter(&txn, prefix)? {
+        for entry in env.records.prefix_iter(&txn, prefix)? {
             found.extend(keys::task(entry?.0).map(|task| task.target));
         }
         Ok(found)
@@ -103,7 +105,7 @@ impl Catalog {
         let txn = env.read_txn()?;
         let bounds = (std::ops::Bound::Excluded(start.as_slice()), std::ops::Bound::Unbounded);
         let mut found = Vec::new();
-        for entry in self.records.range(&txn, &bounds)?.take(limit) {
+        for entry in env.records.range(&txn, &bounds)?.take(limit) {
             let (key, value) = entry?;
             match keys::task(key).filter(|_| key.first() == Some(&keys::OWED)) {
                 Some(task) => found.push((task, decode(value, "an owed replica's record")?)),
@@ -122,35 +124,36 @@ impl Catalog {
         }
         let env = self.env()?;
         let txn = env.read_txn()?;
-        Ok(self.records.prefix_iter(&txn, &prefix)?.count() as u64)
+        Ok(env.records.prefix_iter(&txn, &prefix)?.count() as u64)
     }
 
     /// An extent of the frame that a task names, and whether an object or a staged one still holds it.
     pub fn frame(&self, task: &Task, key: &[u8]) -> Result<Option<Extent>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let object = match self.object_in(&txn, key)?.filter(|o| o.id == task.object) {
+        let object = match self.object_in(&env, &txn, key)?.filter(|o| o.id == task.object) {
             Some(object) => object,
-            None if self.records.get(&txn, &keys::staged(task.object))?.is_some() => {
+            None if env.records.get(&txn, &keys::staged(task.object))?.is_some() => {
                 super::apply::staged_object(task.object)
             }
             None => return Ok(None),
         };
-        let near = extents::load(self.records, &txn, &object, task.frame_offset, task.frame_offset + 1)?;
+        let near = extents::load(env.records, &txn, &object, task.frame_offset, task.frame_offset + 1)?;
         Ok(near.into_iter().find(|e| e.write == task.write && e.frame_offset() == task.frame_offset))
     }
 
-    /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`.
+    /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`, and that no lease pins.
     pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut prefix = keys::Key::new();
         prefix.push(keys::FREED);
         prefix.extend_from_slice(&target.to_be_bytes());
+        let pinned = self.pinned(&env, &txn)?;
         let mut found = Vec::new();
-        for entry in self.records.prefix_iter(&txn, &prefix)? {
+        for entry in env.records.prefix_iter(&txn, &prefix)? {
             let (key, value) = entry?;
-            let dead: Dead = decode(value, "a freed place's record")?;
+            let dead = dead(value)?;
             let (Some(at), Some(segment), Some(offset)) =
                 (keys::number(key, 3), keys::number(key, 11), keys::number(key, 19))
             else {
@@ -159,7 +162,23 @@ impl Catalog {
             if at > sequence || dead.time > time || found.len() == limit {
                 break;
             }
-            found.push((at, Place { segment, offset, length: dead.length }));
+            if pinned.get(&dead.object).is_none_or(|&generation| at <= generation) {
+                found.push((at, Place { segment, offset, length: dead.length }));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The segments of `target` with places that are still to be given back.
+    pub fn dying(&self, target: TargetId) -> Result<HashSet<u64>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut prefix = keys::Key::new();
+        prefix.push(keys::FREED);
+        prefix.extend_from_slice(&target.to_be_bytes());
+        let mut found = HashSet::new();
+        for entry in env.records.prefix_iter(&txn, &prefix)? {
+            found.extend(keys::number(entry?.0, 11));
         }
         Ok(found)
     }
@@ -172,7 +191,7 @@ impl Catalog {
         prefix.push(keys::SEGMENT);
         prefix.extend_from_slice(&target.to_be_bytes());
         let mut found = Vec::new();
-        for entry in self.records.prefix_iter(&txn, &prefix)? {
+        for entry in env.records.prefix_iter(&txn, &prefix)? {
             let (key, value) = entry?;
             if let Some(segment) = keys::number(key, 3) {
                 found.push((segment, decode(value, "a segment's record")?));
@@ -186,7 +205,7 @@ impl Catalog {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut found = Vec::new();
-        for entry in self.records.prefix_iter(&txn, &[keys::STAGED])? {
+        for entry in env.records.prefix_iter(&txn, &[keys::STAGED])? {
             let (key, value) = entry?;
             found.extend(keys::number(key, 1).map(|object| (object, value.to_vec())));
         }
@@ -197,14 +216,14 @@ impl Catalog {
     pub fn tail(&self) -> Result<Tail> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        self.tail_in(&txn)
+        self.tail_in(&env, &txn)
     }
 
     /// The sequence up to which all is fsynced.
     pub fn synced(&self) -> Result<u64> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let value = self.records.get(&txn, keys::SYNCED)?;
+        let value = env.records.get(&txn, keys::SYNCED)?;
         Ok(value.map(|v| decode(v, "the last sync mark")).transpose()?.unwrap_or(0))
     }
 
@@ -212,20 +231,26 @@ impl Catalog {
     pub fn count(&self) -> Result<u64> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        Ok(self.records.prefix_iter(&txn, &[keys::OBJECT])?.count() as u64)
+        Ok(env.records.prefix_iter(&txn, &[keys::OBJECT])?.count() as u64)
     }
 
-    /// Every record but those of ids, which a rebuild moves on: for comparing catalogs.
+    /// Every record but leases, and those of ids, which a rebuild moves on: for comparing catalogs.
     pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut all = Vec::new();
-        for entry in self.records.iter(&txn)? {
+        for entry in env.records.iter(&txn)? {
             let (key, value) = entry?;
-            if key != keys::NEXT_ID && key != keys::OLDEST {
+            if key != keys::NEXT_ID && key != keys::OLDEST && key.first() != Some(&keys::LEASE) {
                 all.push((key.to_vec(), value.to_vec()));
             }
         }
         Ok(all)
     }
+}
+
+/// A freed place's record. Older ones do not tell the object, which comes last.
+fn dead(value: &[u8]) -> Result<Dead> {
+    let what = "a freed place's record";
+    decode(value, what).or_else(|_| decode(&[value, &[0]].concat(), what))
 }

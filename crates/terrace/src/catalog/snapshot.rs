@@ -27,11 +27,14 @@ impl Catalog {
         let mut out = BufWriter::new(file.map_err(Error::io(context()))?);
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let tail = self.tail_in(&txn)?;
+        let tail = self.tail_in(&env, &txn)?;
         let mut chunks = Chunks { store: self.log.store(), out: &mut out, records: 0, bytes: Vec::new(), total: 0 };
         chunks.begin().map_err(Error::io(context()))?;
-        for entry in self.records.iter(&txn)? {
+        for entry in env.records.iter(&txn)? {
             let (key, value) = entry?;
+            if key.first() == Some(&keys::LEASE) {
+                continue;
+            }
             chunks.add(key, value).map_err(Error::io(context()))?;
         }
         chunks.end().map_err(Error::io(context()))?;
@@ -47,10 +50,10 @@ impl Catalog {
         let env = self.env()?;
         let mut txn = env.write_txn()?;
         let whole = read_chunks(&mut input, self.log.store(), |key, value| {
-            Ok(self.records.put_with_flags(&mut txn, PutFlags::APPEND, key, value)?)
+            Ok(env.records.put_with_flags(&mut txn, PutFlags::APPEND, key, value)?)
         })?;
         if whole {
-            txn.commit()?
+            self.environment.commit(txn)?
         } else {
             txn.abort()
         }

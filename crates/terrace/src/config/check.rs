@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
 
-use terrace_plan::policy::Asked;
+use terrace_plan::policy::{Asked, Budget, NotUnderstood, Weights};
+use terrace_plan::snapshot::MAX_TIERS;
 
 use super::{Config, Replicas, TargetConfig, TierConfig, TierKind};
 use crate::{frame, tier};
@@ -27,7 +29,17 @@ fn store(config: &Config) -> Result<(), String> {
     if block.0 == 0 || block.0 > u64::from(frame::BLOCK) || !block.0.is_multiple_of(4096) {
         return Err(format!("[store] block: {block} is not a multiple of 4KiB up to 1MiB; write \"1MiB\""));
     }
-    requirements("[store]", &config.store.requirements)
+    let store = &config.store;
+    parses::<Weights>("[store]", "weights", store.weights.as_deref())?;
+    parses::<Budget>("[store]", "budget", store.budget.as_deref())?;
+    requirements("[store]", &store.requirements)
+}
+
+fn parses<T: FromStr<Err = NotUnderstood>>(of: &str, key: &str, text: Option<&str>) -> Result<(), String> {
+    match text.and_then(|text| text.parse::<T>().err()) {
+        Some(wrong) => Err(format!("{of} {key}: {wrong}")),
+        None => Ok(()),
+    }
 }
 
 fn requirements(of: &str, names: &[String]) -> Result<(), String> {
@@ -40,6 +52,9 @@ fn requirements(of: &str, names: &[String]) -> Result<(), String> {
 fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
     if tiers.is_empty() {
         return Err("there is no [[tier]]; a store needs one at least".into());
+    }
+    if tiers.len() > MAX_TIERS {
+        return Err(format!("there are {} tiers; at most {MAX_TIERS} can be planned for", tiers.len()));
     }
     let mut names = HashSet::new();
     for (number, tier) in (1..).zip(tiers) {
@@ -55,6 +70,9 @@ fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
         }
         if tier.capacity.is_some_and(|capacity| capacity.0 == 0) {
             return Err(format!("tier {name:?}: a capacity of 0 holds nothing; leave it out to set no limit"));
+        }
+        if !(tier.watts.is_finite() && tier.watts >= 0.0) {
+            return Err(format!("tier {name:?}: watts is a number, 0 or more, such as 5.0"));
         }
         if !(0.0 < tier.high_watermark && tier.high_watermark <= 1.0) {
             return Err(format!("tier {name:?}: high_watermark is a share, above 0 and at most 1, such as 0.9"));
@@ -181,6 +199,8 @@ fn rules(config: &Config) -> Result<(), String> {
     for rule in &config.rules {
         let of = format!("rule {:?}", rule.prefix);
         requirements(&of, &rule.requirements)?;
+        parses::<Weights>(&of, "weights", rule.weights.as_deref())?;
+        parses::<Budget>(&of, "budget", rule.budget.as_deref())?;
         if let Some(replicas) = rule.replicas.filter(|replicas| !(min..=max).contains(replicas)) {
             return Err(format!("{of}: replicas = {replicas} is not in {min}..{max}, the [store]'s min and max"));
         }

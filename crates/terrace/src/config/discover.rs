@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use super::{Bytes, Config, StoreConfig, TargetConfig, TierConfig, TierKind};
@@ -18,7 +18,7 @@ impl Config {
     /// A RAM tier of a quarter of the free tmpfs, and a disk tier in `data_dir` of its free space less a tenth; with
     /// the reasons, in sentences.
     pub fn discover(data_dir: &Path) -> io::Result<(Config, Vec<String>)> {
-        fs::create_dir_all(data_dir)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
         let data = data_dir.canonicalize()?;
         if data.to_str().is_none() {
             let reason = format!("{} is not UTF-8, so no configuration can name it", data.display());
@@ -91,6 +91,7 @@ fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String
         timeout: None,
         capacity: Some(Bytes(capacity)),
         persistent,
+        watts: super::tier::five(),
         high_watermark: 0.9,
         throttle: None,
     }
@@ -139,6 +140,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let data = folder.path().join("not/yet/there");
         let (config, why) = Config::discover(&data).expect("discovers");
+        assert_eq!(fs::metadata(&data).expect("a folder").mode() & 0o777, 0o700, "others can read what is stored");
         let again = Config::parse(&config.to_toml(), "discovered").expect("parses");
         assert_eq!(again.to_toml(), config.to_toml());
         let disk = config.tiers.last().expect("a disk tier");

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, frame, key};
 
+pub use terrace_plan::cost::Model;
 /// When a write returns; each level includes those before it.
 ///
 /// `placed`: replica 0 and its commit are in files, the rest is owed: survives a crash of every process. `replicated`: all
@@ -44,6 +45,17 @@ pub struct StoreConfig {
     pub ack: Ack,
     /// What matters for all objects, by the requirements' names; where two conflict, the first stands.
     pub requirements: Vec<String>,
+    /// Weights of the time to encode, the time to decode and the bytes stored, as `"0.3,0.3,0.4"`, or a preset's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
+    /// The most bytes stored for each byte given, over all replicas, as `"3x"`: as many replicas as fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
+    /// The highest latency of a target that holds the replica to be read first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_latency: Option<Time>,
+    /// How costs are estimated: `"measured"`, or `"paper"` as HReplica and HCompress do.
+    pub cost_model: Model,
     /// The longest extent.
     pub block: Bytes,
     /// Bytes that each process keeps of what small reads have decoded.
@@ -63,6 +75,10 @@ impl Default for StoreConfig {
             replicas: Replicas::default(),
             ack: Ack::default(),
             requirements: Vec::new(),
+            weights: None,
+            budget: None,
+            max_latency: None,
+            cost_model: Model::default(),
             block: Bytes(frame::BLOCK.into()),
             cache: Bytes(64 << 20),
             targets: 0,
@@ -103,6 +119,15 @@ pub struct Rule {
     /// When a write returns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ack: Option<Ack>,
+    /// Weights of the time to encode, the time to decode and the bytes stored, as `"0.3,0.3,0.4"`, or a preset's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<String>,
+    /// The most bytes stored for each byte given, over all replicas, as `"3x"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<String>,
+    /// The highest latency of a target that holds the replica to be read first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_latency: Option<Time>,
     /// Whether the objects may live on volatile tiers alone.
     #[serde(default)]
     pub volatile: bool,
@@ -137,6 +162,18 @@ impl Config {
     pub fn parse_tiers(text: &str, origin: &str) -> Result<Vec<TierConfig>> {
         let config: Config = toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))?;
         Ok(config.tiers)
+    }
+
+    /// Makes the paths of directories mean the same wherever the store is used from: relative ones are taken from the
+    /// current directory.
+    pub(crate) fn settle_paths(&mut self) -> Result<()> {
+        for tier in self.tiers.iter_mut().filter(|tier| tier.kind == TierKind::Directory) {
+            for target in &mut tier.targets {
+                let context = || format!("tier {:?}: target {}", tier.name, target.path.display());
+                target.path = std::path::absolute(&target.path).map_err(Error::io(context()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Gives each target that has none a number that no target of the store ever had.

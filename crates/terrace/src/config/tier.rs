@@ -39,6 +39,9 @@ pub struct TierConfig {
     /// The share of its capacity above which replicas that have a copy further down are dropped.
     #[serde(default = "nine_tenths")]
     pub high_watermark: f64,
+    /// What a target of it draws while it reads or writes, in watts: what `min_energy` goes by.
+    #[serde(default = "five")]
+    pub watts: f64,
     /// Makes it as slow as another device, for all processes together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttle: Option<ThrottleConfig>,
@@ -50,6 +53,10 @@ fn yes() -> bool {
 
 fn nine_tenths() -> f64 {
     0.9
+}
+
+pub(super) fn five() -> f64 {
+    5.0
 }
 
 /// What the targets of a tier are.

@@ -7,6 +7,7 @@ mod payload;
 
 pub(crate) use header::sub_block_len;
 pub use header::{Header, Identity, MAX_HEADER, SubBlock, header_len};
+pub(crate) use payload::Coded;
 pub use payload::{Frame, Scratch, decode_range, encode};
 
 /// Raw bytes of one sub-block of a frame stored as it is.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use terrace_codec::{self as codec, Encoding};
+use terrace_predict::thread_seconds;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::header::sub_block_len;
@@ -26,6 +27,29 @@ pub struct Scratch {
     fetched: Vec<u8>,
     /// A frame as fetched.
     pub(crate) frame: Vec<u8>,
+    /// What the codec did to the frame that was encoded last.
+    pub(crate) encoded: Coded,
+    /// What codecs have decoded since this was last taken.
+    pub(crate) decoded: Coded,
+}
+
+/// What a codec did.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Coded {
+    /// Bytes as they are.
+    pub raw: usize,
+    /// Bytes stored.
+    pub stored: usize,
+    /// Seconds of thread time.
+    pub seconds: f64,
+}
+
+impl Coded {
+    fn add(&mut self, raw: usize, stored: usize, since: f64) {
+        self.raw += raw;
+        self.stored += stored;
+        self.seconds += thread_seconds() - since;
+    }
 }
 
 /// Encodes `raw` (1 byte to a block) as the frame `identity`. Each sub-block that does not shrink is
@@ -39,9 +63,12 @@ pub fn encode<'a>(
     if encoding != Encoding::NONE {
         let mut sub_blocks = Vec::with_capacity(4);
         scratch.payload.clear();
+        scratch.encoded = Coded::default();
         for part in raw.chunks(sub_block_len(encoding) as usize) {
+            let start = thread_seconds();
             let shrunk = codec::encode(encoding, part, &mut scratch.coded, &mut scratch.codec)?;
             let stored = if shrunk.is_some() { scratch.coded.as_slice() } else { part };
+            scratch.encoded.add(part.len(), stored.len(), start);
             scratch.payload.extend_from_slice(stored);
             sub_blocks.push(SubBlock {
                 end: scratch.payload.len() as u32,
@@ -111,10 +138,17 @@ pub fn decode_range(
             if stored_len == raw_len {
                 want.copy_from_slice(&scratch.fetched[skip..skip + take as usize]);
             } else if take == raw_len {
-                decode(header.encoding, &scratch.fetched, want, &mut scratch.codec, sub.raw)?;
+                decode(header.encoding, &scratch.fetched, want, &mut scratch.codec, sub.raw, &mut scratch.decoded)?;
             } else {
                 scratch.raw.resize(raw_len as usize, 0);
-                decode(header.encoding, &scratch.fetched, &mut scratch.raw, &mut scratch.codec, sub.raw)?;
+                decode(
+                    header.encoding,
+                    &scratch.fetched,
+                    &mut scratch.raw,
+                    &mut scratch.codec,
+                    sub.raw,
+                    &mut scratch.decoded,
+                )?;
                 want.copy_from_slice(&scratch.raw[skip..skip + take as usize]);
             }
         }
@@ -129,9 +163,12 @@ fn decode(
     raw: &mut [u8],
     scratch: &mut codec::Scratch,
     checksum: u64,
+    decoded: &mut Coded,
 ) -> std::io::Result<()> {
     let damaged = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
+    let start = thread_seconds();
     codec::decode(encoding, stored, raw, scratch).map_err(|e| damaged(e.to_string()))?;
+    decoded.add(raw.len(), stored.len(), start);
     if xxh3_64(raw) == checksum { Ok(()) } else { Err(damaged("the decoded bytes' checksum is wrong".into())) }
 }
 

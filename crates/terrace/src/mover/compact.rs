@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 use super::request::owe;
 use crate::catalog::{Change, Edit, Expect, Extent, Object, TargetId, Task, frames};
 use crate::frame::BLOCK;
+use crate::place::policy;
 use crate::report::TierState;
 use crate::store::{Inner, Store};
-use crate::write::{PutOptions, Writer, policy};
+use crate::write::{PutOptions, Writer};
 use crate::{Error, Result};
 
 /// A segment that takes this many times what lives in it is copied out, where that gives back more than [`WORTH`].

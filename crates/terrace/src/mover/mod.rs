@@ -5,6 +5,8 @@
 //! lock and also adopts what dead ones left.
 
 mod compact;
+mod promote;
+mod replan;
 mod request;
 mod room;
 
@@ -17,19 +19,22 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::FlockOperation;
+use terrace_codec::Encoding;
+use terrace_plan::policy::Policy as Wanted;
 
-use crate::catalog::{Change, Edit, Extent, Owed, Task};
+use crate::catalog::{Change, Edit, Extent, Owed, TargetId, Task};
 use crate::config::Ack;
 use crate::frame::Identity;
+use crate::place::{Placer, policy};
 use crate::read::{Suspect, read_replica};
 use crate::report::TierState;
 use crate::store::{Inner, Store};
-use crate::write::{PutOptions, Receipt, Wish, element_of, policy};
+use crate::write::{PutOptions, Receipt, element_of};
 use crate::{Error, Result};
 
 /// Replicas registered by one commit.
 const BATCH: usize = 16;
-/// Objects of which wishes are remembered.
+/// Objects of which wishes, and replicas of which encodings are remembered.
 const WISHES: usize = 4096;
 /// How long the background thread rests when there is nothing to do or nothing works.
 const REST: Duration = Duration::from_millis(500);
@@ -46,13 +51,17 @@ pub(crate) struct Mover {
     suspects: Mutex<Vec<Suspect>>,
     repairing: Mutex<()>,
     /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
-    wishes: Mutex<HashMap<u64, Wish>>,
+    wishes: Mutex<HashMap<u64, Wanted>>,
+    /// How replicas were planned to be encoded when they were owed. Whoever adopts them chooses.
+    encodings: Mutex<HashMap<Task, Encoding>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
     started: AtomicBool,
     /// When this process last marked what is durable.
     marked: Mutex<Option<Instant>>,
     compaction: compact::Compaction,
+    /// When it was looked last for what is worth promoting.
+    promoted: Mutex<Option<Instant>>,
     wake: Condvar,
     asleep: Mutex<()>,
 }
@@ -67,12 +76,21 @@ impl Mover {
     }
 
     /// Notes what is wished for with one object.
-    pub fn remember(&self, object: u64, wish: Wish) {
+    pub fn remember(&self, object: u64, wish: Wanted) {
         let mut wishes = self.wishes.lock();
         if wishes.len() >= WISHES {
             wishes.clear();
         }
         wishes.insert(object, wish);
+    }
+
+    /// Notes how a replica that is to be owed was planned to be encoded.
+    fn encode_as(&self, task: Task, encoding: Encoding) {
+        let mut encodings = self.encodings.lock();
+        if encodings.len() >= WISHES {
+            encodings.clear();
+        }
+        encodings.insert(task, encoding);
     }
 
     /// Ends the background thread after the task that it is at.
@@ -165,16 +183,31 @@ impl Store {
         if ack == Ack::Durable || ack == Ack::Replicated && receipt.owed > 0 {
             self.inner.finish(Some(receipt.object), WAIT, &mut |_| {})?;
             receipt.owed = 0;
+            receipt.owed_to.clear();
+            receipt.have = receipt.want;
         }
         match ack {
             Ack::Placed => Ok(()),
             Ack::Replicated => self.inner.copy_log(false),
-            Ack::Durable => self.inner.sync_files(),
+            Ack::Durable => {
+                self.inner.sync_files()?;
+                receipt.durable = true;
+                Ok(())
+            }
         }
+    }
+
+    /// Makes what one object is owed, and all that was committed durable.
+    pub(crate) fn sync_object(&self, object: u64) -> Result<()> {
+        self.inner.finish(Some(object), WAIT, &mut |_| {})?;
+        self.inner.sync_files()
     }
 
     /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
+        if let Some(_lock) = self.inner.mover_lock()? {
+            while self.inner.follow_rules()? > 0 {}
+        }
         self.inner.finish(None, WAIT, &mut progress)?;
         self.inner.mark_synced()?;
         self.inner.reap(room::GRACE)?;
@@ -208,6 +241,7 @@ impl Store {
 impl Inner {
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
+        self.hotness.fold_in_time();
         let mut done = self.repair_suspects()? as usize;
         let Some(_lock) = self.mover_lock()? else { return Ok(done) };
         let mut after = None;
@@ -220,7 +254,9 @@ impl Inner {
                 break;
             }
         }
+        done += self.follow_rules()?;
         self.evict()?;
+        self.promote_in_time()?;
         self.compact_in_time()?;
         self.mark_in_time()?;
         self.reap(room::GRACE)?;
@@ -286,6 +322,9 @@ impl Inner {
             if moved.elapsed() > limit {
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs() });
             }
+            if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
+                self.clear()?;
+            }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -331,9 +370,12 @@ impl Inner {
         let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        let wish = self.mover.wishes.lock().get(&task.object).copied();
-        let wish = wish.unwrap_or_else(|| policy(self, &owed.key, &PutOptions::default()).wish);
-        match self.choices.of(&owed.key, element_of(&owed.key)).append(device, identity, &raw, &wish) {
+        let placer = self.placer_for(task.object, &owed.key);
+        let encoding = match self.mover.encodings.lock().get(task).copied() {
+            Some(planned) => planned,
+            None => placer.encoding(device, &extent, &raw, self.catalog.owed_to(task)?.len()),
+        };
+        match placer.append(device, identity, encoding, &raw) {
             Ok(replica) => Ok(Some(vec![Edit::Made { task: *task, replica }])),
             Err(e) => {
                 device.failed(&e);
@@ -342,11 +384,19 @@ impl Inner {
         }
     }
 
+    /// Places replicas of an object as was wished for when it was written, or as the rules say.
+    pub(crate) fn placer_for<'a>(&'a self, object: u64, key: &'a [u8]) -> Placer<'a> {
+        let wish = self.mover.wishes.lock().get(&object).copied();
+        let wanted = wish.unwrap_or_else(|| policy(self, key, &PutOptions::default()).wanted);
+        Placer::new(self, key, element_of(key), wanted)
+    }
+
     /// Owes a replica, which its target does not take, to another one, if there is one.
     fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
         let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
-        let chosen = extent.replicas.iter().map(|r| r.target).chain(others);
-        let Some(&target) = self.tiers.place(1, chosen, false, None).first() else { return Ok(None) };
+        let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
+        let places = self.placer_for(task.object, &owed.key).place_more(extent.raw_len as usize, 1, &chosen);
+        let Some(target) = places.first().map(|placed| placed.target) else { return Ok(None) };
         let key = serde_bytes::ByteBuf::from(owed.key.clone());
         let owe = Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: owed.then_drop };
         Ok(Some(vec![Edit::Forgive { task: *task }, owe]))

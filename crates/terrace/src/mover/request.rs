@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use terrace_plan::snapshot::TierSet;
+
 use super::WAIT;
 use super::room::drop_replica;
 use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task, frames};
@@ -22,8 +24,10 @@ impl Store {
             if all().any(on) {
                 return Ok(());
             }
-            match inner.tiers.place(1, all(), true, Some(&[tier.to_owned()])).first() {
-                Some(&target) => {
+            let beside: Vec<TargetId> = all().collect();
+            let tiers = TierSet::of([level]);
+            match inner.placer_for(object, key).place_on(tiers, extent.raw_len as usize, &beside, true) {
+                Some(target) => {
                     edits.push(owe(key, Task { target, ..task }, extent, None));
                     moved.made += 1;
                 }
@@ -78,7 +82,7 @@ impl Store {
     }
 
     /// Commits the edits that `plan` finds for each extent, object by object, and makes what is owed by them.
-    fn move_each(
+    pub(super) fn move_each(
         &self,
         prefix: &[u8],
         mut plan: impl FnMut(&Inner, &[u8], u64, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
@@ -117,17 +121,17 @@ impl Inner {
         edits: &mut Vec<Edit>,
         moved: &mut Moved,
     ) -> Result<()> {
-        let others: Vec<String> = self.tiers.tiers.iter().map(|t| t.name.clone()).filter(|name| name != tier).collect();
+        let others = TierSet::of((0..self.tiers.tiers.len()).filter(|level| self.tiers.tiers[*level].name != tier));
         let owed = self.catalog.owed_to(&task_of(object, extent, replica))?;
         let stay = || extent.replicas.iter().filter(|r| *r != replica);
-        let chosen = stay().map(|r| r.target).chain(owed);
+        let beside: Vec<TargetId> = stay().map(|r| r.target).chain(owed).collect();
         let outlives = |target: TargetId| {
             self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent) || stay().any(|r| self.outlives(r))
         };
         let volatile = self.config.rule_for(key).is_some_and(|rule| rule.volatile);
-        let place = self.tiers.place(1, chosen, volatile, Some(&others));
+        let place = self.placer_for(object, key).place_on(others, extent.raw_len as usize, &beside, volatile);
         // Nothing becomes volatile by being moved.
-        if let Some(&target) = place.first().filter(|target| volatile || outlives(**target)) {
+        if let Some(target) = place.filter(|target| volatile || outlives(*target)) {
             edits.push(owe(key, task_at(object, extent, target), extent, Some(replica.target)));
             moved.made += 1;
             moved.dropped += 1;
@@ -141,7 +145,7 @@ impl Inner {
     }
 }
 
-fn task_at(object: u64, extent: &Extent, target: TargetId) -> Task {
+pub(super) fn task_at(object: u64, extent: &Extent, target: TargetId) -> Task {
     Task { object, frame_offset: extent.frame_offset(), write: extent.write, target }
 }
 

@@ -1,12 +1,16 @@
 //! Reading: the nearest good replica of each extent, verified; any failure falls over to the next.
 
 mod cache;
+mod handle;
+mod view;
 
 use std::io::{self, Write};
 
 use terrace_codec::Encoding;
 
 pub(crate) use cache::Cache;
+pub use handle::Handle;
+use view::View;
 
 use crate::catalog::{Extent, Object, Replica, Task};
 use crate::frame::{self, BLOCK, Header, header_len};
@@ -44,20 +48,21 @@ impl Store {
         self.read_version(key, offset, out, None)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
     }
 
-    /// Writes a range of an object, to its end where `end` is none, to `sink`, in bounded memory.
+    /// Writes a range of an object, to its end where `end` is none, to `sink`, in bounded memory: the object as it is when
+    /// the call begins, whatever becomes of it meanwhile.
     ///
     /// # Errors
-    /// [`Error::Replaced`] where the object was replaced or changed after the first bytes went out.
+    /// [`Error::Replaced`] where the object was replaced within the first second, and its space was needed at once.
     pub fn get_to(&self, key: &[u8], start: u64, end: Option<u64>, mut sink: impl Write) -> Result<u64> {
-        key::check(key)?;
-        let object = self.stat(key)?;
-        let end = end.map_or(object.length, |e| e.min(object.length));
+        let mut view = View::of(self, key)?;
+        let length = view.object.length;
+        let end = end.map_or(length, |e| e.min(length));
         let mut buffer = vec![0; STEP.min(end.saturating_sub(start)) as usize];
         let mut at = start;
         while at < end {
             let want = &mut buffer[..STEP.min(end - at) as usize];
-            let read = self.read_version(key, at, want, Some(&object))?;
-            let read = read.ok_or_else(|| Error::Replaced { key: key::show(key) })?;
+            view.hold_if_long()?;
+            let read = view.read_at(at, want)?;
             sink.write_all(&want[..read]).map_err(Error::io(format!("writing the bytes of {:?}", key::show(key))))?;
             at += read as u64;
         }
@@ -81,7 +86,10 @@ impl Store {
             let length = object.length.saturating_sub(offset).min(out.len() as u64) as usize;
             let out = &mut out[..length];
             match inner.read_extents(key, &object, &extents, offset, out) {
-                Ok(()) => return Ok(Some(length)),
+                Ok(()) => {
+                    inner.hotness.touch(key, offset, length as u64);
+                    return Ok(Some(length));
+                }
                 Err(e) => {
                     // Damage only if the catalog still names these very frames; else look again.
                     let again = inner.catalog.locate(key, offset, offset + length as u64)?;
@@ -127,7 +135,7 @@ impl Inner {
     /// Reads from one extent's frame, from its raw byte `skip` on.
     fn read_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
         let inner = self;
-        let mut tried = String::new();
+        let mut tried = Vec::new();
         for replica in nearest(inner, extent)? {
             let device = inner.tiers.device(replica.target)?;
             // Raw bytes on a quick device are as near as any cache of ours.
@@ -141,7 +149,7 @@ impl Inner {
                 Ok(()) => return Ok(()),
                 Err(e) => {
                     device.failed(&e);
-                    tried.push_str(&format!("{} ({}): {e}; ", inner.tiers.tier(device).name, device.path.display()));
+                    tried.push(format!("{} ({}): {e}", inner.tiers.tier(device).name, device.path.display()));
                     if bad(&e) {
                         inner.mover.suspect(Suspect {
                             key: key.to_vec(),
@@ -152,7 +160,7 @@ impl Inner {
                 }
             }
         }
-        let tried = if tried.is_empty() { "none: it has no replica".to_owned() } else { tried };
+        let tried = if tried.is_empty() { "none: it has no replica".to_owned() } else { tried.join(", ") };
         Err(Error::Unreadable { key: key::show(key), start: extent.offset, length: u64::from(extent.length), tried })
     }
 }
@@ -176,7 +184,8 @@ pub(crate) fn task_of(object: u64, extent: &Extent, replica: &Replica) -> Task {
 }
 
 fn too_long(key: &[u8]) -> Error {
-    Error::BadKey { key: key::show(key), reason: "the object is longer than this machine's memory can address" }
+    let reason = "it is longer than this machine's memory can address; read it in parts";
+    Error::io(format!("reading {:?}", key::show(key)))(io::Error::new(io::ErrorKind::FileTooLarge, reason))
 }
 
 fn same_frames(a: &[Extent], b: &[Extent]) -> bool {
@@ -234,6 +243,7 @@ pub(crate) fn read_replica(
             })
         });
         scratch.frame = bytes;
+        inner.streams.decoded(replica.encoding, std::mem::take(&mut scratch.decoded));
         read
     })
 }

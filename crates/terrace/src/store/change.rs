@@ -88,6 +88,7 @@ fn change(dir: &Path, edit: impl FnOnce(&mut Config) -> Result<()>) -> Result<()
     config.number_targets();
     edit(&mut config)?;
     config.number_targets();
+    config.settle_paths()?;
     let text = config.to_toml();
     Config::parse(&text, "the changed configuration")?;
     write(&dir.join("terrace.toml"), text.as_bytes())

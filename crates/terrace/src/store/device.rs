@@ -3,19 +3,18 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 use super::monitor::Speed;
+use super::trouble::Trouble;
 use crate::catalog::TargetId;
 use crate::frame::Frame;
 use crate::report::TierState;
 use crate::tier::{Place, Space, Target};
 
-/// A target that failed is tried again after this.
-const SET_ASIDE: Duration = Duration::from_secs(2);
+/// What a frame takes beside its payload, at most about.
+const FRAMING: u64 = 8 << 10;
 
 /// A target of a tier.
 pub struct Device {
@@ -31,6 +30,10 @@ pub struct Device {
     pub target: Arc<dyn Target>,
     /// Bytes in use, about: as found when last looked, and what this process appended since.
     pub(super) filled: AtomicU64,
+    /// The most that it may allocate, as when last looked.
+    pub(super) capacity: AtomicU64,
+    /// Operations that are under way.
+    pub(super) busy: AtomicU32,
     /// How quick it is to read from.
     pub reading: Speed,
     /// How quick it is to write to.
@@ -39,19 +42,41 @@ pub struct Device {
     pub quick: bool,
     /// Whether a request costs more than the bytes of a frame.
     pub far: bool,
-    pub(super) trouble: Mutex<Option<(Instant, TierState)>>,
+    pub(super) trouble: Trouble,
 }
 
 impl Device {
+    /// Operations that it is taken to do at a time.
+    pub const LANES: u16 = 4;
+
     /// Bytes in use, about.
     pub fn filled(&self) -> u64 {
         self.filled.load(Ordering::Relaxed)
     }
 
+    /// Bytes that can be had for payloads, about: of what is free, headers and the rest of pages take a little.
+    pub fn free(&self) -> u64 {
+        let free = self.capacity.load(Ordering::Relaxed).saturating_sub(self.filled());
+        free.saturating_sub(free / 128 + FRAMING)
+    }
+
+    /// The same, up to this share of its capacity.
+    pub fn free_below(&self, mark: f64) -> u64 {
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        self.free().saturating_sub((capacity as f64 * (1.0 - mark)) as u64)
+    }
+
+    /// Operations of this process under way for each that it can do at a time.
+    pub fn load(&self) -> f64 {
+        f64::from(self.busy.load(Ordering::Relaxed)) / f64::from(Device::LANES)
+    }
+
     /// Appends a frame, and notes how long it took.
     pub fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        let _busy = Busy::with(self);
         let start = Instant::now();
         let place = self.target.append(frame)?;
+        self.works(|_| true);
         self.writing.note(place.length as usize, start.elapsed());
         self.filled.fetch_add(place.length.into(), Ordering::Relaxed);
         Ok(place)
@@ -61,23 +86,24 @@ impl Device {
     pub fn space(&self) -> io::Result<Space> {
         let space = self.target.space()?;
         self.filled.store(space.used, Ordering::Relaxed);
+        self.capacity.store(space.capacity, Ordering::Relaxed);
         Ok(space)
     }
 
     /// Reads from a frame, and notes how long it took.
     pub fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        let _busy = Busy::with(self);
         let start = Instant::now();
         self.target.read(place, skip, out)?;
+        // Reading proves nothing of one that takes no more bytes.
+        self.works(|state| state == TierState::Away);
         self.reading.note(out.len(), start.elapsed());
         Ok(())
     }
 
     /// Whether it can be used, as far as is known.
     pub fn state(&self) -> TierState {
-        match &*self.trouble.lock() {
-            Some((since, state)) if since.elapsed() < SET_ASIDE => *state,
-            _ => TierState::Ok,
-        }
+        self.trouble.state()
     }
 
     /// Sets the target aside for a while where the error is one of the device, not of one frame.
@@ -88,14 +114,36 @@ impl Device {
             io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => return,
             _ => TierState::Away,
         };
-        if self.state() == TierState::Ok {
+        if self.trouble.begins(state) {
             tracing::warn!(target = %self.path.display(), %error, "set aside");
         }
-        *self.trouble.lock() = Some((Instant::now(), state));
+    }
+
+    /// Notes that an operation went well, which shows that this trouble is over.
+    fn works(&self, over: impl Fn(TierState) -> bool) {
+        if self.trouble.ends(over) {
+            tracing::info!(target = %self.path.display(), "works again");
+        }
     }
 
     /// Forgets the trouble, so that the next use tries it again.
     pub fn try_again(&self) {
-        *self.trouble.lock() = None;
+        self.trouble.ends(|_| true);
+    }
+}
+
+/// An operation that is under way, until it is dropped.
+struct Busy<'a>(&'a AtomicU32);
+
+impl Busy<'_> {
+    fn with(device: &Device) -> Busy<'_> {
+        device.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(&device.busy)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -3,12 +3,15 @@
 mod boot;
 mod change;
 mod device;
+mod leases;
 mod monitor;
 mod open;
 mod targets;
 mod tiers;
+mod trouble;
 
 pub(crate) use device::Device;
+pub(crate) use leases::{Lease, Leases};
 pub(crate) use tiers::Tiers;
 
 use std::fs::{self, File};
@@ -20,10 +23,11 @@ use std::time::Duration;
 
 use crate::catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
 use crate::config::Config;
+use crate::hotness::Hotness;
 use crate::mover::Mover;
+use crate::place::{Planner, Streams};
 use crate::read::Cache;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
-use crate::write::Choices;
 use crate::{Error, Result, key};
 
 /// The store's format; a store of a newer one is refused.
@@ -62,10 +66,14 @@ pub(crate) struct Inner {
     pub mover: Mover,
     /// What small reads have decoded.
     pub cache: Cache,
-    /// Which encodings served which streams.
-    pub choices: Choices,
+    /// What was learned of which streams of bytes.
+    pub streams: Streams,
+    pub planner: Planner,
+    pub hotness: Hotness,
     /// Extents of a long `put` are recorded each time so many bytes have gathered.
     pub stage_bytes: u64,
+    /// What this process's open handles pin.
+    pub leases: Leases,
     /// Held, shared, as long as the store is open.
     lock: File,
 }
@@ -87,6 +95,7 @@ impl Store {
         let mut config = config.clone();
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
         config.number_targets();
+        config.settle_paths()?;
         write(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
         let made = write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())
             .and_then(|()| File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing"))))
@@ -107,6 +116,14 @@ impl Store {
         boot::forget_catalog(dir)?;
         drop(lock);
         Store::open(dir)
+    }
+
+    /// Does something while no other process has the store open.
+    pub(crate) fn alone<T>(&self, run: impl FnOnce(&Inner) -> Result<T>) -> Result<T> {
+        let Inner { dir, lock, .. } = &*self.inner;
+        let done = boot::alone(dir, lock).and_then(|()| run(&self.inner));
+        boot::shared(dir, lock)?;
+        done
     }
 
     /// The store's directory.
@@ -246,7 +263,8 @@ impl Store {
             }
             TierStatus { name: tier.name.clone(), used, capacity, queue: queue[level], state }
         });
-        Ok(Status { objects: inner.catalog.count()?, owed, tiers: tiers.collect() })
+        let (objects, replanning) = (inner.catalog.count()?, inner.replanning());
+        Ok(Status { objects, owed, replanning, tiers: tiers.collect() })
     }
 
     /// Waits, for a minute at most, until nothing is owed, then makes all durable.
@@ -264,7 +282,9 @@ impl Drop for Inner {
             // The lock is shared with the process that opened the store, whose affair all this is.
             return;
         }
-        self.choices.keep();
+        self.streams.keep();
+        self.hotness.fold();
+        self.leases.close();
         boot::closed(&self.dir, &self.lock, &self.catalog);
     }
 }
@@ -290,7 +310,7 @@ fn refuse(dir: &Path, reason: &str) -> Error {
     Error::Store { path: dir.to_owned(), reason: reason.to_owned() }
 }
 
-fn read_config(dir: &Path) -> Result<Config> {
+pub(crate) fn read_config(dir: &Path) -> Result<Config> {
     let path = dir.join("terrace.toml");
     let text = fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))?;
     Config::parse(&text, &path.display().to_string())

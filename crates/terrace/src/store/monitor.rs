@@ -27,7 +27,8 @@ impl Speed {
         f64::from_bits(self.rate.load(Ordering::Relaxed))
     }
 
-    fn latency(&self) -> f64 {
+    /// Seconds before the first byte.
+    pub fn latency(&self) -> f64 {
         f64::from_bits(self.latency.load(Ordering::Relaxed))
     }
 

@@ -7,13 +7,14 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
 
-use super::{Inner, Last, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
+use super::{Inner, Last, Leases, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
 use crate::catalog::{Catalog, Edit};
+use crate::hotness::Hotness;
 use crate::log::Log;
 use crate::mover::Mover;
+use crate::place::{Planner, Streams};
 use crate::read::Cache;
 use crate::tier::Ids;
-use crate::write::Choices;
 use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process.
@@ -57,17 +58,23 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         catalog,
         tiers,
         mover: Mover::default(),
-        choices: Choices::new(dir),
+        streams: Streams::new(dir),
+        planner: Planner::default(),
+        hotness: Hotness::new(dir),
         stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
+        leases: Leases::new(dir),
         lock,
     };
     crate::care::recover(&inner)?;
+    inner.rules_begin();
     boot::opened(dir)?;
     if boot::alone(dir, &inner.lock).is_ok() {
         // Nobody else has the store open: what is staged has no writer any more.
         for (object, _) in inner.catalog.staged()? {
             inner.catalog.commit(Edit::Unstage { object }.into())?;
         }
+        inner.drop_dead_leases()?;
+        inner.leases.clear();
     }
     boot::shared(dir, &inner.lock)?;
     Ok(inner)

@@ -1,20 +1,20 @@
 //! Opening the targets that a configuration names.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use super::Device;
 use super::monitor::Speed;
+use super::trouble::Trouble;
 use crate::catalog::TargetId;
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
 use crate::tier::decorate::{Deadline, Limits, Throttle};
-use crate::tier::{Directory, Ids, Memory, Target};
+use crate::tier::{Directory, Ids, Memory, Space, Target};
 #[cfg(feature = "object")]
 use crate::tier::{Object, Service};
 use crate::{Error, Result};
@@ -38,6 +38,8 @@ pub struct Opener<'a> {
     pub dir: &'a Path,
     /// Where numbers come from.
     pub ids: &'a Arc<dyn Ids>,
+    /// How quick tiers are, by name, where they were profiled.
+    pub profiled: BTreeMap<String, terrace_predict::Tier>,
 }
 
 impl Opener<'_> {
@@ -66,20 +68,28 @@ impl Opener<'_> {
             _ if in_memory(&path) => MEMORY_SPEED,
             _ => DISK_SPEED,
         };
+        let profiled = self.profiled.get(&tier.name);
         let latency = limits.as_ref().map_or(Duration::ZERO, |l| l.latency);
-        let speed = |set: Option<u64>| Speed::expected(set.map_or(usual, |rate| rate as f64), latency);
+        let latency = profiled.map_or(latency, |p| Duration::try_from_secs_f64(p.latency).unwrap_or(latency));
+        let speed = |set: Option<u64>, profiled: Option<f64>| {
+            Speed::expected(profiled.unwrap_or(set.map_or(usual, |rate| rate as f64)), latency)
+        };
+        let space =
+            target.space().unwrap_or_else(|_| Space { used: 0, capacity: tier.capacity.map_or(u64::MAX, |c| c.0) });
         let device = Device {
             id,
             tier: level,
             domain: described.domain.clone().unwrap_or_else(|| format!("target-{id}")),
             path,
-            filled: AtomicU64::new(target.space().map_or(0, |s| s.used)),
+            filled: AtomicU64::new(space.used),
+            capacity: AtomicU64::new(space.capacity),
+            busy: AtomicU32::new(0),
             target,
-            reading: speed(limits.as_ref().and_then(|l| l.read)),
-            writing: speed(limits.as_ref().and_then(|l| l.write)),
+            reading: speed(limits.as_ref().and_then(|l| l.read), profiled.map(|p| p.read)),
+            writing: speed(limits.as_ref().and_then(|l| l.write), profiled.map(|p| p.write)),
             quick: limits.is_none() && tier.timeout.is_none() && tier.kind != TierKind::Object,
             far: tier.kind == TierKind::Object,
-            trouble: Mutex::default(),
+            trouble: Trouble::default(),
         };
         if let Some(e) = trouble {
             device.failed(&e);

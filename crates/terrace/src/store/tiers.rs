@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use terrace_plan::snapshot::TierSet;
+
 use super::device::Device;
 use super::targets::Opener;
 use crate::catalog::TargetId;
 use crate::config::Config;
-use crate::report::TierState;
+use crate::place::LEARNED;
 use crate::tier::Ids;
 use crate::{Error, Result};
 
@@ -19,6 +21,8 @@ pub struct Tier {
     pub persistent: bool,
     /// The share of its capacity above which the mover evicts.
     pub high_watermark: f64,
+    /// What a target of it draws while it reads or writes, in watts.
+    pub watts: f64,
 }
 
 /// All tiers of a store.
@@ -36,12 +40,14 @@ impl Tiers {
     pub fn open(config: &Config, store: u64, dir: &Path, ids: &Arc<dyn Ids>) -> Result<Tiers> {
         let mut tiers = Vec::new();
         let mut devices: Vec<Device> = Vec::new();
-        let opener = Opener { store, dir, ids };
+        let learned = std::fs::read_to_string(dir.join(LEARNED)).unwrap_or_default();
+        let opener = Opener { store, dir, ids, profiled: terrace_predict::profiled(&learned) };
         for (level, tier) in config.tiers.iter().enumerate() {
             tiers.push(Tier {
                 name: tier.name.clone(),
                 persistent: tier.persistent,
                 high_watermark: tier.high_watermark,
+                watts: tier.watts,
             });
             for described in &tier.targets {
                 let id = described.number.unwrap_or(devices.len() as TargetId);
@@ -69,57 +75,32 @@ impl Tiers {
         &self.tiers[device.tier]
     }
 
-    /// Where up to `want` more replicas go, beside those on `chosen`: the fastest tiers that are up, on distinct
-    /// domains, and one of them all on a persistent tier unless `volatile`.
-    pub fn place(
-        &self,
-        want: usize,
-        chosen: impl Iterator<Item = TargetId>,
-        volatile: bool,
-        allowed: Option<&[String]>,
-    ) -> Vec<TargetId> {
-        let mut order: Vec<(&Device, u64)> = self
-            .devices
-            .iter()
-            .filter(|d| d.state() == TierState::Ok)
-            .filter(|d| allowed.is_none_or(|names| names.contains(&self.tier(d).name)))
-            .map(|d| (d, d.filled()))
-            .collect();
-        order.sort_by_key(|(d, used)| (d.tier, *used, d.id));
-        let mut taken: Vec<&Device> = chosen.filter_map(|id| self.device(id).ok()).collect();
-        let first = taken.len();
-        for (device, _) in &order {
-            if taken.len() < first + want && taken.iter().all(|t| t.domain != device.domain) {
-                taken.push(device);
+    /// Up to `want` targets for replicas that no target takes now, to be owed to: on these tiers, on domains other than
+    /// those of `chosen`, and the last of them on a persistent one unless `volatile` or one of `chosen` is.
+    pub fn for_later(&self, chosen: &[TargetId], want: usize, allowed: TierSet, volatile: bool) -> Vec<TargetId> {
+        let lasts = |device: &Device| self.tier(device).persistent;
+        let mut taken: Vec<&Device> = chosen.iter().filter_map(|id| self.device(*id).ok()).collect();
+        for _ in 0..want {
+            let free = |d: &&Device| allowed.has(d.tier as u8) && taken.iter().all(|t| t.domain != d.domain);
+            let must_last = !volatile && taken.len() + 1 == chosen.len() + want && !taken.iter().any(|t| lasts(t));
+            let mut all = self.devices.iter().filter(free);
+            match if must_last { all.find(|d| lasts(d)) } else { all.next() } {
+                Some(device) => taken.push(device),
+                None => break,
             }
         }
-        if !volatile && !taken.iter().any(|d| self.tier(d).persistent) {
-            let others = &taken[..taken.len().min(first + want - 1)];
-            let persistent =
-                order.iter().find(|(d, _)| self.tier(d).persistent && others.iter().all(|t| t.domain != d.domain));
-            if let Some((device, _)) = persistent {
-                taken.truncate(first + want - 1);
-                taken.push(device);
-            }
-        }
-        taken[first..].iter().map(|d| d.id).collect()
+        taken[chosen.len().min(taken.len())..].iter().map(|d| d.id).collect()
     }
 
-    /// Up to `want` targets that are set aside, on domains other than those of `chosen`.
-    pub fn in_trouble(&self, chosen: impl Iterator<Item = TargetId>, want: usize) -> Vec<TargetId> {
-        let mut taken: Vec<&Device> = chosen.filter_map(|id| self.device(id).ok()).collect();
-        let first = taken.len();
-        for device in self.devices.iter().filter(|d| d.state() != TierState::Ok) {
-            if taken.len() < first + want && taken.iter().all(|t| t.domain != device.domain) {
-                taken.push(device);
-            }
-        }
-        taken[first..].iter().map(|d| d.id).collect()
+    /// The tiers of these names.
+    pub fn named(&self, names: &[String]) -> TierSet {
+        TierSet::of((0..self.tiers.len()).filter(|level| names.contains(&self.tiers[*level].name)))
     }
 
-    /// How many replicas an extent can have here: there are no more domains.
-    pub fn domains(&self) -> usize {
-        let mut names: Vec<&str> = self.devices.iter().map(|d| d.domain.as_str()).collect();
+    /// How many replicas an extent can have on these tiers: there are no more domains.
+    pub fn domains(&self, allowed: TierSet, persistent: bool) -> usize {
+        let usable = |d: &&Device| allowed.has(d.tier as u8) && (self.tier(d).persistent || !persistent);
+        let mut names: Vec<&str> = self.devices.iter().filter(usable).map(|d| d.domain.as_str()).collect();
         names.sort_unstable();
         names.dedup();
         names.len()

@@ -136,8 +136,14 @@ impl Directory {
                 return Ok(segment);
             }
         }
-        let id = self.ids.next()?;
-        Segment::create(&self.path(id), id).map_err(|e| self.look_again(e))
+        loop {
+            let id = self.ids.next()?;
+            match Segment::create(&self.path(id), id) {
+                // Another writer has found it, and claimed it, before it was locked here.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                made => return made.map_err(|e| self.look_again(e)),
+            }
+        }
     }
 
     fn reader(&self, segment: u64) -> io::Result<Arc<File>> {
@@ -241,12 +247,13 @@ impl Target for Directory {
 
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
         self.seen()?;
-        let length = frame.header.frame_len();
-        if self.measure()? + length > self.capacity {
+        let mut segment = self.writable()?;
+        let place = segment.place(frame.header.frame_len() as u32);
+        let grows = segment.grows(place);
+        if self.measure()? + grows > self.capacity {
+            self.idle.lock().push(segment);
             return Err(io::Error::new(io::ErrorKind::StorageFull, format!("{} is full", self.root.display())));
         }
-        let mut segment = self.writable()?;
-        let place = segment.place(length as u32);
         let mut header = self.header.take();
         frame.header.write(self.store, place, &mut header);
         let written = segment.write(place, &header, frame.payload);
@@ -255,7 +262,7 @@ impl Target for Directory {
             self.full.lock().push(segment);
             return Err(e);
         }
-        self.used.fetch_add(length, Ordering::Relaxed);
+        self.used.fetch_add(grows, Ordering::Relaxed);
         let pool = if segment.end < SEGMENT_FULL { &self.idle } else { &self.full };
         pool.lock().push(segment);
         Ok(place)

@@ -56,6 +56,12 @@ impl Segment {
         Place { segment: self.id, offset: self.end.next_multiple_of(alignment), length }
     }
 
+    /// Bytes that a frame at the place that [`Segment::place`] gave takes of the device: whole pages.
+    pub fn grows(&self, place: Place) -> u64 {
+        let end = place.offset + u64::from(place.length);
+        end.next_multiple_of(PAGE) - self.end.next_multiple_of(PAGE)
+    }
+
     /// Writes a frame at the place that [`Segment::place`] gave. After an error the place is not used again.
     pub fn write(&mut self, place: Place, header: &[u8], payload: &[u8]) -> io::Result<()> {
         self.end = place.offset + u64::from(place.length);

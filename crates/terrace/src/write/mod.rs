@@ -1,23 +1,19 @@
 //! Writing: bytes become extents, extents become frames, frames become visible by one commit.
 
 mod append;
-mod choose;
-mod policy;
 
 use std::io::Read;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use terrace_codec::Element;
-use terrace_plan::policy::{Asked, Weights};
+use terrace_plan::policy::{Asked, Budget, Weights};
 
-pub(crate) use append::with_scratch;
-pub(crate) use choose::Choices;
-use choose::Chooser;
-pub(crate) use policy::{Policy, Wish, policy};
+pub(crate) use append::{append_to, with_scratch};
 
 use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId};
 use crate::config::Ack;
 use crate::frame::Identity;
+use crate::place::{Placed, Placer, Places, Policy, policy};
 use crate::store::{Inner, Store};
 use crate::{Error, Result, key};
 
@@ -37,10 +33,30 @@ pub struct PutOptions {
     pub requirements: Vec<Asked>,
     /// What matters when replicas are encoded; wins over requirements.
     pub weights: Option<Weights>,
-    /// The object's attributes; the time of modification is now where it is 0.
-    pub attributes: Attributes,
+    /// The most bytes stored for each byte given, over all replicas.
+    pub budget: Option<Budget>,
+    /// The object's attributes; none: those of a file that was modified just now.
+    pub attributes: Option<Attributes>,
     /// Write only if the key names nothing yet.
     pub create_new: bool,
+}
+
+impl PutOptions {
+    /// Whether it says how replicas are to be encoded.
+    fn says_how(&self) -> bool {
+        !self.requirements.is_empty() || self.weights.is_some() || self.budget.is_some()
+    }
+}
+
+/// Replicas that are still to be made on one target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwedTo {
+    /// The tier's name.
+    pub tier: String,
+    /// The target's path or name.
+    pub target: String,
+    /// How many replicas of extents.
+    pub replicas: u64,
 }
 
 /// What a write has reached.
@@ -56,8 +72,15 @@ pub struct Receipt {
     pub want: u8,
     /// Replicas that were asked for; more than `want` where there are too few failure domains.
     pub asked: u8,
+    /// Replicas that each extent has at least.
+    pub have: u8,
+    /// Whether all of it survives a loss of power, as was asked for by `durable`. Without that it will soon: the
+    /// background sync makes it durable, but has not told yet.
+    pub durable: bool,
     /// Replicas that were owed when the call returned.
     pub owed: u64,
+    /// Where these are to be.
+    pub owed_to: Vec<OwedTo>,
     /// Bytes written, before encoding and replication.
     pub bytes: u64,
     /// Bytes of payload that the replicas made by the call itself take.
@@ -101,21 +124,19 @@ impl Store {
             writer.abandon();
             return Err(e);
         }
-        let mut attributes = options.attributes.clone();
-        if attributes.mtime == 0 {
-            attributes.mtime = now();
-        }
+        let made_now = || Attributes { mode: 0o644, mtime: now(), ..Attributes::default() };
+        let attributes = options.attributes.clone().unwrap_or_else(made_now);
         let mut expect = vec![Expect::Free(key.to_vec())];
         if options.create_new {
             expect.push(Expect::Absent(key.to_vec()));
         }
         let length = writer.offset;
         let extents = writer.extents.clone();
-        let (want, staged) = (policy.want, writer.staged);
+        let (want, staged) = (writer.want(), writer.staged);
         let edit = Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents };
         crate::fail::point("put:written");
-        if writer.owed > 0 && (!options.requirements.is_empty() || options.weights.is_some()) {
-            inner.mover.remember(object, policy.wish);
+        if writer.owed > 0 && options.says_how() {
+            inner.mover.remember(object, policy.wanted);
         }
         let commit = match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(commit) => commit,
@@ -125,7 +146,7 @@ impl Store {
             }
         };
         crate::fail::point("put:committed");
-        self.acknowledge(key, object, commit.sequence, &policy, writer.owed, length, writer.stored)
+        self.acknowledge(commit.sequence, &policy, &writer, length)
     }
 
     /// Writes `bytes` at `offset` of an object, which is made if the key names none. Nothing is read; other ranges of
@@ -135,7 +156,7 @@ impl Store {
         let policy = policy(&self.inner, key, options);
         loop {
             let named = self.inner.catalog.object(key)?.map(|object| object.id);
-            match self.write_range(key, named, offset, bytes, &policy, options.element) {
+            match self.write_ranges(key, named, &[(offset, bytes)], now(), &policy, options.element) {
                 // Where it was replaced meanwhile, the bytes belong to the object that is there now.
                 Err(Error::Conflict { .. }) if self.inner.catalog.object(key)?.map(|o| o.id) != named => {}
                 done => return done,
@@ -143,35 +164,37 @@ impl Store {
         }
     }
 
-    /// Writes to the object of number `named`, or makes one.
-    fn write_range(
+    /// Writes to the object of number `named`, or makes one; all ranges become visible by one commit.
+    pub(crate) fn write_ranges(
         &self,
         key: &[u8],
         named: Option<u64>,
-        offset: u64,
-        bytes: &[u8],
+        ranges: &[(u64, &[u8])],
+        mtime: i64,
         policy: &Policy,
         element: Option<Element>,
     ) -> Result<Receipt> {
         let inner = &self.inner;
         let object = named.map_or_else(|| inner.catalog.next_id(), Ok)?;
         let mut writer = Writer::new(inner, key, object, policy, element);
-        writer.offset = offset;
-        if let Err(e) = bytes.chunks(inner.config.block()).try_for_each(|block| writer.block(block)) {
-            writer.abandon();
-            return Err(e);
+        for (offset, bytes) in ranges {
+            writer.offset = *offset;
+            if let Err(e) = bytes.chunks(inner.config.block()).try_for_each(|block| writer.block(block)) {
+                writer.abandon();
+                return Err(e);
+            }
         }
         let extents = writer.extents.clone();
         let expect = match named {
             Some(id) => vec![Expect::Names(key.to_vec(), id)],
             None => vec![Expect::Absent(key.to_vec()), Expect::Free(key.to_vec())],
         };
-        let edit = Edit::Write { key: key.to_vec(), object, want: policy.want, mtime: now(), extents };
+        let edit = Edit::Write { key: key.to_vec(), object, want: writer.want(), mtime, extents };
         match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(commit) => {
-                inner.note_range(key, bytes.len());
-                let length = bytes.len() as u64;
-                self.acknowledge(key, object, commit.sequence, policy, writer.owed, length, writer.stored)
+                ranges.iter().for_each(|(_, bytes)| inner.note_range(key, bytes.len()));
+                let length = ranges.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+                self.acknowledge(commit.sequence, policy, &writer, length)
             }
             Err(e) => {
                 writer.abandon();
@@ -190,23 +213,30 @@ impl Store {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn acknowledge(
-        &self,
-        key: &[u8],
-        object: u64,
-        generation: u64,
-        policy: &Policy,
-        owed: u64,
-        bytes: u64,
-        stored: u64,
-    ) -> Result<Receipt> {
-        let (want, asked) = (policy.want, policy.asked);
-        let mut receipt = Receipt { key: key.to_vec(), object, generation, want, asked, owed, bytes, stored };
-        if policy.ack == Ack::Placed {
-            self.start_mover(owed > 0);
-        } else {
-            self.wait(&mut receipt, policy.ack)?;
+    fn acknowledge(&self, generation: u64, policy: &Policy, writer: &Writer<'_>, bytes: u64) -> Result<Receipt> {
+        let want = writer.want();
+        let mut receipt = Receipt {
+            key: writer.key.to_vec(),
+            object: writer.object,
+            generation,
+            want,
+            asked: policy.asked,
+            have: writer.have.unwrap_or(want),
+            durable: false,
+            owed: writer.owed,
+            owed_to: Vec::new(),
+            bytes,
+            stored: writer.stored,
+        };
+        for &(target, replicas) in &writer.owed_to {
+            let device = self.inner.tiers.device(target)?;
+            let tier = self.inner.tiers.tier(device).name.clone();
+            receipt.owed_to.push(OwedTo { tier, target: device.path.display().to_string(), replicas });
+        }
+        let ack = policy.wanted.ack;
+        self.start_mover(writer.owed > 0 && ack == Ack::Placed);
+        if ack > Ack::Placed {
+            self.wait(&mut receipt, ack)?;
         }
         Ok(receipt)
     }
@@ -217,36 +247,35 @@ pub(crate) struct Writer<'a> {
     inner: &'a Inner,
     key: &'a [u8],
     object: u64,
-    policy: &'a Policy,
-    chooser: Chooser<'a>,
+    placer: Placer<'a>,
+    /// The most replicas that an extent was given.
+    most: usize,
     pub(crate) offset: u64,
     pub(crate) extents: Vec<NewExtent>,
     staged: bool,
     unstaged_bytes: u64,
     owed: u64,
+    owed_to: Vec<(TargetId, u64)>,
+    /// Replicas of the extent that has the fewest.
+    have: Option<u8>,
     stored: u64,
 }
 
 impl<'a> Writer<'a> {
-    pub(crate) fn new(
-        inner: &'a Inner,
-        key: &'a [u8],
-        object: u64,
-        policy: &'a Policy,
-        element: Option<Element>,
-    ) -> Self {
-        let chooser = inner.choices.of(key, element);
+    pub(crate) fn new(inner: &'a Inner, key: &'a [u8], object: u64, policy: &Policy, element: Option<Element>) -> Self {
         Writer {
             inner,
             key,
             object,
-            policy,
-            chooser,
+            placer: Placer::new(inner, key, element, policy.wanted),
+            most: 0,
             offset: 0,
             extents: Vec::new(),
             staged: false,
             unstaged_bytes: 0,
             owed: 0,
+            owed_to: Vec::new(),
+            have: None,
             stored: 0,
         }
     }
@@ -280,69 +309,104 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes one extent of at most a block.
-    pub(crate) fn block(&mut self, raw: &[u8]) -> Result<()> {
-        let inner = self.inner;
-        let write = inner.catalog.next_id()?;
-        let mut extent = Extent {
-            offset: self.offset,
-            length: raw.len() as u32,
-            skip: 0,
-            raw_len: raw.len() as u32,
-            write,
-            replicas: Default::default(),
-        };
-        let started = Instant::now();
-        let mut owed: Vec<TargetId> = Vec::new();
-        let want = usize::from(self.policy.want);
-        while extent.replicas.len() + owed.len() < want {
-            let chosen = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
-            let missing = want - extent.replicas.len() - owed.len();
-            let targets = inner.tiers.place(missing, chosen, self.policy.volatile, self.policy.tiers.as_deref());
-            if targets.is_empty() {
-                if !extent.replicas.is_empty() {
-                    // What no tier takes now is owed to one in trouble, until it is back.
-                    owed.extend(
-                        inner
-                            .tiers
-                            .in_trouble(extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()), missing),
-                    );
-                    break;
-                }
-                inner.make_room(started)?;
-            }
-            for target in targets {
-                let device = inner.tiers.device(target)?;
-                let at_once = extent.replicas.is_empty() || (raw.len() <= INLINE_BYTES && device.quick);
-                if !at_once {
-                    owed.push(target);
-                    continue;
-                }
-                let identity =
-                    Identity { object: self.object, write, offset: self.offset, replica: extent.replicas.len() as u8 };
-                match self.chooser.append(device, identity, raw, &self.policy.wish) {
-                    Ok(replica) => extent.replicas.push(replica),
-                    Err(e) => {
-                        // Set aside, it is not chosen again: the rest is planned anew.
-                        device.failed(&e);
-                        break;
-                    }
-                }
+    /// Writes at most a block: one extent, or more where its replicas do not fit in one place.
+    pub(crate) fn block(&mut self, mut raw: &[u8]) -> Result<()> {
+        let mut since = Instant::now();
+        while !raw.is_empty() {
+            let placement = self.placer.place(self.offset, raw);
+            if placement.replicas.is_empty() {
+                self.inner.make_room(since)?;
+            } else if self.extent(&raw[..placement.length], placement.replicas)? {
+                raw = &raw[placement.length..];
+                since = Instant::now();
             }
         }
-        self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
-        self.owed += owed.len() as u64;
-        self.offset += raw.len() as u64;
-        self.unstaged_bytes += raw.len() as u64;
-        self.extents.push(NewExtent { extent, owed });
         Ok(())
     }
 
-    /// Gives back what was written of an object that will not be visible. Where that fails the mover does it later.
+    /// Writes one extent. False where its first replica could not be written: its target is set aside then.
+    fn extent(&mut self, raw: &[u8], mut places: Places) -> Result<bool> {
+        let write = self.inner.catalog.next_id()?;
+        let length = raw.len() as u32;
+        let mut extent =
+            Extent { offset: self.offset, length, skip: 0, raw_len: length, write, replicas: Default::default() };
+        let mut owed: Vec<TargetId> = Vec::new();
+        let want = self.placer.count(places.len());
+        loop {
+            self.replicas(&places, raw, &mut extent, &mut owed)?;
+            if extent.replicas.is_empty() {
+                return Ok(false);
+            }
+            let taken: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()).collect();
+            let missing = want.saturating_sub(taken.len());
+            if missing == 0 {
+                break;
+            }
+            places = self.placer.place_more(raw.len(), missing, &taken);
+            if places.is_empty() {
+                // What no target takes now is owed to one, until it does.
+                owed.extend(self.placer.for_later(missing, &taken));
+                break;
+            }
+        }
+        self.most = self.most.max(extent.replicas.len() + owed.len());
+        self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
+        self.note(extent.replicas.len() as u8, &owed);
+        self.offset += raw.len() as u64;
+        self.unstaged_bytes += raw.len() as u64;
+        self.extents.push(NewExtent { extent, owed });
+        Ok(true)
+    }
+
+    /// Appends the first replica, and others that are quick to append; owes the rest. Ends where a target fails: it is
+    /// set aside then, and the rest is to be planned anew.
+    fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
+        for Placed { target, encoding } in places {
+            let device = self.inner.tiers.device(*target)?;
+            if !extent.replicas.is_empty() && (raw.len() > INLINE_BYTES || !device.quick) {
+                owed.push(*target);
+                continue;
+            }
+            let replica = extent.replicas.len() as u8;
+            let identity = Identity { object: self.object, write: extent.write, offset: extent.offset, replica };
+            match self.placer.append(device, identity, *encoding, raw) {
+                Ok(replica) => extent.replicas.push(replica),
+                Err(e) => {
+                    device.failed(&e);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Replicas that each extent is to have here.
+    fn want(&self) -> u8 {
+        self.placer.count(self.most) as u8
+    }
+
+    /// Notes for the receipt what an extent has and owes.
+    fn note(&mut self, have: u8, owed: &[TargetId]) {
+        self.have = Some(self.have.map_or(have, |least| least.min(have)));
+        self.owed += owed.len() as u64;
+        for &target in owed {
+            match self.owed_to.iter_mut().find(|(known, _)| *known == target) {
+                Some((_, replicas)) => *replicas += 1,
+                None => self.owed_to.push((target, 1)),
+            }
+        }
+    }
+
+    /// Gives back what was written and will not be visible. Where that fails the mover does it later.
     pub(crate) fn abandon(&mut self) {
+        // Under a number of their own: the object may be there, and keeps what it has.
+        let Ok(object) = self.inner.catalog.next_id() else { return };
         let extents = std::mem::take(&mut self.extents);
-        let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
-        let edits = vec![stage, Edit::Unstage { object: self.object }];
+        let stage = Edit::Stage { object, key: self.key.to_vec(), extents };
+        let mut edits = vec![stage, Edit::Unstage { object }];
+        if self.staged {
+            edits.push(Edit::Unstage { object: self.object });
+        }
         let _ = self.inner.catalog.commit(Change { expect: Vec::new(), edits });
     }
 }

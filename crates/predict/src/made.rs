@@ -1,14 +1,14 @@
 //! Made-up data of the kinds that encodings tell apart.
 
+use crate::analyze::Elements;
 use terrace_codec::Element;
-use terrace_predict::analyze::Elements;
 
 /// A source of numbers that look random.
-pub struct Random(u64);
+struct Random(u64);
 
 impl Random {
     /// The same numbers for the same seed.
-    pub fn new(seed: u64) -> Self {
+    fn new(seed: u64) -> Self {
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 

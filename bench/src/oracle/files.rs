@@ -1,8 +1,9 @@
 //! Real files as streams of blocks, by kind.
 
-use std::error::Error;
 use std::path::Path;
 use std::process::Command;
+
+use anyhow::Result;
 
 /// Bytes taken of one file, at most.
 const MOST: usize = 8 << 20;
@@ -18,7 +19,7 @@ pub struct File {
 }
 
 /// The files in the folders of `root`; archives are unpacked.
-pub fn files(root: &Path) -> Result<Vec<File>, Box<dyn Error>> {
+pub fn files(root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for folder in sorted(root)?.iter().filter(|path| path.is_dir()) {
         for path in sorted(folder)? {

@@ -1,15 +1,14 @@
 //! What every encoding really costs on every piece: the oracle's table, kept in a file, for it takes minutes.
 
 use std::collections::HashMap;
-use std::error::Error;
 use std::fmt::Write;
 use std::path::Path;
 
+use anyhow::{Result, ensure};
 use terrace_codec::{ALL, Encoding, RARE, Scratch, decode, encode};
-use terrace_predict::{candidates, thread_seconds};
+use terrace_predict::thread_seconds;
 
-use crate::PIECE;
-use crate::streams::File;
+use super::{File, PIECE};
 
 /// Runs slower than this are done once, others three times.
 const SLOW: f64 = 0.006;
@@ -44,9 +43,8 @@ pub struct Table {
 
 impl Table {
     /// From `path` where that exists; else measured, and kept there.
-    pub fn of(files: &[File], path: Option<&Path>) -> Result<Table, Box<dyn Error>> {
-        let mut encodings: Vec<Encoding> = candidates().collect();
-        encodings.extend(ALL.iter().chain(RARE).filter(|e| candidates().all(|c| c != **e)));
+    pub fn of(files: &[File], path: Option<&Path>) -> Result<Table> {
+        let encodings: Vec<Encoding> = ALL.iter().chain(RARE).copied().collect();
         let known = path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
         let known: HashMap<&str, &str> = known.lines().filter_map(|line| line.split_once('\t')).collect();
         let mut kept = String::new();
@@ -77,14 +75,14 @@ impl Table {
     }
 }
 
-fn parse(text: &str) -> Result<Cost, Box<dyn Error>> {
+fn parse(text: &str) -> Result<Cost> {
     let mut parts = text.split(' ');
     let mut next = || parts.next().unwrap_or_default();
     Ok(Cost { stored: next().parse()?, encode: next().parse()?, decode: next().parse()? })
 }
 
 /// Encodes and decodes, the best of some runs; what comes back is compared.
-fn measure(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> Result<Cost, Box<dyn Error>> {
+fn measure(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> Result<Cost> {
     if encoding == Encoding::NONE {
         return Ok(Cost { stored: raw.len(), encode: 0.0, decode: 0.0 });
     }
@@ -102,9 +100,7 @@ fn measure(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> Result<Cost
         let start = thread_seconds();
         decode(encoding, &out, &mut back, scratch)?;
         best.decode = best.decode.min(thread_seconds() - start);
-        if back != raw {
-            return Err(format!("{encoding} gives back other bytes").into());
-        }
+        ensure!(back == raw, "{encoding} gives back other bytes");
         if best.encode + best.decode > SLOW {
             break;
         }

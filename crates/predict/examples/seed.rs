@@ -1,12 +1,10 @@
 //! Makes what a new predictor knows: `cargo run --release --example seed [FILE...] > src/seed.json`. Profiles made-up data, and
 //! blocks out of the files.
 
-mod made;
-
 use std::error::Error;
 
-use made::{KINDS, made};
 use terrace_predict::Predictor;
+use terrace_predict::made::{KINDS, made};
 
 /// Bytes of a block.
 const BLOCK: usize = 256 << 10;

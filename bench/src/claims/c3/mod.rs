@@ -1,0 +1,160 @@
+//! Claim C3 (HCompress Fig. 4b, IV-D): how well costs are predicted, and how many feedback events a second are taken in.
+
+mod paper;
+
+use std::time::Instant;
+
+use anyhow::Result;
+use terrace_codec::Encoding;
+use terrace_predict::analyze::Analysis;
+use terrace_predict::{Expected, Objective, Outcome, Predictor, Stream, Tier};
+
+use super::regret::objectives;
+use crate::oracle::{Cost, Mode, Oracle, PIECE};
+use crate::row::{Better, Row};
+
+/// Updates by which the model must be stable.
+const UPDATES: u32 = 10_000_000;
+/// Pieces shorter than this are left out of the fits: headers and ends of files.
+const SHORT: usize = 16 << 10;
+/// Pieces of one file that are looked at, at most.
+const PIECES: usize = 8;
+/// What is predicted.
+const PARTS: [&str; 3] = ["ratio", "compression speed", "decompression speed"];
+
+pub fn run() -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    if let Some(oracle) = Oracle::get()? {
+        rows.extend(accuracy(oracle));
+        rows.extend(fits(oracle)?);
+    }
+    rows.push(updates());
+    Ok(rows)
+}
+
+/// Of what was chosen: streams of 16 MiB, as they are stored.
+fn accuracy(oracle: &Oracle) -> Vec<Row> {
+    let all: Vec<_> = objectives().iter().map(|(_, objective)| oracle.ours(4, objective, Mode::Long)).collect();
+    let goals = [0.97, 0.90, 0.90];
+    let rows = PARTS.iter().zip(goals).enumerate().map(|(part, (name, goal))| {
+        let off: Vec<f64> = all.iter().flat_map(|outcomes| outcomes.off[part].iter().copied()).collect();
+        let accuracy = 1.0 - off.iter().sum::<f64>() / off.len().max(1) as f64;
+        Row::new("C3", format!("accuracy of the {name}, of what was chosen"), accuracy, "")
+            .beside(0.9554, Better::Higher)
+            .goal(goal, Better::Higher)
+            .details(format!("1 - mean relative error over {} choices; real files as streams of 16 MiB, 13 objectives, every outcome fed back", off.len()))
+    });
+    rows.collect()
+}
+
+/// A piece of a file, what was expected of each encoding on it, and what came.
+struct Fitted {
+    file: usize,
+    attributes: Analysis,
+    encoding: Encoding,
+    expected: [f64; 3],
+    real: [Option<f64>; 3],
+}
+
+/// Of all encodings: how much of the variance of the logarithms is explained.
+fn fits(oracle: &Oracle) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let goals = [0.93, 0.90, 0.90];
+    for large in [true, false] {
+        let fitted = fitted(oracle, large)?;
+        let probe = if large { "64 KiB" } else { "8 KiB" };
+        for (part, (name, goal)) in PARTS.iter().zip(goals).enumerate() {
+            let pairs = fitted.iter().filter_map(|f| Some((f.expected[part], f.real[part]?)));
+            let row = Row::new(
+                "C3",
+                format!("R2 of the logarithm of the {name}, every encoding, probes of {probe}"),
+                r2(pairs),
+                "",
+            );
+            let row = row.beside(0.83, Better::Higher);
+            let row = if large { row.goal(goal, Better::Higher) } else { row };
+            rows.push(row.details(format!(
+                "{} pieces and encodings; beside: the paper's on real data before feedback",
+                fitted.len()
+            )));
+        }
+        if large {
+            for (part, name) in PARTS.iter().enumerate() {
+                let r2 = r2(paper::predicted(&fitted, part).into_iter());
+                let row =
+                    Row::new("C3", format!("the same by the paper's own regression on its inputs, {name}"), r2, "");
+                rows.push(row.details("data type, format, distribution and library; ten folds of files"));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn fitted(oracle: &Oracle, large: bool) -> Result<Vec<Fitted>> {
+    let mut predictor = Predictor::default();
+    let mut fitted = Vec::new();
+    for (number, (file, costs)) in oracle.files.iter().zip(&oracle.table.costs).enumerate() {
+        for (piece, costs) in file.bytes.chunks(PIECE).zip(costs).take(PIECES).filter(|(piece, _)| piece.len() >= SHORT)
+        {
+            let attributes = Analysis::of(piece, None)?;
+            for choice in predictor.survey(piece, None, large)? {
+                let at = oracle.table.encodings.iter().position(|e| *e == choice.encoding);
+                let Some(cost) = at.map(|at| costs[at]).filter(|_| choice.encoding != Encoding::NONE) else { continue };
+                let Expected { stored, encode, decode } = choice.expected;
+                fitted.push(Fitted {
+                    file: number,
+                    attributes,
+                    encoding: choice.encoding,
+                    expected: [stored, encode, decode],
+                    real: real(&cost, piece.len()),
+                });
+            }
+        }
+    }
+    Ok(fitted)
+}
+
+fn real(cost: &Cost, bytes: usize) -> [Option<f64>; 3] {
+    let each = |seconds: f64| (seconds > 0.0).then_some(seconds / bytes as f64);
+    [Some(cost.stored as f64 / bytes as f64), each(cost.encode), each(cost.decode)]
+}
+
+/// The share of the variance of logarithms that predictions explain; what is expected not to be needed is left out.
+fn r2(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let logs: Vec<(f64, f64)> = pairs.filter(|(p, r)| *p > 0.0 && *r > 0.0).map(|(p, r)| (p.ln(), r.ln())).collect();
+    let mean = logs.iter().map(|(_, real)| real).sum::<f64>() / logs.len().max(1) as f64;
+    let left: f64 = logs.iter().map(|(predicted, real)| (predicted - real).powi(2)).sum();
+    let all: f64 = logs.iter().map(|(_, real)| (real - mean).powi(2)).sum();
+    1.0 - left / all
+}
+
+/// Feedback events a second, by one thread.
+fn updates() -> Row {
+    let mut predictor = Predictor::default();
+    let mut stream = Stream::new().with_length(u64::MAX);
+    let block: Vec<u8> = (0..PIECE / 8).flat_map(|i| ((i as f64 / 900.0).sin()).to_le_bytes()).collect();
+    let objective = Objective::time(Tier { write: 60e6, read: 120e6, latency: 0.0 }, 1.0);
+    let choice = predictor.choose(&mut stream, &block, &objective);
+    let start = Instant::now();
+    for number in 0..UPDATES {
+        let noise = 1.0 + f64::from(number % 97) * 1e-3;
+        let each = |share: f64| share * noise * block.len() as f64;
+        let outcome = Outcome {
+            bytes: block.len(),
+            stored: Some(each(choice.expected.stored) as usize),
+            encode: Some(each(choice.expected.encode)),
+            decode: Some(each(choice.expected.decode)),
+        };
+        predictor.feedback(&mut stream, &choice, &outcome);
+    }
+    let rate = f64::from(UPDATES) / start.elapsed().as_secs_f64();
+    let now = predictor.choose(&mut stream, &block, &objective).expected;
+    let stable = [now.stored, now.encode, now.decode].iter().all(|x| x.is_finite());
+    Row::new("C3", "feedback events taken in", rate, "1/s")
+        .beside(20e3, Better::Higher)
+        .goal(1e6, Better::Higher)
+        .details(format!(
+            "one thread, {UPDATES} events; predictions after them: {}",
+            if stable { "sane" } else { "NOT FINITE" }
+        ))
+}

@@ -1,0 +1,84 @@
+//! HCompress's own model: a linear regression on data type, format, distribution and library, one column for each value of
+//! each. Fitted to all files but those of a fold, and asked of that fold.
+
+use std::collections::BTreeMap;
+
+use super::Fitted;
+
+const FOLDS: usize = 10;
+/// Keeps the normal equations solvable where columns depend on each other.
+const RIDGE: f64 = 1e-3;
+
+/// Predicted and real values of one part, each predicted from other files.
+pub fn predicted(all: &[Fitted], part: usize) -> Vec<(f64, f64)> {
+    let mut columns = BTreeMap::new();
+    let rows: Vec<Vec<usize>> = all.iter().map(|fitted| inputs(fitted, &mut columns)).collect();
+    let mut pairs = Vec::new();
+    for fold in 0..FOLDS {
+        let mut system = System::new(columns.len());
+        let in_fold = |fitted: &Fitted| fitted.file % FOLDS == fold;
+        for (fitted, row) in all.iter().zip(&rows).filter(|(fitted, _)| !in_fold(fitted)) {
+            if let Some(real) = fitted.real[part] {
+                system.add(row, real.ln());
+            }
+        }
+        let weights = system.solve();
+        for (fitted, row) in all.iter().zip(&rows).filter(|(fitted, _)| in_fold(fitted)) {
+            if let Some(real) = fitted.real[part] {
+                pairs.push((row.iter().map(|column| weights[*column]).sum::<f64>().exp(), real));
+            }
+        }
+    }
+    pairs
+}
+
+/// The columns that are 1.
+fn inputs(fitted: &Fitted, columns: &mut BTreeMap<String, usize>) -> Vec<usize> {
+    let attributes = &fitted.attributes;
+    let values = [
+        "1".to_owned(),
+        format!("{:?}", attributes.elements),
+        format!("{:?}", attributes.format),
+        format!("{:?}", attributes.distribution),
+        fitted.encoding.to_string(),
+    ];
+    let next = |value: (usize, String), columns: &mut BTreeMap<String, usize>| {
+        let new = columns.len();
+        *columns.entry(format!("{} {}", value.0, value.1)).or_insert(new)
+    };
+    values.into_iter().enumerate().map(|value| next(value, columns)).collect()
+}
+
+/// Normal equations.
+struct System(Vec<Vec<f64>>);
+
+impl System {
+    fn new(columns: usize) -> System {
+        let mut rows = vec![vec![0.0; columns + 1]; columns];
+        rows.iter_mut().enumerate().for_each(|(i, row)| row[i] = RIDGE);
+        System(rows)
+    }
+
+    fn add(&mut self, ones: &[usize], real: f64) {
+        for i in ones {
+            for j in ones {
+                self.0[*i][*j] += 1.0;
+            }
+            if let Some(last) = self.0[*i].last_mut() {
+                *last += real;
+            }
+        }
+    }
+
+    /// By elimination; the ridge keeps every pivot above 0.
+    fn solve(mut self) -> Vec<f64> {
+        for at in 0..self.0.len() {
+            let pivot = self.0[at].clone();
+            for (_, row) in self.0.iter_mut().enumerate().filter(|(other, _)| *other != at) {
+                let factor = row[at] / pivot[at];
+                row.iter_mut().zip(&pivot).for_each(|(cell, p)| *cell -= factor * p);
+            }
+        }
+        self.0.iter().enumerate().map(|(i, row)| row.last().map_or(0.0, |last| last / row[i])).collect()
+    }
+}

@@ -1,0 +1,149 @@
+//! What our choices cost, and what the best fixed one and the oracle's do.
+
+use std::collections::BTreeMap;
+
+use terrace_codec::Encoding;
+use terrace_predict::{Expected, Objective, Outcome, Predictor, Stream};
+
+use super::{Cost, File, Oracle, PIECE};
+
+/// How blocks come.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Mode {
+    /// Each for itself, with all the effort that it takes.
+    Each,
+    /// A file is a stream.
+    Files,
+    /// Files are repeated, whole, until there are 16 MiB.
+    Long,
+}
+
+/// Bytes of a long stream, at least.
+const LONG: usize = 16 << 20;
+
+/// Costs of one kind of data.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    best: f64,
+    ours: f64,
+    effort: f64,
+    transfer: f64,
+}
+
+/// What came of choices, by kind of data.
+#[derive(Default)]
+pub struct Outcomes {
+    kinds: BTreeMap<String, Sum>,
+    /// How far expectations of the stored size, the time to encode and the time to decode were off, as shares.
+    pub off: [Vec<f64>; 3],
+}
+
+impl Outcomes {
+    /// The cost of each kind over the oracle's, less 1, in percent.
+    pub fn regrets(&self, with_effort: bool) -> impl Iterator<Item = (&str, f64)> {
+        self.kinds.iter().map(move |(kind, sum)| {
+            let effort = if with_effort { sum.effort } else { 0.0 };
+            (&kind[..], 100.0 * ((sum.ours + effort) / sum.best - 1.0))
+        })
+    }
+
+    /// Their mean.
+    pub fn mean(&self, with_effort: bool) -> f64 {
+        self.regrets(with_effort).map(|(_, regret)| regret).sum::<f64>() / self.kinds.len() as f64
+    }
+
+    /// Effort over the time to move the bytes, in percent.
+    pub fn share(&self) -> f64 {
+        let of = |part: fn(&Sum) -> f64| self.kinds.values().map(part).sum::<f64>();
+        100.0 * of(|sum| sum.effort) / of(|sum| sum.transfer)
+    }
+
+    fn compare(&mut self, expected: &Expected, bytes: f64, real: &Cost) {
+        let parts =
+            [(expected.stored, real.stored as f64), (expected.encode, real.encode), (expected.decode, real.decode)];
+        for (off, (expected, real)) in self.off.iter_mut().zip(parts) {
+            if real > 0.0 {
+                off.push((expected * bytes / real - 1.0).abs().min(1.0));
+            }
+        }
+    }
+}
+
+impl Oracle {
+    /// Calls for each block of so many pieces, with what each encoding costs there; files are repeated until there are
+    /// `least` bytes.
+    fn blocks(&self, pieces: usize, least: usize, mut each: impl FnMut(&File, usize, &[u8], Vec<Cost>)) {
+        for (file, costs) in self.files.iter().zip(&self.table.costs) {
+            let times = least.div_ceil(file.bytes.len().max(1)).max(1);
+            let mut number = 0;
+            for _ in 0..times {
+                for (block, costs) in file.bytes.chunks(pieces * PIECE).zip(costs.chunks(pieces)) {
+                    let sum = |at: usize| costs.iter().map(|piece| piece[at]).fold(Cost::default(), |a, b| a + b);
+                    each(file, number, block, (0..self.table.encodings.len()).map(sum).collect());
+                    number += 1;
+                }
+            }
+        }
+    }
+
+    /// The one encoding for all that does best, and its mean regret.
+    pub fn fixed(&self, pieces: usize, objective: &Objective) -> (Encoding, f64) {
+        let mut all: Vec<Outcomes> = self.table.encodings.iter().map(|_| Outcomes::default()).collect();
+        self.blocks(pieces, 0, |file, _, block, costs| {
+            let best = least(objective, block.len(), &costs);
+            for (outcomes, cost) in all.iter_mut().zip(&costs) {
+                let sum = outcomes.kinds.entry(file.kind.clone()).or_default();
+                sum.best += best;
+                sum.ours += total(objective, block.len(), cost);
+            }
+        });
+        let means = all.iter().map(|outcomes| outcomes.mean(false));
+        let best = self.table.encodings.iter().zip(means).min_by(|a, b| a.1.total_cmp(&b.1));
+        best.map_or((Encoding::NONE, 0.0), |(encoding, regret)| (*encoding, regret))
+    }
+
+    /// What our choices cost; files have no names.
+    pub fn ours(&self, pieces: usize, objective: &Objective, mode: Mode) -> Outcomes {
+        let long = if mode == Mode::Long { LONG } else { 0 };
+        let (mut predictor, mut stream, mut outcomes) = (Predictor::default(), Stream::new(), Outcomes::default());
+        self.blocks(pieces, long, |file, number, block, costs| {
+            let length = match mode {
+                Mode::Each => u64::MAX,
+                Mode::Files => file.bytes.len() as u64,
+                Mode::Long => LONG.next_multiple_of(file.bytes.len()) as u64,
+            };
+            if mode == Mode::Each || number == 0 {
+                stream = Stream::new().with_length(length);
+            }
+            let before = stream.spent();
+            let choice = predictor.choose(&mut stream, block, objective);
+            let spent = stream.spent() - before;
+            let at = self.table.encodings.iter().position(|e| *e == choice.encoding).unwrap_or(0);
+            let cost = costs[at];
+            outcomes.compare(&choice.expected, block.len() as f64, &cost);
+            let outcome = Outcome {
+                bytes: block.len(),
+                stored: Some(cost.stored),
+                encode: Some(cost.encode),
+                decode: Some(cost.decode),
+            };
+            predictor.feedback(&mut stream, &choice, &outcome);
+            let sum = outcomes.kinds.entry(file.kind.clone()).or_default();
+            sum.best += least(objective, block.len(), &costs);
+            sum.ours += total(objective, block.len(), &cost);
+            sum.effort += spent;
+            sum.transfer += objective.transfer(block.len() as u64);
+        });
+        outcomes
+    }
+}
+
+fn least(objective: &Objective, bytes: usize, costs: &[Cost]) -> f64 {
+    costs.iter().map(|cost| total(objective, bytes, cost)).fold(f64::INFINITY, f64::min)
+}
+
+fn total(objective: &Objective, bytes: usize, cost: &Cost) -> f64 {
+    let each = 1.0 / bytes as f64;
+    let stored = cost.stored as f64 * each;
+    objective.cost(&Expected { stored, encode: cost.encode * each, decode: cost.decode * each }, bytes)
+}

@@ -1,0 +1,44 @@
+//! An oracle that really runs every encoding on every piece of every file, and what choices cost beside its own.
+
+mod contest;
+mod files;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result};
+
+pub use contest::{Mode, Outcomes};
+pub use files::File;
+pub use table::{Cost, Table};
+
+/// Bytes that are encoded at a time.
+pub const PIECE: usize = 256 << 10;
+
+/// Files, and what each encoding costs on each piece of them.
+pub struct Oracle {
+    /// The files.
+    pub files: Vec<File>,
+    /// The costs.
+    pub table: Table,
+}
+
+impl Oracle {
+    /// Of the files in the folders of `TERRACE_DATA`; none where that is not set. Running every encoding takes minutes:
+    /// it is done once, and kept in the file that `TERRACE_ORACLE` names, if it names one.
+    pub fn get() -> Result<Option<&'static Oracle>> {
+        static ORACLE: OnceLock<Oracle> = OnceLock::new();
+        if let Some(oracle) = ORACLE.get() {
+            return Ok(Some(oracle));
+        }
+        let Some(root) = std::env::var_os("TERRACE_DATA") else {
+            eprintln!("skipped: TERRACE_DATA names no folder of files");
+            return Ok(None);
+        };
+        let files = files::files(Path::new(&root)).with_context(|| format!("reading {}", root.display()))?;
+        let kept = std::env::var_os("TERRACE_ORACLE").map(PathBuf::from);
+        let table = Table::of(&files, kept.as_deref())?;
+        Ok(Some(ORACLE.get_or_init(|| Oracle { files, table })))
+    }
+}

@@ -1,0 +1,149 @@
+//! `terrace explain`: what is weighed for some bytes, what wins, and why.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use terrace::explain::{Replica, Verdict, Weighed};
+use terrace::{Explained, PutOptions, Question, Store, element_of, key};
+
+use crate::arguments::Explain;
+use crate::output::{Show, size, table};
+
+/// Encodings of each tier that are shown, beside those that are chosen or stored.
+const CHEAPEST: usize = 3;
+
+pub fn explain(store: &Store, asked: &Explain, show: Show) -> Result<bool> {
+    let (key, block) = subject(store, asked)?;
+    let plain = PutOptions { element: element_of(&key), ..PutOptions::default() };
+    let question = Question { key: &key, block: &block, options: &plain, what_if: &[] };
+    let now = store.explain(&question)?;
+    let supposed = !asked.what_if.is_empty() || asked.wishes.any() || asked.replicas.is_some();
+    let options = PutOptions { element: plain.element, replicas: asked.replicas, ..asked.wishes.options() };
+    let then = supposed.then(|| store.explain(&Question { options: &options, what_if: &asked.what_if, ..question }));
+    let then = then.transpose()?;
+    if show.json {
+        show.value(&json!({"key": key::show(&key), "now": now, "then": then}))?;
+        return Ok(true);
+    }
+    let Explained { format, elements, distribution, entropy, .. } = &now;
+    let known: Vec<&str> =
+        [Some(format), elements.as_ref(), distribution.as_ref()].into_iter().flatten().map(String::as_str).collect();
+    let of = if block.is_empty() { "no bytes".into() } else { format!("the first {}", size(block.len() as u64)) };
+    show.line(&format!("{}: {of}; {}, {entropy:.2} bits in a byte", key::show(&key), known.join(", ")))?;
+    match &then {
+        None => show.line(&words(&now, asked.all)),
+        Some(then) => {
+            show.line(&format!("as things are: {}", summary(&now)))?;
+            show.line(&format!("as supposed:   {}", summary(then)))?;
+            show.line(&words(then, asked.all))
+        }
+    }?;
+    Ok(true)
+}
+
+/// The key asked for, and a block of its bytes.
+fn subject(store: &Store, asked: &Explain) -> Result<(Vec<u8>, Vec<u8>)> {
+    let block = store.config().store.block.0;
+    let stored = asked.subject.as_bytes();
+    if asked.key.is_none()
+        && let Ok(object) = store.stat(stored)
+    {
+        let mut bytes = vec![0; block.min(object.length) as usize];
+        let read = store.read_at(stored, 0, &mut bytes)?;
+        bytes.truncate(read);
+        return Ok((stored.to_vec(), bytes));
+    }
+    let path = Path::new(&asked.subject);
+    if !path.exists() {
+        bail!("nothing is stored under {:?}, and no file is there; `terrace ls` lists what is stored", path.display());
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    file.take(block).read_to_end(&mut bytes).with_context(|| format!("reading {}", path.display()))?;
+    let name = path.file_name().unwrap_or_default();
+    Ok((asked.key.as_deref().unwrap_or(name).as_bytes().to_vec(), bytes))
+}
+
+/// Where the replicas go, in a line.
+fn summary(explained: &Explained) -> String {
+    let piece = |replica: &Replica| {
+        let pieces = replica.pieces.iter().map(|piece| {
+            let (tier, _) = &explained.targets[usize::from(piece.target)];
+            format!("{tier} {}", piece.encoding)
+        });
+        let pieces: Vec<String> = pieces.collect();
+        if pieces.is_empty() { "no place".into() } else { pieces.join(" + ") }
+    };
+    let of = &explained.explanation;
+    let replicas: Vec<String> = of.replicas.iter().map(piece).collect();
+    format!("{}; {} stored", replicas.join(", "), size(of.stored))
+}
+
+/// What was weighed, replica by replica.
+fn words(explained: &Explained, all: bool) -> String {
+    let of = &explained.explanation;
+    let unit = if of.energy { "J" } else { "ms" };
+    let scale = if of.energy { 1.0 } else { 1e3 };
+    let mut text = format!("{} of {} replicas", of.replicas.iter().filter(|r| !r.pieces.is_empty()).count(), of.wanted);
+    text += &format!(", expected to be read {:.1} times; {} stored\n", of.reads, size(of.stored));
+    for line in of.resolutions.iter().map(ToString::to_string).chain(of.gave_way.iter().map(ToString::to_string)) {
+        text += &format!("{line}\n");
+    }
+    if !of.proven {
+        text += "a cheaper plan may exist: the search was cut short\n";
+    }
+    for (number, replica) in of.replicas.iter().enumerate() {
+        let w = replica.weights;
+        text += &format!(
+            "\nreplica {number}: weights of encoding {:.2}, decoding {:.2}, ratio {:.2}\n",
+            w.compress, w.decompress, w.ratio
+        );
+        let mut rows = table(&["tier", "encoding", "stored", "really", &format!("cost, {unit}"), "verdict", "where"]);
+        for weighed in shown(explained, replica, all) {
+            let Weighed { tier, target, encoding, cost, stored, verdict } = weighed;
+            let really = measured(explained, weighed);
+            let place = match verdict {
+                Verdict::Chosen { .. } => explained.targets[usize::from(*target)].1.clone(),
+                _ => String::new(),
+            };
+            rows.add_row([
+                tier.clone(),
+                encoding.to_string(),
+                stored.to_string(),
+                really.map_or(String::new(), |ratio| format!("{:.0}", of.bytes as f64 * ratio)),
+                format!("{:.3}", cost * scale),
+                verdict.to_string(),
+                place,
+            ]);
+        }
+        text += &format!("{rows}\n");
+    }
+    text.trim_end().to_owned()
+}
+
+/// The rows to show: what is chosen, what is stored, and of each tier the cheapest.
+fn shown<'a>(explained: &Explained, replica: &'a Replica, all: bool) -> Vec<&'a Weighed> {
+    let mut rows: Vec<&Weighed> = replica.weighed.iter().collect();
+    rows.sort_by(|a, b| a.cost.total_cmp(&b.cost));
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    rows.retain(|row| {
+        let so_far = seen.entry(&row.tier).or_default();
+        *so_far += 1;
+        let chosen = matches!(row.verdict, Verdict::Chosen { .. });
+        all || chosen || measured(explained, row).is_some() || *so_far <= CHEAPEST
+    });
+    rows.sort_by_key(|row| row.target);
+    rows
+}
+
+/// Bytes that a byte really takes on a tier and in an encoding, where the object is stored so.
+fn measured(explained: &Explained, row: &Weighed) -> Option<f64> {
+    let encoding = row.encoding.to_string();
+    let same = |m: &&terrace::Measured| m.tier == row.tier && m.encoding == encoding;
+    explained.measured.iter().find(same).map(|m| m.stored as f64 / m.bytes.max(1) as f64)
+}

@@ -1,0 +1,120 @@
+//! `terrace mount`: in the foreground, in the background, or around a program.
+
+use std::env;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{self, ExitCode, Stdio};
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::stdio::{dup2_stderr, dup2_stdout};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use terrace::Files;
+use terrace_mount::Mount;
+
+use crate::arguments::{self, Arguments};
+use crate::opening;
+use crate::output::{Show, complain};
+
+pub fn mount(arguments: &Arguments, wanted: &arguments::Mount) -> Result<ExitCode> {
+    if wanted.daemon {
+        return daemon(&wanted.directory);
+    }
+    if !wanted.run.is_empty() {
+        terrace_mount::enter().context(
+            "making a namespace for --run; does the system allow user namespaces (sysctl user.max_user_namespaces)?",
+        )?;
+    }
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
+    let show = Show { json: arguments.json, quiet: arguments.quiet };
+    let store = opening::open(&arguments.store()?, show)?;
+    let files = Files::new(&store)?;
+    let mut mounted = Mount::begin(&files, &wanted.directory)?;
+    let code = match wanted.run.split_first() {
+        Some((program, rest)) => {
+            let mut child = process::Command::new(program);
+            let mut child = child.args(rest).spawn().with_context(|| format!("running {}", program.display()))?;
+            pass_on(signals, child.id());
+            let status = child.wait().with_context(|| format!("waiting for {}", program.display()))?;
+            Mount::end(&files, mounted.path())?;
+            status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+        }
+        None => {
+            let mut out = std::io::stdout();
+            // Whoever waits for this line may be gone.
+            let _ = writeln!(out, "{} is mounted on {}", store.dir().display(), mounted.path().display());
+            let _ = out.flush();
+            if wanted.detached {
+                let nowhere = File::options().write(true).open("/dev/null").context("opening /dev/null")?;
+                dup2_stdout(&nowhere).and_then(|()| dup2_stderr(&nowhere)).context("giving up stdout and stderr")?;
+            }
+            end_by(signals, &files, mounted.path());
+            0
+        }
+    };
+    mounted.wait().context("answering the kernel's requests")?;
+    drop(mounted);
+    files.flush()?;
+    drop(files);
+    store.close()?;
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// The first signal unmounts, and what is open may be used further; the second ends the process.
+fn end_by(mut signals: Signals, files: &Files, path: &Path) {
+    let (files, path) = (files.clone(), path.to_owned());
+    thread::spawn(move || {
+        for (count, signal) in signals.forever().enumerate() {
+            if let Err(error) = Mount::end(&files, &path) {
+                complain(&format!("unmounting {}: {error}", path.display()));
+            }
+            if count > 0 {
+                process::exit(128 + signal);
+            }
+        }
+    });
+}
+
+/// A program that is run gets the signals that come to this process.
+fn pass_on(mut signals: Signals, child: u32) {
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            let to = i32::try_from(child).ok().and_then(Pid::from_raw);
+            if let (Some(to), Some(signal)) = (to, Signal::from_named_raw(signal)) {
+                // It may have ended by itself.
+                let _ = kill_process(to, signal);
+            }
+        }
+    });
+}
+
+/// Starts this program again without `--daemon`, and waits until it has mounted.
+fn daemon(directory: &Path) -> Result<ExitCode> {
+    let program = env::current_exe().context("finding this program")?;
+    let rest = env::args_os().skip(1).map(|argument| match argument == "--daemon" {
+        true => "--detached".into(),
+        false => argument,
+    });
+    let mut child = process::Command::new(program)
+        .args(rest)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .context("starting the mount in the background")?;
+    let mut line = String::new();
+    if let Some(out) = child.stdout.take() {
+        BufReader::new(out).read_line(&mut line).context("waiting for the mount")?;
+    }
+    if line.is_empty() {
+        // It has told why.
+        let _ = child.wait();
+        bail!("{} was not mounted", directory.display());
+    }
+    print!("{line}");
+    Ok(ExitCode::SUCCESS)
+}

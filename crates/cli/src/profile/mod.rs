@@ -1,0 +1,133 @@
+//! `terrace profile`: what codecs and tiers do on this machine, as a seed for the predictor.
+
+mod device;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::json;
+use terrace::Config;
+use terrace_predict::made::{KINDS, made};
+use terrace_predict::{Predictor, Tier};
+use walkdir::WalkDir;
+
+use crate::arguments::Profile;
+use crate::errors::read_text;
+use crate::output::{Show, complain, count, size, table};
+use crate::predictor::{keep, kept, load};
+
+/// What all tiers are given: with what codecs are given, all is done in 20 seconds.
+const TIERS: Duration = Duration::from_secs(6);
+/// Bytes that are encoded at a time.
+const BLOCK: usize = 256 << 10;
+/// Files that are looked at, at most.
+const FILES: usize = 64;
+/// Where the seed goes where nothing is said and there is no store.
+const SEED: &str = "seed.json";
+
+pub fn profile(store: &Path, asked: &Profile, show: Show) -> Result<bool> {
+    let in_store = asked.config.is_none() && store.join("store").exists();
+    let out = match &asked.out {
+        Some(out) => out.clone(),
+        None if in_store => kept(store),
+        None => PathBuf::from(SEED),
+    };
+    let config = match &asked.config {
+        Some(path) => Some(path.clone()),
+        None => in_store.then(|| store.join("terrace.toml")),
+    };
+    let mut predictor = if in_store && kept(store).exists() { load(&kept(store))? } else { Predictor::default() };
+    let read = |path: PathBuf| Ok::<_, anyhow::Error>(Config::parse(&read_text(&path)?, &path.display().to_string())?);
+    let config = config.map(read).transpose()?;
+    let time = Duration::try_from_secs_f64(asked.seconds)
+        .map_err(|_| anyhow!("--seconds {}: write a number such as 5", asked.seconds))?;
+    let blocks = codecs(&mut predictor, asked.data.as_deref(), time, show)?;
+    let tiers = config.map_or_else(Vec::new, |config| tiers(&config, show));
+    for (name, tier) in &tiers {
+        predictor.keep_tier(name, *tier);
+    }
+    keep(&predictor, &out)?;
+    let mut rows = table(&["tier", "writes", "reads", "latency"]);
+    for (name, Tier { write, read, latency }) in &tiers {
+        let rate = |rate: f64| format!("{}/s", size(rate as u64));
+        rows.add_row([name.clone(), rate(*write), rate(*read), format!("{:.3} ms", latency * 1e3)]);
+    }
+    let measured = if tiers.is_empty() { String::new() } else { format!("{rows}\n") };
+    let words =
+        format!("{measured}every encoding was run on {}; the seed is in {}", count(blocks, "block"), out.display());
+    let tiers: serde_json::Map<_, _> = tiers.iter().map(|(name, tier)| (name.clone(), json!(tier))).collect();
+    show.result(&json!({"blocks": blocks, "tiers": tiers, "seed": out}), &words)?;
+    Ok(true)
+}
+
+/// Runs every encoding on blocks of the data given, then on made ones, until time is up.
+fn codecs(predictor: &mut Predictor, data: Option<&Path>, time: Duration, show: Show) -> Result<u64> {
+    let (start, bar) = (Instant::now(), show.steps(time.as_millis() as u64));
+    let given = data.map_or_else(|| Ok(Vec::new()), blocks)?;
+    let made_ones = (0..).flat_map(|seed| (0..KINDS).map(move |kind| made(kind, BLOCK, seed)));
+    let all = given.into_iter().map(|(name, bytes)| (name, bytes, None));
+    let all = all.chain(made_ones.map(|(bytes, elements)| ("made data".to_owned(), bytes, elements)));
+    let mut blocks = 0;
+    for (name, bytes, elements) in all {
+        if start.elapsed() >= time {
+            break;
+        }
+        bar.set_message(name);
+        predictor.profile(&bytes, elements)?;
+        bar.set_position(start.elapsed().as_millis() as u64);
+        blocks += 1;
+    }
+    bar.finish_and_clear();
+    Ok(blocks)
+}
+
+/// A block out of the middle of each file.
+fn blocks(data: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut blocks = Vec::new();
+    for entry in WalkDir::new(data).sort_by_file_name() {
+        let entry = entry.with_context(|| format!("looking into {}", data.display()))?;
+        if !entry.file_type().is_file() || blocks.len() == FILES {
+            continue;
+        }
+        let block = middle(entry.path()).with_context(|| format!("reading {}", entry.path().display()))?;
+        if !block.is_empty() {
+            blocks.push((entry.file_name().to_string_lossy().into_owned(), block));
+        }
+    }
+    Ok(blocks)
+}
+
+fn middle(path: &Path) -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let file = fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    // At a multiple of every width.
+    let start = length.saturating_sub(BLOCK as u64) / 2 / 4096 * 4096;
+    let mut block = vec![0; (length - start).min(BLOCK as u64) as usize];
+    file.read_exact_at(&mut block, start)?;
+    Ok(block)
+}
+
+/// How quick each tier is: its slowest target counts. One that cannot be measured is told of and left out.
+fn tiers(config: &Config, show: Show) -> Vec<(String, Tier)> {
+    let targets: usize = config.tiers.iter().map(|tier| tier.targets.len()).sum();
+    let (bar, each) = (show.steps(targets as u64), TIERS / targets.max(1) as u32);
+    let mut found = Vec::new();
+    for tier in &config.tiers {
+        bar.set_message(tier.name.clone());
+        let mut slowest: Option<Tier> = None;
+        for target in &tier.targets {
+            match device::measure(tier, target, each.min(Duration::from_secs(1))) {
+                Ok(now) => slowest = Some(slowest.map_or(now, |before| device::slower(before, now))),
+                Err(e) => complain(&format!("tier {:?} is not measured: {}: {e}", tier.name, target.path.display())),
+            }
+            bar.inc(1);
+        }
+        found.extend(slowest.map(|slowest| (tier.name.clone(), slowest)));
+    }
+    bar.finish_and_clear();
+    found
+}

@@ -1,0 +1,221 @@
+//! `terrace mount` as its users start and end it.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+struct Place {
+    dir: TempDir,
+    mount: PathBuf,
+}
+
+impl Place {
+    /// A store and a directory to mount it on; none, with a word, where that cannot be.
+    fn new() -> Option<Place> {
+        if let Err(error) = fs::File::options().read(true).write(true).open("/dev/fuse") {
+            eprintln!("skipped: /dev/fuse: {error}");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mount = dir.path().join("mnt");
+        fs::create_dir(&mount).unwrap();
+        let config = dir.path().join("terrace.toml");
+        let tier =
+            format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/disk']\n", dir.path().display());
+        fs::write(&config, tier).unwrap();
+        let place = Place { dir, mount };
+        assert!(place.terrace().arg("init").arg("--config").arg(config).output().unwrap().status.success());
+        Some(place)
+    }
+
+    fn terrace(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+        command.env("TERRACE_STORE", self.dir.path().join("store"));
+        command
+    }
+
+    /// Mounts in the foreground.
+    fn mount(&self) -> Mounted<'_> {
+        let mut child = self.terrace().arg("mount").arg(&self.mount).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("is mounted on"), "{line:?}");
+        Mounted { place: self, child }
+    }
+
+    fn mounted(&self) -> bool {
+        let path = self.mount.display().to_string();
+        fs::read_to_string("/proc/mounts").unwrap().lines().any(|line| line.split(' ').nth(1) == Some(&path))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.mounted() {
+            let _ = Command::new("umount").arg("-l").arg(&self.mount).status();
+        }
+    }
+}
+
+struct Mounted<'a> {
+    place: &'a Place,
+    child: Child,
+}
+
+impl Mounted<'_> {
+    fn send(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until it has ended by itself.
+    fn ends(&mut self) -> i32 {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(60) {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code().unwrap_or(-1);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("it has not ended");
+    }
+
+    fn most_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+}
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn signals_and_umount_end_it_and_nothing_is_lost() {
+    let Some(place) = Place::new() else { return };
+    for (round, signal) in [(0, Some(Signal::TERM)), (1, Some(Signal::INT)), (2, None)] {
+        let mut mounted = place.mount();
+        let name = format!("file {round}");
+        // It stays open, so that nothing but the end can have written it.
+        let mut file = fs::File::create(place.mount.join(&name)).unwrap();
+        file.write_all(b"kept back").unwrap();
+        match signal {
+            Some(signal) => mounted.send(signal),
+            None => {
+                drop(file);
+                assert!(Command::new("umount").arg(&mounted.place.mount).status().unwrap().success());
+                file = fs::File::open("/dev/null").unwrap();
+            }
+        }
+        let begun = Instant::now();
+        while place.mounted() && begun.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!place.mounted());
+        // Whoever has something open goes on until it is closed.
+        drop(file);
+        assert_eq!(mounted.ends(), 0);
+        let output = place.terrace().arg("cat").arg(&name).output().unwrap();
+        assert_eq!(output.stdout, b"kept back");
+    }
+}
+
+#[test]
+fn a_daemon_is_mounted_when_the_command_returns() {
+    let Some(place) = Place::new() else { return };
+    let output = place.terrace().args(["mount", "--daemon"]).arg(&place.mount).output().unwrap();
+    assert!(output.status.success());
+    fs::write(place.mount.join("a"), b"1").unwrap();
+    assert!(Command::new("umount").arg(&place.mount).status().unwrap().success());
+    assert_eq!(place.terrace().args(["cat", "a"]).output().unwrap().stdout, b"1");
+    // What cannot be mounted is said, and the command fails.
+    let output = place.terrace().args(["mount", "--daemon", "/nowhere"]).output().unwrap();
+    assert!(!output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere"));
+}
+
+#[test]
+fn a_program_is_run_in_a_namespace_of_its_own() {
+    let Some(place) = Place::new() else { return };
+    let script = "echo hello > \"$1/greeting\"; mount | grep -c \" $1 \"; exit 7";
+    let mut command = place.terrace();
+    command.arg("mount").arg(&place.mount).args(["--run", "sh", "-c", script, "sh"]).arg(&place.mount);
+    let output = command.output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if errors.contains("making a namespace") {
+        return eprintln!("skipped: {errors}");
+    }
+    assert_eq!(output.status.code(), Some(7), "{errors}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "1");
+    assert!(!place.mounted());
+    assert!(!place.mount.join("greeting").exists());
+    assert_eq!(place.terrace().args(["cat", "greeting"]).output().unwrap().stdout, b"hello\n");
+}
+
+/// Bytes that tell where they belong.
+fn fill(block: &mut [u8], at: u64) {
+    let mut state = at ^ 0x9e37_79b9_7f4a_7c15;
+    for word in block.chunks_exact_mut(8) {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        word.copy_from_slice(&(state ^ state >> 29).to_le_bytes());
+    }
+}
+
+/// TERRACE_MOUNT_MIB says how long the file is.
+#[test]
+fn what_was_synced_survives_a_kill_in_little_memory() {
+    let Some(place) = Place::new() else { return };
+    let blocks: u64 = std::env::var("TERRACE_MOUNT_MIB").map_or(256, |text| text.parse().unwrap());
+    let path = place.mount.join("big");
+    let mounted = place.mount();
+    let mut file = fs::File::create(&path).unwrap();
+    let mut block = vec![0; 1 << 20];
+    for at in 0..blocks {
+        fill(&mut block, at);
+        // Now and then in short pieces, as programs write.
+        let piece = if at % 4 == 0 { 100_000 } else { block.len() };
+        block.chunks(piece).for_each(|piece| file.write_all(piece).unwrap());
+    }
+    file.sync_all().unwrap();
+    let memory = mounted.most_memory();
+    mounted.send(Signal::KILL);
+    drop((mounted, file));
+    assert!(Command::new("umount").arg("-l").arg(&place.mount).status().unwrap().success());
+    let mounted = place.mount();
+    let mut file = fs::File::open(&path).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), blocks << 20);
+    let mut read = vec![0; 1 << 20];
+    for at in 0..blocks {
+        fill(&mut block, at);
+        file.read_exact(&mut read).unwrap();
+        assert!(read == block, "MiB {at} differs");
+    }
+    let memory = memory.max(mounted.most_memory());
+    println!("{blocks} MiB through the mount, killed after fsync: all there; {} MiB of memory at most", memory >> 20);
+    assert!(memory <= 200 << 20, "{} MiB of memory", memory >> 20);
+}
+
+#[test]
+fn where_it_cannot_be_mounted_it_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, b"").unwrap();
+    let mount = |at: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_terrace"));
+        command.env("XDG_DATA_HOME", dir.path()).arg("mount").arg(at).output().unwrap()
+    };
+    let output = mount(&file);
+    assert!(!output.status.success());
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("directory") || errors.contains("/dev/fuse"), "{errors}");
+}

@@ -1,0 +1,82 @@
+//! What `Files` says, in FUSE's words.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
+use terrace::Kind;
+use terrace::files::{FileError, Special, Stat};
+
+/// What a file is.
+pub fn kind(kind: Kind, special: Option<Special>) -> FileType {
+    match (special, kind) {
+        (Some(Special::Pipe), _) => FileType::NamedPipe,
+        (Some(Special::Socket), _) => FileType::Socket,
+        (Some(Special::Character(_)), _) => FileType::CharDevice,
+        (Some(Special::Block(_)), _) => FileType::BlockDevice,
+        (None, Kind::File) => FileType::RegularFile,
+        (None, Kind::Directory) => FileType::Directory,
+        (None, Kind::Symlink) => FileType::Symlink,
+    }
+}
+
+/// What `mknod` is to make beside regular files.
+pub fn special(mode: u32, device: u32) -> Option<Special> {
+    match mode & libc::S_IFMT {
+        libc::S_IFIFO => Some(Special::Pipe),
+        libc::S_IFSOCK => Some(Special::Socket),
+        libc::S_IFCHR => Some(Special::Character(device)),
+        libc::S_IFBLK => Some(Special::Block(device)),
+        _ => None,
+    }
+}
+
+/// A file's attributes under a number.
+pub fn attributes(number: u64, stat: &Stat) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(number),
+        size: stat.length,
+        blocks: stat.length.div_ceil(512),
+        atime: time(stat.accessed),
+        mtime: time(stat.modified),
+        ctime: time(stat.changed),
+        crtime: UNIX_EPOCH,
+        kind: kind(stat.kind, stat.special),
+        perm: stat.mode as u16,
+        nlink: stat.links,
+        uid: stat.owner.uid,
+        gid: stat.owner.gid,
+        rdev: match stat.special {
+            Some(Special::Character(device) | Special::Block(device)) => device,
+            _ => 0,
+        },
+        blksize: 1 << 20,
+        flags: 0,
+    }
+}
+
+fn time(nanoseconds: i64) -> SystemTime {
+    let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
+    let time = if nanoseconds < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
+    time.unwrap_or(UNIX_EPOCH)
+}
+
+/// Nanoseconds since 1970.
+pub fn nanoseconds(time: TimeOrNow) -> i64 {
+    let time = match time {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => SystemTime::now(),
+    };
+    let clamp = |distance: Duration| i64::try_from(distance.as_nanos()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => clamp(after),
+        Err(before) => -clamp(before.duration()),
+    }
+}
+
+/// The error's number. What the caller cannot know from it is logged.
+pub fn errno(error: &FileError) -> Errno {
+    if matches!(error, FileError::Engine(_)) {
+        tracing::warn!(%error, "a request failed");
+    }
+    Errno::from_i32(error.errno())
+}

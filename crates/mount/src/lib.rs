@@ -1,0 +1,11 @@
+//! A store's files as a mounted file system, by FUSE. Thin: requests in, [`terrace::Files`], answers out.
+
+mod answer;
+mod handles;
+mod mount;
+mod namespace;
+mod nodes;
+mod system;
+
+pub use mount::{Mount, MountError};
+pub use namespace::enter;

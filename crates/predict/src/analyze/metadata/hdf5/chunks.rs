@@ -1,0 +1,45 @@
+//! Where a dataset's chunks are: a B-tree of version 1.
+
+use super::super::window::Window;
+use super::super::{MOST, Span};
+use super::{Tree, Widths};
+
+/// Nodes that are looked at in a window, at most.
+const NODES: usize = 4096;
+
+/// The chunks that the window tells of, and the nodes that are still to come.
+pub fn chunks(window: Window, mut nodes: Vec<Tree>, widths: Widths) -> (Vec<Span>, Vec<Tree>) {
+    let (mut chunks, mut later, mut seen) = (Vec::new(), Vec::new(), 0);
+    while let Some(tree) = nodes.pop() {
+        seen += 1;
+        if seen > NODES || chunks.len() > MOST {
+            break;
+        }
+        if tree.address >= window.end() {
+            later.push(tree);
+            continue;
+        }
+        // What was read of a node that is cut is as good.
+        let _ = node(window, tree, widths, &mut chunks, &mut nodes);
+    }
+    (chunks, later)
+}
+
+fn node(window: Window, tree: Tree, widths: Widths, chunks: &mut Vec<Span>, nodes: &mut Vec<Tree>) -> Option<()> {
+    let mut fields = window.at(tree.address)?;
+    (fields.take(5)? == b"TREE\x01").then_some(())?;
+    let level = fields.byte()?;
+    let entries = fields.little(2)?;
+    fields.skip(2 * widths.address)?;
+    for _ in 0..entries {
+        let length = fields.little(4)?;
+        fields.skip(4 + 8 * tree.dimensions)?;
+        let address = fields.little(widths.address)?;
+        if level == 0 {
+            chunks.extend(Span::new(address, length, tree.content));
+        } else if nodes.len() < MOST {
+            nodes.push(Tree { address, ..tree });
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,209 @@
+//! Object headers: messages, of which a dataset's type, layout and filters are told.
+
+use super::super::Elements;
+use super::super::window::{Fields, Window};
+use super::{Widths, datatype};
+
+/// Messages, and blocks of them, that are looked at in one header, at most.
+const MESSAGES: usize = 256;
+const BLOCKS: usize = 16;
+
+/// Kinds of messages.
+const DATATYPE: u16 = 0x03;
+const LAYOUT: u16 = 0x08;
+const FILTERS: u16 = 0x0B;
+const CONTINUATION: u16 = 0x10;
+/// The flag of a message whose content is elsewhere.
+const SHARED: u8 = 0x02;
+/// Filters that leave as many bytes as there were.
+const SHUFFLE: u64 = 2;
+const CHECKSUM: u64 = 3;
+
+/// A dataset of which is known where it is.
+#[derive(Debug)]
+pub struct Dataset {
+    pub elements: Option<Elements>,
+    pub compressed: bool,
+    pub shuffled: bool,
+    pub layout: Layout,
+}
+
+/// Where a dataset is.
+#[derive(Clone, Copy, Debug)]
+pub enum Layout {
+    Contiguous { start: u64, length: u64 },
+    Chunks { tree: u64, dimensions: usize },
+}
+
+/// What the messages told so far.
+#[derive(Default)]
+struct Told {
+    elements: Option<Elements>,
+    size: u64,
+    compressed: bool,
+    shuffled: bool,
+    layout: Option<Layout>,
+    more: Vec<(u64, usize)>,
+    messages: usize,
+}
+
+/// A header of version 2, which begins with a signature.
+pub fn new(window: Window, address: u64, widths: Widths) -> Option<Dataset> {
+    let mut fields = window.at(address)?;
+    fields.skip(4)?;
+    (fields.byte()? == 2).then_some(())?;
+    let flags = fields.byte()?;
+    fields.skip(if flags & 0x20 > 0 { 16 } else { 0 } + if flags & 0x10 > 0 { 4 } else { 0 })?;
+    let length = fields.count(1 << (flags & 3))?;
+    let head = 4 + if flags & 4 > 0 { 2 } else { 0 };
+    let messages = |mut fields: Fields, told: &mut Told| {
+        while fields.0.len() > head && told.counted()? {
+            let kind = fields.byte()?.into();
+            let length = fields.count(2)?;
+            let flags = fields.byte()?;
+            fields.skip(head - 4)?;
+            told.hear(kind, flags, Fields(fields.take(length)?), widths);
+        }
+        Some(())
+    };
+    let mut told = Told::default();
+    messages(Fields(fields.take(length)?), &mut told)?;
+    told.rest(window, |mut fields, told| {
+        // A signature before, a checksum behind.
+        (fields.take(4)? == b"OCHK").then_some(())?;
+        let length = fields.0.len().checked_sub(4)?;
+        messages(Fields(fields.take(length)?), told)
+    });
+    told.dataset()
+}
+
+/// A header of version 1, which has no signature.
+pub fn old(window: Window, address: u64, widths: Widths) -> Option<Dataset> {
+    let mut fields = window.at(address)?;
+    (fields.take(2)? == [1, 0]).then_some(())?;
+    fields.skip(6)?;
+    let length = fields.count(4)?;
+    fields.skip(4)?;
+    let messages = |mut fields: Fields, told: &mut Told| {
+        while fields.0.len() >= 8 && told.counted()? {
+            let kind = u16::try_from(fields.little(2)?).ok()?;
+            let length = fields.count(2)?;
+            let flags = fields.byte()?;
+            fields.skip(3)?;
+            told.hear(kind, flags, Fields(fields.take(length)?), widths);
+        }
+        Some(())
+    };
+    let mut told = Told::default();
+    messages(Fields(fields.take(length)?), &mut told)?;
+    told.rest(window, messages);
+    told.dataset()
+}
+
+impl Told {
+    /// Whether another message may be looked at; none where there are too many.
+    fn counted(&mut self) -> Option<bool> {
+        self.messages += 1;
+        (self.messages <= MESSAGES).then_some(true)
+    }
+
+    /// Takes in a message; one that is not understood tells nothing.
+    fn hear(&mut self, kind: u16, flags: u8, fields: Fields, widths: Widths) {
+        let _ = match kind {
+            _ if flags & SHARED > 0 => None,
+            DATATYPE => self.datatype(fields),
+            LAYOUT => self.layout(fields, widths),
+            FILTERS => self.filters(fields),
+            CONTINUATION => self.continuation(fields, widths),
+            _ => None,
+        };
+    }
+
+    fn datatype(&mut self, fields: Fields) -> Option<()> {
+        let mut size = fields;
+        size.skip(4)?;
+        self.size = size.little(4)?;
+        self.elements = datatype::elements(fields);
+        Some(())
+    }
+
+    fn continuation(&mut self, mut fields: Fields, widths: Widths) -> Option<()> {
+        self.more.push((fields.little(widths.address)?, fields.count(widths.length)?));
+        Some(())
+    }
+
+    fn layout(&mut self, mut fields: Fields, widths: Widths) -> Option<()> {
+        let version = fields.byte()?;
+        self.layout = match (version, fields.byte()?) {
+            (3 | 4, 1) => {
+                let (start, length) = (fields.little(widths.address)?, fields.little(widths.length)?);
+                Some(Layout::Contiguous { start, length })
+            }
+            (3, 2) => {
+                let dimensions = fields.byte()?.into();
+                Some(Layout::Chunks { tree: fields.little(widths.address)?, dimensions })
+            }
+            // A single chunk, filtered.
+            (4, 2) => {
+                let (flags, dimensions) = (fields.byte()?, usize::from(fields.byte()?));
+                let each = usize::from(fields.byte()?);
+                let sides = (0..dimensions).map(|_| fields.little(each)).collect::<Option<Vec<_>>>()?;
+                (fields.byte()? == 1).then_some(())?;
+                let length = if flags & 2 > 0 {
+                    let length = fields.little(widths.length)?;
+                    fields.skip(4)?;
+                    length
+                } else {
+                    sides.into_iter().try_fold(1u64, u64::checked_mul)?
+                };
+                Some(Layout::Contiguous { start: fields.little(widths.address)?, length })
+            }
+            (1 | 2, dimensions) => {
+                let class = fields.byte()?;
+                fields.skip(5)?;
+                let address = fields.little(widths.address)?;
+                let sides = (0..dimensions).map(|_| fields.little(4)).collect::<Option<Vec<_>>>()?;
+                let count = sides.into_iter().try_fold(1u64, u64::checked_mul)?;
+                match class {
+                    1 => Some(Layout::Contiguous { start: address, length: count.checked_mul(self.size.max(1))? }),
+                    2 => Some(Layout::Chunks { tree: address, dimensions: dimensions.into() }),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        Some(())
+    }
+
+    fn filters(&mut self, mut fields: Fields) -> Option<()> {
+        let version = fields.byte()?;
+        let count = fields.byte()?;
+        fields.skip(if version == 1 { 6 } else { 0 })?;
+        for _ in 0..count {
+            let filter = fields.little(2)?;
+            let name = if version == 1 || filter >= 256 { fields.count(2)? } else { 0 };
+            fields.skip(2)?;
+            let values = fields.count(2)?;
+            fields.skip(if version == 1 { name.next_multiple_of(8) } else { name })?;
+            fields.skip(4 * values + if version == 1 && values % 2 > 0 { 4 } else { 0 })?;
+            self.shuffled |= filter == SHUFFLE;
+            self.compressed |= filter != SHUFFLE && filter != CHECKSUM;
+        }
+        Some(())
+    }
+
+    /// Reads the blocks that continue the header.
+    fn rest(&mut self, window: Window, messages: impl Fn(Fields, &mut Told) -> Option<()>) {
+        for number in 0..BLOCKS {
+            let Some((address, length)) = self.more.get(number).copied() else { return };
+            if let Some(bytes) = window.at(address).and_then(|mut fields| fields.take(length)) {
+                let _ = messages(Fields(bytes), self);
+            }
+        }
+    }
+
+    fn dataset(self) -> Option<Dataset> {
+        let Told { elements, compressed, shuffled, layout, .. } = self;
+        Some(Dataset { elements, compressed, shuffled, layout: layout? })
+    }
+}

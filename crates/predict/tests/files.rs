@@ -1,0 +1,153 @@
+//! Real files, those in the folders of `TERRACE_DATA`: what they are is recognised, and of compressed bytes nothing is said.
+
+use std::fs;
+use std::path::PathBuf;
+
+use terrace_codec::{Element, Scratch, encode};
+use terrace_predict::analyze::{Analysis, Content, Elements, Format, Metadata, Span};
+
+const BLOCK: usize = 1 << 20;
+
+/// The files of some folders; none where there are no data.
+fn files() -> Vec<(String, Vec<u8>)> {
+    let Some(root) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
+        eprintln!("skipped: TERRACE_DATA names no folder of files");
+        return Vec::new();
+    };
+    let mut files = Vec::new();
+    for folder in fs::read_dir(root).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+        for path in fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path()) {
+            let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+            files.push((name, fs::read(path).expect("reads")));
+        }
+    }
+    files.sort();
+    files
+}
+
+fn spans(format: Format, bytes: &[u8]) -> Vec<Span> {
+    let (mut metadata, mut base, mut all) = (Metadata::new(format), 0, Vec::new());
+    for block in bytes.chunks(BLOCK) {
+        all.extend(metadata.hear(base, block));
+        base += block.len() as u64;
+    }
+    all
+}
+
+#[test]
+fn every_format_is_recognised() {
+    for (name, bytes) in files() {
+        let format = match name.rsplit('.').next().expect("an ending") {
+            "nc" | "h5" => Format::Hdf5,
+            "parquet" => Format::Parquet,
+            "avro" => Format::Avro,
+            "orc" => Format::Orc,
+            "arrow_file" => Format::Arrow,
+            "csv" => Format::Csv,
+            "json" => Format::Json,
+            "txt" => Format::Text,
+            "fits" => Format::Fits,
+            "npy" => Format::Npy,
+            "png" | "jpg" | "xz" => Format::Compressed,
+            _ => Format::Unknown,
+        };
+        assert_eq!(Format::of(&bytes[..bytes.len().min(4096)]), format, "{name}");
+    }
+}
+
+/// Of each file, what it is for the most part, and how much of it: as the files' own libraries say.
+#[test]
+fn files_that_describe_themselves_are_heard() {
+    let little = |element| Content::Numbers(Elements::of(element));
+    let big = |element| Content::Numbers(Elements { element, big_endian: true });
+    let known = [
+        ("A1B_north_america.nc", little(Element::F32), 0.95),
+        ("cloud_top_height.nc", Content::Compressed, 0.78),
+        ("issue672.nc", Content::Compressed, 0.80),
+        ("nemo_grid_T_201501.nc", Content::Compressed, 0.95),
+        ("orca2_votemper.nc", little(Element::F64), 0.81),
+        ("ostia_monthly.nc", little(Element::F32), 0.98),
+        ("e3sm_map_f_case_16p.h5", little(Element::I32), 0.98),
+        ("elegant_50k_particles_8var.h5", little(Element::F64), 0.92),
+        ("openpmd_femm_3d.h5", little(Element::F64), 0.99),
+        ("openpmd_pic_2d_it255.h5", Content::Compressed, 0.88),
+        ("rfgun_fields.h5", little(Element::F64), 0.99),
+        ("m13_int16.fits", big(Element::I16), 0.97),
+        ("wcs_1904-66_AZP.fits", big(Element::F32), 0.91),
+        ("camera_wiener_f64.npy", little(Element::F64), 0.99),
+        ("userdata1.orc", Content::Compressed, 0.99),
+        ("syncInMeta.avro", Content::Compressed, 0.99),
+    ];
+    let files = files();
+    for (name, content, share) in known {
+        let Some((_, bytes)) = files.iter().find(|file| file.0 == name) else { continue };
+        let spans = spans(Format::of(&bytes[..4096]), bytes);
+        let length = |span: &Span| span.end.min(bytes.len() as u64).saturating_sub(span.start);
+        let sum: u64 = spans.iter().filter(|span| span.content == content).map(length).sum();
+        assert!(sum as f64 >= share * bytes.len() as f64, "{name}: {sum} of {} bytes", bytes.len());
+        assert!(sum <= bytes.len() as u64, "{name}: no byte is described twice");
+    }
+    for name in ["lz4_raw_compressed_larger.parquet", "alltypes_tiny_pages_plain.parquet"] {
+        let Some((_, bytes)) = files.iter().find(|file| file.0 == name) else { continue };
+        // The footer is at the end, so the window is the file.
+        let spans = Metadata::new(Format::Parquet).hear(0, bytes);
+        assert!(spans.iter().all(|span| span.end <= bytes.len() as u64) && !spans.is_empty(), "{name}: {spans:?}");
+        let compressed = spans.iter().all(|span| span.content == Content::Compressed);
+        assert_eq!(compressed, name.starts_with("lz4"), "{name}");
+    }
+}
+
+/// Nothing is said of what is compressed, where nothing but the bytes tells.
+#[test]
+fn of_compressed_bytes_nothing_is_said() {
+    let mut looked = 0;
+    for (name, bytes) in files() {
+        let format = Format::of(&bytes[..bytes.len().min(4096)]);
+        let mut spans = spans(format, &bytes);
+        if format == Format::Compressed {
+            // Pictures have text at their head.
+            spans = vec![Span { start: 64 << 10, end: bytes.len() as u64, content: Content::Compressed }];
+        }
+        for span in spans.iter().filter(|span| span.content == Content::Compressed) {
+            let end = (span.end as usize).min(bytes.len());
+            // Pages of a column have headers; a short one is mostly header.
+            for block in bytes[span.start as usize..end].chunks_exact(64 << 10) {
+                let analysis = Analysis::of(block, None).expect("analyzes");
+                let dense = analysis.entropy > 7.8;
+                assert!(!dense || analysis.elements.is_none(), "{name}: {analysis:?}");
+                assert!(!dense || analysis.distribution.is_none(), "{name}: {analysis:?}");
+                assert_eq!(analysis.format, Format::Unknown, "{name}");
+                looked += 1;
+            }
+        }
+    }
+    eprintln!("{looked} blocks");
+}
+
+/// The same of what is made up here and compressed.
+#[test]
+fn of_what_codecs_make_nothing_is_said() {
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 40
+    };
+    let words: Vec<u8> = (0..400_000).flat_map(|_| format!("{:x} ", random() % 5000).into_bytes()).collect();
+    let floats: Vec<u8> =
+        (0..400_000).flat_map(|i| ((f64::from(i) / 900.0).sin() + random() as f64 * 1e-9).to_le_bytes()).collect();
+    let (mut out, mut scratch) = (Vec::new(), Scratch::default());
+    for raw in [&words, &floats] {
+        for name in
+            ["zstd-3", "zstd-19", "lzma-6", "brotli-5", "deflate-6", "bzip2-9", "ppmd-6", "shuffle8+zstd-1", "pco-f64"]
+        {
+            encode(name.parse().expect("a name"), raw, &mut out, &mut scratch).expect("encodes").expect("shrinks");
+            for block in out.chunks_exact(64 << 10) {
+                let analysis = Analysis::of(block, None).expect("analyzes");
+                let format = matches!(analysis.format, Format::Unknown | Format::Compressed);
+                assert!(format && analysis.distribution.is_none(), "{name}: {analysis:?}");
+                // Numbers may show through where they are hardly compressed.
+                assert!(analysis.entropy < 7.8 || analysis.elements.is_none(), "{name}: {analysis:?}");
+            }
+        }
+    }
+}

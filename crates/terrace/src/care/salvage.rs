@@ -1,0 +1,149 @@
+//! Salvage: where the log is lost with all its copies, objects put together from the headers of their frames.
+//!
+//! Keys, ends and the order of overlapping range writes stood in the log alone. So what is found gets a key that says what
+//! it is, and an object that was deleted may be among it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, Replica, TargetId, lay};
+use crate::place::policy;
+use crate::report::Salvaged;
+use crate::store::{Inner, Store};
+use crate::tier::Place;
+use crate::write::{PutOptions, now};
+use crate::{Error, Result};
+
+/// Extents recorded by one commit.
+const BATCH: usize = 4096;
+
+/// The frames of one object that no commit names, by write and offset.
+type Frames = BTreeMap<(u64, u64), Extent>;
+
+impl Store {
+    /// Makes the catalog anew as [`Store::rebuild`] does, then offers as `salvaged/NUMBER` what whole objects there are
+    /// on the targets that the log does not know. No other process may have the store open.
+    pub fn salvage(dir: &Path) -> Result<(Store, Salvaged)> {
+        let store = Store::rebuild(dir)?;
+        let salvaged = store.alone(|inner| inner.salvage())?;
+        Ok((store, salvaged))
+    }
+}
+
+impl Inner {
+    fn salvage(&self) -> Result<Salvaged> {
+        let (highest, objects) = self.unknown_frames()?;
+        // The numbers that the lost log gave out are not given out again.
+        self.catalog.pass_ids(highest)?;
+        let mut salvaged = Salvaged::default();
+        for (object, frames) in objects {
+            match self.whole(object, frames) {
+                Some(extents) => {
+                    salvaged.objects += 1;
+                    salvaged.bytes += self.offer(object, extents)?;
+                }
+                None => salvaged.incomplete += 1,
+            }
+        }
+        Ok(salvaged)
+    }
+
+    /// Sees, where there is no log, that no number is given out that the targets tell of.
+    pub(super) fn begin_after_what_is_there(&self) -> Result<()> {
+        let mut highest = 0;
+        for device in &self.tiers.devices {
+            let scanned = device.target.scan(&mut |place, header| {
+                highest = highest.max(header.identity.object).max(header.identity.write).max(place.segment);
+            });
+            if let Err(e) = scanned {
+                device.failed(&e);
+            }
+        }
+        if highest > 0 {
+            tracing::warn!("there is no log, but data: `terrace rebuild --salvage` offers what can be put together");
+            self.catalog.pass_ids(highest)?;
+        }
+        Ok(())
+    }
+
+    /// The highest number in use on the targets, and the frames of objects that the catalog does not know.
+    fn unknown_frames(&self) -> Result<(u64, BTreeMap<u64, Frames>)> {
+        let mut known: HashSet<u64> = self.catalog.staged()?.into_iter().map(|(object, _)| object).collect();
+        self.catalog.each_object(b"", |_, object, _| {
+            known.insert(object.id);
+            Ok(true)
+        })?;
+        let (mut highest, mut objects) = (0, BTreeMap::<u64, Frames>::new());
+        for device in &self.tiers.devices {
+            let dying: HashSet<Place> =
+                self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?.into_iter().map(|(_, p)| p).collect();
+            let scanned = device.target.scan(&mut |place, header| {
+                let id = header.identity;
+                highest = highest.max(id.object).max(id.write).max(place.segment);
+                if known.contains(&id.object) || dying.contains(&place) {
+                    return;
+                }
+                let (raw_len, encoding) = (header.raw_len, header.encoding);
+                let new = || Extent {
+                    offset: id.offset,
+                    length: raw_len,
+                    skip: 0,
+                    raw_len,
+                    write: id.write,
+                    replicas: Default::default(),
+                };
+                let frame = objects.entry(id.object).or_default().entry((id.write, id.offset)).or_insert_with(new);
+                frame.replicas.push(Replica { target: device.id, place, stored: header.stored_len, encoding });
+            });
+            scanned.map_err(Error::io(format!("looking through {}", device.path.display())))?;
+        }
+        Ok((highest, objects))
+    }
+
+    /// The extents of an object, oldest first, if they leave nothing out from its first byte on.
+    fn whole(&self, object: u64, frames: Frames) -> Option<Vec<Extent>> {
+        let mut good = Vec::new();
+        for mut frame in frames.into_values() {
+            let mut held: HashSet<TargetId> = HashSet::new();
+            let mut replicas = std::mem::take(&mut frame.replicas);
+            replicas.retain(|replica| self.holds(object, &frame, replica) && held.insert(replica.target));
+            frame.replicas = replicas;
+            if !frame.replicas.is_empty() {
+                good.push(frame);
+            }
+        }
+        let mut map = Vec::new();
+        good.iter().for_each(|frame| lay(&mut map, frame.clone()));
+        let mut end = 0;
+        for extent in &map {
+            if extent.offset != end {
+                return None;
+            }
+            end = extent.end();
+        }
+        // What newer writes cover is no part of it.
+        good.retain(|frame| map.iter().any(|extent| extent.same_frame(frame)));
+        (end > 0).then_some(good)
+    }
+
+    /// Gives the object a key; its length.
+    fn offer(&self, object: u64, extents: Vec<Extent>) -> Result<u64> {
+        let key = format!("salvaged/{object:016x}").into_bytes();
+        let length = extents.iter().map(Extent::end).max().unwrap_or(0);
+        let new: Vec<NewExtent> = extents.into_iter().map(|extent| NewExtent { extent, owed: Vec::new() }).collect();
+        let mut batches: Vec<Vec<NewExtent>> = new.chunks(BATCH).map(<[NewExtent]>::to_vec).collect();
+        let extents = batches.pop().unwrap_or_default();
+        let staged = !batches.is_empty();
+        for extents in batches {
+            self.catalog.commit(Edit::Stage { object, key: key.clone(), extents }.into())?;
+        }
+        let said = "put together from frames: its key, its end and the order of range writes are not known";
+        let user = BTreeMap::from([("salvaged".to_owned(), said.to_owned())]);
+        let attributes = Attributes { mode: 0o600, mtime: now(), user, ..Attributes::default() };
+        let want = policy(self, &key, &PutOptions::default()).wanted.replicas;
+        let expect = vec![Expect::Free(key.clone())];
+        let edits = vec![Edit::Put { key, object, length, want, attributes, staged, extents }];
+        self.catalog.commit(Change { expect, edits })?;
+        Ok(length)
+    }
+}

@@ -1,0 +1,152 @@
+//! LMDB's environment: one in a process, left behind by a fork, opened again after LMDB has given up on it.
+
+use std::fs;
+use std::ops::Deref;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use heed::{Env, EnvFlags, EnvOpenOptions, RwTxn};
+use parking_lot::Mutex;
+
+use super::Records;
+use crate::{Error, Result};
+
+/// Address space kept for the catalog; its file grows with its content only.
+const MAP: usize = 1 << 40;
+/// Processes and threads that may read at once.
+const READERS: u32 = 512;
+/// How long an environment that this process is closing is waited for.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// An open environment and its one database.
+pub struct Environment {
+    env: Env,
+    /// All records.
+    pub records: Records,
+}
+
+impl Deref for Environment {
+    type Target = Env;
+
+    fn deref(&self) -> &Env {
+        &self.env
+    }
+}
+
+impl Environment {
+    fn open(folder: &Path) -> Result<Environment> {
+        let env = open(folder)?;
+        env.clear_stale_readers()?;
+        let mut txn = env.write_txn()?;
+        let records = env.create_database(&mut txn, None)?;
+        txn.commit()?;
+        Ok(Environment { env, records })
+    }
+}
+
+/// What a process has of a catalog's environment.
+pub struct Holder {
+    folder: PathBuf,
+    forks: u32,
+    /// None once it was left, and while it is opened again.
+    current: ArcSwapOption<Environment>,
+    /// Whether a transaction could not be committed. Where it was the last page that could not be written, LMDB refuses
+    /// all work until it is opened again; what was committed before is whole.
+    failed: AtomicBool,
+    reopening: Mutex<()>,
+}
+
+impl Holder {
+    /// Opens the environment in `folder`, which is made if it is not there. No other code of this process may enter it:
+    /// closing any descriptor of LMDB's lock file would drop LMDB's locks.
+    pub fn open(folder: &Path) -> Result<Holder> {
+        let context = || format!("making {}", folder.display());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::io(context()))?;
+        Ok(Holder {
+            folder: folder.to_owned(),
+            forks: crate::fork::count(),
+            current: ArcSwapOption::from_pointee(Environment::open(folder)?),
+            failed: AtomicBool::new(false),
+            reopening: Mutex::default(),
+        })
+    }
+
+    /// The environment, as long as this is the process that opened it.
+    pub fn get(&self) -> Result<Arc<Environment>> {
+        if self.inherited() {
+            return Err(Error::Store {
+                path: self.folder.clone(),
+                reason: "it was opened before this process was forked; open the store again here".into(),
+            });
+        }
+        match self.usable() {
+            Some(environment) => Ok(environment),
+            None => self.reopen(),
+        }
+    }
+
+    fn usable(&self) -> Option<Arc<Environment>> {
+        if self.failed.load(Ordering::Acquire) { None } else { self.current.load_full() }
+    }
+
+    fn reopen(&self) -> Result<Arc<Environment>> {
+        let _one_at_a_time = self.reopening.lock();
+        if let Some(environment) = self.usable() {
+            return Ok(environment);
+        }
+        // The old one is closed when the last thread that works with it is done; the new one waits for that.
+        self.current.store(None);
+        let environment = Arc::new(Environment::open(&self.folder)?);
+        tracing::warn!(catalog = %self.folder.display(), "opened again, after a write to it failed");
+        self.current.store(Some(environment.clone()));
+        self.failed.store(false, Ordering::Release);
+        Ok(environment)
+    }
+
+    /// Commits; where that fails, the environment is opened again before it is next used.
+    pub fn commit(&self, txn: RwTxn<'_>) -> Result<()> {
+        let committed = txn.commit();
+        if committed.is_err() {
+            self.failed.store(true, Ordering::Release);
+        }
+        Ok(committed?)
+    }
+
+    /// Whether another process, which this one was forked from, opened it: then it cannot be used here.
+    pub fn inherited(&self) -> bool {
+        self.forks != crate::fork::count()
+    }
+
+    /// Closes what was inherited, so that it can be opened anew in this process.
+    pub fn leave(&self) {
+        self.current.store(None);
+    }
+}
+
+#[allow(unsafe_code)]
+fn open(folder: &Path) -> Result<Env> {
+    let mut options = EnvOpenOptions::new();
+    let mut map = MAP;
+    loop {
+        options.map_size(map).max_readers(READERS);
+        // SAFETY: the folder belongs to the store, only LMDB writes its files, and a node-local disk is
+        // asked for. NO_SYNC is sound for crashes of processes; after an unclean reboot the catalog is
+        // thrown away and made anew from the log.
+        let opened = unsafe {
+            options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_READ_AHEAD);
+            options.open(folder)
+        };
+        match opened {
+            // Another thread of this process is just closing it.
+            Err(heed::Error::EnvAlreadyOpened)
+                if heed::env_closing_event(folder).is_none_or(|closing| closing.wait_timeout(CLOSING)) => {}
+            // Under a limit of address space a smaller map may do.
+            Err(heed::Error::Io(e)) if e.raw_os_error() == Some(libc::ENOMEM) && map > 1 << 30 => map /= 2,
+            other => return Ok(other?),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What can go wrong with files, each with the error number that it is in POSIX.
+
+use crate::{Error, key};
+
+/// The result of an operation on files.
+pub type FileResult<T> = std::result::Result<T, FileError>;
+
+/// Every way in which an operation on files can fail. Paths are printed lossily.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Nothing has this path (`ENOENT`).
+    #[error("{0:?}: no such file or directory")]
+    NotFound(String),
+    /// Something has this path already (`EEXIST`).
+    #[error("{0:?} exists")]
+    Exists(String),
+    /// A directory is needed here (`ENOTDIR`).
+    #[error("{0:?} is not a directory")]
+    NotDirectory(String),
+    /// A directory cannot be used so (`EISDIR`).
+    #[error("{0:?} is a directory")]
+    IsDirectory(String),
+    /// A directory that holds something is neither removed nor replaced (`ENOTEMPTY`).
+    #[error("{0:?} is not empty")]
+    NotEmpty(String),
+    /// A component has more than 255 bytes, or the path more than 1,024 (`ENAMETOOLONG`).
+    #[error("{0:?}: the name is too long; a component has at most 255 bytes, a path at most 1,024")]
+    NameTooLong(String),
+    /// The request makes no sense (`EINVAL`).
+    #[error("{path:?}: {reason}")]
+    Invalid {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// The name is kept for the store's own use (`EPERM`).
+    #[error("{0:?}: names under .terrace are the store's own")]
+    Reserved(String),
+    /// An offset or length is beyond what a file can have (`EFBIG`).
+    #[error("{0:?}: a file has at most 2^63 - 1 bytes")]
+    TooLarge(String),
+    /// The open file was removed, replaced or renamed by another process (`ESTALE`).
+    #[error("{0:?} was removed, replaced or renamed by another process; open it again")]
+    Stale(String),
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] Error),
+}
+
+impl FileError {
+    /// The error's number, as in `errno`.
+    pub fn errno(&self) -> i32 {
+        match self {
+            FileError::NotFound(_) => libc::ENOENT,
+            FileError::Exists(_) => libc::EEXIST,
+            FileError::NotDirectory(_) => libc::ENOTDIR,
+            FileError::IsDirectory(_) => libc::EISDIR,
+            FileError::NotEmpty(_) => libc::ENOTEMPTY,
+            FileError::NameTooLong(_) => libc::ENAMETOOLONG,
+            FileError::Invalid { .. } => libc::EINVAL,
+            FileError::Reserved(_) => libc::EPERM,
+            FileError::TooLarge(_) => libc::EFBIG,
+            FileError::Stale(_) => libc::ESTALE,
+            FileError::Engine(error) => match error {
+                Error::NotFound { .. } => libc::ENOENT,
+                Error::BadKey { .. } => libc::EINVAL,
+                Error::Conflict { .. } | Error::Replaced { .. } => libc::ESTALE,
+                Error::NoSpace { .. } => libc::ENOSPC,
+                Error::StillOwed { .. } => libc::ETIMEDOUT,
+                Error::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
+                _ => libc::EIO,
+            },
+        }
+    }
+
+    pub(super) fn not_found(path: &[u8]) -> FileError {
+        FileError::NotFound(key::show(path))
+    }
+
+    pub(super) fn stale(path: &[u8]) -> FileError {
+        FileError::Stale(key::show(path))
+    }
+}

@@ -1,0 +1,117 @@
+//! Writing what is kept back.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::open::{Open, State};
+use super::{FileError, FileResult, Files, Shared};
+use crate::place::policy;
+use crate::write::now;
+use crate::{Error, PutOptions, element_of};
+
+/// Nothing is kept back for longer, nor looked for more often.
+const AGE: Duration = Duration::from_secs(5);
+const LOOKS: Duration = Duration::from_secs(1);
+
+/// Writes what was kept back for too long, from now on until `shared` is dropped.
+pub fn in_time(shared: &Arc<Shared>) -> FileResult<()> {
+    let weak: Weak<Shared> = Arc::downgrade(shared);
+    let run = move || {
+        loop {
+            std::thread::sleep(LOOKS);
+            let Some(shared) = weak.upgrade() else { return };
+            for open in shared.open.all() {
+                let mut state = open.state.write();
+                if state.written.is_some_and(|(since, _)| since.elapsed() > AGE)
+                    && let Err(error) = shared.flush(&open, &mut state)
+                {
+                    tracing::warn!(key = %crate::key::show(&state.key), %error, "bytes that were kept back are not written yet");
+                    state.failed = Some(error);
+                }
+            }
+        }
+    };
+    let started = std::thread::Builder::new().name("terrace-files".into()).spawn(run);
+    started.map(drop).map_err(|e| Error::io("starting a thread")(e).into())
+}
+
+impl Files {
+    /// Writes what is kept back of all files.
+    pub fn flush(&self) -> FileResult<()> {
+        for open in self.shared.open.all() {
+            self.shared.flush(&open, &mut open.state.write())?;
+        }
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Writes what is kept back of a file, by one commit.
+    pub fn flush(&self, open: &Open, state: &mut State) -> FileResult<()> {
+        let Some((_, mtime)) = state.written else { return Ok(()) };
+        let runs = state.dirty.runs(self.store.inner.config.block() as u64);
+        let ranges: Vec<(u64, &[u8])> = runs.iter().map(|(at, run)| (*at, run.as_ref())).collect();
+        let written = self.write(open, state, &ranges, mtime);
+        if matches!(written, Ok(()) | Err(FileError::Stale(_))) {
+            // What nobody can ever have any more need not be kept.
+            self.drop_kept(state, 0, u64::MAX);
+        }
+        written
+    }
+
+    /// Writes bytes without keeping them back.
+    pub fn write_through(&self, open: &Open, state: &State, offset: u64, bytes: &[u8]) -> FileResult<()> {
+        self.write(open, state, &[(offset, bytes)], now())
+    }
+
+    fn write(&self, open: &Open, state: &State, ranges: &[(u64, &[u8])], mtime: i64) -> FileResult<()> {
+        let policy = policy(&self.store.inner, &state.key, &PutOptions::default());
+        let element = element_of(&state.key);
+        let written = self.store.write_ranges(&state.key, Some(open.id), ranges, mtime, &policy, element);
+        self.of_open(state, written.map(drop).map_err(FileError::from))
+    }
+
+    /// The result of a commit that expects the open file under its key.
+    pub fn of_open(&self, state: &State, result: FileResult<()>) -> FileResult<()> {
+        match result {
+            Err(FileError::Engine(Error::Conflict { .. } | Error::NotFound { .. })) => {
+                Err(FileError::stale(&state.key))
+            }
+            other => other,
+        }
+    }
+
+    /// Forgets what is kept back of `start..end`.
+    pub fn drop_kept(&self, state: &mut State, start: u64, end: u64) {
+        let before = state.dirty.bytes();
+        state.dirty.clear(start, end);
+        self.kept.fetch_sub(before - state.dirty.bytes(), Ordering::Relaxed);
+        if state.dirty.bytes() == 0 {
+            state.written = None;
+        }
+    }
+
+    /// Gives a handle up.
+    pub fn close(&self, open: &Open, flushes: bool) {
+        let write = |state: &mut State| {
+            if !state.unlinked
+                && let Err(error) = self.flush(open, state)
+            {
+                tracing::error!(key = %crate::key::show(&state.key), %error, "bytes were lost when the file was closed");
+            }
+        };
+        if flushes {
+            write(&mut open.state.write());
+        }
+        if self.open.leave(open.id) {
+            let mut state = open.state.write();
+            write(&mut state);
+            self.drop_kept(&mut state, 0, u64::MAX);
+            if state.unlinked {
+                // Where it fails, the next `Files` on the store does it.
+                let _ = self.store.remove(&state.key);
+            }
+        }
+    }
+}

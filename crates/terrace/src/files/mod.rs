@@ -1,0 +1,243 @@
+//! [`Files`]: objects as a tree of files, with the meaning that POSIX gives to them.
+//!
+//! An object's key is its path. A directory is an object of its own, or only a part of longer keys, as `put` leaves it;
+//! the latter becomes an object when something in it is changed, so that it outlives what it holds.
+//!
+//! **Writes are kept back**, up to 16 MiB for each open file: they reach the store when so much has gathered, after five
+//! seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*). Whoever uses the
+//! same `Files` sees them at once, others when they have reached the store. What a killed process had kept back
+//! is lost, as what a machine keeps back is in a crash. Writes of a block or more (1 MiB) go to the store at once.
+//!
+//! **A file that is removed or replaced while it is open** lives on under `.terrace/unlinked/` until it is closed. Those that a
+//! killed process left there are removed by the next `Files` that is opened on the store.
+//!
+//! **Other processes** may remove, replace or rename what is open here: then it is stale ([`FileError::Stale`]).
+//!
+//! What is missing: hard links; the root's attributes are not kept. A directory is renamed
+//! by one commit that names every key below it.
+
+mod dirty;
+mod error;
+mod flush;
+mod handle;
+mod names;
+mod open;
+mod path;
+mod rename;
+mod stat;
+mod unlinked;
+
+pub use error::{FileError, FileResult};
+pub use handle::File;
+pub use stat::{Owner, Setting, Special, Stat};
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use parking_lot::Mutex;
+
+use crate::catalog::{Change, Child, Edit, Expect, Kind, Object};
+use crate::place::policy;
+use crate::write::now;
+use crate::{Error, PutOptions, Store, key};
+use open::OpenFiles;
+use unlinked::Unlinked;
+
+/// Objects as a tree of files. Cheap to clone; clones share what is open and kept back.
+#[derive(Clone)]
+pub struct Files {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    store: Store,
+    /// Whose files are of which nothing else is known: the store's owner.
+    owner: Owner,
+    /// The root is no object.
+    root: Mutex<Stat>,
+    /// Held while names change, so that what was checked still holds.
+    names: Mutex<()>,
+    open: OpenFiles,
+    /// Bytes that are kept back, of all files.
+    kept: AtomicUsize,
+    unlinked: Unlinked,
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name, without the directory's path.
+    pub name: Vec<u8>,
+    /// The object's number; none for a directory that exists only as a part of keys.
+    pub id: Option<u64>,
+    /// File, directory or symbolic link.
+    pub kind: Kind,
+    /// What it is where it is no file after all.
+    pub special: Option<Special>,
+}
+
+impl Files {
+    /// The files of a store. What killed processes left of removed files goes.
+    pub fn new(store: &Store) -> FileResult<Files> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = std::fs::metadata(store.dir()).map_err(Error::io(store.dir().display().to_string()))?;
+        let owner = Owner { uid: metadata.uid(), gid: metadata.gid() };
+        let shared = Arc::new(Shared {
+            store: store.clone(),
+            owner,
+            root: Mutex::new(Stat::implied(owner, now())),
+            names: Mutex::new(()),
+            open: OpenFiles::default(),
+            kept: AtomicUsize::new(0),
+            unlinked: Unlinked::begin(store)?,
+        });
+        flush::in_time(&shared)?;
+        Ok(Files { shared })
+    }
+
+    /// The store below.
+    pub fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
+    /// What is known about a file, a directory or a symbolic link; the empty path is the root.
+    pub fn stat(&self, path: &[u8]) -> FileResult<Stat> {
+        path::check(path)?;
+        let found = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
+        Ok(self.shared.with_kept(found))
+    }
+
+    /// Up to `limit` names in a directory, from the position `from` (empty: the beginning), and the position to go on from;
+    /// none at the end. A directory that exists only as a part of keys may come elsewhere than its name's order tells.
+    pub fn list(&self, path: &[u8], from: &[u8], limit: usize) -> FileResult<(Vec<Entry>, Option<Vec<u8>>)> {
+        self.shared.directory(path)?;
+        let (children, next) = self.shared.store.inner.catalog.children(path, from, limit)?;
+        let entry = |child: Child| Entry {
+            id: child.object.as_ref().map(|object| object.id),
+            special: child.object.as_ref().and_then(|object| Special::of(&object.attributes)),
+            kind: child.object.map_or(Kind::Directory, |object| object.attributes.kind),
+            name: child.name,
+        };
+        let kept = children.into_iter().filter(|child| !path.is_empty() || child.name != path::RESERVED);
+        Ok((kept.map(entry).collect(), next))
+    }
+
+    /// Where a symbolic link points.
+    pub fn read_link(&self, path: &[u8]) -> FileResult<Vec<u8>> {
+        match self.stat(path)?.kind {
+            Kind::Symlink => Ok(self.shared.store.get(path)?),
+            _ => Err(FileError::Invalid { path: key::show(path), reason: "it is no symbolic link" }),
+        }
+    }
+
+    /// Changes attributes.
+    pub fn set(&self, path: &[u8], setting: &Setting) -> FileResult<Stat> {
+        let stat = self.stat(path)?;
+        if let Some(file) = stat.id.and_then(|id| self.opened(id)) {
+            return file.set(setting);
+        }
+        self.shared.set(path, stat.id, setting)
+    }
+
+    /// Writes what is kept back of all files, and makes all durable.
+    pub fn sync(&self) -> FileResult<()> {
+        self.flush()?;
+        self.shared.store.sync()?;
+        Ok(())
+    }
+}
+
+impl Files {
+    /// Makes what was done to names and attributes durable, and what was flushed of files with it, but for replicas
+    /// that are still owed.
+    pub fn sync_names(&self) -> FileResult<()> {
+        self.shared.store.inner.sync_files()?;
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn object(&self, path: &[u8]) -> FileResult<Option<Object>> {
+        Ok(self.store.inner.catalog.object(path)?)
+    }
+
+    /// What the store knows about a path.
+    fn find(&self, path: &[u8]) -> FileResult<Option<Stat>> {
+        if path.is_empty() {
+            return Ok(Some(self.root.lock().clone()));
+        }
+        if let Some(object) = self.object(path)? {
+            return Ok(Some(Stat::of(&object, self.owner)));
+        }
+        let implied = self.store.inner.catalog.holds_any(path)?;
+        Ok(implied.then(|| Stat::implied(self.owner, self.root.lock().modified)))
+    }
+
+    /// The error for a path that names nothing: which depends on what is above it.
+    fn missing(&self, path: &[u8]) -> FileError {
+        match self.find(path::parent(path)) {
+            Err(error) => error,
+            Ok(Some(stat)) if stat.kind != Kind::Directory => FileError::NotDirectory(key::show(path::parent(path))),
+            Ok(Some(_)) => FileError::not_found(path),
+            Ok(None) => self.missing(path::parent(path)),
+        }
+    }
+
+    /// Checks that a path is a directory's.
+    fn directory(&self, path: &[u8]) -> FileResult<Stat> {
+        path::check(path)?;
+        match self.find(path)? {
+            Some(stat) if stat.kind == Kind::Directory => Ok(stat),
+            Some(_) => Err(FileError::NotDirectory(key::show(path))),
+            None => Err(self.missing(path)),
+        }
+    }
+
+    /// The same, with what is kept back.
+    fn with_kept(&self, mut stat: Stat) -> Stat {
+        if let Some(open) = stat.id.and_then(|id| self.open.find(id)) {
+            open.state.read().show(&mut stat);
+        }
+        stat
+    }
+
+    /// Changes the attributes of what no file is open of.
+    fn set(&self, path: &[u8], id: Option<u64>, setting: &Setting) -> FileResult<Stat> {
+        if path.is_empty() {
+            let mut root = self.root.lock();
+            setting.apply(&mut root);
+            return Ok(root.clone());
+        }
+        let object = self.object(path)?.filter(|object| Some(object.id) == id);
+        let mut stat = match (&object, id) {
+            (Some(object), _) => Stat::of(object, self.owner),
+            (None, None) => self.directory(path)?,
+            (None, Some(_)) => return Err(FileError::stale(path)),
+        };
+        setting.apply(&mut stat);
+        let (expect, edit) = match object {
+            Some(object) => {
+                let attributes = stat.attributes(object.attributes.user, self.owner);
+                (Expect::Names(path.to_vec(), object.id), Edit::SetAttributes { key: path.to_vec(), attributes })
+            }
+            None => (Expect::Absent(path.to_vec()), self.make(path, &stat)?.1),
+        };
+        self.commit(Change { expect: vec![expect], edits: vec![edit] })?;
+        Ok(stat)
+    }
+
+    /// The number of a new object, and the edit that makes it.
+    fn make(&self, path: &[u8], stat: &Stat) -> FileResult<(u64, Edit)> {
+        let inner = &self.store.inner;
+        let object = inner.catalog.next_id()?;
+        let want = policy(inner, path, &PutOptions::default()).wanted.replicas;
+        let attributes = stat.attributes(Default::default(), self.owner);
+        let (extents, staged) = (Vec::new(), false);
+        Ok((object, Edit::Put { key: path.to_vec(), object, length: 0, want, attributes, staged, extents }))
+    }
+
+    fn commit(&self, change: Change) -> FileResult<()> {
+        self.store.inner.catalog.commit(change)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! Making and removing what has a name.
+
+use super::path::{check_new, parent};
+use super::{File, FileError, FileResult, Files, Owner, Shared, Special, Stat};
+use crate::catalog::{Change, Edit, Expect, Kind};
+use crate::write::now;
+use crate::{Error, PutOptions, key};
+
+/// The bit by which a directory hands its group on to what is made in it.
+const SETGID: u32 = 0o2000;
+
+impl Files {
+    /// Makes a file and opens it, or opens the one that is there, unless `exclusive`.
+    pub fn create(&self, path: &[u8], mode: u32, owner: Owner, exclusive: bool) -> FileResult<File> {
+        let made = {
+            let _names = self.shared.names.lock();
+            let made = self.shared.new_object(path, Kind::File, None, mode, owner);
+            made.map(|id| File::new(self.shared.clone(), self.shared.open.enter(id, path)))
+        };
+        match made {
+            Err(FileError::Exists(_)) if !exclusive => self.open(path),
+            made => made,
+        }
+    }
+
+    /// Makes a directory.
+    pub fn make_directory(&self, path: &[u8], mode: u32, owner: Owner) -> FileResult<()> {
+        let _names = self.shared.names.lock();
+        self.shared.new_object(path, Kind::Directory, None, mode, owner).map(drop)
+    }
+
+    /// Makes a pipe, a socket or a device, which only those can use who show it.
+    pub fn make_special(&self, path: &[u8], special: Special, mode: u32, owner: Owner) -> FileResult<()> {
+        let _names = self.shared.names.lock();
+        self.shared.new_object(path, Kind::File, Some(special), mode, owner).map(drop)
+    }
+
+    /// Makes a symbolic link to `to`, which may be anything.
+    pub fn make_link(&self, path: &[u8], to: &[u8], owner: Owner) -> FileResult<()> {
+        let shared = &self.shared;
+        let _names = shared.names.lock();
+        let stat = shared.fresh(path, Kind::Symlink, 0o777, owner)?;
+        let attributes = stat.attributes(Default::default(), shared.owner);
+        let put = PutOptions { attributes: Some(attributes), create_new: true, ..PutOptions::default() };
+        shared.store.put_bytes(path, to, &put).map_err(|error| in_the_way(path, error.into()))?;
+        let edits = shared.touch(parent(path))?.into_iter().collect();
+        shared.commit(Change { expect: Vec::new(), edits })
+    }
+
+    /// Removes a file or a symbolic link. A file that is open lives until it is closed.
+    pub fn remove(&self, path: &[u8]) -> FileResult<()> {
+        let shared = &self.shared;
+        let _names = shared.names.lock();
+        let stat = self.stat(path)?;
+        let Some(id) = stat.id.filter(|_| stat.kind != Kind::Directory) else {
+            return Err(FileError::IsDirectory(key::show(path)));
+        };
+        shared.unlink(path, id, |gone| {
+            let edits = [Some(gone), shared.touch(parent(path))?].into_iter().flatten().collect();
+            shared.commit(Change { expect: vec![Expect::Names(path.to_vec(), id)], edits })
+        })
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_directory(&self, path: &[u8]) -> FileResult<()> {
+        let shared = &self.shared;
+        let _names = shared.names.lock();
+        let stat = shared.directory(path)?;
+        if path.is_empty() {
+            return Err(FileError::Invalid { path: "/".into(), reason: "the root stays" });
+        }
+        let full = || FileError::NotEmpty(key::show(path));
+        // A directory that is no object exists because of what it holds.
+        let id = stat.id.ok_or_else(full)?;
+        let expect = vec![Expect::Names(path.to_vec(), id), Expect::Free(path.to_vec())];
+        let gone = Edit::Remove { key: path.to_vec() };
+        if shared.store.inner.catalog.holds_any(path)? {
+            return Err(full());
+        }
+        let edits = [Some(gone), shared.touch(parent(path))?].into_iter().flatten().collect();
+        shared.commit(Change { expect, edits }).map_err(|error| match error {
+            FileError::Engine(Error::Conflict { .. }) => full(),
+            other => other,
+        })
+    }
+}
+
+impl Shared {
+    /// Makes an object of no bytes; its number.
+    fn new_object(
+        &self,
+        path: &[u8],
+        kind: Kind,
+        special: Option<Special>,
+        mode: u32,
+        owner: Owner,
+    ) -> FileResult<u64> {
+        let stat = Stat { special, ..self.fresh(path, kind, mode, owner)? };
+        let (id, edit) = self.make(path, &stat)?;
+        let expect = vec![Expect::Absent(path.to_vec()), Expect::Free(path.to_vec())];
+        let edits = [Some(edit), self.touch(parent(path))?].into_iter().flatten().collect();
+        self.commit(Change { expect, edits }).map_err(|error| in_the_way(path, error))?;
+        Ok(id)
+    }
+
+    /// What is to be made under a path that must be free, in a directory that must be there.
+    fn fresh(&self, path: &[u8], kind: Kind, mode: u32, mut owner: Owner) -> FileResult<Stat> {
+        check_new(path)?;
+        if self.find(path)?.is_some() {
+            return Err(FileError::Exists(key::show(path)));
+        }
+        let above = self.directory(parent(path))?;
+        let inherits = above.mode & SETGID != 0;
+        if inherits {
+            owner.gid = above.owner.gid;
+        }
+        let passes_on = if inherits && kind == Kind::Directory { SETGID } else { 0 };
+        Ok(Stat::fresh(kind, mode | passes_on, owner))
+    }
+
+    /// The edit that tells that something in a directory has changed; it makes an object of one that was none.
+    pub(super) fn touch(&self, folder: &[u8]) -> FileResult<Option<Edit>> {
+        let time = now();
+        let touched = |mut stat: Stat| {
+            (stat.modified, stat.changed) = (time, time);
+            stat
+        };
+        if folder.is_empty() {
+            let mut root = self.root.lock();
+            *root = touched(root.clone());
+            return Ok(None);
+        }
+        match self.object(folder)? {
+            Some(object) => {
+                let stat = touched(Stat::of(&object, self.owner));
+                let attributes = stat.attributes(object.attributes.user, self.owner);
+                Ok(Some(Edit::SetAttributes { key: folder.to_vec(), attributes }))
+            }
+            None => Ok(Some(self.make(folder, &Stat::implied(self.owner, time))?.1)),
+        }
+    }
+}
+
+/// An error of making `path`: a conflict is that something is there.
+fn in_the_way(path: &[u8], error: FileError) -> FileError {
+    match error {
+        FileError::Engine(Error::Conflict { .. }) => FileError::Exists(key::show(path)),
+        other => other,
+    }
+}

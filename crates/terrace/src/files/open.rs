@@ -1,0 +1,119 @@
+//! Which files are open, and what is kept back of each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::dirty::Dirty;
+use super::stat::Stat;
+use super::{File, FileResult, Files, path};
+use crate::catalog::Kind;
+use crate::key;
+
+/// A file that somebody has open.
+pub struct Open {
+    /// The object's number.
+    pub id: u64,
+    /// The rest.
+    pub state: RwLock<State>,
+}
+
+/// What changes of an open file.
+pub struct State {
+    /// Its key now.
+    pub key: Vec<u8>,
+    /// Whether it was removed, and its key is a hidden one.
+    pub unlinked: bool,
+    /// What is kept back.
+    pub dirty: Dirty,
+    /// When the first of these bytes was written, and when the last: nanoseconds since 1970.
+    pub written: Option<(Instant, i64)>,
+    /// Bytes could not be written in the background: told to the next who flushes.
+    pub failed: Option<super::FileError>,
+}
+
+impl State {
+    /// Shows a file as it will be when nothing is kept back any more.
+    pub fn show(&self, stat: &mut Stat) {
+        stat.length = stat.length.max(self.dirty.end());
+        if let Some((_, time)) = self.written {
+            stat.modified = time;
+            stat.changed = stat.changed.max(time);
+        }
+        stat.links = u32::from(!self.unlinked);
+    }
+}
+
+/// The open files by their objects' numbers, and how many handles each has.
+#[derive(Default)]
+pub struct OpenFiles(Mutex<HashMap<u64, (Arc<Open>, usize)>>);
+
+impl OpenFiles {
+    /// The file, if it is open.
+    pub fn find(&self, id: u64) -> Option<Arc<Open>> {
+        self.0.lock().get(&id).map(|(open, _)| open.clone())
+    }
+
+    /// All.
+    pub fn all(&self) -> Vec<Arc<Open>> {
+        self.0.lock().values().map(|(open, _)| open.clone()).collect()
+    }
+
+    /// One handle more.
+    pub fn enter(&self, id: u64, key: &[u8]) -> Arc<Open> {
+        let mut all = self.0.lock();
+        let (open, handles) = all.entry(id).or_insert_with(|| {
+            let dirty = Dirty::default();
+            let state = State { key: key.to_vec(), unlinked: false, dirty, written: None, failed: None };
+            (Arc::new(Open { id, state: RwLock::new(state) }), 0)
+        });
+        *handles += 1;
+        open.clone()
+    }
+
+    /// One handle less; whether it was the last.
+    pub fn leave(&self, id: u64) -> bool {
+        let mut all = self.0.lock();
+        let Some((_, handles)) = all.get_mut(&id) else { return false };
+        *handles -= 1;
+        let last = *handles == 0;
+        if last {
+            all.remove(&id);
+        }
+        last
+    }
+
+    /// One handle more of a file that has some.
+    fn again(&self, id: u64) -> Option<Arc<Open>> {
+        self.0.lock().get_mut(&id).map(|(open, handles)| {
+            *handles += 1;
+            open.clone()
+        })
+    }
+}
+
+impl Files {
+    /// Opens a file.
+    pub fn open(&self, path: &[u8]) -> FileResult<File> {
+        let _names = self.shared.names.lock();
+        path::check(path)?;
+        let stat = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
+        if stat.special.is_some() {
+            return Err(super::FileError::Invalid { path: key::show(path), reason: "it is no regular file" });
+        }
+        match (stat.kind, stat.id) {
+            (Kind::File, Some(id)) => Ok(File::new(self.shared.clone(), self.shared.open.enter(id, path))),
+            (Kind::Symlink, _) => {
+                Err(super::FileError::Invalid { path: key::show(path), reason: "it is a symbolic link" })
+            }
+            _ => Err(super::FileError::IsDirectory(key::show(path))),
+        }
+    }
+
+    /// Another handle of a file that is open, even if it was removed. What is kept back stays so when it is dropped.
+    pub fn opened(&self, id: u64) -> Option<File> {
+        self.shared.open.again(id).map(|open| File { shared: self.shared.clone(), open, flushes: false })
+    }
+}

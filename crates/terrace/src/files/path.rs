@@ -1,0 +1,40 @@
+//! Paths: keys, or the root's, which is empty.
+
+use super::{FileError, FileResult};
+use crate::key::{self, MAX_KEY, show};
+
+/// The longest component, in bytes.
+const MAX_NAME: usize = 255;
+/// The store's own directory in the root.
+pub const RESERVED: &[u8] = b".terrace";
+
+/// Checks that a path may be looked up.
+pub fn check(path: &[u8]) -> FileResult<()> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    if path.len() > MAX_KEY || path.split(|&byte| byte == b'/').any(|name| name.len() > MAX_NAME) {
+        return Err(FileError::NameTooLong(show(path)));
+    }
+    key::check(path)?;
+    match key::below(path, RESERVED) {
+        true => Err(FileError::not_found(path)),
+        false => Ok(()),
+    }
+}
+
+/// Checks that something may be made under a path.
+pub fn check_new(path: &[u8]) -> FileResult<()> {
+    if path.is_empty() {
+        return Err(FileError::Exists("/".into()));
+    }
+    match key::below(path, RESERVED) {
+        true => Err(FileError::Reserved(show(path))),
+        false => check(path),
+    }
+}
+
+/// The directory that holds it.
+pub fn parent(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|&byte| byte == b'/').map_or(&[], |at| &path[..at])
+}

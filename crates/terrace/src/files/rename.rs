@@ -1,0 +1,129 @@
+//! Giving files and directories another name.
+
+use std::sync::Arc;
+
+use super::open::Open;
+use super::path::{check, check_new, parent};
+use super::{FileError, FileResult, Files, Shared, Stat};
+use crate::catalog::{Change, Edit, Expect, Kind};
+use crate::write::now;
+use crate::{Error, key};
+
+/// Keys are listed in pages of so many.
+const PAGE: usize = 1024;
+
+impl Files {
+    /// Gives a file, a symbolic link or a directory another name. What has that name is replaced, if `replace`: a file by
+    /// a file or link, an empty directory by a directory.
+    pub fn rename(&self, from: &[u8], to: &[u8], replace: bool) -> FileResult<()> {
+        let shared = &self.shared;
+        let _names = shared.names.lock();
+        check(from)?;
+        check_new(to)?;
+        shared.directory(parent(from))?;
+        shared.directory(parent(to))?;
+        let moved = shared.find(from)?.ok_or_else(|| shared.missing(from))?;
+        let target = shared.find(to)?;
+        if !replace && target.is_some() {
+            return Err(FileError::Exists(key::show(to)));
+        }
+        if from.is_empty() || from != to && key::below(to, from) {
+            return Err(FileError::Invalid {
+                path: key::show(from),
+                reason: "a directory cannot be moved into itself",
+            });
+        }
+        if from == to {
+            return Ok(());
+        }
+        match (moved.kind == Kind::Directory, target) {
+            (true, target) => shared.rename_directory(from, to, target),
+            (false, Some(target)) if target.kind == Kind::Directory => Err(FileError::IsDirectory(key::show(to))),
+            (false, target) => shared.rename_file(from, to, &moved, target.and_then(|target| target.id)),
+        }
+    }
+}
+
+impl Shared {
+    fn rename_file(&self, from: &[u8], to: &[u8], moved: &Stat, replaced: Option<u64>) -> FileResult<()> {
+        let id = moved.id.unwrap_or_default();
+        let mut expect = vec![Expect::Names(from.to_vec(), id), Expect::Free(to.to_vec())];
+        expect.push(match replaced {
+            Some(old) => Expect::Names(to.to_vec(), old),
+            None => Expect::Absent(to.to_vec()),
+        });
+        let open = self.open.find(id);
+        let mut state = open.as_ref().map(|open| open.state.write());
+        let mut go = |gone: Option<Edit>| {
+            let mut edits: Vec<Edit> = gone.into_iter().collect();
+            edits.push(Edit::Rename { from: from.to_vec(), to: to.to_vec() });
+            edits.extend(self.changed(from, to)?);
+            edits.extend(self.touch(parent(from))?);
+            if parent(from) != parent(to) {
+                edits.extend(self.touch(parent(to))?);
+            }
+            self.commit(Change { expect: expect.clone(), edits })?;
+            if let Some(state) = &mut state {
+                state.key = to.to_vec();
+            }
+            Ok(())
+        };
+        match replaced {
+            // Removing it is the rename's own affair, unless it is open.
+            Some(old) if self.open.find(old).is_some() => self.unlink(to, old, |gone| go(Some(gone))),
+            _ => go(None),
+        }
+    }
+
+    fn rename_directory(&self, from: &[u8], to: &[u8], target: Option<Stat>) -> FileResult<()> {
+        let full = || FileError::NotEmpty(key::show(to));
+        if let Some(target) = &target {
+            if target.kind != Kind::Directory {
+                return Err(FileError::NotDirectory(key::show(to)));
+            }
+            if self.store.inner.catalog.holds_any(to)? {
+                return Err(full());
+            }
+        }
+        let mut edits = Vec::new();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let mut page = self.store.list(from, after.as_deref(), PAGE)?;
+            for (old, _) in &page {
+                let new = [to, &old[from.len()..]].concat();
+                check(&new)?;
+                edits.push(Edit::Rename { from: old.clone(), to: new });
+            }
+            match page.pop() {
+                Some((last, _)) => after = Some(last),
+                None => break,
+            }
+        }
+        edits.extend(self.changed(from, to)?);
+        edits.extend(self.touch(parent(from))?);
+        if parent(from) != parent(to) {
+            edits.extend(self.touch(parent(to))?);
+        }
+        // What is open below follows. Names do not change meanwhile, nor does the order of locks.
+        let mut open: Vec<Arc<Open>> = self.open.all();
+        open.retain(|open| key::below(&open.state.read().key, from));
+        open.sort_by_key(|open| open.id);
+        let mut states: Vec<_> = open.iter().map(|open| open.state.write()).collect();
+        self.commit(Change { expect: vec![Expect::Free(to.to_vec())], edits }).map_err(|error| match error {
+            FileError::Engine(Error::Conflict { .. }) => full(),
+            other => other,
+        })?;
+        for state in &mut states {
+            state.key = [to, &state.key[from.len()..]].concat();
+        }
+        Ok(())
+    }
+
+    /// The edit that tells, behind a rename, when it happened.
+    fn changed(&self, from: &[u8], to: &[u8]) -> FileResult<Option<Edit>> {
+        let Some(object) = self.object(from)? else { return Ok(None) };
+        let stat = Stat { changed: now(), ..Stat::of(&object, self.owner) };
+        let attributes = stat.attributes(object.attributes.user, self.owner);
+        Ok(Some(Edit::SetAttributes { key: to.to_vec(), attributes }))
+    }
+}

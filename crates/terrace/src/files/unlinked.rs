@@ -1,0 +1,115 @@
+//! Files that were removed while they were open: hidden until they are closed.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use rustix::fs::FlockOperation;
+
+use super::open::Open;
+use super::{FileError, FileResult, Shared};
+use crate::catalog::Edit;
+use crate::{Error, Store, key};
+
+/// Where they are hidden. The next component is their keeper's number, the last one theirs.
+const HIDDEN: &str = ".terrace/unlinked";
+
+/// The keeper of hidden files: as long as its file is locked, it lives.
+pub struct Unlinked {
+    number: u64,
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Unlinked {
+    /// Becomes a keeper, after what dead ones left was removed.
+    pub fn begin(store: &Store) -> FileResult<Unlinked> {
+        let folder = store.dir().join("keepers");
+        let context = || format!("making a lock in {}", folder.display());
+        let number = store.inner.catalog.next_id()?;
+        let path = folder.join(number.to_string());
+        let new = folder.join(format!("{number}.new"));
+        let make = || {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            // Nobody sees it unlocked.
+            fs::rename(&new, &path)?;
+            Ok::<File, io::Error>(file)
+        };
+        let locked = make().map_err(Error::io(context()))?;
+        sweep(store, &folder)?;
+        Ok(Unlinked { number, path, _locked: locked })
+    }
+}
+
+impl Drop for Unlinked {
+    fn drop(&mut self) {
+        // Where it stays it is found unlocked, and removed, by the next keeper.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes what keepers hid that are dead.
+fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
+    for (hidden, _) in store.list(HIDDEN.as_bytes(), None, usize::MAX)? {
+        let text = key::show(&hidden);
+        let keeper = text.split('/').nth(2).and_then(|number| number.parse::<u64>().ok());
+        let lives = keeper.is_some_and(|number| {
+            File::open(folder.join(number.to_string()))
+                .is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
+        });
+        if !lives {
+            match store.remove(&hidden) {
+                Ok(()) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let free = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let new = entry.path().extension().is_some();
+        if !new && File::open(entry.path()).is_ok_and(free) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// The key under which an open file is hidden.
+    fn hidden(&self, id: u64) -> Vec<u8> {
+        format!("{HIDDEN}/{}/{id}", self.unlinked.number).into_bytes()
+    }
+
+    /// Takes the name off a file: `commit` gets the edit that does it.
+    pub fn unlink(&self, path: &[u8], id: u64, commit: impl FnOnce(Edit) -> FileResult<()>) -> FileResult<()> {
+        let Some(open) = self.open.find(id) else {
+            return stale_if_changed(path, commit(Edit::Remove { key: path.to_vec() }));
+        };
+        {
+            let mut state = open.state.write();
+            let hidden = self.hidden(id);
+            stale_if_changed(path, commit(Edit::Rename { from: path.to_vec(), to: hidden.clone() }))?;
+            (state.key, state.unlinked) = (hidden, true);
+        }
+        self.close_if_left(&open);
+        Ok(())
+    }
+
+    /// Removes a hidden file whose last handle was given up just before it was hidden.
+    fn close_if_left(&self, open: &Open) {
+        if self.open.find(open.id).is_none() {
+            // Who gave it up may have done it; where it fails, the next keeper does it.
+            let _ = self.store.remove(&self.hidden(open.id));
+        }
+    }
+}
+
+fn stale_if_changed(path: &[u8], result: FileResult<()>) -> FileResult<()> {
+    match result {
+        Err(FileError::Engine(Error::Conflict { .. } | Error::NotFound { .. })) => Err(FileError::stale(path)),
+        other => other,
+    }
+}

@@ -1,0 +1,283 @@
+//! How hot the objects' ranges are: what each process reads is noted in memory, and folded into a file of the store
+//! about once a second. A read writes nothing.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use terrace_plan::hotness::{Ranges, Span, reads_to_come, spans};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::frame::BLOCK;
+use crate::store::Store;
+
+/// Ranges that scores are kept of.
+const KEYS: usize = 1 << 14;
+/// Seconds in which a score halves.
+const HALF_LIFE: f64 = 3600.0;
+/// A block with this score gets scores for its parts.
+const HOT: f64 = 4.0;
+/// Objects whose keys are known.
+const NAMES: usize = 4096;
+/// Reads that are remembered between two folds; of more, only this process knows.
+const TOUCHES: usize = 8192;
+const FOLD_EVERY: Duration = Duration::from_secs(1);
+/// An object that was not read for so many seconds has cooled down, whatever it was.
+const FORGET: f64 = 12.0 * HALF_LIFE;
+/// What is colder than this is forgotten.
+const COLD: f64 = 1.0 / 64.0;
+
+/// How hot ranges are, as far as this process knows.
+pub(crate) struct Hotness {
+    state: Mutex<State>,
+    file: PathBuf,
+}
+
+struct State {
+    ranges: Ranges,
+    names: HashMap<u64, Name>,
+    /// Since the last fold.
+    touches: Vec<Touch>,
+    folded: Instant,
+}
+
+/// An object's key, and when it was read last.
+#[derive(Clone, Serialize, Deserialize)]
+struct Name {
+    #[serde(with = "serde_bytes")]
+    key: Vec<u8>,
+    at: f64,
+}
+
+struct Touch {
+    object: u64,
+    offset: u64,
+    length: u64,
+    at: f64,
+}
+
+/// What processes share.
+#[derive(Default, Serialize, Deserialize)]
+struct Kept {
+    at: f64,
+    scores: Vec<(u64, f32)>,
+    names: Vec<Name>,
+}
+
+/// A range of an object and how hot it is.
+#[derive(Clone, Debug, Serialize)]
+pub struct HotRange {
+    /// The object's key, printed lossily.
+    pub key: String,
+    /// The range's first byte.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Reads of all of it, each worth half after an hour.
+    pub score: f64,
+    /// The tier of its nearest replica.
+    pub tier: String,
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
+}
+
+fn empty() -> Ranges {
+    Ranges::new(KEYS, HALF_LIFE, u64::from(BLOCK), HOT)
+}
+
+impl Hotness {
+    /// Of the store in `dir`.
+    pub fn new(dir: &Path) -> Hotness {
+        let file = dir.join("hotness");
+        let mut state = State { ranges: empty(), names: HashMap::new(), touches: Vec::new(), folded: Instant::now() };
+        state.take(read(&file));
+        Hotness { state: Mutex::new(state), file }
+    }
+
+    /// Notes that bytes of the object under `key` were read.
+    pub fn touch(&self, key: &[u8], offset: u64, length: u64) {
+        if length == 0 {
+            return;
+        }
+        let (object, at) = (xxh3_64(key), now());
+        let state = &mut *self.state.lock();
+        state.ranges.touch(object, offset, length, at);
+        let (names, touches) = (state.names.len(), state.touches.len());
+        match state.names.get_mut(&object) {
+            Some(name) => name.at = at,
+            None if names < 2 * NAMES => drop(state.names.insert(object, Name { key: key.to_vec(), at })),
+            None => {}
+        }
+        match state.touches.last_mut() {
+            Some(last) if last.object == object && last.offset + last.length == offset => last.length += length,
+            _ if touches < TOUCHES => state.touches.push(Touch { object, offset, length, at }),
+            _ => {}
+        }
+        if touches == TOUCHES && state.folded.elapsed() > FOLD_EVERY {
+            state.fold(&self.file);
+        }
+    }
+
+    /// How often a range is expected to be read in the hour to come.
+    pub fn reads(&self, key: &[u8], offset: u64) -> f64 {
+        let state = self.state.lock();
+        let block = state.ranges.key(xxh3_64(key), offset);
+        reads_to_come(state.ranges.scores().score(block, now()))
+    }
+
+    /// The score of the block that holds a byte of an object.
+    pub fn score(&self, key: &[u8], offset: u64) -> f64 {
+        let state = self.state.lock();
+        state.ranges.scores().score(state.ranges.key(xxh3_64(key), offset), now())
+    }
+
+    /// The objects that are read, as far as their keys are known.
+    pub fn objects(&self) -> Vec<Vec<u8>> {
+        self.state.lock().names.values().map(|name| name.key.clone()).collect()
+    }
+
+    /// Ranges of an object of so many bytes that are about as hot, hottest first.
+    pub fn spans(&self, key: &[u8], length: u64) -> Vec<Span> {
+        spans(self.state.lock().ranges.of(xxh3_64(key), length, now()))
+    }
+
+    /// Tells the other processes what this one reads, and learns what they do, if that was not done for a while.
+    pub fn fold_in_time(&self) {
+        let mut state = self.state.lock();
+        if state.folded.elapsed() > FOLD_EVERY {
+            state.fold(&self.file);
+        }
+    }
+
+    /// The same, now.
+    pub fn fold(&self) {
+        self.state.lock().fold(&self.file);
+    }
+}
+
+impl State {
+    fn fold(&mut self, file: &Path) {
+        self.folded = Instant::now();
+        if self.touches.is_empty() {
+            return self.take(read(file));
+        }
+        // It is only ever a help: where it cannot be written, the touches are kept for the next time.
+        let lock = File::options().create(true).truncate(false).write(true).open(file.with_extension("lock"));
+        let Ok(lock) = lock else { return };
+        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return;
+        }
+        let mine = std::mem::take(&mut self.names);
+        self.take(read(file));
+        self.names.extend(mine);
+        for Touch { object, offset, length, at } in self.touches.drain(..) {
+            self.ranges.touch(object, offset, length, at);
+        }
+        let new = file.with_extension(format!("new-{}", std::process::id()));
+        let bytes = postcard::to_stdvec(&self.kept()).unwrap_or_default();
+        let _ = fs::write(&new, bytes).and_then(|()| fs::rename(&new, file));
+    }
+
+    /// Takes over what is kept.
+    fn take(&mut self, kept: Kept) {
+        self.ranges = empty();
+        self.ranges.restore(kept.scores.iter().map(|(key, score)| (*key, f64::from(*score))), kept.at);
+        self.names.extend(kept.names.into_iter().map(|name| (xxh3_64(&name.key), name)));
+    }
+
+    fn kept(&mut self) -> Kept {
+        let at = now();
+        let scores = self.ranges.scores().scores(at).filter(|(_, score)| *score > COLD);
+        let scores = scores.map(|(key, score)| (key, score as f32)).collect();
+        let mut names: Vec<Name> = self.names.drain().map(|(_, name)| name).collect();
+        names.retain(|name| at - name.at < FORGET);
+        names.sort_by(|a, b| b.at.total_cmp(&a.at));
+        names.truncate(NAMES);
+        self.names = names.iter().cloned().map(|name| (xxh3_64(&name.key), name)).collect();
+        Kept { at, scores, names }
+    }
+}
+
+fn read(file: &Path) -> Kept {
+    fs::read(file).ok().and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default()
+}
+
+impl Store {
+    /// The hottest ranges at or below `prefix`, hottest first.
+    pub fn hot(&self, prefix: &[u8], limit: usize) -> crate::Result<Vec<HotRange>> {
+        let inner = &self.inner;
+        inner.hotness.fold();
+        let mut found = Vec::new();
+        for key in inner.hotness.objects().iter().filter(|key| crate::key::below(key, prefix)) {
+            let Some(object) = inner.catalog.object(key)? else { continue };
+            for Span { offset, length, score } in inner.hotness.spans(key, object.length) {
+                if score > COLD {
+                    found.push((score, key.clone(), offset, length));
+                }
+            }
+        }
+        found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (&a.1, a.2).cmp(&(&b.1, b.2))));
+        found.truncate(limit);
+        let range = |(score, key, offset, length): (f64, Vec<u8>, u64, u64)| {
+            let tier = inner.nearest_tier(&key, offset)?;
+            Ok(HotRange { key: crate::key::show(&key), offset, length, score, tier })
+        };
+        found.into_iter().map(range).collect()
+    }
+}
+
+impl crate::store::Inner {
+    /// The tier of the nearest replica of a byte; nothing for what has none.
+    fn nearest_tier(&self, key: &[u8], offset: u64) -> crate::Result<String> {
+        let located = self.catalog.locate(key, offset, offset + 1)?;
+        let replicas = located.iter().flat_map(|(_, extents)| extents).flat_map(|extent| &extent.replicas);
+        let devices = replicas.filter_map(|replica| self.tiers.device(replica.target).ok());
+        let nearest = devices.min_by_key(|device| device.tier);
+        Ok(nearest.map_or_else(String::new, |device| self.tiers.tier(device).name.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn what_one_process_reads_another_knows_after_a_fold() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (one, two) = (Hotness::new(dir.path()), Hotness::new(dir.path()));
+        for _ in 0..3 {
+            one.touch(b"a", 0, MIB);
+            two.touch(b"a", 0, MIB / 2);
+            two.touch(b"b", 5 * MIB, MIB);
+        }
+        one.fold();
+        two.fold();
+        one.fold();
+        for hotness in [&one, &two, &Hotness::new(dir.path())] {
+            assert!((hotness.score(b"a", 0) - 4.5).abs() < 0.01, "{}", hotness.score(b"a", 0));
+            assert!((hotness.score(b"b", 5 * MIB) - 3.0).abs() < 0.01);
+            assert_eq!(hotness.score(b"b", 0), 0.0);
+            let mut objects = hotness.objects();
+            objects.sort();
+            assert_eq!(objects, [b"a", b"b"]);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_damaged_is_as_good_as_none() {
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::write(dir.path().join("hotness"), b"\xff\xff\xff\xff\xff").expect("writes");
+        let hotness = Hotness::new(dir.path());
+        hotness.touch(b"a", 0, MIB);
+        hotness.fold();
+        assert!(Hotness::new(dir.path()).score(b"a", 0) > 0.9);
+    }
+}

@@ -1,0 +1,103 @@
+//! Promotion: what is read so often that a copy on a faster tier pays gets one.
+
+use std::time::{Duration, Instant};
+
+use terrace_plan::hotness::{Entry, promotions};
+
+use super::request::owe;
+use crate::Result;
+use crate::catalog::{Change, Edit, Extent, TargetId, Task, frames};
+use crate::store::{Inner, Store};
+
+/// How often it is looked for what is worth promoting.
+const EVERY: Duration = Duration::from_secs(5);
+/// What was read less often than this is left where it is.
+const WARM: f64 = 2.0;
+
+/// An extent that may be promoted.
+struct Candidate {
+    key: Vec<u8>,
+    object: u64,
+    extent: Extent,
+}
+
+impl Store {
+    /// Owes copies on faster tiers of what was read so often that they pay, as the background does every few seconds;
+    /// how many.
+    pub fn promote(&self) -> Result<usize> {
+        self.inner.promote()
+    }
+}
+
+impl Inner {
+    /// Promotes, if that was not done for a while.
+    pub(super) fn promote_in_time(&self) -> Result<()> {
+        let mut promoted = self.mover.promoted.lock();
+        if promoted.get_or_insert_with(Instant::now).elapsed() > EVERY {
+            self.promote()?;
+            *promoted = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn promote(&self) -> Result<usize> {
+        let (mut candidates, mut entries) = (Vec::new(), Vec::new());
+        for key in self.hotness.objects() {
+            let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? else { continue };
+            for extent in frames(&extents) {
+                let score = self.hotness.score(&key, extent.offset);
+                let Some(target) = self.nearest(extent).filter(|_| score >= WARM) else { continue };
+                let Some(replica) = extent.replicas.iter().find(|r| r.target == self.tiers.devices[target].id) else {
+                    continue;
+                };
+                entries.push(Entry {
+                    key: candidates.len() as u64,
+                    bytes: u64::from(replica.stored),
+                    target: target as u8,
+                    score,
+                });
+                candidates.push(Candidate { key: key.clone(), object: object.id, extent: extent.clone() });
+            }
+        }
+        let Some(mut snapshot) = self.planner.tiers(&self.tiers).filter(|_| !entries.is_empty()) else { return Ok(0) };
+        for (at, device) in self.tiers.devices.iter().enumerate() {
+            // What is above the high watermark would be evicted again.
+            snapshot.set_space(at, device.free_below(self.tiers.tier(device).high_watermark), 0);
+        }
+        let moves = promotions(&entries, &snapshot);
+        let mut promoted = 0;
+        for hint in &moves {
+            let Candidate { key, object, extent } = &candidates[hint.key as usize];
+            promoted += usize::from(self.promote_one(key, *object, extent, usize::from(hint.to))?);
+        }
+        Ok(promoted)
+    }
+
+    /// Owes a copy of an extent on a target, in the place of a replica in the same failure domain if there is one.
+    fn promote_one(&self, key: &[u8], object: u64, extent: &Extent, to: usize) -> Result<bool> {
+        let to = &self.tiers.devices[to];
+        let (write, frame_offset) = extent.frame();
+        let task = Task { object, frame_offset, write, target: to.id };
+        let allowed = self.config.rule_for(key).and_then(|rule| rule.tiers.as_deref());
+        let forbidden = allowed.is_some_and(|names| !names.contains(&self.tiers.tier(to).name));
+        if forbidden || self.catalog.owed_to(&task)?.contains(&to.id) {
+            return Ok(false);
+        }
+        let shares = |id: TargetId| self.tiers.device(id).is_ok_and(|device| device.domain == to.domain);
+        let there = extent.replicas.iter().find(|replica| shares(replica.target));
+        if there.is_some_and(|replica| self.outlives(replica) && !self.tiers.tier(to).persistent) {
+            return Ok(false);
+        }
+        let edit: Edit = owe(key, task, extent, there.map(|replica| replica.target));
+        self.catalog.commit(Change { expect: Vec::new(), edits: vec![edit] })?;
+        Ok(true)
+    }
+
+    /// Which of the targets with a replica is the nearest.
+    fn nearest(&self, extent: &Extent) -> Option<usize> {
+        let holds = |id: TargetId| extent.replicas.iter().any(|replica| replica.target == id);
+        (0..self.tiers.devices.len())
+            .filter(|at| holds(self.tiers.devices[*at].id))
+            .min_by_key(|at| self.tiers.devices[*at].tier)
+    }
+}

@@ -1,0 +1,217 @@
+//! Planning anew what is stored: what is cold, denser; what a changed rule touches, as the rule now says.
+
+use std::fs;
+
+use terrace_plan::policy::{Policy as Wanted, Weights};
+
+use super::BATCH;
+use super::request::{owe, task_at};
+use super::room::drop_replica;
+use crate::catalog::{Edit, Extent, Object, TargetId, frames};
+use crate::config::{Config, StoreConfig};
+use crate::place::{Placer, policy, policy_under};
+use crate::report::{Moved, Replanning, TierState};
+use crate::store::{Inner, Store, read_config};
+use crate::write::{PutOptions, element_of};
+use crate::{Result, key};
+
+/// What was read less often than this is cold.
+const COLD: f64 = 0.5;
+/// Objects that one round of the background thread looks at.
+const ROUND: usize = 64;
+
+/// How far the objects were planned anew since the rules changed; kept in the store's directory.
+struct Progress {
+    /// The rules that the objects from `after` on were last planned under.
+    before: Config,
+    after: Option<Vec<u8>>,
+}
+
+impl Store {
+    /// Plans everything at or below `prefix` that is hardly read anew, so that its bytes are as few as can be: replicas
+    /// stay on their targets, and are encoded more densely where that pays by a twentieth. With `all`, also what is hot.
+    pub fn tune(&self, prefix: &[u8], all: bool) -> Result<Moved> {
+        self.move_each(prefix, |inner, key, object, extent, edits, moved| {
+            if !all && inner.hotness.score(key, extent.offset) > COLD {
+                return Ok(());
+            }
+            let dense = Weights::ARCHIVAL;
+            let wanted = Wanted {
+                replicas: extent.replicas.len().clamp(1, 255) as u8,
+                first: dense,
+                rest: dense,
+                raw_first: false,
+                ..policy(inner, key, &PutOptions::default()).wanted
+            };
+            inner.replan(key, object, extent, &wanted, true, edits, moved)
+        })
+    }
+}
+
+impl Inner {
+    /// The edits that make an extent's replicas what is planned for them now; with `stay`, none changes its target.
+    #[allow(clippy::too_many_arguments)]
+    fn replan(
+        &self,
+        key: &[u8],
+        object: u64,
+        extent: &Extent,
+        wanted: &Wanted,
+        stay: bool,
+        edits: &mut Vec<Edit>,
+        moved: &mut Moved,
+    ) -> Result<()> {
+        let works = |target| self.tiers.device(target).is_ok_and(|device| device.state() == TierState::Ok);
+        let quiet = self.catalog.owed_to(&task_at(object, extent, 0))?.is_empty();
+        if !quiet || !extent.replicas.iter().all(|replica| works(replica.target)) {
+            return Ok(());
+        }
+        let Some(raw) = self.read_frame(object, extent) else { return Ok(()) };
+        let placer = Placer::new(self, key, element_of(key), *wanted);
+        let places = placer.replan(extent, &raw, stay);
+        if places.is_empty() {
+            moved.kept += 1;
+            return Ok(());
+        }
+        let leaves = |target: TargetId| places.iter().all(|placed| placed.target != target);
+        let mut leaving = extent.replicas.iter().filter(|replica| leaves(replica.target));
+        for placed in &places {
+            let task = task_at(object, extent, placed.target);
+            self.mover.encode_as(task, placed.encoding);
+            match extent.replicas.iter().find(|replica| replica.target == placed.target) {
+                Some(replica) if replica.encoding == placed.encoding => {}
+                Some(_) => {
+                    edits.push(owe(key, task, extent, None));
+                    moved.made += 1;
+                }
+                None => {
+                    let instead = leaving.next().map(|replica| replica.target);
+                    edits.push(owe(key, task, extent, instead));
+                    moved.made += 1;
+                    moved.dropped += u64::from(instead.is_some());
+                }
+            }
+        }
+        let enough = places.len() >= usize::from(wanted.replicas);
+        for replica in leaving.filter(|_| enough) {
+            if extent.replicas.iter().any(|other| !leaves(other.target) && (wanted.volatile || self.outlives(other))) {
+                edits.push(drop_replica(key, object, extent, replica));
+                moved.dropped += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the rules have changed since the objects were planned, plans some that they touch anew; how many were
+    /// looked at.
+    pub(super) fn follow_rules(&self) -> Result<usize> {
+        let Some(progress) = self.progress() else { return Ok(0) };
+        let page = self.catalog.list(b"", progress.after.as_deref(), ROUND)?;
+        for (key, object) in &page {
+            self.follow(key, object, &progress.before)?;
+        }
+        match page.last() {
+            Some((last, _)) => self.keep(&Progress { after: Some(last.clone()), ..progress }),
+            None => self.rules_followed(),
+        }
+        Ok(page.len())
+    }
+
+    /// Plans an object anew where another policy holds for it now.
+    fn follow(&self, key: &[u8], object: &Object, before: &Config) -> Result<()> {
+        let [then, now] = [before, &self.config].map(|config| policy_under(self, config, key).wanted);
+        if then == now {
+            return Ok(());
+        }
+        // What was asked for with the object itself stands.
+        let replicas = if object.want == then.replicas { now.replicas } else { object.want };
+        let wanted = Wanted { replicas, ..now };
+        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
+        let (mut edits, mut moved) = (Vec::new(), Moved::default());
+        if object.want != replicas {
+            edits.push(Edit::Want { key: key.to_vec(), object: object.id, want: replicas });
+        }
+        for extent in frames(&extents) {
+            self.replan(key, object.id, extent, &wanted, false, &mut edits, &mut moved)?;
+            if edits.len() >= BATCH {
+                self.commit_moves(std::mem::take(&mut edits))?;
+            }
+        }
+        self.commit_moves(edits)
+    }
+
+    fn commit_moves(&self, edits: Vec<Edit>) -> Result<()> {
+        if edits.iter().any(|edit| matches!(edit, Edit::Lost { .. })) {
+            // What is left must outlive a loss of power as what goes does.
+            self.sync_files()?;
+        }
+        if !edits.is_empty() {
+            self.catalog.commit(crate::catalog::Change { expect: Vec::new(), edits })?;
+        }
+        Ok(())
+    }
+
+    /// How far the objects follow the rules, where these have changed.
+    pub(crate) fn replanning(&self) -> Option<Replanning> {
+        let after = self.progress()?.after;
+        Some(Replanning { after: after.map(|last| key::show(&last)) })
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        let text = fs::read_to_string(self.dir.join("rules")).ok()?;
+        let (after, before) = text.split_once('\n')?;
+        if before == rules(&self.config) {
+            return None;
+        }
+        // A process that has the store open since before the change leaves it to those that know it.
+        let current = read_config(&self.dir).is_ok_and(|config| rules(&config) == rules(&self.config));
+        let before = toml::from_str(before).ok().filter(|_| current)?;
+        let after = (!after.is_empty()).then(|| unhex(after)).flatten();
+        Some(Progress { before, after })
+    }
+
+    /// It is only ever a help: where it cannot be kept, objects are looked at again.
+    fn keep(&self, progress: &Progress) {
+        let after: String = progress.after.iter().flatten().map(|byte| format!("{byte:02x}")).collect();
+        self.write_rules(&after, &progress.before);
+    }
+
+    /// Notes that all objects are as the rules say, in a store of which nothing is noted.
+    pub(crate) fn rules_begin(&self) {
+        if !self.dir.join("rules").exists() {
+            self.rules_followed();
+        }
+    }
+
+    /// Notes that all objects are as the rules say.
+    fn rules_followed(&self) {
+        self.write_rules("", &self.config);
+    }
+
+    fn write_rules(&self, after: &str, config: &Config) {
+        let (path, new) = (self.dir.join("rules"), self.dir.join(format!("rules.new-{}", std::process::id())));
+        let _ = fs::write(&new, format!("{after}\n{}", rules(config))).and_then(|()| fs::rename(&new, path));
+    }
+}
+
+/// The part of a configuration that says what is wanted of objects.
+fn rules(config: &Config) -> String {
+    let store = StoreConfig { targets: 0, ..config.store.clone() };
+    Config { store, rules: config.rules.clone(), tiers: Vec::new() }.to_toml()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).ok());
+    digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_back_from_its_digits() {
+        assert_eq!(unhex("00ff7a"), Some(vec![0, 255, 122]));
+        assert_eq!((unhex(""), unhex("0g")), (Some(vec![]), None));
+    }
+}

@@ -1,0 +1,211 @@
+//! What would be weighed for some bytes, what wins, and why: `terrace explain`.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+use terrace_plan::cost::Costs;
+use terrace_plan::explain::Explanation;
+use terrace_plan::snapshot::{Snapshot, Target, Tier};
+use terrace_predict::analyze::Analysis;
+
+use super::{READS, Site, policy};
+use crate::config::{Bytes, Rate, Time};
+use crate::report::ReplicaState;
+use crate::store::Store;
+use crate::write::PutOptions;
+use crate::{Error, Result};
+
+/// Bytes of which is asked what the store would do with them.
+pub struct Question<'a> {
+    /// The key that they are or would be stored under: rules go by it.
+    pub key: &'a [u8],
+    /// A block of them: each block is planned by itself.
+    pub block: &'a [u8],
+    /// How they would be written.
+    pub options: &'a PutOptions,
+    /// What else is supposed.
+    pub what_if: &'a [WhatIf],
+}
+
+/// What would be weighed for some bytes, what wins, and why.
+#[derive(Clone, Debug, Serialize)]
+pub struct Explained {
+    /// The format of the bytes, as far as it is known.
+    pub format: String,
+    /// The type of their elements, where it is known or was found.
+    pub elements: Option<String>,
+    /// The family of distributions that the elements fit, if one does.
+    pub distribution: Option<String>,
+    /// Bits of information in a byte, by frequency alone.
+    pub entropy: f64,
+    /// Where each target that the explanation names by number is, with its tier.
+    pub targets: Vec<(String, String)>,
+    /// What was weighed, and why it is what it is.
+    pub explanation: Explanation,
+    /// What the replicas that are stored under the key really take.
+    pub measured: Vec<Measured>,
+}
+
+/// What the replicas of an object on a tier and in an encoding take.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// The tier's name.
+    pub tier: String,
+    /// The encoding's name.
+    pub encoding: String,
+    /// Bytes of the object.
+    pub bytes: u64,
+    /// Bytes that they take.
+    pub stored: u64,
+}
+
+/// Something supposed of a tier, written as `tier.nvme.capacity=2TiB`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIf {
+    tier: String,
+    change: Change,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Change {
+    Capacity(u64),
+    Read(f64),
+    Write(f64),
+    Latency(f64),
+    Persistent(bool),
+    Watts(f64),
+}
+
+impl FromStr for WhatIf {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<WhatIf, String> {
+        let wrong = || {
+            format!(
+                "{text:?} supposes nothing; write tier.NAME.capacity=2TiB, or one of read=100MB/s, write=80MB/s, \
+                 latency=5ms, persistent=true, watts=5 in the place of capacity"
+            )
+        };
+        let (path, value) = text.split_once('=').ok_or_else(wrong)?;
+        let (tier, key) = path.strip_prefix("tier.").and_then(|path| path.rsplit_once('.')).ok_or_else(wrong)?;
+        let change = match key {
+            "capacity" => Change::Capacity(value.parse::<Bytes>()?.0),
+            "read" => Change::Read(value.parse::<Rate>()?.0 as f64),
+            "write" => Change::Write(value.parse::<Rate>()?.0 as f64),
+            "latency" => Change::Latency(value.parse::<Time>()?.0.as_secs_f64()),
+            "persistent" => Change::Persistent(value.parse().map_err(|_| wrong())?),
+            "watts" => {
+                Change::Watts(value.parse().ok().filter(|w: &f64| w.is_finite() && *w >= 0.0).ok_or_else(wrong)?)
+            }
+            _ => return Err(wrong()),
+        };
+        Ok(WhatIf { tier: tier.to_owned(), change })
+    }
+}
+
+impl WhatIf {
+    fn apply(&self, level: usize, tiers: &mut [Tier], targets: &mut [Target], used: &[u64]) {
+        for (target, used) in targets.iter_mut().zip(used).filter(|(target, _)| usize::from(target.tier) == level) {
+            match self.change {
+                Change::Capacity(bytes) => target.free = bytes.saturating_sub(*used),
+                Change::Read(rate) => target.read = rate,
+                Change::Write(rate) => target.write = rate,
+                Change::Latency(seconds) => target.latency = seconds,
+                Change::Persistent(_) | Change::Watts(_) => {}
+            }
+        }
+        match self.change {
+            Change::Persistent(lasts) => tiers[level].persistent = lasts,
+            Change::Watts(watts) => tiers[level].watts = watts,
+            _ => {}
+        }
+    }
+}
+
+impl Store {
+    /// What the store would do with some bytes, and why. Nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where something is supposed of a tier that there is not.
+    pub fn explain(&self, question: &Question<'_>) -> Result<Explained> {
+        let inner = &self.inner;
+        let (policy, resolutions) = policy::explained(inner, question.key, question.options);
+        let costs =
+            Costs::new(inner.streams.survey(question.block, question.options.element, &inner.tiers, &policy.wanted));
+        let snapshot = self.supposed(question.what_if)?;
+        let site = Site { wanted: policy.wanted, beside: &[], reads: READS };
+        let explanation = inner.planner.explain(&snapshot, question.block.len() as u64, &site, &costs, &resolutions);
+        let hint = question.options.element.map(terrace_predict::analyze::Elements::of);
+        let analysis = Analysis::of(question.block, hint)
+            .map_err(|e| Error::Damaged { what: "the block that was analyzed".into(), reason: e.to_string() })?;
+        let named = |value: String| value.to_lowercase();
+        Ok(Explained {
+            format: named(format!("{:?}", analysis.format)),
+            elements: analysis.elements.map(|elements| named(format!("{:?}", elements.element))),
+            distribution: analysis.distribution.map(|distribution| named(format!("{distribution:?}"))),
+            entropy: analysis.entropy,
+            targets: inner
+                .tiers
+                .devices
+                .iter()
+                .map(|device| (inner.tiers.tier(device).name.clone(), device.path.display().to_string()))
+                .collect(),
+            explanation,
+            measured: self.measured(question.key)?,
+        })
+    }
+
+    /// The tiers as they are, but for what is supposed.
+    fn supposed(&self, what_if: &[WhatIf]) -> Result<Snapshot> {
+        let tiers = &self.inner.tiers;
+        let (mut levels, mut targets) = super::planner::described(tiers, |_| true);
+        let used: Vec<u64> = tiers.devices.iter().map(|device| device.filled()).collect();
+        for one in what_if {
+            let level = levels.iter().position(|tier| tier.name == one.tier).ok_or_else(|| {
+                let names: Vec<&str> = levels.iter().map(|tier| tier.name.as_str()).collect();
+                Error::Config(format!("there is no tier {:?}; there are {}", one.tier, names.join(", ")))
+            })?;
+            one.apply(level, &mut levels, &mut targets, &used);
+        }
+        super::planner::of(levels, targets).ok_or_else(|| Error::Config("these tiers cannot be planned for".into()))
+    }
+
+    fn measured(&self, key: &[u8]) -> Result<Vec<Measured>> {
+        let location = match self.locate(key) {
+            Err(Error::NotFound { .. } | Error::BadKey { .. }) => return Ok(Vec::new()),
+            located => located?,
+        };
+        let mut all: Vec<Measured> = Vec::new();
+        for extent in &location.extents {
+            for replica in extent.replicas.iter().filter(|replica| replica.state == ReplicaState::Present) {
+                let same = |m: &&mut Measured| m.tier == replica.tier && m.encoding == replica.encoding;
+                match all.iter_mut().find(same) {
+                    Some(m) => (m.bytes, m.stored) = (m.bytes + extent.length, m.stored + replica.stored),
+                    None => all.push(Measured {
+                        tier: replica.tier.clone(),
+                        encoding: replica.encoding.clone(),
+                        bytes: extent.length,
+                        stored: replica.stored,
+                    }),
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_supposed_is_read_or_refused_with_what_to_write() {
+        let capacity = WhatIf { tier: "nvme".into(), change: Change::Capacity(2 << 40) };
+        assert_eq!("tier.nvme.capacity=2TiB".parse(), Ok(capacity));
+        assert_eq!("tier.a.b.latency=5ms".parse::<WhatIf>().map(|w| w.tier), Ok("a.b".into()));
+        for wrong in ["", "nvme.capacity=1", "tier.nvme=1", "tier.nvme.size=1", "tier.nvme.persistent=maybe"] {
+            assert!(wrong.parse::<WhatIf>().expect_err(wrong).contains("tier.NAME.capacity=2TiB"), "{wrong}");
+        }
+        assert!("tier.nvme.read=5".parse::<WhatIf>().expect_err("no unit").contains("100MB/s"));
+    }
+}

@@ -1,0 +1,180 @@
+//! Where replicas go, and under which encoding: the decisions of `terrace-plan`, fed with what `terrace-predict` expects
+//! of the bytes and with the store's tiers as they are.
+
+mod explain;
+mod planner;
+mod policy;
+mod streams;
+
+pub use explain::{Explained, Measured, Question, WhatIf};
+pub(crate) use planner::{Planner, Site};
+pub(crate) use policy::{Policy, policy, policy_under};
+pub(crate) use streams::{LEARNED, Streams};
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use terrace_codec::{Element, Encoding};
+use terrace_plan::cost::{Costs, Expected};
+use terrace_plan::policy::{Ack, Budget, Policy as Wanted, Weights};
+use terrace_plan::snapshot::TierSet;
+use xxhash_rust::xxh3::xxh3_64;
+
+use self::streams::Known;
+use crate::catalog::{Extent, Replica, TargetId};
+use crate::frame::{Coded, Identity};
+use crate::store::{Device, Inner};
+use crate::write::{append_to, with_scratch};
+
+/// Shorter extents are not worth a thought: what is known of the stream serves.
+const WORTH: usize = 8 << 10;
+/// To devices that take so many bytes in a second nothing is gained by encoding.
+const FAST: f64 = 1e9;
+/// Unless hardly anything but the bytes stored matters: the ratio has at least this weight.
+const DENSE: f64 = 0.8;
+/// What is taken of an encoding of which nothing is known but what it stored.
+const USUAL: Expected = Expected { compress: 3e8, decompress: 1e9, ratio: 1.0 };
+/// How often what is written is taken to be read, at least.
+const READS: f64 = 1.0;
+
+/// Places the replicas of one object's extents.
+pub(crate) struct Placer<'a> {
+    inner: &'a Inner,
+    key: &'a [u8],
+    wanted: Wanted,
+    known: Arc<Mutex<Known>>,
+    /// The object, for the stream that it is part of.
+    file: u64,
+}
+
+/// A replica-to-be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub target: TargetId,
+    pub encoding: Encoding,
+}
+
+/// Replicas-to-be of an extent; the first is the one to be written first and read first.
+pub(crate) type Places = SmallVec<[Placed; 3]>;
+
+/// Where the first bytes of a run go.
+#[derive(Debug, Default)]
+pub(crate) struct Placement {
+    /// How many of the bytes it is for.
+    pub length: usize,
+    pub replicas: Places,
+}
+
+impl<'a> Placer<'a> {
+    /// For the bytes of `key`, whose elements' type may be known.
+    pub fn new(inner: &'a Inner, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
+        Placer { inner, key, wanted, known: inner.streams.of(key, element), file: xxh3_64(key) }
+    }
+
+    /// Where the replicas of `raw`, the object's bytes from `offset` on, go, or of as much of it as goes to the same
+    /// places. None where no target has room.
+    pub fn place(&self, offset: u64, raw: &[u8]) -> Placement {
+        let reads = self.reads(offset);
+        let site = Site { wanted: self.wanted, beside: &[], reads };
+        let mut placement = self.plan(raw.len(), &site);
+        let first = placement.replicas.first().and_then(|placed| self.inner.tiers.device(placed.target).ok());
+        if first.is_some_and(|device| self.study(offset, raw, device, &self.wanted.first, reads)) {
+            placement = self.plan(raw.len(), &site);
+        }
+        if placement.replicas.is_empty() && !self.wanted.volatile && self.wanted.ack < Ack::Durable {
+            // What outlives a reboot may be full or away for now, and is owed then.
+            return self.plan(raw.len(), &Site { wanted: Wanted { volatile: true, ..self.wanted }, ..site });
+        }
+        placement
+    }
+
+    /// How many replicas an extent is to have of which so many were planned: under a budget as many as fit.
+    pub fn count(&self, planned: usize) -> usize {
+        let wanted = usize::from(self.wanted.replicas);
+        if self.wanted.budget.is_some() { planned.clamp(1, wanted) } else { wanted }
+    }
+
+    /// Targets to owe replicas to that none takes now.
+    pub fn for_later(&self, missing: usize, beside: &[TargetId]) -> Vec<TargetId> {
+        self.inner.tiers.for_later(beside, missing, self.wanted.tiers, self.wanted.volatile)
+    }
+
+    /// Where up to `missing` more replicas of an extent go, beside those on `beside`.
+    pub fn place_more(&self, length: usize, missing: usize, beside: &[TargetId]) -> Places {
+        let wanted = Wanted { replicas: missing.min(255) as u8, ..self.wanted };
+        self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas
+    }
+
+    /// Where one more replica of an extent goes, on these tiers.
+    pub fn place_on(&self, tiers: TierSet, length: usize, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
+        let wanted = Wanted { replicas: 1, tiers, volatile, ack: Ack::Placed, max_latency: None, ..self.wanted };
+        self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas.first().map(|placed| placed.target)
+    }
+
+    /// Where the replicas of a stored extent should be, and how encoded, planned with what is there so that little is
+    /// moved; with `stay`, on the targets where they are. Nothing where no plan is better known.
+    pub fn replan(&self, extent: &Extent, raw: &[u8], stay: bool) -> Places {
+        let mut expected = self.inner.streams.survey(raw, None, &self.inner.tiers, &self.wanted);
+        for replica in extent.replicas.iter().filter(|replica| replica.encoding != Encoding::NONE) {
+            let ratio = extent.raw_len as f64 / f64::from(replica.stored.max(1));
+            match expected.iter_mut().find(|(encoding, _)| *encoding == replica.encoding) {
+                Some((_, known)) => known.ratio = ratio,
+                None => expected.push((replica.encoding, Expected { ratio, ..USUAL })),
+            }
+        }
+        let site = Site { wanted: self.wanted, beside: &[], reads: self.reads(extent.offset) };
+        self.inner.planner.replan(&self.inner.tiers, raw.len(), &site, &Costs::new(expected), &extent.replicas, stay)
+    }
+
+    /// How to encode one more replica of an extent on `device`.
+    pub fn encoding(&self, device: &Device, extent: &Extent, raw: &[u8], missing: usize) -> Encoding {
+        let nearest = extent.replicas.iter().all(|r| {
+            r.target == device.id || self.inner.tiers.device(r.target).is_ok_and(|other| other.tier > device.tier)
+        });
+        let (weights, reads) =
+            if nearest { (self.wanted.first, self.reads(extent.offset)) } else { (self.wanted.rest, 0.0) };
+        self.study(extent.frame_offset(), raw, device, &weights, reads);
+        let stored: u64 = extent.replicas.iter().filter(|r| r.target != device.id).map(|r| u64::from(r.stored)).sum();
+        let left = |Budget(times): Budget| (times - stored as f64 / raw.len() as f64) / missing.max(1) as f64;
+        let wanted = Wanted {
+            first: weights,
+            raw_first: nearest && self.wanted.raw_first,
+            budget: self.wanted.budget.map(|budget| Budget(left(budget).max(0.0))),
+            ..self.wanted
+        };
+        let costs = self.known.lock().costs.clone();
+        self.inner.planner.encoding(&self.inner.tiers, device, raw.len(), reads, wanted, &costs)
+    }
+
+    /// Encodes an extent, appends a replica of it, and learns from what that took.
+    pub fn append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
+        if raw.len() < WORTH {
+            return append_to(device, identity, encoding, raw);
+        }
+        let replica = append_to(device, identity, encoding, raw)?;
+        let encoded = match encoding {
+            Encoding::NONE => Coded { raw: raw.len(), stored: raw.len(), seconds: 0.0 },
+            _ => with_scratch(|scratch| scratch.encoded),
+        };
+        self.inner.streams.learn(&self.known, encoding, encoded);
+        Ok(replica)
+    }
+
+    /// How often bytes are expected to be read.
+    fn reads(&self, offset: u64) -> f64 {
+        READS.max(self.inner.hotness.reads(self.key, offset))
+    }
+
+    fn plan(&self, length: usize, site: &Site<'_>) -> Placement {
+        let costs = self.known.lock().costs.clone();
+        self.inner.planner.place(&self.inner.tiers, length, site, &costs)
+    }
+
+    /// Studies the bytes for a device, where that may pay; whether anything was learned.
+    fn study(&self, offset: u64, raw: &[u8], device: &Device, weights: &Weights, reads: f64) -> bool {
+        let worth = raw.len() >= WORTH && (weights.ratio > DENSE || device.writing.rate() < FAST);
+        worth && self.inner.streams.study(&self.known, (self.file, offset), raw, device, weights, reads)
+    }
+}

@@ -1,0 +1,213 @@
+//! The planner with its memory, and the store's tiers as it sees them.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use terrace_codec::Encoding;
+use terrace_plan::cost::Costs;
+use terrace_plan::explain::{Explanation, explain};
+use terrace_plan::plan::{Memo, Piece, Plan, Want, plan, replan};
+use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
+use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, Tier, TierSet};
+
+use super::{Placed, Placement, Places};
+use crate::catalog::{Replica, TargetId};
+use crate::report::TierState;
+use crate::store::{Device, Tiers};
+
+/// Speeds and domains are looked at again after this; space and whether a target works, for each request.
+const FRESH: Duration = Duration::from_millis(100);
+/// What a processor core draws, in watts.
+const CORE_WATTS: f64 = 10.0;
+
+/// Plans for all threads of this process.
+#[derive(Default)]
+pub(crate) struct Planner {
+    state: Mutex<State>,
+}
+
+/// What is asked of the planner for some bytes.
+pub(crate) struct Site<'a> {
+    pub wanted: Wanted,
+    /// Targets that hold a replica of them, or are owed one.
+    pub beside: &'a [TargetId],
+    /// How often they are expected to be read.
+    pub reads: f64,
+}
+
+#[derive(Default)]
+struct State {
+    memo: Memo,
+    tiers: Option<(Instant, Snapshot)>,
+}
+
+impl Planner {
+    /// Where the replicas of so many bytes go. None where no target has room.
+    pub fn place(&self, tiers: &Tiers, bytes: usize, site: &Site<'_>, costs: &Costs) -> Placement {
+        let State { memo, tiers: held } = &mut *self.state.lock();
+        let mut wanted = site.wanted;
+        if !site.beside.is_empty() {
+            (wanted.first, wanted.raw_first, wanted.budget) = (wanted.rest, false, None);
+            let lasts = |id: &TargetId| tiers.device(*id).is_ok_and(|device| tiers.tier(device).persistent);
+            wanted.volatile |= site.beside.iter().any(lasts);
+        }
+        let want = Want { bytes: bytes as u64, reads: site.reads };
+        let taken = |device: &Device| {
+            site.beside.iter().any(|id| tiers.device(*id).is_ok_and(|beside| beside.domain == device.domain))
+        };
+        let aside;
+        let snapshot = if site.beside.is_empty() {
+            fresh(held, tiers)
+        } else {
+            aside = snapshot(tiers, |device| !taken(device));
+            aside.as_ref()
+        };
+        let Some(snapshot) = snapshot else { return Placement::default() };
+        match plan(&want, snapshot, &wanted, costs, memo) {
+            Ok(plan) => placement(plan, tiers, bytes),
+            Err(_) => Placement::default(),
+        }
+    }
+
+    /// Where the replicas of so many bytes should be, of which these are stored; with `stay`, on the same targets.
+    /// Nothing where there is no such plan, or one that cuts the bytes.
+    pub fn replan(
+        &self,
+        tiers: &Tiers,
+        bytes: usize,
+        site: &Site<'_>,
+        costs: &Costs,
+        stored: &[Replica],
+        stay: bool,
+    ) -> Places {
+        let State { memo, .. } = &mut *self.state.lock();
+        let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
+        let Some(snapshot) = snapshot(tiers, |device| !stay || holds(device)) else { return Places::new() };
+        let want = Want { bytes: bytes as u64, reads: site.reads };
+        let pages = (bytes as u64).div_ceil(PAGE) as u32;
+        let piece = |replica: &Replica| {
+            let target = tiers.devices.iter().position(|device| device.id == replica.target)? as u8;
+            Some(Piece { start: 0, pages, target, encoding: replica.encoding, stored: replica.stored.into() })
+        };
+        let present: Vec<Piece> = stored.iter().filter_map(piece).collect();
+        match replan(&want, &present, &snapshot, &site.wanted, costs, memo) {
+            Ok(plan) => Some(placement(plan, tiers, bytes)).filter(|placement| placement.length == bytes),
+            Err(_) => None,
+        }
+        .map_or_else(Places::new, |placement| placement.replicas)
+    }
+
+    /// The tiers as they are now.
+    pub fn tiers(&self, tiers: &Tiers) -> Option<Snapshot> {
+        snapshot(tiers, |_| true)
+    }
+
+    /// What is weighed for so many bytes on these tiers, what wins, and why.
+    pub fn explain(
+        &self,
+        snapshot: &Snapshot,
+        bytes: u64,
+        site: &Site<'_>,
+        costs: &Costs,
+        resolutions: &[Resolution],
+    ) -> Explanation {
+        let State { memo, .. } = &mut *self.state.lock();
+        let want = Want { bytes, reads: site.reads };
+        let plan = plan(&want, snapshot, &site.wanted, costs, memo).ok();
+        explain(&want, snapshot, &site.wanted, costs, resolutions, plan)
+    }
+
+    /// How to encode a replica of so many bytes on this device: as the planner would, had it no other place.
+    pub fn encoding(
+        &self,
+        tiers: &Tiers,
+        device: &Device,
+        bytes: usize,
+        reads: f64,
+        wanted: Wanted,
+        costs: &Costs,
+    ) -> Encoding {
+        let State { memo, .. } = &mut *self.state.lock();
+        let mut only = snapshot(tiers, |other| other.id == device.id);
+        if let Some(only) = &mut only {
+            (0..only.targets().len()).for_each(|at| only.set_space(at, u64::MAX, 0));
+        }
+        let (tiers, ack, max_latency) = (TierSet::ALL, Ack::Placed, None);
+        let wanted = Wanted { replicas: 1, volatile: true, tiers, ack, max_latency, ..wanted };
+        let want = Want { bytes: bytes as u64, reads };
+        let planned = only.as_ref().and_then(|only| plan(&want, only, &wanted, costs, memo).ok());
+        let piece = planned.and_then(|plan| plan.replicas.first()?.first());
+        piece.map_or(Encoding::NONE, |piece| piece.encoding)
+    }
+}
+
+/// The tiers as they are now.
+fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option<&'a Snapshot> {
+    let devices = || tiers.devices.iter().take(MAX_TARGETS);
+    let old = held.as_ref().is_none_or(|(made, snapshot)| {
+        let up = snapshot.targets().iter().map(|target| target.up);
+        made.elapsed() > FRESH || !up.eq(devices().map(|device| device.state() == TierState::Ok))
+    });
+    if old {
+        *held = snapshot(tiers, |_| true).map(|snapshot| (Instant::now(), snapshot));
+    } else if let Some((_, snapshot)) = held {
+        devices().enumerate().for_each(|(at, device)| snapshot.set_space(at, device.free(), 0));
+    }
+    held.as_ref().map(|(_, snapshot)| snapshot)
+}
+
+/// The tiers with only these devices to be written to.
+fn snapshot(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> Option<Snapshot> {
+    let (levels, targets) = described(tiers, usable);
+    of(levels, targets)
+}
+
+/// Tiers and targets as the planner takes them; none where they cannot be, which checked configurations do not say.
+pub(super) fn of(tiers: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
+    Snapshot::new(tiers, targets, CORE_WATTS).ok()
+}
+
+/// The tiers and targets as plain data, with only these devices to be written to. Tiers are listed fastest first, and the order stands: a target
+/// that was measured quicker than one of a tier before counts as quick as that, for what it is written to first may be
+/// memory.
+pub(super) fn described(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> (Vec<Tier>, Vec<Target>) {
+    let levels =
+        tiers.tiers.iter().map(|tier| Tier { name: tier.name.clone(), persistent: tier.persistent, watts: tier.watts });
+    let mut domains: Vec<&str> = Vec::new();
+    let mut targets: Vec<Target> = Vec::new();
+    for device in tiers.devices.iter().take(MAX_TARGETS) {
+        let domain = domains.iter().position(|domain| *domain == device.domain).unwrap_or(domains.len());
+        if domain == domains.len() {
+            domains.push(&device.domain);
+        }
+        let before = || targets.iter().filter(|target| usize::from(target.tier) < device.tier);
+        let limit = |of: fn(&Target) -> f64| before().map(of).fold(f64::INFINITY, f64::min);
+        let (read, write) = (limit(|target| target.read), limit(|target| target.write));
+        let latency = before().map(|target| target.latency).fold(0.0, f64::max);
+        targets.push(Target {
+            tier: device.tier as u8,
+            domain: domain as u32,
+            read: device.reading.rate().min(read),
+            write: device.writing.rate().min(write),
+            latency: device.writing.latency().max(latency),
+            free: device.free(),
+            reserved: 0,
+            load: device.load(),
+            lanes: Device::LANES,
+            plain: false,
+            up: device.state() == TierState::Ok && usable(device),
+        });
+    }
+    (levels.collect(), targets)
+}
+
+/// The first extent of a plan.
+fn placement(plan: &Plan, tiers: &Tiers, bytes: usize) -> Placement {
+    let pieces = || plan.replicas.iter().filter_map(|pieces| pieces.first());
+    let pages = pieces().map(|piece| piece.pages).min().unwrap_or(0);
+    let placed = |(target, encoding): (u8, Encoding)| {
+        Some(Placed { target: tiers.devices.get(usize::from(target))?.id, encoding })
+    };
+    let replicas = pieces().filter_map(|piece| placed((piece.target, piece.encoding))).collect();
+    Placement { length: bytes.min((u64::from(pages) * PAGE) as usize), replicas }
+}

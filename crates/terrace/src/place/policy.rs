@@ -1,0 +1,90 @@
+//! What holds for one write: what the operation, the rule for its key and the store ask for, made one policy
+//! (HReplica IV-B.2).
+
+use terrace_plan::policy::{Ask, Asked, Policy as Wanted, Replicas, Resolution, resolve};
+
+use crate::config::{Ack, Config, Rule};
+use crate::store::Inner;
+use crate::write::PutOptions;
+
+/// The policy for one key.
+#[derive(Clone, Copy)]
+pub(crate) struct Policy {
+    /// Replicas that were asked for.
+    pub asked: u8,
+    /// What the planner is held to; with as many replicas as there are failure domains here.
+    pub wanted: Wanted,
+}
+
+/// The policy for a write to a key.
+pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy {
+    let (policy, resolutions) = explained(inner, key, options);
+    for resolution in resolutions {
+        tracing::debug!(key = %crate::key::show(key), "{resolution}");
+    }
+    policy
+}
+
+/// The policy for a key under other rules.
+pub(crate) fn policy_under(inner: &Inner, config: &Config, key: &[u8]) -> Policy {
+    resolved(inner, config, key, &PutOptions::default()).0
+}
+
+/// The policy for a write to a key, with each decision that was taken between wishes.
+pub(super) fn explained(inner: &Inner, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
+    resolved(inner, &inner.config, key, options)
+}
+
+fn resolved(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
+    let rule = config.rule_for(key);
+    let operation = Ask {
+        requirements: options.requirements.clone(),
+        replicas: options.replicas,
+        ack: options.ack,
+        weights: options.weights,
+        budget: options.budget,
+        ..Ask::default()
+    };
+    let Replicas { min, max, .. } = range(config);
+    let (resolved, resolutions) = decide(inner, config, rule, &operation);
+    let asked = resolved.replicas.clamp(min, max);
+    let model = config.store.cost_model;
+    let domains = inner.tiers.domains(resolved.tiers, resolved.ack == Ack::Durable).min(255) as u8;
+    let wanted = Wanted { replicas: asked.min(domains).max(1), model, ..resolved };
+    (Policy { asked, wanted }, resolutions)
+}
+
+fn decide(inner: &Inner, config: &Config, rule: Option<&Rule>, operation: &Ask) -> (Wanted, Vec<Resolution>) {
+    let application = rule.map_or_else(Ask::default, |rule| Ask {
+        requirements: understood(&rule.requirements),
+        replicas: rule.replicas,
+        ack: rule.ack,
+        weights: rule.weights.as_deref().and_then(|weights| weights.parse().ok()),
+        budget: rule.budget.as_deref().and_then(|budget| budget.parse().ok()),
+        max_latency: rule.max_latency.map(|time| time.0.as_secs_f64()),
+        tiers: rule.tiers.as_deref().map(|names| inner.tiers.named(names)),
+        volatile: Some(rule.volatile),
+    });
+    let store = &config.store;
+    // The weakest one is what holds where nothing is said.
+    let ack = Some(store.ack).filter(|ack| *ack > Ack::Placed);
+    let system = Ask {
+        requirements: understood(&store.requirements),
+        ack,
+        weights: store.weights.as_deref().and_then(|weights| weights.parse().ok()),
+        budget: store.budget.as_deref().and_then(|budget| budget.parse().ok()),
+        max_latency: store.max_latency.map(|time| time.0.as_secs_f64()),
+        ..Ask::default()
+    };
+    resolve(operation, &application, &system, range(config))
+}
+
+fn range(config: &Config) -> Replicas {
+    let replicas = config.store.replicas;
+    Replicas { min: replicas.min, max: replicas.max, default: replicas.default }
+}
+
+/// Those of a checked configuration all are.
+fn understood(names: &[String]) -> Vec<Asked> {
+    names.iter().filter_map(|name| name.parse().ok()).collect()
+}

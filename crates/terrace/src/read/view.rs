@@ -1,0 +1,88 @@
+//! An object as it was at one moment.
+
+use std::time::{Duration, Instant};
+
+use super::same_frames;
+use crate::catalog::{Extent, Object};
+use crate::store::{Lease, Store};
+use crate::{Error, Result, key};
+
+/// A read that takes longer than this pins what it reads. Until then the grace that dead frames have is enough.
+const LONG: Duration = Duration::from_secs(1);
+
+/// An object and all its extents, as the catalog had them at one moment; about 150 bytes of memory for each.
+pub(super) struct View {
+    store: Store,
+    key: Vec<u8>,
+    pub object: Object,
+    extents: Vec<Extent>,
+    since: Instant,
+    lease: Option<Lease>,
+}
+
+impl View {
+    /// The object as it is now. Nothing keeps its frames but the grace that dead ones have.
+    pub fn of(store: &Store, key: &[u8]) -> Result<View> {
+        key::check(key)?;
+        let found = store.inner.catalog.locate(key, 0, u64::MAX)?;
+        let (object, extents) = found.ok_or_else(|| Error::not_found(key))?;
+        Ok(View { store: store.clone(), key: key.to_vec(), object, extents, since: Instant::now(), lease: None })
+    }
+
+    /// The object as it is now, pinned as long as the view lives.
+    pub fn pinned(store: &Store, key: &[u8]) -> Result<View> {
+        loop {
+            let mut view = View::of(store, key)?;
+            view.hold()?;
+            // Whatever was taken from it before the lease was there may be gone: then another try finds it as it is.
+            let now = store.inner.catalog.locate(key, 0, u64::MAX)?;
+            match now {
+                Some((object, extents)) if view.is(&object) => {
+                    view.extents = extents;
+                    return Ok(view);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is(&self, object: &Object) -> bool {
+        (self.object.id, self.object.generation) == (object.id, object.generation)
+    }
+
+    fn hold(&mut self) -> Result<()> {
+        self.lease = Some(Lease::take(&self.store, self.object.id, self.object.generation)?);
+        Ok(())
+    }
+
+    /// Pins what is read, once the read has taken long.
+    pub fn hold_if_long(&mut self) -> Result<()> {
+        if self.lease.is_none() && self.since.elapsed() > LONG { self.hold() } else { Ok(()) }
+    }
+
+    /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let length = self.object.length.saturating_sub(offset).min(out.len() as u64) as usize;
+        let (end, out) = (offset + length as u64, &mut out[..length]);
+        let first = self.extents.partition_point(|extent| extent.end() <= offset);
+        let last = self.extents.partition_point(|extent| extent.offset < end);
+        let mut extents = self.extents[first..last].to_vec();
+        loop {
+            let failed = match self.store.inner.read_extents(&self.key, &self.object, &extents, offset, out) {
+                Ok(()) => return Ok(length),
+                Err(failed) => failed,
+            };
+            // Damage only if the catalog still names these very frames, or what it named is pinned.
+            match self.store.inner.catalog.locate(&self.key, offset, end)? {
+                Some((object, now)) if self.is(&object) => {
+                    if same_frames(&now, &extents) {
+                        return Err(failed);
+                    }
+                    extents = now;
+                }
+                _ if self.lease.is_some() => return Err(failed),
+                _ => return Err(Error::Replaced { key: key::show(&self.key) }),
+            }
+        }
+    }
+}

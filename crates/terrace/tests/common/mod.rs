@@ -1,0 +1,40 @@
+//! What many tests need: bytes that do not shrink, tiers in a folder, options.
+
+// Each test file is a program of its own, and uses some of these.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::path::Path;
+
+use terrace::{Ack, Config, PutOptions, Store};
+
+/// Bytes that no codec shrinks, the same for the same seed.
+pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut byte = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| byte()).collect()
+}
+
+/// Returns when all replicas are there.
+pub fn replicated() -> PutOptions {
+    PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }
+}
+
+/// One tier of directories below `dir`; `more` are further lines of it.
+pub fn tier(dir: &Path, name: &str, folders: &[&str], more: &str) -> String {
+    let targets: Vec<String> = folders.iter().map(|folder| format!("'{}'", dir.join(folder).display())).collect();
+    format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = [{}]\n{more}\n", targets.join(", "))
+}
+
+/// A store in `dir`, of two replicas where nothing else is asked for, with these tiers.
+pub fn store_of(dir: &Path, tiers: &[String]) -> Store {
+    let text = format!("[store]\nreplicas = {{ default = 2 }}\n{}", tiers.concat());
+    Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
+}
+
+/// A store with memory (one target) above a disk (two).
+pub fn new_store(dir: &Path) -> Store {
+    store_of(dir, &[tier(dir, "ram", &["ram"], "persistent = false"), tier(dir, "disk", &["a", "b"], "")])
+}

@@ -1,0 +1,99 @@
+//! What is read often comes nearer, and what is not makes room for it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use terrace::report::ReplicaState;
+use terrace::{Ack, Config, PutOptions, Store};
+
+const MIB: usize = 1 << 20;
+
+/// A small quick tier and a slow one, both persistent.
+fn new_store(dir: &Path, quick: &str, replicas: u8) -> Store {
+    let d = dir.display();
+    let text = format!(
+        "[store]\nreplicas = {{ default = {replicas} }}\nweights = 'asynchronous'\n\
+         [[tier]]\nname = 'quick'\nkind = 'directory'\ntargets = ['{d}/quick']\ncapacity = '{quick}'\n\
+         [[tier]]\nname = 'slow'\nkind = 'directory'\ntargets = ['{d}/slow']\n\
+         throttle = {{ read = '40MB/s', write = '200MB/s', latency = '2ms' }}\n"
+    );
+    Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
+}
+
+/// Bytes that no encoding makes shorter.
+fn bytes(seed: u8) -> Vec<u8> {
+    let mut state = u64::from(seed) + 1;
+    let byte = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as u8
+    };
+    (0..2 * MIB).map(byte).collect()
+}
+
+fn put(store: &Store, key: &str, seed: u8) {
+    let options = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+    store.put_bytes(key.as_bytes(), &bytes(seed), &options).unwrap();
+}
+
+/// Whether every extent has a replica on a tier.
+fn is_on(store: &Store, key: &str, tier: &str) -> bool {
+    let on = |r: &terrace::report::ReplicaLocation| r.tier == tier && r.state == ReplicaState::Present;
+    store.locate(key.as_bytes()).unwrap().extents.iter().all(|extent| extent.replicas.iter().any(on))
+}
+
+#[test]
+fn what_is_read_often_gets_a_copy_on_the_faster_tier_and_what_is_not_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "64MiB", 1);
+    for key in ["often", "once"] {
+        put(&store, key, 1);
+        store.stage(key.as_bytes(), "slow").unwrap();
+        store.evict(key.as_bytes(), "quick").unwrap();
+        assert!(!is_on(&store, key, "quick") && is_on(&store, key, "slow"));
+    }
+    store.get(b"once").unwrap();
+    for _ in 0..12 {
+        assert_eq!(store.get(b"often").unwrap(), bytes(1));
+    }
+    // What other processes have read is known, too: it is kept.
+    drop(store);
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    let hot = store.hot(b"", 10).unwrap();
+    assert_eq!((hot[0].key.as_str(), hot[0].offset, hot[0].tier.as_str()), ("often", 0, "slow"));
+    assert!(hot[0].score > 11.0 && hot.iter().any(|range| range.key == "once" && range.score < 1.1), "{hot:?}");
+    assert_eq!(store.promote().unwrap(), 2, "both extents");
+    assert_eq!(store.promote().unwrap(), 0, "it is on its way");
+    store.sync().unwrap();
+    assert!(is_on(&store, "often", "quick") && is_on(&store, "often", "slow"));
+    assert!(!is_on(&store, "once", "quick"));
+    assert_eq!(store.get(b"often").unwrap(), bytes(1));
+    assert!(store.hot(b"other", 10).unwrap().is_empty());
+}
+
+#[test]
+fn above_the_high_watermark_the_coldest_leaves_first() {
+    for replicas in [1, 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = new_store(dir.path(), "16MiB", replicas);
+        put(&store, "a-hot", 1);
+        put(&store, "b-cold", 2);
+        assert!(is_on(&store, "a-hot", "quick"), "new bytes go to the faster tier");
+        for _ in 0..5 {
+            store.get(b"a-hot").unwrap();
+        }
+        let mut number = 0;
+        // The rest of what the quick tier holds, and more than its high watermark allows.
+        while is_on(&store, "b-cold", "quick") {
+            assert!(number < 40, "nothing is evicted");
+            put(&store, &format!("c{number}"), 3);
+            number += 1;
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        assert!(is_on(&store, "a-hot", "quick"), "{replicas} replicas: what is read stays, whatever its name");
+        assert!(is_on(&store, "b-cold", "slow"));
+        for (key, seed) in [("a-hot", 1), ("b-cold", 2), ("c0", 3)] {
+            assert!(store.get(key.as_bytes()).unwrap() == bytes(seed), "{key}");
+        }
+    }
+}

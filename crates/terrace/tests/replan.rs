@@ -1,0 +1,108 @@
+//! Planning anew what is stored: denser where it is cold, and as a changed rule says.
+
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+use std::path::Path;
+
+use terrace::report::{Location, ReplicaState};
+use terrace::{Ack, Config, PutOptions, Store};
+
+const TIERS: &str = "[[tier]]\nname = 'quick'\nkind = 'directory'\ntargets = ['DIR/quick']\n\
+     throttle = { read = '400MB/s', write = '400MB/s' }\n\
+     [[tier]]\nname = 'slow'\nkind = 'directory'\ntargets = ['DIR/a', 'DIR/b']\n\
+     throttle = { read = '100MB/s', write = '100MB/s' }\n";
+
+fn new_store(dir: &Path) -> Store {
+    let text = format!("[store]\nreplicas = {{ default = 2 }}\n{TIERS}").replace("DIR", &dir.display().to_string());
+    Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
+}
+
+/// Text of some thousand words, which encodings make shorter by different shares.
+fn bytes() -> Vec<u8> {
+    let mut state = 7u32;
+    let mut word = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        format!("word{} ", (state >> 20) % 3000)
+    };
+    (0..150_000).flat_map(|_| word().into_bytes()).collect()
+}
+
+fn put(store: &Store, key: &str) {
+    let options = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+    store.put_bytes(key.as_bytes(), &bytes(), &options).unwrap();
+}
+
+fn stored(location: &Location) -> u64 {
+    location.extents.iter().flat_map(|extent| &extent.replicas).map(|replica| replica.stored).sum()
+}
+
+/// Replicas that are there, of each extent.
+fn replicas(store: &Store, key: &str) -> Vec<Vec<String>> {
+    let location = store.locate(key.as_bytes()).unwrap();
+    let of = |extent: &terrace::report::ExtentLocation| {
+        let there = extent.replicas.iter().filter(|r| r.state == ReplicaState::Present);
+        there.map(|r| r.tier.clone()).collect()
+    };
+    location.extents.iter().map(of).collect()
+}
+
+#[test]
+fn what_is_cold_is_encoded_more_densely_where_it_lies() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    put(&store, "d/cold");
+    put(&store, "d/hot");
+    for _ in 0..3 {
+        store.get(b"d/hot").unwrap();
+    }
+    let before = ["d/cold", "d/hot"].map(|key| store.locate(key.as_bytes()).unwrap());
+    let moved = store.tune(b"d", false).unwrap();
+    assert!(moved.made > 0);
+    let after = ["d/cold", "d/hot"].map(|key| store.locate(key.as_bytes()).unwrap());
+    assert!(stored(&after[0]) * 20 < stored(&before[0]) * 17, "{} of {}", stored(&after[0]), stored(&before[0]));
+    assert_eq!(stored(&after[1]), stored(&before[1]), "what is hot stays");
+    assert!(replicas(&store, "d/cold").iter().all(|tiers| *tiers == ["quick", "slow"]));
+    assert_eq!(store.tune(b"d", false).unwrap().made, 0, "it is as dense as can be");
+    assert!(store.tune(b"d", true).unwrap().made > 0, "what is hot, too");
+    for key in ["d/cold", "d/hot"] {
+        assert!(store.get(key.as_bytes()).unwrap() == bytes());
+    }
+    let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+}
+
+#[test]
+fn a_changed_rule_is_followed_by_what_it_touches() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    for key in ["few/a", "many/a", "other/a"] {
+        put(&store, key);
+    }
+    let options = PutOptions { replicas: Some(3), ack: Some(Ack::Replicated), ..PutOptions::default() };
+    store.put_bytes(b"few/asked", &bytes(), &options).unwrap();
+    assert!(store.status().unwrap().replanning.is_none());
+    let other = store.locate(b"other/a").unwrap();
+    let before = store.locate(b"few/a").unwrap();
+    drop(store);
+    let path = dir.path().join("store/terrace.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let rules = "[[rule]]\nprefix = 'many'\nreplicas = 3\n[[rule]]\nprefix = 'few'\nrequirements = ['min_storage']\n";
+    fs::write(&path, text + rules).unwrap();
+    let store = Store::open(&dir.path().join("store")).unwrap();
+    assert!(store.status().unwrap().replanning.is_some(), "nothing was planned anew yet");
+    store.sync().unwrap();
+    assert!(store.status().unwrap().replanning.is_none());
+    assert!(replicas(&store, "many/a").iter().all(|tiers| *tiers == ["quick", "slow", "slow"]));
+    assert!(replicas(&store, "few/a").iter().all(|tiers| tiers.len() == 1), "{:?}", replicas(&store, "few/a"));
+    assert!(stored(&store.locate(b"few/a").unwrap()) * 5 < stored(&before) * 2, "one replica, and denser");
+    assert!(replicas(&store, "few/asked").iter().all(|tiers| tiers.len() == 3), "what was asked for stands");
+    let same = |location: &Location| format!("{location:?}");
+    assert_eq!(same(&store.locate(b"other/a").unwrap()), same(&other), "no rule touches it");
+    let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert!(replicas(&store, "few/a").iter().all(|tiers| tiers.len() == 1), "nothing is missing");
+    for key in ["few/a", "few/asked", "many/a", "other/a"] {
+        assert!(store.get(key.as_bytes()).unwrap() == bytes(), "{key}");
+    }
+}

@@ -1,0 +1,113 @@
+//! The log is lost with all its copies: what the targets hold is offered, marked as what it is.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use common::{new_store, noise, replicated};
+use terrace::report::Salvaged;
+use terrace::{PutOptions, Store};
+
+fn lose_logs(dir: &Path) {
+    for folder in ["store", "a", "b"] {
+        let _ = fs::remove_dir_all(dir.join(folder).join("log"));
+    }
+}
+
+fn contents(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let all = store.list(b"", None, 100).unwrap();
+    all.into_iter().map(|(key, _)| (key.clone(), store.get(&key).unwrap())).collect()
+}
+
+fn salvaged_key(store: &Store, key: &[u8]) -> Vec<u8> {
+    format!("salvaged/{:016x}", store.stat(key).unwrap().id).into_bytes()
+}
+
+#[test]
+fn whole_objects_are_found_without_a_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let long = noise(3_000_000, 1);
+    store.put_bytes(b"long", &long, &replicated()).unwrap();
+    store.put_bytes(b"small", b"few bytes", &replicated()).unwrap();
+    store.put_bytes(b"ranges", &[1; 500_000], &replicated()).unwrap();
+    store.write_at(b"ranges", 100_000, &[2; 100_000], &replicated()).unwrap();
+    store.write_at(b"ranges", 499_000, &[3; 10_000], &replicated()).unwrap();
+    store.write_at(b"sparse", 1_000_000, b"far", &replicated()).unwrap();
+    store.put_bytes(b"gone", b"deleted", &replicated()).unwrap();
+    store.remove(b"gone").unwrap();
+    store.sync().unwrap();
+    store.reap_now().unwrap();
+    let wanted: BTreeMap<Vec<u8>, Vec<u8>> = [&b"long"[..], b"small", b"ranges"]
+        .into_iter()
+        .map(|key| (salvaged_key(&store, key), store.get(key).unwrap()))
+        .collect();
+    let damaged = store.locate(b"long").unwrap().extents[1].replicas[0].clone();
+    let home = store.dir().to_owned();
+    drop(store);
+    lose_logs(dir.path());
+    let mut segment = fs::read(damaged.file.as_ref().unwrap()).unwrap();
+    segment[damaged.position.unwrap() as usize + 5000] ^= 1;
+    fs::write(damaged.file.unwrap(), segment).unwrap();
+
+    let (store, salvaged) = Store::salvage(&home).unwrap();
+    let bytes = wanted.values().map(|bytes| bytes.len() as u64).sum();
+    assert_eq!(salvaged, Salvaged { objects: 3, bytes, incomplete: 1 });
+    assert!(contents(&store) == wanted, "{:?}", contents(&store).keys());
+    for key in wanted.keys() {
+        assert!(store.stat(key).unwrap().attributes.user.contains_key("salvaged"));
+    }
+    // What is written from now on never meets what was there, and the damaged replica is missing only.
+    store.put_bytes(b"new", &noise(2_000_000, 2), &replicated()).unwrap();
+    assert!(store.scrub(b"", true, None, |_| {}).unwrap().bad == 0);
+    store.sync().unwrap();
+    let long = store.locate(wanted.keys().find(|key| wanted[*key] == long).unwrap()).unwrap();
+    assert!(long.extents.iter().all(|extent| extent.replicas.len() == 2));
+    let (all, before) = (contents(&store), store.catalog().dump().unwrap());
+    drop(store);
+    let (store, again) = Store::salvage(&home).unwrap();
+    assert_eq!((again.objects, contents(&store) == all), (0, true));
+    assert!(store.catalog().dump().unwrap() == before);
+}
+
+#[test]
+fn a_store_without_a_log_takes_no_number_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let old = noise(3_000_000, 6);
+    store.put_bytes(b"old", &old, &replicated()).unwrap();
+    let key = salvaged_key(&store, b"old");
+    let home = store.dir().to_owned();
+    drop(store);
+    lose_logs(dir.path());
+    let store = Store::rebuild(&home).unwrap();
+    assert_eq!(store.status().unwrap().objects, 0);
+    store.put_bytes(b"new", &noise(3_000_000, 7), &replicated()).unwrap();
+    assert!(store.locate(b"new").unwrap().extents.iter().all(|extent| extent.replicas.len() == 2));
+    drop(store);
+    let (store, salvaged) = Store::salvage(&home).unwrap();
+    assert_eq!((salvaged.objects, salvaged.incomplete), (1, 0));
+    assert!(store.get(&key).unwrap() == old && store.get(b"new").unwrap() == noise(3_000_000, 7));
+}
+
+#[test]
+fn where_the_log_is_there_nothing_is_salvaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    store.put_bytes(b"kept", &noise(300_000, 3), &replicated()).unwrap();
+    // Dead, but not given back yet.
+    store.put_bytes(b"deleted", &noise(300_000, 4), &replicated()).unwrap();
+    store.remove(b"deleted").unwrap();
+    store.put_bytes(b"kept", &noise(300_000, 5), &PutOptions::default()).unwrap();
+    store.sync().unwrap();
+    let home = store.dir().to_owned();
+    let before = store.catalog().dump().unwrap();
+    drop(store);
+    let (store, salvaged) = Store::salvage(&home).unwrap();
+    assert_eq!(salvaged, Salvaged::default());
+    assert!(store.catalog().dump().unwrap() == before);
+}
