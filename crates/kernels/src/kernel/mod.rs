@@ -4,10 +4,15 @@
 mod avx2;
 mod program;
 mod scalar;
+mod square;
+#[cfg(target_arch = "x86_64")]
+mod turn;
+
+pub(crate) use scalar::copy;
 
 use crate::moves::Move;
 use program::Program;
-pub(crate) use scalar::copy;
+use square::Square;
 
 /// A part of the innermost two counts: rows, and elements in each.
 #[derive(Clone, Copy, Debug)]
@@ -26,34 +31,47 @@ pub(crate) const GRAIN: u64 = 2 * program::WIDTH as u64;
 
 /// Moves with two steps each, by row and by element, made ready.
 pub(crate) struct Kernel {
-    parts: Vec<(Option<Program>, Vec<Move>)>,
+    parts: Vec<(Vectors, Vec<Move>)>,
+}
+
+/// How moves are carried out in vectors.
+enum Vectors {
+    /// Not at all.
+    None,
+    Program(Program),
+    Square(Square),
 }
 
 impl Kernel {
-    /// For moves that write into gapless records, or each into a gapless array, by vectors; for others one by one.
+    /// Makes moves ready: in squares where they fall into some, into gapless records and arrays by programs, others one by one.
     pub fn new(list: &[Move]) -> Kernel {
-        if let Some(record) = Program::record(list) {
-            return Kernel { parts: vec![(Some(record), list.to_vec())] };
+        let (squares, rest) = if list.len() > 1 { square::split(list) } else { (Vec::new(), list.to_vec()) };
+        // A record that squares do not fill is better put together at once.
+        let scatters = squares.iter().any(|(square, _)| !square.gather);
+        if (squares.is_empty() || (scatters && !rest.is_empty()))
+            && let Some(record) = Program::record(list)
+        {
+            return Kernel { parts: vec![(Vectors::Program(record), list.to_vec())] };
         }
-        let part = |one: &Move| (Program::record(std::slice::from_ref(one)), vec![one.clone()]);
-        Kernel { parts: list.iter().map(part).collect() }
+        let alone = |one: Move| match Program::record(std::slice::from_ref(&one)) {
+            Some(program) => (Vectors::Program(program), vec![one]),
+            None => (Vectors::None, vec![one]),
+        };
+        let squares = squares.into_iter().map(|(square, moves)| (Vectors::Square(square), moves));
+        Kernel { parts: squares.chain(rest.into_iter().map(alone)).collect() }
     }
 
     /// Carries them out over an area, in blocks of so many rows and elements; the latter a multiple of [`GRAIN`]. All that they
     /// touch must lie within the buffers.
     pub fn run(&self, area: Area, block: (u64, u64), to: &mut [u8], from: &[u8]) {
-        let limit = |program: &Option<Program>| program.as_ref().map_or(0, |program| limit(program, area, to, from));
-        let limits: Vec<u64> = self.parts.iter().map(|(program, _)| limit(program)).collect();
+        let limits: Vec<u64> = self.parts.iter().map(|(vectors, _)| limit(vectors, area, to, from)).collect();
         for first_row in (0..area.rows).step_by(block.0.max(1) as usize) {
             let rows = block.0.max(1).min(area.rows - first_row);
             for first_element in (0..area.elements).step_by(block.1.max(GRAIN) as usize) {
                 let elements = block.1.max(GRAIN).min(area.elements - first_element);
-                for ((program, list), limit) in self.parts.iter().zip(&limits) {
+                for ((vectors, list), limit) in self.parts.iter().zip(&limits) {
                     let here = Area { first_row, rows, first_element, elements, ..area };
-                    let done = match program {
-                        Some(program) => vectors(program, here, limit.saturating_sub(first_element), to, from),
-                        None => 0,
-                    };
+                    let done = run(vectors, here, limit.saturating_sub(first_element), to, from);
                     for one in list.iter().filter(|_| done < elements) {
                         let rest = Area { first_element: first_element + done, elements: elements - done, ..here };
                         scalar::run(one, rest, to, from);
@@ -66,28 +84,46 @@ impl Kernel {
 
 /// How many elements of each row of an area can be moved in whole vectors without leaving the buffers.
 #[cfg(target_arch = "x86_64")]
-fn limit(program: &Program, area: Area, to: &[u8], from: &[u8]) -> u64 {
-    if std::arch::is_x86_feature_detected!("avx2") { program.limit(area, to.len(), from.len()) } else { 0 }
+fn limit(vectors: &Vectors, area: Area, to: &[u8], from: &[u8]) -> u64 {
+    if !std::arch::is_x86_feature_detected!("avx2") {
+        return 0;
+    }
+    match vectors {
+        Vectors::None => 0,
+        Vectors::Program(program) => program.limit(area, to.len(), from.len()),
+        Vectors::Square(square) => square.limit(area, to.len(), from.len()),
+    }
+}
+
+/// Moves whole vectors, at most for so many elements of each row. Returns for how many that was.
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "the limit says what may be touched")]
+fn run(vectors: &Vectors, area: Area, limit: u64, to: &mut [u8], from: &[u8]) -> u64 {
+    let grain = match vectors {
+        Vectors::None => return 0,
+        Vectors::Program(program) => 2 * program.records,
+        Vectors::Square(square) => square.records(),
+    };
+    let times = area.elements.min(limit) / grain;
+    if times > 0 {
+        // SAFETY: [`limit`] has found AVX2, and all that is touched up to it within the buffers.
+        unsafe {
+            match vectors {
+                Vectors::Program(program) => avx2::run(program, area, times, to, from),
+                Vectors::Square(square) => turn::run(square, area, times, to, from),
+                Vectors::None => {}
+            }
+        }
+    }
+    times * grain
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn limit(_: &Program, _: Area, _: &[u8], _: &[u8]) -> u64 {
+fn limit(_: &Vectors, _: Area, _: &[u8], _: &[u8]) -> u64 {
     0
 }
 
-/// Carries out a program as far as whole vectors go, and at most for so many elements of each row. Returns how many that were.
-#[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code, reason = "the limit says what may be touched")]
-fn vectors(program: &Program, area: Area, limit: u64, to: &mut [u8], from: &[u8]) -> u64 {
-    let pairs = area.elements.min(limit) / program.records / 2;
-    if pairs > 0 {
-        // SAFETY: [`limit`] has found AVX2, and all windows and vectors up to it within the buffers.
-        unsafe { avx2::run(program, area, pairs, to, from) };
-    }
-    pairs * 2 * program.records
-}
-
 #[cfg(not(target_arch = "x86_64"))]
-fn vectors(_: &Program, _: Area, _: u64, _: &mut [u8], _: &[u8]) -> u64 {
+fn run(_: &Vectors, _: Area, _: u64, _: &mut [u8], _: &[u8]) -> u64 {
     0
 }
