@@ -7,9 +7,11 @@ mod join;
 mod plan;
 mod request;
 mod side;
+mod touches;
 mod walk;
 
 pub use choose::Stored;
 pub use plan::Plan;
 pub use request::{Missing, Window, WindowMut};
 pub(crate) use side::is_regular;
+pub use touches::Touched;

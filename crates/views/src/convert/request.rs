@@ -102,7 +102,7 @@ impl Plan {
         })
     }
 
-    fn within(&self, offset: u64, length: usize) -> Result<Range<u64>, Missing> {
+    pub(super) fn within(&self, offset: u64, length: usize) -> Result<Range<u64>, Missing> {
         let end = offset.saturating_add(length as u64);
         if end > self.length {
             return Err(Missing::Beyond { start: offset, end, length: self.length });
@@ -127,6 +127,11 @@ impl Plan {
             Part::Pair(pair) => pair.each(range.start, range.end, all, &mut |group| cut(&group)),
         })
     }
+}
+
+/// The moves of a box from the view into the stored files, both whole.
+pub(super) fn into_files(clipped: &Clipped) -> Moves {
+    moves(clipped, |field| ((field.b, field.a), |step| (step.1, step.0)))
 }
 
 /// A place and its steps: which end is the destination.
