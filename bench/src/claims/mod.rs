@@ -11,6 +11,7 @@ pub mod rebuild;
 pub mod regret;
 pub mod small;
 pub mod throttle;
+pub mod views;
 
 use anyhow::Result;
 
@@ -32,4 +33,5 @@ pub const ALL: &[(&str, &str, Run)] = &[
     ("rebuild", "the catalog made anew from the log", rebuild::run),
     ("memory", "a 3 GiB file in bounded memory", memory::run),
     ("throttle", "an emulated device's speed against what was set", throttle::run),
+    ("views", "conversion between layouts, as a share of memcpy's speed", views::run),
 ];

@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
 
+use crate::dataset::Dataset;
 use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
@@ -15,6 +16,7 @@ Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
 Move:   stage evict drain tune mount
 Care:   init profile scrub repair rebuild
+Views:  dataset check|fmt|explain|import
 
 `terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
 
@@ -183,6 +185,9 @@ pub enum Command {
         #[arg(long)]
         salvage: bool,
     },
+    /// Declare datasets, which are seen in many layouts.
+    #[command(subcommand)]
+    Dataset(Dataset),
     /// Print the completions of a shell.
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },

@@ -3,6 +3,7 @@
 mod arguments;
 mod care;
 mod copy;
+mod dataset;
 mod errors;
 mod explain;
 mod interrupt;
@@ -59,6 +60,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Command::Init { config } => opening::init(&arguments.store()?, config.as_deref(), show),
         Command::Rebuild { salvage } => care::rebuild(&arguments.store()?, *salvage, show),
         Command::Tiers { change: Some(change) } => moves::tiers(&arguments.store()?, change, show),
+        Command::Dataset(command) => dataset::run(command, show),
         Command::Predictor { take } => predictor::predictor(&arguments.store()?, take.as_deref(), show),
         Command::Profile(asked) => profile::profile(&arguments.store()?, asked, show),
         Command::Completions { shell } => completions(*shell),
@@ -94,7 +96,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
         // These need no open store.
         Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
-        Command::Mount(_) | Command::Completions { .. } | Command::Manual { .. } => Ok(true),
+        Command::Mount(_) | Command::Dataset(_) | Command::Completions { .. } | Command::Manual { .. } => Ok(true),
     }
 }
 

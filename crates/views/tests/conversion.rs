@@ -4,10 +4,11 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use support::{Random, declare, oracle};
-use terrace_views::convert::{Plan, Stored, Window, WindowMut};
+use terrace_views::convert::{Plan, Stored, Touched, Window, WindowMut};
 use terrace_views::layout::{Layout, of_replica, of_view};
 use terrace_views::model::{Model, Sizes, View};
 use terrace_views::{Diagnostics, language};
@@ -77,7 +78,9 @@ impl Case {
                 let mut out = vec![0xee; length as usize];
                 reading.read(offset, &mut out, &windows).unwrap();
                 let right = memory.render(&image);
-                assert!(out == right[range.clone()], "reading {range:?} of {} in\n{}", view.name, self.text);
+                compare(&out, &right[range.clone()], || {
+                    format!("reading {range:?} of {} in\n{}", view.name, self.text)
+                });
                 if turn % 2 == 1 {
                     let bytes: Vec<u8> = (0..length).map(|_| r.next() as u8).collect();
                     self.write(view, &layout, range, &bytes, &mut memory);
@@ -93,20 +96,38 @@ impl Case {
         let mut files = self.files(memory);
         for one in self.stored() {
             let mut windows: Vec<WindowMut> = files.iter_mut().map(|file| file.as_mut_slice().into()).collect();
-            Plan::writing(layout, one).write(range.start as u64, bytes, &mut windows).unwrap();
+            let plan = Plan::writing(layout, one);
+            plan.write(range.start as u64, bytes, &mut windows).unwrap();
+            let touched = plan.touches(range.start as u64, bytes.len() as u64, 0).unwrap();
+            self.touched(&image[range.clone()], one, &touched, &view.name);
         }
         memory.absorb(&image, range.start, bytes);
         let right = self.files(memory);
         for (file, (ours, right)) in files.iter().zip(&right).enumerate() {
-            let wrong: Vec<usize> = (0..right.len()).filter(|i| ours[*i] != right[*i]).take(20).collect();
-            assert!(
-                wrong.is_empty(),
-                "writing {range:?} of {}: bytes {wrong:?} of file {file} are wrong in\n{}",
-                view.name,
-                self.text
-            );
+            compare(ours, right, || format!("file {file}, writing {range:?} of {} in\n{}", view.name, self.text));
         }
     }
+}
+
+impl Case {
+    /// The bytes of a replica that hold what is written, wherever, are those that are touched.
+    fn touched(&self, written: &[Option<oracle::Origin>], one: Stored, touched: &[Touched], view: &str) {
+        let written: HashSet<oracle::Origin> = written.iter().flatten().copied().collect();
+        for (file, image) in self.images.iter().flatten().enumerate().skip(one.first_file).take(one.layout.files.len())
+        {
+            let mut ours = vec![false; image.len()];
+            for own in touched.iter().filter(|own| own.file == file) {
+                ours[own.bytes.start as usize..own.bytes.end as usize].fill(true);
+            }
+            let right: Vec<bool> = image.iter().map(|origin| origin.is_some_and(|o| written.contains(&o))).collect();
+            assert!(ours == right, "what a write through {view} touches in file {file} of\n{}", self.text);
+        }
+    }
+}
+
+fn compare(ours: &[u8], right: &[u8], what: impl Fn() -> String) {
+    let wrong: Vec<usize> = (0..right.len()).filter(|i| ours[*i] != right[*i]).take(20).collect();
+    assert!(wrong.is_empty(), "bytes {wrong:?} are wrong, {}", what());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod copying;
 mod damage;
+mod dataset;
 mod errors;
 mod explain;
 mod names;

@@ -4,15 +4,14 @@ mod choose;
 mod clip;
 mod field;
 mod join;
-mod kernel;
-mod moves;
 mod plan;
 mod request;
-mod run;
 mod side;
+mod touches;
 mod walk;
 
 pub use choose::Stored;
 pub use plan::Plan;
 pub use request::{Missing, Window, WindowMut};
 pub(crate) use side::is_regular;
+pub use touches::Touched;

@@ -117,7 +117,7 @@ fn fields(route: &Route, all: bool) -> Result<Vec<(usize, Field, Vec<u64>)>, Mis
     if !is_regular(route.view) {
         return Err(Misfit::TooComplex);
     }
-    let (mut view, stored) = (pieces(route.view)?, pieces(route.stored)?);
+    let (mut view, stored) = (pieces(route.view, true)?, pieces(route.stored, all)?);
     view.sort_by_key(|piece| piece.offset);
     let repeats = view.iter().any(|piece| !piece.repeats.is_empty());
     let swap = route.view.big != route.stored.big;
@@ -125,7 +125,7 @@ fn fields(route: &Route, all: bool) -> Result<Vec<(usize, Field, Vec<u64>)>, Mis
     for (rank, a) in view.iter().enumerate() {
         let rank = if repeats { rank } else { 0 };
         for b in &stored {
-            for (field, counts) in meet(a, b, all)? {
+            for (field, counts) in meet(a, b)? {
                 for part in route.view.primitive.parts() {
                     found.push((rank, field.part(part, swap), counts.clone()));
                 }
@@ -138,7 +138,7 @@ fn fields(route: &Route, all: bool) -> Result<Vec<(usize, Field, Vec<u64>)>, Mis
     Ok(found)
 }
 
-fn meet(a: &Piece, b: &Piece, all: bool) -> Result<Vec<(Field, Vec<u64>)>, Misfit> {
+fn meet(a: &Piece, b: &Piece) -> Result<Vec<(Field, Vec<u64>)>, Misfit> {
     let mut joined = vec![Joined { a: a.offset, b: b.offset, steps: Vec::new() }];
     for (a, b) in a.dimensions.iter().zip(&b.dimensions) {
         let own = join(a, b)?;
@@ -159,7 +159,7 @@ fn meet(a: &Piece, b: &Piece, all: bool) -> Result<Vec<(Field, Vec<u64>)>, Misfi
             counts.push(*count);
             steps.push((*stride, 0));
         }
-        for (count, stride) in b.repeats.iter().filter(|_| all) {
+        for (count, stride) in &b.repeats {
             counts.push(*count);
             steps.push((0, *stride));
         }

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use super::clip::{Clipped, clip};
 use super::field::{Field, Group};
-use super::moves::{Hull, Move, Moves};
 use super::plan::{Part, Plan};
-use super::run::run;
+use terrace_kernels::{Hull, Move, Moves};
 
 /// A part of a stored file, in memory.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +78,7 @@ impl Plan {
             let base = (offset as i64, window.start as i64);
             let moves = moves(&clipped, |field| ((field.a - base.0, field.b - base.1), |step| step));
             checked(&moves, &clipped, window.start as i64, out.len(), window.bytes.len(), |hull| (hull.to, hull.from))?;
-            run(moves, out, window.bytes);
+            moves.run(out, window.bytes);
             Ok(())
         })
     }
@@ -98,12 +97,12 @@ impl Plan {
             checked(&moves, &clipped, window.start as i64, bytes.len(), window.bytes.len(), |hull| {
                 (hull.from, hull.to)
             })?;
-            run(moves, window.bytes, bytes);
+            moves.run(window.bytes, bytes);
             Ok(())
         })
     }
 
-    fn within(&self, offset: u64, length: usize) -> Result<Range<u64>, Missing> {
+    pub(super) fn within(&self, offset: u64, length: usize) -> Result<Range<u64>, Missing> {
         let end = offset.saturating_add(length as u64);
         if end > self.length {
             return Err(Missing::Beyond { start: offset, end, length: self.length });
@@ -128,6 +127,11 @@ impl Plan {
             Part::Pair(pair) => pair.each(range.start, range.end, all, &mut |group| cut(&group)),
         })
     }
+}
+
+/// The moves of a box from the view into the stored files, both whole.
+pub(super) fn into_files(clipped: &Clipped) -> Moves {
+    moves(clipped, |field| ((field.b, field.a), |step| (step.1, step.0)))
 }
 
 /// A place and its steps: which end is the destination.

@@ -62,8 +62,8 @@ fn nests(parts: &mut Vec<Part>) -> bool {
     })
 }
 
-/// The boxes of a placed leaf; it must be regular.
-pub(crate) fn pieces(placed: &Placed) -> Result<Vec<Piece>, Misfit> {
+/// The boxes of a placed leaf; it must be regular. `all` is with each repetition of an element, else there is one.
+pub(crate) fn pieces(placed: &Placed, all: bool) -> Result<Vec<Piece>, Misfit> {
     if placed.count() == 0 {
         return Ok(Vec::new());
     }
@@ -79,6 +79,9 @@ pub(crate) fn pieces(placed: &Placed) -> Result<Vec<Piece>, Misfit> {
                 .find(|(index, _)| *index == walk.number)
                 .map(|(_, coefficient)| (dimension, *coefficient))
         });
+        if moved.is_none() && !all {
+            continue;
+        }
         if pieces.len() * runs.len() > MOST_PIECES {
             return Err(Misfit::TooComplex);
         }

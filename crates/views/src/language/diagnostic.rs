@@ -86,7 +86,7 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>)
     }
     let near = |name: &&str| {
         let far = strsim::osa_distance(&wrong.to_lowercase(), &name.to_lowercase());
-        (far <= wrong.len().max(3) / 3).then_some(far)
+        (far <= wrong.len().max(3) / 3 && far < wrong.chars().count()).then_some(far)
     };
     known.into_iter().take(10_000).filter_map(|name| Some((near(&name)?, name))).min().map(|(_, name)| name)
 }

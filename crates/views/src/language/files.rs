@@ -1,6 +1,7 @@
 //! A declaration and the files that it includes.
 
 use std::io;
+use std::path::Path;
 
 use super::ast::{At, File, Section};
 use super::{Diagnostic, Diagnostics, Span, parse};
@@ -21,11 +22,12 @@ const MOST_FILES: usize = 256;
 /// A declaration is written by people; what is larger is another kind of file.
 const LONGEST: usize = 16 << 20;
 
-/// Reads a declaration and all that it includes. `load` gets a name as written, and the name of the file that it is written in.
+/// Reads a declaration and all that it includes. `load` gets a name relative to the folder of the file that it is written in, with
+/// that folder before it.
 pub fn read(
     name: &str,
     text: String,
-    load: &mut dyn FnMut(&str, &str) -> io::Result<String>,
+    load: &mut dyn FnMut(&str) -> io::Result<String>,
     diagnostics: &mut Diagnostics,
 ) -> (File, Sources) {
     let mut sources = vec![Source { name: name.to_owned(), text }];
@@ -38,7 +40,7 @@ fn include(
     number: usize,
     sources: &mut Sources,
     file: &mut File,
-    load: &mut dyn FnMut(&str, &str) -> io::Result<String>,
+    load: &mut dyn FnMut(&str) -> io::Result<String>,
     diagnostics: &mut Diagnostics,
 ) {
     let Some(Source { name, text }) = sources.get(number).cloned() else { return };
@@ -52,8 +54,9 @@ fn include(
             file.sections.push(At { what, span });
             continue;
         };
+        let wanted = Path::new(&name).with_file_name(wanted).display().to_string();
         // A file that is included again says nothing new; this also ends circles.
-        if sources.iter().any(|source| source.name == *wanted) {
+        if sources.iter().any(|source| source.name == wanted) {
             diagnostics.push(Diagnostic::warning(span, format!("{wanted:?} is included already")));
             continue;
         }
@@ -61,9 +64,9 @@ fn include(
             diagnostics.push(Diagnostic::error(span, format!("more than {MOST_FILES} files are included")));
             continue;
         }
-        match load(wanted, &name) {
+        match load(&wanted) {
             Ok(text) => {
-                sources.push(Source { name: wanted.clone(), text });
+                sources.push(Source { name: wanted, text });
                 include(sources.len() - 1, sources, file, load, diagnostics);
             }
             Err(error) => {

@@ -5,7 +5,7 @@
 //! a mask says. The same program serves any fields, sizes, strides and byte orders.
 
 use super::Area;
-use crate::convert::moves::Move;
+use crate::moves::Move;
 
 /// Bytes of a vector.
 pub(super) const WIDTH: usize = 16;
@@ -83,8 +83,30 @@ impl Program {
         Some(program)
     }
 
+    /// Where the destination of an area begins.
+    pub fn start(&self, area: Area) -> i64 {
+        let period = (area.first_element / self.records) as i64;
+        area.base.0 + self.to + self.row * area.first_row as i64 + self.period as i64 * period
+    }
+
+    /// For how many elements of each row all windows and vectors of pairs of periods lie within buffers of these lengths.
+    pub fn limit(&self, area: Area, to: usize, from: usize) -> u64 {
+        // A window may reach beyond what it is needed for. Where that is beyond the buffer, the last few are left to others.
+        let most = area.elements / self.records / 2;
+        let fits = |pairs: &u64| {
+            let (least, most) = self.reach(area, pairs * 2);
+            least >= 0 && most <= from as i64
+        };
+        let first = most.saturating_sub(WIDTH as u64).max(1);
+        let Some(pairs) = (first..=most).rev().find(fits) else { return 0 };
+        let start = self.start(area);
+        let end = start + self.row * (area.rows as i64 - 1) + (self.period * pairs * 2) as i64;
+        let inside = area.rows > 0 && start >= 0 && self.row >= 0 && end <= to as i64;
+        if inside { pairs * 2 * self.records } else { 0 }
+    }
+
     /// Where the windows of an area of so many periods begin and end.
-    pub fn reach(&self, area: Area, periods: u64) -> (i64, i64) {
+    fn reach(&self, area: Area, periods: u64) -> (i64, i64) {
         let (mut least, mut most) = (i64::MAX, i64::MIN);
         for window in self.vectors.iter().flatten() {
             let start = window.start(self, area);

@@ -1,7 +1,7 @@
 //! Single moves, for any size.
 
 use super::Area;
-use crate::convert::moves::Move;
+use crate::moves::Move;
 
 /// One move, over an area.
 pub(super) fn run(one: &Move, area: Area, to: &mut [u8], from: &[u8]) {

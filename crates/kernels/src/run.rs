@@ -1,22 +1,36 @@
 //! Carrying moves out: which count is innermost, and in blocks of what size.
 
-use super::kernel::{Area, GRAIN, Kernel, copy};
-use super::moves::{Move, Moves};
+use crate::kernel::{Area, GRAIN, Kernel, copy};
+use crate::moves::{Move, Moves};
 
 /// Bytes of a block: source and destination stay in the first-level cache while all fields of it are moved.
-const BLOCK: u64 = 16 << 10;
+const BLOCK: u64 = 12 << 10;
 /// Rows and elements of a tile, where one side runs across the other.
 const TILE: u64 = 64;
 
-/// Carries out moves. What they touch must lie within the buffers.
-pub(crate) fn run(mut moves: Moves, to: &mut [u8], from: &[u8]) {
+impl Moves {
+    /// Carries the moves out. False, and nothing is done, where they touch what is not within the buffers.
+    pub fn run(self, to: &mut [u8], from: &[u8]) -> bool {
+        let inside = |range: (i64, i64), length: usize| range.0 >= 0 && range.1 <= length as i64;
+        match self.hull() {
+            None => true,
+            Some(hull) if inside(hull.to, to.len()) && inside(hull.from, from.len()) => {
+                run(self, to, from);
+                true
+            }
+            Some(_) => false,
+        }
+    }
+}
+
+fn run(mut moves: Moves, to: &mut [u8], from: &[u8]) {
     moves.keep_last();
     moves.order();
     moves.unroll();
     let Some(first) = moves.list.first() else { return };
     let Some(inner) = moves.counts.len().checked_sub(1) else {
         for one in &moves.list {
-            copy(one.to, one.from, one.size, one.unit, to, from);
+            straight(one, to, from);
         }
         return;
     };
@@ -56,6 +70,17 @@ pub(crate) fn run(mut moves: Moves, to: &mut [u8], from: &[u8]) {
     });
 }
 
+/// A single run of bytes. One that is swapped is as many elements as it has units.
+fn straight(one: &Move, to: &mut [u8], from: &[u8]) {
+    if one.unit < 2 || one.size < 256 {
+        return copy(one.to, one.from, one.size, one.unit, to, from);
+    }
+    let step = (one.unit as i64, one.unit as i64);
+    let list = [Move { size: one.unit, steps: vec![(0, 0), step], ..one.clone() }];
+    let plane = Plane { rows: 1, elements: one.size / one.unit, across: false };
+    plane.run(&Kernel::new(&list), &list, (0, 0), to, from);
+}
+
 /// Counts through all values.
 fn odometer(counts: &[u64], each: &mut dyn FnMut(&[u64])) {
     if counts.contains(&0) {
@@ -88,18 +113,8 @@ struct Plane {
 
 impl Plane {
     fn run(&self, kernel: &Kernel, list: &[Move], base: (i64, i64), to: &mut [u8], from: &[u8]) {
-        let (rows, elements) = self.block(list);
-        let mut area = Area { base, first_row: 0, rows: 0, first_element: 0, elements: 0 };
-        while area.first_row < self.rows {
-            area.rows = rows.min(self.rows - area.first_row);
-            area.first_element = 0;
-            while area.first_element < self.elements {
-                area.elements = elements.min(self.elements - area.first_element);
-                kernel.run(area, to, from);
-                area.first_element += area.elements;
-            }
-            area.first_row += area.rows;
-        }
+        let area = Area { base, first_row: 0, rows: self.rows, first_element: 0, elements: self.elements };
+        kernel.run(area, self.block(list), to, from);
     }
 
     /// Rows and elements of a block.

@@ -2,9 +2,12 @@
 
 /// Bytes that move together, again and again as counts say. Places are within the two buffers.
 #[derive(Clone, Debug)]
-pub(crate) struct Move {
+pub struct Move {
+    /// Where the first go.
     pub to: i64,
+    /// Where they come from.
     pub from: i64,
+    /// How many.
     pub size: u64,
     /// They are swapped in units of so many; 1 is not at all.
     pub unit: u64,
@@ -14,14 +17,18 @@ pub(crate) struct Move {
 
 /// Moves that are repeated equally often; the outermost count comes first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Moves {
+pub struct Moves {
+    /// How often.
     pub counts: Vec<u64>,
+    /// The moves, each with a step for each count.
     pub list: Vec<Move>,
 }
 
 /// The first and the last place that a move touches, on each side; the last is exclusive.
-pub(crate) struct Hull {
+pub struct Hull {
+    /// In the destination.
     pub to: (i64, i64),
+    /// In the source.
     pub from: (i64, i64),
 }
 
@@ -43,7 +50,7 @@ impl Moves {
     }
 
     /// Of what is written to the same place again and again, the last stays.
-    pub fn keep_last(&mut self) {
+    pub(crate) fn keep_last(&mut self) {
         for i in (0..self.counts.len()).rev() {
             let stays = self.list.iter().all(|m| m.steps.get(i).is_some_and(|step| step.0 == 0));
             if !stays {
@@ -57,7 +64,7 @@ impl Moves {
     }
 
     /// Sorts counts so that the last moves least in the destination, and each goes forwards there.
-    pub fn order(&mut self) {
+    pub(crate) fn order(&mut self) {
         for m in &mut self.list {
             for (step, count) in m.steps.iter_mut().zip(&self.counts) {
                 if step.0 < 0 {
@@ -78,7 +85,7 @@ impl Moves {
     }
 
     /// Turns small counts into moves of their own, so that what lies close together is moved together.
-    pub fn unroll(&mut self) {
+    pub(crate) fn unroll(&mut self) {
         const MOST: u64 = 64;
         loop {
             let longest = self.counts.iter().copied().max().unwrap_or(0);

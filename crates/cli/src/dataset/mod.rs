@@ -1,0 +1,184 @@
+//! Declarations of datasets: checking, formatting, explaining and making them.
+
+mod report;
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Subcommand;
+use terrace_views::language::{self, Parsed};
+use terrace_views::model::{Model, Sizes};
+use terrace_views::{Diagnostics, Sources, explain, import};
+
+use crate::output::{Show, complain, count, print};
+
+#[derive(Subcommand)]
+pub enum Dataset {
+    /// Say all that is wrong with declarations.
+    Check {
+        /// Declarations; - is stdin.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Format declarations, in place; - is stdin, to stdout.
+    Fmt {
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// Only say which files are not formatted.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Show where everything lies in views and replicas.
+    Explain {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Only this view or replica.
+        #[arg(long, value_name = "NAME")]
+        only: Option<String>,
+        /// How long an array of variable size is: the variable that says so, and its value.
+        #[arg(long, value_name = "VARIABLE=N", value_parser = size)]
+        size: Vec<(String, u64)>,
+    },
+    /// Make a declaration of a NumPy file, NetCDF, HDF5 or Zarr metadata, or a C struct.
+    Import {
+        /// The file; a folder for Zarr.
+        #[arg(value_name = "FILE")]
+        source: PathBuf,
+        /// What it is; without this, its name and its first bytes tell.
+        #[arg(long)]
+        from: Option<import::Format>,
+        /// For a C header: how many structs there are in a file.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        count: u64,
+    },
+}
+
+/// No declaration, and no metadata, is larger.
+const LARGEST: u64 = 16 << 20;
+
+fn size(text: &str) -> Result<(String, u64), String> {
+    let wrong = || format!("{text:?} is no size; write it as n=1000");
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    Ok((name.to_owned(), value.parse().map_err(|_| wrong())?))
+}
+
+/// Runs a command.
+pub fn run(command: &Dataset, show: Show) -> Result<bool> {
+    match command {
+        Dataset::Check { files } => check(files, show),
+        Dataset::Fmt { files, check } => fmt(files, *check, show),
+        Dataset::Explain { file, only, size } => explained(file, only.as_deref(), size, show),
+        Dataset::Import { source, from, count } => imported(source, *from, *count),
+    }
+}
+
+/// The text of a file that somebody wrote.
+fn text(path: &Path) -> Result<String> {
+    let mut bytes = Vec::new();
+    if path == Path::new("-") {
+        io::stdin().take(LARGEST + 1).read_to_end(&mut bytes).context("reading stdin")?;
+    } else {
+        let opened = fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
+        opened.with_context(|| format!("reading {}", path.display()))?;
+    }
+    ensure!(bytes.len() as u64 <= LARGEST, "{} is larger than 16 MiB; a declaration is not", path.display());
+    String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8; save it as UTF-8", path.display()))
+}
+
+/// A declaration with all that it includes, checked.
+fn model(path: &Path) -> Result<(Model, Sources, Diagnostics)> {
+    let mut diagnostics = Diagnostics::default();
+    let mut load =
+        |name: &str| text(Path::new(name)).map_err(|error| io::Error::other(format!("{:#}", error.root_cause())));
+    let (file, sources) = language::read(&path.display().to_string(), text(path)?, &mut load, &mut diagnostics);
+    Ok((Model::of(&file, &mut diagnostics), sources, diagnostics))
+}
+
+fn check(files: &[PathBuf], show: Show) -> Result<bool> {
+    let mut good = true;
+    for path in files {
+        let (model, sources, diagnostics) = model(path)?;
+        let failed = diagnostics.failed();
+        report::report(&sources, diagnostics, show)?;
+        good &= !failed;
+        if !failed {
+            let (views, replicas) =
+                (count(model.views.len() as u64, "view"), count(model.replicas.len() as u64, "replica"));
+            show.line(&format!("{}: {views} and {replicas}, no errors", path.display()))?;
+        }
+    }
+    Ok(good)
+}
+
+fn fmt(files: &[PathBuf], check: bool, show: Show) -> Result<bool> {
+    let mut good = true;
+    for path in files {
+        let old = text(path)?;
+        let mut diagnostics = Diagnostics::default();
+        let parsed: Parsed = language::parse(&old, 0, &mut diagnostics);
+        if diagnostics.failed() {
+            let sources = vec![terrace_views::Source { name: path.display().to_string(), text: old }];
+            report::report(&sources, diagnostics, show)?;
+            good = false;
+            continue;
+        }
+        let new = language::print(&parsed);
+        if path == Path::new("-") && !check {
+            print(new.as_bytes())?;
+        } else if new != old && check {
+            complain(&format!("{} is not formatted", path.display()));
+            good = false;
+        } else if new != old {
+            replace(path, &new)?;
+        }
+    }
+    Ok(good)
+}
+
+/// Replaces a file whole or not at all.
+fn replace(path: &Path, text: &str) -> Result<()> {
+    let real = fs::canonicalize(path).with_context(|| format!("reading {}", path.display()))?;
+    let mut name = real.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = real.with_file_name(name);
+    let written = fs::write(&new, text)
+        .and_then(|()| fs::set_permissions(&new, fs::metadata(&real)?.permissions()))
+        .and_then(|()| fs::rename(&new, &real));
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written.with_context(|| format!("writing {}", path.display()))
+}
+
+fn explained(path: &Path, only: Option<&str>, sizes: &[(String, u64)], show: Show) -> Result<bool> {
+    let (model, sources, diagnostics) = model(path)?;
+    if diagnostics.failed() {
+        report::report(&sources, diagnostics, show)?;
+        return Ok(false);
+    }
+    let mut known = Sizes::new();
+    for (name, value) in sizes {
+        let variable = model.dataset.variable(name);
+        let number =
+            variable.with_context(|| format!("{name:?} is no variable of the dataset; name one that is a length"))?;
+        known.insert(number, *value);
+    }
+    let mut explanation = explain::explain(&model, &known).context("with these sizes")?;
+    if let Some(only) = only {
+        explanation.views.retain(|view| view.name == only);
+        explanation.replicas.retain(|replica| replica.name == only);
+        if explanation.views.is_empty() && explanation.replicas.is_empty() {
+            bail!("there is no view or replica {only:?}; `terrace dataset explain` without --only shows all");
+        }
+    }
+    show.result(&explanation, explanation.to_string().trim_end())?;
+    Ok(true)
+}
+
+fn imported(source: &Path, from: Option<import::Format>, count: u64) -> Result<bool> {
+    let declaration = import::import(source, from, count).with_context(|| format!("importing {}", source.display()))?;
+    print(declaration.as_bytes())?;
+    Ok(true)
+}

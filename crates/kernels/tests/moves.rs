@@ -1,0 +1,68 @@
+//! Moves, compared with moving byte by byte.
+
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+use terrace_kernels::{Move, Moves};
+
+/// Records of fields to arrays of fields or the other way round, as many fields as sizes, some swapped.
+fn moves(sizes: &[(u64, bool)], count: u64, rows: u64, gap: i64, backwards: bool, scatter: bool) -> Moves {
+    let stride: i64 = sizes.iter().map(|(size, _)| *size as i64).sum::<i64>() + gap;
+    let (mut list, mut record, mut array) = (Vec::new(), 0, 0);
+    for &(size, swap) in sizes {
+        let length = size as i64 * (count * rows) as i64;
+        let step = if backwards { -stride } else { stride };
+        let first = if backwards { record + stride * (count * rows - 1) as i64 } else { record };
+        let steps = [(size as i64 * count as i64, step * count as i64), (size as i64, step)];
+        let turn = |(a, b): (i64, i64)| if scatter { (b, a) } else { (a, b) };
+        let (to, from) = turn((array, first));
+        let unit = if swap && size % 2 == 0 { size.min(8) } else { 1 };
+        let unit = if size % unit == 0 { unit } else { 2 };
+        list.push(Move { to, from, size, unit, steps: steps.into_iter().map(turn).collect() });
+        record += size as i64;
+        array += length;
+    }
+    Moves { counts: vec![rows, count], list }
+}
+
+/// The same, slowly.
+fn slowly(moves: &Moves, to: &mut [u8], from: &[u8]) {
+    for row in 0..moves.counts[0] as i64 {
+        for element in 0..moves.counts[1] as i64 {
+            for one in &moves.list {
+                let at = |base: i64, end: fn(&(i64, i64)) -> i64| {
+                    base + end(&one.steps[0]) * row + end(&one.steps[1]) * element
+                };
+                let (at, source) = (at(one.to, |s| s.0), at(one.from, |s| s.1));
+                for byte in 0..one.size {
+                    let swapped = byte / one.unit * one.unit + one.unit - 1 - byte % one.unit;
+                    to[(at + byte as i64) as usize] = from[(source + swapped as i64) as usize];
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 10 } else { 2000 }, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn moves_are_as_byte_by_byte(
+        sizes in prop::collection::vec((prop::sample::select(vec![1u64, 2, 4, 4, 4, 8, 8, 12, 16, 24, 80]), any::<bool>()), 1..9),
+        equal: bool, count in 1..300u64, rows in 1..4u64, gap in 0..9i64, backwards: bool, scatter: bool,
+    ) {
+        let sizes = if equal { vec![sizes[0]; sizes.len()] } else { sizes };
+        let gap = gap.saturating_sub(4);
+        let moves = moves(&sizes, count, rows, gap.max(0), backwards, scatter);
+        let hull = moves.hull().unwrap();
+        let from: Vec<u8> = (0..hull.from.1).map(|i| (i * 31 + i / 256) as u8).collect();
+        let mut right = vec![0xee; hull.to.1 as usize];
+        let mut ours = right.clone();
+        slowly(&moves, &mut right, &from);
+        prop_assert!(!moves.clone().run(&mut ours, &from[1..]), "the source is too short");
+        prop_assert!(moves.run(&mut ours, &from));
+        prop_assert!(ours == right);
+    }
+}

@@ -1,0 +1,81 @@
+//! Which bytes of stored files a request touches: what has to be fetched before a read, and what a write makes anew.
+
+use std::ops::Range;
+
+use super::clip::Clipped;
+use super::plan::Plan;
+use super::request::{Missing, into_files};
+use terrace_kernels::{Move, Moves};
+
+/// Bytes of a stored file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Touched {
+    /// The file's number.
+    pub file: usize,
+    /// Its bytes.
+    pub bytes: Range<u64>,
+}
+
+/// More ranges than this for one request are joined, however far apart they are.
+const MOST: u64 = 65_536;
+
+impl Plan {
+    /// The bytes of stored files that a request for bytes of the view touches, by file and in order. What is less than `gap`
+    /// bytes apart is one range. Of a plan for writing, they are what a write changes.
+    ///
+    /// # Errors
+    /// Where the request is not within the view.
+    pub fn touches(&self, offset: u64, length: u64, gap: u64) -> Result<Vec<Touched>, Missing> {
+        let range = self.within(offset, usize::try_from(length).unwrap_or(usize::MAX))?;
+        let mut found: Vec<(usize, i64, i64)> = Vec::new();
+        let gap = gap.min(i64::MAX as u64) as i64;
+        self.boxes(range, true, &mut |clipped: Clipped| {
+            let moves: Moves = into_files(&clipped);
+            for one in &moves.list {
+                let room = MOST.saturating_sub(found.len() as u64);
+                spread(one, &moves.counts, gap, room, &mut |start, end| found.push((clipped.file, start, end)));
+            }
+            Ok::<(), Missing>(())
+        })?;
+        found.sort_unstable();
+        let mut touched: Vec<Touched> = Vec::new();
+        for (file, start, end) in found {
+            let (start, end) = (start.max(0) as u64, end.max(0) as u64);
+            match touched.last_mut() {
+                Some(last) if last.file == file && start <= last.bytes.end.saturating_add(gap as u64) => {
+                    last.bytes.end = last.bytes.end.max(end);
+                }
+                _ => touched.push(Touched { file, bytes: start..end }),
+            }
+        }
+        Ok(touched)
+    }
+}
+
+/// The ranges of a move's destination. Counts whose steps are short are one range, others are gone through while there is room.
+fn spread(one: &Move, counts: &[u64], gap: i64, most: u64, each: &mut dyn FnMut(i64, i64)) {
+    let mut steps: Vec<(i64, i64)> = Vec::new();
+    let mut start = one.to;
+    for (count, step) in counts.iter().zip(&one.steps) {
+        let last = *count as i64 - 1;
+        start += (step.0 * last).min(0);
+        steps.push((step.0.abs(), last));
+    }
+    steps.sort_unstable();
+    let (mut span, mut most) = (one.size as i64, most);
+    let mut apart = Vec::new();
+    for (step, last) in steps {
+        let times = last as u64 + 1;
+        if step <= span.saturating_add(gap) || times > most {
+            span += step * last;
+        } else {
+            most /= times;
+            apart.push((step, last));
+        }
+    }
+    let mut starts = vec![start];
+    for (step, last) in apart {
+        starts = starts.iter().flat_map(|start| (0..=last).map(move |i| start + step * i)).collect();
+    }
+    starts.into_iter().for_each(|start| each(start, start + span));
+}

@@ -1,0 +1,148 @@
+//! Declarations made of what other formats say about their files.
+
+mod c;
+mod netcdf;
+mod npy;
+mod python;
+mod zarr;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::str::FromStr;
+
+use crate::language::{self, Diagnostics, Severity};
+use crate::model::Model;
+
+/// A format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A NumPy file, or a file with a dtype written as in Python.
+    Numpy,
+    /// The metadata of a Zarr array, of version 2 or 3.
+    Zarr,
+    /// A C header.
+    C,
+    /// A classic NetCDF file.
+    Netcdf,
+    /// An HDF5 file; NetCDF-4 files are that, too.
+    Hdf5,
+}
+
+impl FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Format, String> {
+        Ok(match name {
+            "numpy" | "npy" => Format::Numpy,
+            "zarr" => Format::Zarr,
+            "c" => Format::C,
+            "netcdf" => Format::Netcdf,
+            "hdf5" => Format::Hdf5,
+            _ => return Err(format!("there is no format {name:?}; take numpy, zarr, c, netcdf or hdf5")),
+        })
+    }
+}
+
+/// Something cannot be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("it cannot be read")]
+    Io(#[from] std::io::Error),
+    /// Neither name nor bytes tell what it is.
+    #[error("it is not known what this is; say --from numpy, zarr, c, netcdf or hdf5")]
+    Unknown,
+    /// It does not say what its format says it should.
+    #[error("{0}")]
+    Bad(String),
+    /// The language has no word for it.
+    #[error("{0}, which the dataset language cannot say")]
+    Unsupported(String),
+}
+
+pub(crate) fn bad<T>(what: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Bad(what.into()))
+}
+
+pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Unsupported(what.into()))
+}
+
+/// Metadata is small; no more of a file is read.
+const MOST: u64 = 4 << 20;
+
+/// The declaration of a file's contents: a dataset, and a view that is the file's layout. `count` is how many structs of a C
+/// header there are.
+///
+/// # Errors
+/// Where the file cannot be read or understood, or the language cannot say what it holds.
+pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<String, Error> {
+    let inner = ["zarr.json", ".zarray"].map(|name| path.join(name)).into_iter().find(|path| path.is_file());
+    let mut bytes = Vec::new();
+    File::open(inner.as_deref().unwrap_or(path))?.take(MOST).read_to_end(&mut bytes)?;
+    let name = identifier(&path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default());
+    let format = format.or_else(|| guess(inner.as_deref().unwrap_or(path), &bytes)).ok_or(Error::Unknown)?;
+    let text = || std::str::from_utf8(&bytes).map_err(|_| Error::Bad("it is no text".to_owned()));
+    let declaration = match format {
+        Format::Numpy if bytes.starts_with(npy::MAGIC) => npy::file(&bytes, &name),
+        Format::Numpy => npy::dtype(text()?, &name, count),
+        Format::Zarr => zarr::metadata(text()?, &name),
+        Format::C => c::header(text()?, count),
+        Format::Netcdf => netcdf::header(&bytes),
+        Format::Hdf5 => bad(
+            "HDF5 files cannot be imported yet; save the array's dtype with `print(dataset.dtype.descr)` and import that with --from numpy",
+        ),
+    }?;
+    formatted(&declaration)
+}
+
+/// The text as `fmt` writes it; one that makes no sense is an error.
+fn formatted(text: &str) -> Result<String, Error> {
+    let mut diagnostics = Diagnostics::default();
+    let parsed = language::parse(text, 0, &mut diagnostics);
+    if !diagnostics.failed() {
+        Model::of(&parsed.file, &mut diagnostics);
+    }
+    match diagnostics.sorted().into_iter().find(|d| d.severity == Severity::Error) {
+        Some(wrong) => unsupported(wrong.message),
+        None => Ok(language::print(&parsed)),
+    }
+}
+
+fn guess(path: &Path, bytes: &[u8]) -> Option<Format> {
+    let name = path.file_name()?.to_string_lossy();
+    let extension = path.extension().map(|e| e.to_string_lossy()).unwrap_or_default();
+    Some(match () {
+        () if bytes.starts_with(npy::MAGIC) => Format::Numpy,
+        () if bytes.starts_with(b"CDF") => Format::Netcdf,
+        () if bytes.starts_with(b"\x89HDF") => Format::Hdf5,
+        () if matches!(&*name, "zarr.json" | ".zarray") || extension == "zarray" => Format::Zarr,
+        () if matches!(&*extension, "h" | "c" | "hpp" | "hh") => Format::C,
+        () if extension == "dtype" => Format::Numpy,
+        () => return None,
+    })
+}
+
+/// A name that the language takes.
+pub(crate) fn identifier(name: &str) -> String {
+    let mut clean: String = name.chars().map(|c| if c.is_alphanumeric() || c == '_' { c } else { '_' }).collect();
+    if clean.chars().next().is_none_or(|c| c.is_numeric()) {
+        clean.insert(0, '_');
+    }
+    clean
+}
+
+/// A declaration: a comment, lines of the dataset, and one view with all its variables.
+pub(crate) fn declaration(comment: &str, lines: &[String], flags: &str, variables: &[String]) -> String {
+    let mut text = format!("// {comment}\ndataset {{\n");
+    for line in lines {
+        text.push_str(&format!("    {line}\n"));
+    }
+    text.push_str(&format!("}}\n\nview file{flags} {{\n"));
+    for variable in variables {
+        text.push_str(&format!("    var {variable} = {variable}\n"));
+    }
+    text.push_str("}\n");
+    text
+}

@@ -1,0 +1,168 @@
+//! Classic NetCDF files: CDF-1, CDF-2 and CDF-5. The view is the file byte for byte, header and padding included.
+
+use super::{Error, bad, declaration, identifier, unsupported};
+
+struct Reader<'a> {
+    rest: &'a [u8],
+    /// CDF-5 counts with 8 bytes.
+    wide: bool,
+}
+
+struct Variable {
+    name: String,
+    /// Lengths; 0 first for one value per record.
+    shape: Vec<u64>,
+    kind: &'static str,
+    size: u64,
+    begin: u64,
+    record: bool,
+}
+
+/// More than any file has, and no danger to memory.
+const MOST: u64 = 65_536;
+
+/// The declaration of a file, of which these are the first bytes.
+pub(super) fn header(bytes: &[u8]) -> Result<String, Error> {
+    let Some((&[b'C', b'D', b'F', version @ (1 | 2 | 5)], rest)) = bytes.split_first_chunk() else {
+        return bad("it is no classic NetCDF file");
+    };
+    let mut reader = Reader { rest, wide: version == 5 };
+    let records = reader.count()?;
+    let dimensions = reader.list(10, |r| {
+        r.name()?;
+        r.count()
+    })?;
+    reader.list(12, Reader::attribute)?;
+    let mut variables = reader.list(11, |r| variable(r, &dimensions, version))?;
+    variables.sort_by_key(|v| v.begin);
+    lay(&variables, records)
+}
+
+fn variable(reader: &mut Reader, dimensions: &[u64], version: u8) -> Result<Variable, Error> {
+    let name = reader.name()?;
+    let rank = reader.count()?;
+    if rank > 64 {
+        return bad("a variable has more than 64 dimensions");
+    }
+    let mut shape = Vec::new();
+    for _ in 0..rank {
+        let Some(length) = usize::try_from(reader.count()?).ok().and_then(|i| dimensions.get(i)) else {
+            return bad("a variable names a dimension that is not there");
+        };
+        shape.push(*length);
+    }
+    reader.list(12, Reader::attribute)?;
+    let (kind, size) = kind(reader.number(4)?)?;
+    reader.count()?;
+    let begin = reader.number(if version == 1 { 4 } else { 8 })?;
+    let record = shape.first() == Some(&0);
+    Ok(Variable { name: identifier(&name), shape, kind, size, begin, record })
+}
+
+fn kind(code: u64) -> Result<(&'static str, u64), Error> {
+    Ok(match code {
+        1 => ("int8", 1),
+        2 => ("uint8", 1),
+        3 => ("int16", 2),
+        4 => ("int32", 4),
+        5 => ("float32", 4),
+        6 => ("float64", 8),
+        7 => ("uint8", 1),
+        8 => ("uint16", 2),
+        9 => ("uint32", 4),
+        10 => ("int64", 8),
+        11 => ("uint64", 8),
+        _ => return unsupported(format!("it has a type of number {code}")),
+    })
+}
+
+/// Variables at their places; records are structs.
+fn lay(variables: &[Variable], records: u64) -> Result<String, Error> {
+    let (mut lines, mut names, mut at) = (Vec::new(), Vec::new(), 0u64);
+    let mut gap = |lines: &mut Vec<String>, at: u64, to: u64| -> Result<(), Error> {
+        if to < at {
+            return bad("its variables overlap");
+        }
+        if to > at {
+            let name = if at == 0 { "_header".to_owned() } else { format!("_padding{at}") };
+            lines.push(format!("var {name} [{}]uint8", to - at));
+            names.push(name);
+        }
+        Ok(())
+    };
+    let mut shown = Vec::new();
+    for v in variables.iter().filter(|v| !v.record) {
+        gap(&mut lines, at, v.begin)?;
+        lines.push(format!("var {} {}{}", v.name, shape(&v.shape), v.kind));
+        shown.push((v.begin, v.name.clone()));
+        at = v.begin.saturating_add(bytes(v, &v.shape));
+    }
+    let recorded: Vec<&Variable> = variables.iter().filter(|v| v.record).collect();
+    if let Some(first) = recorded.first().filter(|_| records > 0) {
+        gap(&mut lines, at, first.begin)?;
+        let mut fields = Vec::new();
+        for v in &recorded {
+            let own = v.shape.get(1..).unwrap_or_default();
+            fields.push(format!("{} {}{}", v.name, shape(own), v.kind));
+            // Each is padded to 4 bytes, unless it is the only one.
+            let short = bytes(v, own).next_multiple_of(4) - bytes(v, own);
+            if short > 0 && recorded.len() > 1 {
+                fields.push(format!("_padding_{} [{short}]uint8", v.name));
+            }
+        }
+        lines.push(format!("var record [{records}]struct {{ {} }}", fields.join("; ")));
+        shown.push((first.begin, "record".to_owned()));
+    }
+    let place = |name: &String| name.strip_prefix("_padding").and_then(|at| at.parse().ok()).unwrap_or(0);
+    let mut all: Vec<(u64, String)> = names.iter().map(|name| (place(name), name.clone())).chain(shown).collect();
+    all.sort_by_key(|(at, _)| *at);
+    let order: Vec<String> = all.into_iter().map(|(_, name)| name).collect();
+    Ok(declaration("A classic NetCDF file, header included.", &lines, " packed big", &order))
+}
+
+fn bytes(variable: &Variable, shape: &[u64]) -> u64 {
+    shape.iter().fold(variable.size, |product, length| product.saturating_mul(*length)).min(1 << 62)
+}
+
+fn shape(shape: &[u64]) -> String {
+    super::npy::lengths(&shape.iter().map(|l| i64::try_from(*l).unwrap_or(i64::MAX)).collect::<Vec<_>>())
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, length: u64) -> Result<&'a [u8], Error> {
+        let cut = usize::try_from(length).ok().and_then(|length| self.rest.split_at_checked(length));
+        let Some((taken, rest)) = cut else { return bad("it ends within its header") };
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn number(&mut self, width: u64) -> Result<u64, Error> {
+        Ok(self.take(width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn count(&mut self) -> Result<u64, Error> {
+        self.number(if self.wide { 8 } else { 4 })
+    }
+
+    fn name(&mut self) -> Result<String, Error> {
+        let length = self.count()?;
+        let name = self.take(length)?;
+        self.take(length.next_multiple_of(4) - length)?;
+        Ok(String::from_utf8_lossy(name).into_owned())
+    }
+
+    fn list<T>(&mut self, tag: u64, mut item: impl FnMut(&mut Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+        let (found, count) = (self.number(4)?, self.count()?);
+        if (found, count) != (0, 0) && found != tag || count > MOST {
+            return bad("a list in its header is damaged");
+        }
+        (0..count).map(|_| item(self)).collect()
+    }
+
+    fn attribute(&mut self) -> Result<(), Error> {
+        self.name()?;
+        let (_, size) = kind(self.number(4)?)?;
+        let length = self.count()?.saturating_mul(size).min(1 << 62);
+        self.take(length.next_multiple_of(4)).map(|_| ())
+    }
+}

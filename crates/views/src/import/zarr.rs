@@ -1,0 +1,77 @@
+//! Zarr arrays: `.zarray` of version 2, `zarr.json` of version 3.
+
+use serde_json::Value as Json;
+
+use super::npy::{Order, kind, lengths};
+use super::python::Value;
+use super::{Error, bad, declaration, unsupported};
+
+/// The declaration of an array. Its chunks are tiles.
+pub(super) fn metadata(text: &str, name: &str) -> Result<String, Error> {
+    let json: Json = serde_json::from_str(text).map_err(|error| Error::Bad(format!("it is no JSON: {error}")))?;
+    let numbers = |json: &Json| json.as_array()?.iter().map(Json::as_i64).collect::<Option<Vec<i64>>>();
+    let Some(shape) = json.get("shape").and_then(numbers) else {
+        return bad("it has no shape, so it is no Zarr array");
+    };
+    let three = json.get("zarr_format").and_then(Json::as_i64) == Some(3);
+    let name = match name.trim_matches('_') {
+        "" | "zarr" | "zarray" => "data",
+        _ => name,
+    };
+    let (kind, order, chunks, minor) = if three { third(&json)? } else { second(&json)? };
+    let chunks = numbers(&chunks).unwrap_or_else(|| shape.clone());
+    let tiled =
+        if chunks == shape { String::new() } else { format!(" tiled({})", lengths(&chunks).trim_matches(['[', ']'])) };
+    let flags = format!(" packed{order}{}{tiled}", if minor { " rowminor" } else { "" });
+    let lines = [format!("var {name} {}{kind}", lengths(&shape))];
+    Ok(declaration("A Zarr array: its chunks, decoded, one after the other.", &lines, &flags, &[name.to_owned()]))
+}
+
+/// The type, its order, the chunks, and whether the first index is the fastest.
+type Found = (String, &'static str, Json, bool);
+
+fn second(json: &Json) -> Result<Found, Error> {
+    let Some(descr) = json.get("dtype") else { return bad("it has no dtype") };
+    let mut order = Order::default();
+    let kind = kind(&python(descr), &mut order)?;
+    let minor = json.get("order").and_then(Json::as_str) == Some("F");
+    Ok((kind, order.flag(), json.get("chunks").cloned().unwrap_or_default(), minor))
+}
+
+fn third(json: &Json) -> Result<Found, Error> {
+    let kind = match json.get("data_type") {
+        Some(Json::String(name)) if name.parse::<crate::model::Primitive>().is_ok() => name.clone(),
+        Some(other) => return unsupported(format!("it has the type {other}")),
+        None => return bad("it has no data_type, so it is no Zarr array"),
+    };
+    let codecs = json.get("codecs").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+    let setting = |codec: &str, key: &str| {
+        let codec = codecs.iter().find(|c| c.get("name").and_then(Json::as_str) == Some(codec))?;
+        codec.get("configuration")?.get(key).cloned()
+    };
+    let big = setting("bytes", "endian").is_some_and(|endian| endian == "big");
+    let order = setting("transpose", "order");
+    let minor = match order.as_ref().and_then(Json::as_array) {
+        Some(order) => {
+            let falling = (0..order.len()).rev().map(Json::from).collect::<Vec<_>>();
+            if *order != falling && order.len() > 1 {
+                return unsupported("its chunks are transposed otherwise than as a whole");
+            }
+            order.len() > 1
+        }
+        None => order.is_some_and(|order| order == "F"),
+    };
+    let grid = json.get("chunk_grid").and_then(|grid| grid.get("configuration")?.get("chunk_shape").cloned());
+    Ok((kind, if big { " big" } else { "" }, grid.unwrap_or_default(), minor))
+}
+
+/// JSON as the Python that it was.
+fn python(json: &Json) -> Value {
+    match json {
+        Json::String(text) => Value::Text(text.clone()),
+        Json::Number(number) => Value::Number(number.as_i64().unwrap_or(-1)),
+        Json::Array(values) => Value::List(values.iter().map(python).collect()),
+        Json::Object(pairs) => Value::Map(pairs.iter().map(|(k, v)| (Value::Text(k.clone()), python(v))).collect()),
+        Json::Null | Json::Bool(_) => Value::Word(json.to_string()),
+    }
+}

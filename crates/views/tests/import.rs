@@ -1,0 +1,164 @@
+//! Declarations of other formats' metadata; of real files where `TERRACE_DATA` names a folder with some.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use terrace_views::Diagnostics;
+use terrace_views::import::{Error, Format, import};
+use terrace_views::language::parse;
+use terrace_views::layout::{Layout, of_view};
+use terrace_views::model::{Model, Sizes};
+
+fn imported(name: &str, bytes: impl AsRef<[u8]>, format: Option<Format>) -> Result<String, Error> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    import(&path, format, 100)
+}
+
+/// The layout of the one view of a declaration.
+fn layout(text: &str) -> Layout {
+    let mut diagnostics = Diagnostics::default();
+    let parsed = parse(text, 0, &mut diagnostics);
+    let model = Model::of(&parsed.file, &mut diagnostics);
+    assert!(!diagnostics.failed(), "{:?}\n{text}", diagnostics.sorted());
+    of_view(&model.views[0], &model.dataset, &Sizes::new()).unwrap()
+}
+
+/// Offsets and types of the parts of a view, by path.
+fn parts(text: &str) -> Vec<(String, u64, String)> {
+    layout(text).leaves.into_iter().map(|p| (p.path, p.offset, p.primitive.to_string())).collect()
+}
+
+fn part(path: &str, offset: u64, kind: &str) -> (String, u64, String) {
+    (path.to_owned(), offset, kind.to_owned())
+}
+
+#[test]
+fn dtypes() {
+    let text =
+        imported("points.dtype", "[('id', '<i8'), ('position', '<f4', (3,)), ('', '|V4'), ('ok', '?')]", None).unwrap();
+    assert_eq!(parts(&text)[..2], [part("points.id", 0, "int64"), part("points.position", 8, "float32")]);
+    assert_eq!(layout(&text).files, [100 * 25]);
+    let spread = "{'names': ['b', 'a'], 'formats': ['<f8', 'u1'], 'offsets': [8, 0], 'itemsize': 24}";
+    let text = imported("x.dtype", spread, None).unwrap();
+    assert_eq!(
+        parts(&text),
+        [
+            part("x.a", 0, "uint8"),
+            part("x._padding1", 1, "uint8"),
+            part("x.b", 8, "float64"),
+            part("x._padding16", 16, "uint8")
+        ]
+    );
+    assert!(imported("x.dtype", "dtype('>f8')", None).unwrap().contains("view file packed big"));
+    assert!(matches!(imported("x.dtype", "[('a', '<f8'), ('b', '>f8')]", None), Err(Error::Unsupported(_))));
+    assert!(matches!(imported("x.dtype", "'O'", None), Err(Error::Unsupported(_))));
+}
+
+#[test]
+fn numpy_files_are_views_byte_for_byte() {
+    let header = "{'descr': '>f4', 'fortran_order': True, 'shape': (3, 5), }";
+    let bytes = [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes(), &[0; 60]].concat();
+    let text = imported("a.npy", &bytes, None).unwrap();
+    assert!(text.contains("packed big rowminor"), "{text}");
+    assert_eq!(layout(&text).files, [bytes.len() as u64]);
+}
+
+#[test]
+fn zarr() {
+    let two = r#"{"zarr_format": 2, "shape": [100, 70], "chunks": [10, 20], "dtype": ">i2", "order": "F", "compressor": null}"#;
+    let text = imported("m.zarray", two, None).unwrap();
+    assert!(text.contains("big rowminor tiled(10, 20)"), "{text}");
+    assert_eq!(layout(&text).files, [100 * 80 * 2]);
+    let three = r#"{"zarr_format": 3, "node_type": "array", "shape": [64], "data_type": "complex64",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [64]}},
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}"#;
+    assert_eq!(parts(&imported("zarr.json", three, None).unwrap()), [part("data", 0, "complex64")]);
+}
+
+#[test]
+fn c_structs_lie_as_compilers_lay_them() {
+    let text = "#define DIMENSIONS 3 /* of space */\n#include <stdint.h>\n\
+        struct inner { char tag; double weight; };\n\
+        typedef struct particle {\n  float dx, dy[DIMENSIONS]; // place\n  int32_t cell;\n  unsigned char c;\n  struct inner in[2];\n  short s;\n} particle_t;\n\
+        int main(void) { return 0; }";
+    let text = imported("p.h", text, None).unwrap();
+    let offsets: Vec<u64> = parts(&text).iter().map(|(_, offset, _)| *offset).collect();
+    assert_eq!(offsets, [0, 4, 16, 20, 24, 32, 56]);
+    assert_eq!(layout(&text).files, [100 * 64]);
+    assert!(matches!(imported("p.h", "struct a { int *p; };", None), Err(Error::Unsupported(_))));
+    assert!(matches!(imported("p.h", "struct a { int p : 3; };", None), Err(Error::Unsupported(_))));
+}
+
+/// A classic file: a fixed variable of 3 shorts, and two per record, of one byte and one double.
+#[test]
+fn classic_netcdf_files_are_views_byte_for_byte() {
+    let name = |name: &str| {
+        [&(name.len() as u32).to_be_bytes()[..], name.as_bytes(), &vec![0; name.len().next_multiple_of(4) - name.len()]]
+            .concat()
+    };
+    let number = |n: u32| n.to_be_bytes().to_vec();
+    let variable = |called: &str, dimension: u32, kind: u32, size: u32, begin: u32| {
+        [name(called), number(1), number(dimension), number(0), number(0), number(kind), number(size), number(begin)]
+            .concat()
+    };
+    let file = [
+        b"CDF\x01".to_vec(),
+        number(5),
+        number(10),
+        number(2),
+        name("t"),
+        number(0),
+        name("x"),
+        number(3),
+        number(0),
+        number(0),
+        number(11),
+        number(3),
+        variable("fixed", 1, 3, 8, 200),
+        variable("flag", 0, 1, 4, 208),
+        variable("time", 0, 6, 8, 212),
+    ]
+    .concat();
+    let text = imported("a.nc", &file, None).unwrap();
+    let layout = layout(&text);
+    assert_eq!(layout.files, [208 + 5 * 12]);
+    let time = layout.leaves.iter().find(|leaf| leaf.path == "record.time").unwrap();
+    assert!(time.offset == 212 && time.big && time.loops[0].digits[0].stride == 12, "{text}");
+}
+
+#[test]
+fn real_files() {
+    let Some(data) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
+        eprintln!("TERRACE_DATA is not set; no real files are imported");
+        return;
+    };
+    let files = fs::read_dir(data.join("npy")).unwrap().map(|entry| entry.unwrap().path());
+    for path in files.filter(|path| path.extension() == Some("npy".as_ref())) {
+        let text = import(&path, None, 1).unwrap();
+        assert_eq!(layout(&text).files, [fs::metadata(&path).unwrap().len()], "{}", path.display());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_file_does_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), head in 0..6usize) {
+        let heads: [&[u8]; 6] = [b"\x93NUMPY\x01\x00\x40\x00{'descr':", b"CDF\x01", b"CDF\x05", b"{\"shape\":[", b"struct a {", b"[('"];
+        let file = [heads[head], &bytes].concat();
+        for format in [Format::Numpy, Format::Zarr, Format::C, Format::Netcdf, Format::Hdf5] {
+            let _ = imported("x", &file, Some(format));
+        }
+    }
+}
+
+#[test]
+fn what_is_not_known_is_said() {
+    assert!(matches!(imported("x", "?", None), Err(Error::Unknown)));
+    assert!(matches!(import(Path::new("/nowhere"), None, 1), Err(Error::Io(_))));
+}
