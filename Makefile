@@ -7,8 +7,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server git sqlite3 fusermount3
-PACKAGES := redis-server git sqlite3 fuse3
+PROGRAMS := redis-server git sqlite3 fusermount3 gfortran valgrind
+PACKAGES := redis-server git sqlite3 fuse3 gfortran valgrind
 
 servers: ## real servers and programs that tests use
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \
@@ -36,8 +36,21 @@ demo: ## what Terrace does, on made files or on those in DATA
 	$(CARGO) build --bins --examples
 	@demo/run $(DATA)
 
-install: ## the binary, into cargo's bin directory
+install: ## the binary, into cargo's bin directory; with PREFIX: there, with the C library
+ifndef PREFIX
 	$(CARGO) install --path crates/cli
+else
+	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c
+	install -D target/$(BUILT)/terrace $(DESTDIR)$(PREFIX)/bin/terrace
+	install -D target/$(BUILT)/libterrace_c.so $(DESTDIR)$(PREFIX)/lib/libterrace.so
+	install -D -m 644 crates/c/include/terrace.h $(DESTDIR)$(PREFIX)/include/terrace.h
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/c/terrace.pc.in \
+	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/terrace.pc
+endif
+PROFILE ?= release
+BUILT = $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
 soak: ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture

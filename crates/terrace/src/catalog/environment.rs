@@ -17,6 +17,8 @@ use crate::{Error, Result};
 
 /// Address space kept for the catalog; its file grows with its content only.
 const MAP: usize = 1 << 40;
+/// What is said where there is no room for so much: by the system, and by valgrind.
+const TOO_MUCH: [i32; 2] = [libc::ENOMEM, libc::EINVAL];
 /// Processes and threads that may read at once.
 const READERS: u32 = 512;
 /// How long an environment that this process is closing is waited for.
@@ -145,7 +147,7 @@ fn open(folder: &Path) -> Result<Env> {
             Err(heed::Error::EnvAlreadyOpened)
                 if heed::env_closing_event(folder).is_none_or(|closing| closing.wait_timeout(CLOSING)) => {}
             // Under a limit of address space a smaller map may do.
-            Err(heed::Error::Io(e)) if e.raw_os_error() == Some(libc::ENOMEM) && map > 1 << 30 => map /= 2,
+            Err(heed::Error::Io(e)) if TOO_MUCH.contains(&e.raw_os_error().unwrap_or(0)) && map > 1 << 30 => map /= 2,
             other => return Ok(other?),
         }
     }

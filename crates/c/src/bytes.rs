@@ -1,0 +1,115 @@
+//! Compressing by itself, without a store (HCompress).
+//!
+//! What comes out begins with 24 bytes: `TRC1`, the encoding (transform, element, codec, level), the raw length and the
+//! XXH3 of the raw bytes, little-endian.
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_void};
+
+use terrace_codec::{Encoding, Scratch, decode};
+use terrace_predict::{Objective, Predictor, Stream, Tier};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::failure::guard;
+use crate::options::{encoding, text};
+use crate::store::{give, given, room};
+use crate::{Failure, Status};
+
+const MAGIC: &[u8; 4] = b"TRC1";
+const HEADER: usize = 24;
+/// Codecs count in 32 bits.
+const LONGEST: usize = 1 << 30;
+/// What is compressed without a store is thought of as going to a disk.
+const DISK: Tier = Tier { write: 200e6, read: 200e6, latency: 5e-3 };
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static PREDICTOR: RefCell<Option<Predictor>> = const { RefCell::new(None) };
+}
+
+/// The most bytes that `terrace_compress` makes of `length` bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_compressed_most(length: usize) -> usize {
+    length.saturating_add(HEADER)
+}
+
+/// Compresses bytes, a gibibyte at the most, into `out`; `made` gets the number of bytes. `encoding` is a name such as
+/// `"shuffle4+zstd-1"`; null has one chosen by what the bytes are. What does not shrink is stored as it is.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_compress(
+    encoding: *const c_char,
+    bytes: *const c_void,
+    length: usize,
+    out: *mut c_void,
+    capacity: usize,
+    made: *mut usize,
+) -> Status {
+    guard(|| {
+        let (raw, out) = (given(bytes, length)?, room(out, capacity)?);
+        if length > LONGEST {
+            return Err(Failure::Invalid(format!("{length} bytes are too many for one call; {LONGEST} are the most")));
+        }
+        let wanted = text(encoding, "the encoding")?.map(self::encoding).transpose()?;
+        let wanted = wanted.unwrap_or_else(|| choose(raw));
+        let mut stored = Vec::new();
+        let shrunk = SCRATCH.with_borrow_mut(|scratch| terrace_codec::encode(wanted, raw, &mut stored, scratch));
+        let shrunk = shrunk.map_err(|error| Failure::Internal(error.to_string()))?;
+        let (used, payload) = if shrunk.is_some() { (wanted, stored.as_slice()) } else { (Encoding::NONE, raw) };
+        let need = HEADER + payload.len();
+        let have = out.len();
+        let target = out.get_mut(..need).ok_or(Failure::TooShort { need: need as u64, have })?;
+        target[..4].copy_from_slice(MAGIC);
+        target[4..8].copy_from_slice(&used.to_bytes());
+        target[8..16].copy_from_slice(&(raw.len() as u64).to_le_bytes());
+        target[16..24].copy_from_slice(&xxh3_64(raw).to_le_bytes());
+        target[HEADER..].copy_from_slice(payload);
+        give(made, need);
+        Ok(())
+    })
+}
+
+/// Decompresses what `terrace_compress` made into `out`; `made` gets the number of bytes, which is the length needed
+/// where `capacity` is too short (`TERRACE_STATUS_TOO_SHORT`).
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_decompress(
+    bytes: *const c_void,
+    length: usize,
+    out: *mut c_void,
+    capacity: usize,
+    made: *mut usize,
+) -> Status {
+    guard(|| {
+        let (stored, out) = (given(bytes, length)?, room(out, capacity)?);
+        let damaged = |reason: &str| Failure::Damaged(reason.to_owned());
+        let (header, payload) = stored.split_at_checked(HEADER).ok_or_else(|| damaged("the bytes are too few"))?;
+        let number = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&header[at..at + 8]);
+            u64::from_le_bytes(word)
+        };
+        let names = [header[4], header[5], header[6], header[7]];
+        let encoding = Encoding::from_bytes(names).map_err(|error| Failure::Damaged(error.to_string()))?;
+        let need = number(8);
+        if &header[..4] != MAGIC || need > LONGEST as u64 {
+            return Err(damaged("the bytes begin otherwise"));
+        }
+        give(made, need as usize);
+        let have = out.len();
+        let raw = out.get_mut(..need as usize).ok_or(Failure::TooShort { need, have })?;
+        let decoded = SCRATCH.with_borrow_mut(|scratch| decode(encoding, payload, raw, scratch));
+        decoded.map_err(|error| Failure::Damaged(error.to_string()))?;
+        match xxh3_64(raw) == number(16) {
+            true => Ok(()),
+            false => Err(damaged("the checksum is another")),
+        }
+    })
+}
+
+/// What serves bytes like these best; what is found out is remembered by the thread.
+fn choose(raw: &[u8]) -> Encoding {
+    PREDICTOR.with_borrow_mut(|predictor| {
+        let predictor = predictor.get_or_insert_default();
+        let mut stream = Stream::new().with_length(raw.len() as u64);
+        predictor.choose(&mut stream, raw, &Objective::time(DISK, 1.0)).encoding
+    })
+}

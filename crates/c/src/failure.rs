@@ -1,0 +1,99 @@
+//! What went wrong, as a number and in words.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a call came to.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// All went well.
+    Ok = 0,
+    /// No object has this key.
+    NotFound = 1,
+    /// An argument cannot be used: a null pointer, a key that no object may have, a word that is not known.
+    Invalid = 2,
+    /// The object is not in the state that the call needs, or was replaced meanwhile.
+    Conflict = 3,
+    /// No tier can take the bytes.
+    NoSpace = 4,
+    /// No good replica is left of bytes that were asked for, or compressed bytes are damaged.
+    Unreadable = 5,
+    /// Replicas are still owed when the time was up.
+    Owed = 6,
+    /// The caller's buffer is too short.
+    TooShort = 7,
+    /// The store, its configuration or the system failed.
+    Failed = 8,
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The engine says so.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
+    /// An argument cannot be used.
+    #[error("{0}")]
+    Invalid(String),
+    /// The caller's buffer is too short.
+    #[error("the buffer has {have} bytes, and {need} are needed")]
+    TooShort {
+        /// Bytes needed.
+        need: u64,
+        /// Bytes that there are.
+        have: usize,
+    },
+    /// Compressed bytes are damaged.
+    #[error("{0}; they are not what terrace_compress made")]
+    Damaged(String),
+    /// A bug.
+    #[error("{0}; this is a bug of Terrace")]
+    Internal(String),
+}
+
+impl Failure {
+    fn status(&self) -> Status {
+        use engine::Error;
+        match self {
+            Failure::Engine(error) => match error {
+                Error::NotFound { .. } => Status::NotFound,
+                Error::BadKey { .. } => Status::Invalid,
+                Error::Conflict { .. } | Error::Replaced { .. } => Status::Conflict,
+                Error::NoSpace { .. } => Status::NoSpace,
+                Error::Unreadable { .. } => Status::Unreadable,
+                Error::StillOwed { .. } => Status::Owed,
+                _ => Status::Failed,
+            },
+            Failure::Invalid(_) => Status::Invalid,
+            Failure::TooShort { .. } => Status::TooShort,
+            Failure::Damaged(_) => Status::Unreadable,
+            Failure::Internal(_) => Status::Failed,
+        }
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Why the last call of this thread that failed did so: a sentence, valid until the thread's next call that fails. Empty
+/// where none has.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_last_error() -> *const c_char {
+    LAST.with_borrow(|last| last.as_ptr())
+}
+
+/// Runs a call, and keeps what went wrong.
+pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
+    let panicked = |_| Err(Failure::Internal("a call panicked".into()));
+    match catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked) {
+        Ok(()) => Status::Ok,
+        Err(failure) => {
+            let text = CString::new(failure.to_string().replace('\0', " ")).unwrap_or_default();
+            LAST.with_borrow_mut(|last| *last = text);
+            failure.status()
+        }
+    }
+}

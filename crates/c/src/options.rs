@@ -1,0 +1,103 @@
+//! What is required of a store or a call.
+
+use std::ffi::{CStr, c_char};
+use std::str::FromStr;
+
+use engine::{Ack, Asked, Element, PutOptions};
+use terrace_codec::Encoding;
+
+use crate::Failure;
+
+/// What is required: given to `terrace_open` it holds for the application, given to a call for that operation, which
+/// wins. All zero leaves everything to the store's rules.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Options {
+    /// Requirements by name, such as `"min_read_latency,max_durability=4"`; or null.
+    pub requirements: *const c_char,
+    /// When a write returns: `"placed"`, `"replicated"` or `"durable"`; or null.
+    pub ack: *const c_char,
+    /// What counts when replicas are encoded: `"compress,decompress,ratio"` or a preset's name; or null.
+    pub weights: *const c_char,
+    /// The most bytes stored for each byte given, such as `"3x"`; or null.
+    pub budget: *const c_char,
+    /// The type of the bytes' elements, such as `"f64"`; or null.
+    pub element: *const c_char,
+    /// How many replicas; or 0.
+    pub replicas: u8,
+}
+
+/// What a pointer of the caller's says; none where it is null.
+pub(crate) fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller gave a string that ends with a NUL.
+    let text = unsafe { CStr::from_ptr(pointer) }.to_str();
+    text.map(Some).map_err(|_| Failure::Invalid(format!("{what} is not UTF-8")))
+}
+
+fn parsed<T: FromStr<Err: std::fmt::Display>>(pointer: *const c_char, what: &str) -> Result<Option<T>, Failure> {
+    let wrong = |error: T::Err| Failure::Invalid(format!("{what}: {error}"));
+    text(pointer, what)?.map(|text| text.parse().map_err(wrong)).transpose()
+}
+
+/// An element's type by the name that encodings have for it.
+fn element(name: &str) -> Result<Element, Failure> {
+    let known = Element::ALL.iter().copied().find(|element| element.name() == name);
+    let names = || Element::ALL.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ");
+    known.ok_or_else(|| Failure::Invalid(format!("element: {name:?} is none of {}", names())))
+}
+
+pub(crate) fn encoding(name: &str) -> Result<Encoding, Failure> {
+    name.parse().map_err(|error| Failure::Invalid(format!("encoding: {error}")))
+}
+
+pub(crate) fn ack(name: &str) -> Result<Ack, Failure> {
+    match name {
+        "placed" => Ok(Ack::Placed),
+        "replicated" => Ok(Ack::Replicated),
+        "durable" => Ok(Ack::Durable),
+        _ => Err(Failure::Invalid(format!("ack: {name:?} is none of placed, replicated, durable"))),
+    }
+}
+
+impl Options {
+    fn understood(&self) -> Result<PutOptions, Failure> {
+        let requirements = text(self.requirements, "requirements")?.unwrap_or_default();
+        let each = requirements.split(',').map(str::trim).filter(|name| !name.is_empty());
+        let wrong = |error| Failure::Invalid(format!("requirements: {error}"));
+        let requirements = each.map(|name| name.parse::<Asked>().map_err(wrong)).collect::<Result<_, _>>()?;
+        Ok(PutOptions {
+            requirements,
+            replicas: (self.replicas > 0).then_some(self.replicas),
+            ack: text(self.ack, "ack")?.map(ack).transpose()?,
+            weights: parsed(self.weights, "weights")?,
+            budget: parsed(self.budget, "budget")?,
+            element: text(self.element, "element")?.map(element).transpose()?,
+            ..PutOptions::default()
+        })
+    }
+}
+
+/// What a pointer to options asks for; nothing where it is null.
+pub(crate) fn understood(options: *const Options) -> Result<PutOptions, Failure> {
+    // SAFETY: the caller gave null or a valid pointer.
+    unsafe { options.as_ref() }.map_or_else(|| Ok(PutOptions::default()), Options::understood)
+}
+
+/// An operation's options over an application's: its requirements come first, and what it asks for by number is only
+/// replaced where it asks for nothing at all.
+pub(crate) fn over(operation: PutOptions, application: &PutOptions) -> PutOptions {
+    let silent = operation.requirements.is_empty();
+    let usual = if silent { application.clone() } else { PutOptions::default() };
+    PutOptions {
+        replicas: operation.replicas.or(usual.replicas),
+        ack: operation.ack.or(usual.ack),
+        weights: operation.weights.or(usual.weights),
+        budget: operation.budget.or(usual.budget),
+        element: operation.element.or(application.element),
+        requirements: operation.requirements.into_iter().chain(application.requirements.iter().copied()).collect(),
+        ..PutOptions::default()
+    }
+}

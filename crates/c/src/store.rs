@@ -1,0 +1,243 @@
+//! Stores and their objects.
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::slice;
+
+use engine::{Config, PutOptions, Question};
+
+use crate::failure::guard;
+use crate::options::{ack, over, text, understood};
+use crate::{Failure, Options, Receipt, Status};
+
+/// An open store. Many threads may use one at once.
+pub struct Store {
+    store: engine::Store,
+    application: PutOptions,
+}
+
+fn there<'a>(store: *const Store) -> Result<&'a Store, Failure> {
+    // SAFETY: the caller gave null or what `terrace_open` made.
+    unsafe { store.as_ref() }.ok_or_else(|| Failure::Invalid("the store is null".into()))
+}
+
+fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a [u8], Failure> {
+    if pointer.is_null() {
+        return Err(Failure::Invalid(format!("{what} is null")));
+    }
+    // SAFETY: the caller gave a string that ends with a NUL.
+    Ok(unsafe { CStr::from_ptr(pointer) }.to_bytes())
+}
+
+pub(crate) fn given<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8], Failure> {
+    match (bytes.is_null(), length) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(Failure::Invalid("the bytes are null".into())),
+        // SAFETY: the caller says that so many bytes are there.
+        (false, _) => Ok(unsafe { slice::from_raw_parts(bytes.cast(), length) }),
+    }
+}
+
+pub(crate) fn room<'a>(bytes: *mut c_void, length: usize) -> Result<&'a mut [u8], Failure> {
+    match (bytes.is_null(), length) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(Failure::Invalid("the buffer is null".into())),
+        // SAFETY: the caller says that so many bytes are there, and lends them.
+        (false, _) => Ok(unsafe { slice::from_raw_parts_mut(bytes.cast(), length) }),
+    }
+}
+
+pub(crate) fn give<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller gave null or a place for it.
+        unsafe { place.write(value) };
+    }
+}
+
+fn give_text(place: *mut *mut c_char, text: String) -> Result<(), Failure> {
+    if place.is_null() {
+        return Err(Failure::Invalid("the place for the answer is null".into()));
+    }
+    let text = CString::new(text).map_err(|_| Failure::Internal("an answer has a NUL in it".into()))?;
+    give(place, text.into_raw());
+    Ok(())
+}
+
+/// Makes a store in `directory` with the tiers of the configuration file `configuration`.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_init(directory: *const c_char, configuration: *const c_char) -> Status {
+    guard(|| {
+        let directory = Path::new(OsStr::from_bytes(string(directory, "the directory")?));
+        let file = Path::new(OsStr::from_bytes(string(configuration, "the configuration")?));
+        let wrong = |error| Failure::Invalid(format!("{}: {error}", file.display()));
+        let config = Config::parse(&std::fs::read_to_string(file).map_err(wrong)?, &file.display().to_string())?;
+        engine::Store::init(directory, &config)?;
+        Ok(())
+    })
+}
+
+/// Opens the store in `directory`. What `application` requires, or null, holds for every call on it.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_open(
+    directory: *const c_char,
+    application: *const Options,
+    store: *mut *mut Store,
+) -> Status {
+    guard(|| {
+        if store.is_null() {
+            return Err(Failure::Invalid("the place for the store is null".into()));
+        }
+        let application = understood(application)?;
+        let directory = Path::new(OsStr::from_bytes(string(directory, "the directory")?));
+        let opened = Store { store: engine::Store::open(directory)?, application };
+        give(store, Box::into_raw(Box::new(opened)));
+        Ok(())
+    })
+}
+
+/// Waits, for a minute at most, until nothing is owed and all is durable, and closes the store, in any case; null is
+/// closed already.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_close(store: *mut Store) -> Status {
+    guard(|| {
+        if store.is_null() {
+            return Ok(());
+        }
+        // SAFETY: `terrace_open` made it, and the caller gives it up.
+        let store = unsafe { Box::from_raw(store) };
+        Ok(store.store.close()?)
+    })
+}
+
+/// Writes a whole object; what the key named before is replaced. `operation` and `receipt` may be null.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_replicate(
+    store: *const Store,
+    key: *const c_char,
+    bytes: *const c_void,
+    length: usize,
+    operation: *const Options,
+    receipt: *mut Receipt,
+) -> Status {
+    guard(|| {
+        let store = there(store)?;
+        let options = over(understood(operation)?, &store.application);
+        let written = store.store.put_bytes(string(key, "the key")?, given(bytes, length)?, &options)?;
+        give(receipt, Receipt::from(&written));
+        Ok(())
+    })
+}
+
+/// Writes a range of an object, which is made where there is none; other ranges stay, whoever writes them.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_write_at(
+    store: *const Store,
+    key: *const c_char,
+    offset: u64,
+    bytes: *const c_void,
+    length: usize,
+    operation: *const Options,
+    receipt: *mut Receipt,
+) -> Status {
+    guard(|| {
+        let store = there(store)?;
+        let options = over(understood(operation)?, &store.application);
+        let written = store.store.write_at(string(key, "the key")?, offset, given(bytes, length)?, &options)?;
+        give(receipt, Receipt::from(&written));
+        Ok(())
+    })
+}
+
+/// Reads from byte `offset` on into `out`; `read` gets the number of bytes, which is less than `length` only at the
+/// object's end.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_read(
+    store: *const Store,
+    key: *const c_char,
+    offset: u64,
+    out: *mut c_void,
+    length: usize,
+    read: *mut usize,
+) -> Status {
+    guard(|| {
+        let count = there(store)?.store.read_at(string(key, "the key")?, offset, room(out, length)?)?;
+        give(read, count);
+        Ok(())
+    })
+}
+
+/// An object's length in bytes.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_length(store: *const Store, key: *const c_char, length: *mut u64) -> Status {
+    guard(|| {
+        give(length, there(store)?.store.stat(string(key, "the key")?)?.length);
+        Ok(())
+    })
+}
+
+/// Where an object's extents are, and how they are encoded: JSON, as `terrace locate --json` prints it, which the
+/// caller gives to `terrace_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_locate(store: *const Store, key: *const c_char, json: *mut *mut c_char) -> Status {
+    guard(|| {
+        let location = there(store)?.store.locate(string(key, "the key")?)?;
+        give_text(json, serde_json::to_string(&location).map_err(|e| Failure::Internal(e.to_string()))?)
+    })
+}
+
+/// Deletes an object.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_delete(store: *const Store, key: *const c_char) -> Status {
+    guard(|| Ok(there(store)?.store.remove(string(key, "the key")?)?))
+}
+
+/// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`; the receipt then says so.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_wait(store: *const Store, receipt: *mut Receipt, level: *const c_char) -> Status {
+    guard(|| {
+        // SAFETY: the caller gave null or a receipt.
+        let receipt = unsafe { receipt.as_mut() }.ok_or_else(|| Failure::Invalid("the receipt is null".into()))?;
+        let level = ack(text(level, "the level")?.ok_or_else(|| Failure::Invalid("the level is null".into()))?)?;
+        let mut known = receipt.known();
+        there(store)?.store.wait(&mut known, level)?;
+        *receipt = Receipt::from(&known);
+        Ok(())
+    })
+}
+
+/// Waits until nothing is owed and all is durable.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_sync(store: *const Store) -> Status {
+    guard(|| Ok(there(store)?.store.sync()?))
+}
+
+/// What the store would do with a block of bytes under a key, what was weighed, and why it is what it is: JSON, as
+/// `terrace explain --json` prints it, which the caller gives to `terrace_free`. Nothing is written.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_plan(
+    store: *const Store,
+    key: *const c_char,
+    bytes: *const c_void,
+    length: usize,
+    operation: *const Options,
+    json: *mut *mut c_char,
+) -> Status {
+    guard(|| {
+        let store = there(store)?;
+        let options = &over(understood(operation)?, &store.application);
+        let block = given(bytes, length)?;
+        let question = Question { key: string(key, "the key")?, block, options, what_if: &[] };
+        let explained = store.store.explain(&question)?;
+        give_text(json, serde_json::to_string(&explained).map_err(|e| Failure::Internal(e.to_string()))?)
+    })
+}
+
+/// Gives back what a call returned as text; null is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_free(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: one of the calls above made it.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}
