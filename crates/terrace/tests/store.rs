@@ -107,10 +107,13 @@ fn range_writes_equal_a_plain_buffer_and_survive_truncation() {
 #[test]
 fn a_damaged_replica_is_passed_over_and_repaired() {
     let dir = tempfile::tempdir().unwrap();
-    let store = store(dir.path());
+    let mut config = config(dir.path());
+    let slow = Some(terrace::config::Rate(50_000_000));
+    // Whatever else the machine does, the first replica is the nearest.
+    config.tiers[1].throttle = Some(terrace::config::ThrottleConfig { read: slow, write: None, latency: None });
+    let store = Store::init(&dir.path().join("store"), &config).unwrap();
     let bytes = noise(3_000_000, 8);
     store.put_bytes(b"x", &bytes, &replicated()).unwrap();
-    // The first extent's: of the others another replica may be nearer by what the first read has shown.
     let nearest = &store.locate(b"x").unwrap().extents[0].replicas[0];
     let file = fs::OpenOptions::new().write(true).open(nearest.file.as_ref().unwrap()).unwrap();
     let middle = nearest.position.unwrap() + nearest.stored / 2;
