@@ -1,18 +1,27 @@
 //! Knowing that this process was forked from the one that opened a store: LMDB, locks and threads do not survive that.
 
-use std::sync::Once;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
-
-use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// Held while a store is opened: no fork happens meanwhile, so that none begins with that half done.
+/// Held while a store is opened: no fork happens meanwhile, so that none begins with that half done. The standard
+/// library's, for it keeps no queue: one that hands the lock on would, in a fork, hand it to a thread that is not there.
 static OPENING: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    /// The lock, while this thread forks.
+    static FORKING: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+}
 
 /// Keeps this process from being forked as long as the answer lives.
 pub fn hold() -> MutexGuard<'static, ()> {
     register();
-    OPENING.lock()
+    lock()
+}
+
+fn lock() -> MutexGuard<'static, ()> {
+    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many forks lie between this process and the one that asked first.
@@ -21,13 +30,11 @@ pub fn count() -> u32 {
 }
 
 extern "C" fn before() {
-    std::mem::forget(OPENING.lock());
+    FORKING.set(Some(lock()));
 }
 
-#[allow(unsafe_code)]
 extern "C" fn in_parent() {
-    // SAFETY: `before` has just locked it, in this thread, and forgotten the guard.
-    unsafe { OPENING.force_unlock() };
+    FORKING.set(None);
 }
 
 extern "C" fn in_child() {
