@@ -385,6 +385,10 @@ impl Inner {
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
         let placer = self.placer_for(task.object, &owed.key);
+        if owed.then_drop.is_none() && !extent.replicas.is_empty() && !placer.affords_more(&extent) {
+            // It turned out that fewer fit than were planned.
+            return Ok(Some(vec![Edit::Forgive { task: *task }]));
+        }
         let encoding = match self.mover.encodings.lock().get(task).copied() {
             Some(planned) => planned,
             None => placer.encoding(device, &extent, &raw, self.catalog.owed_to(task)?.len()),

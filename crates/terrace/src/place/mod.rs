@@ -152,6 +152,13 @@ impl<'a> Placer<'a> {
         self.inner.planner.encoding(&self.inner.tiers, device, raw.len(), reads, wanted, &costs)
     }
 
+    /// Whether a budget pays for one more replica of an extent, at best as dense as the densest that is there.
+    pub fn affords_more(&self, extent: &Extent) -> bool {
+        let sizes = || extent.replicas.iter().map(|replica| f64::from(replica.stored));
+        let (all, least) = (sizes().sum::<f64>(), sizes().fold(f64::INFINITY, f64::min));
+        self.wanted.budget.is_none_or(|Budget(times)| all + least <= times * f64::from(extent.raw_len))
+    }
+
     /// Encodes an extent, appends a replica of it, and learns from what that took.
     pub fn append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
         let encoding = self.pinned.unwrap_or(encoding);
