@@ -52,11 +52,6 @@ pub(crate) fn replay(inner: &Inner) -> Result<Doubts> {
     let mut broken: HashSet<u64> = HashSet::new();
     inner.catalog.replay(|sequence, edits| {
         if sequence <= marked {
-            // A mark passes over what is in memory only once that is replaced. Where what replaced it is left out, it
-            // would be there again, without its bytes.
-            if edits.iter().any(|edit| in_memory(inner, edit, &made) && lost(inner, edit, &made, &mut broken)) {
-                edits.clear();
-            }
             return;
         }
         let all = edits.len();
@@ -88,22 +83,6 @@ fn doubt(edit: &Edit, frames: &mut HashSet<FrameId>) {
 
 fn snapshots(folder: &Path) -> Result<Vec<u64>> {
     log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))
-}
-
-/// Whether an edit names bytes of which no replica was ever on a persistent target, though one should have been.
-fn in_memory(inner: &Inner, edit: &Edit, made: &HashMap<FrameId, Vec<Replica>>) -> bool {
-    let (key, object, extents) = match edit {
-        Edit::Stage { key, object, extents }
-        | Edit::Put { key, object, extents, .. }
-        | Edit::Write { key, object, extents, .. }
-        | Edit::Merge { key, object, extents } => (key, *object, extents),
-        _ => return false,
-    };
-    let none_lasts = |new: &NewExtent| {
-        let later = made.get(&(object, new.extent.frame())).into_iter().flatten();
-        !new.extent.replicas.iter().chain(later).any(|replica| inner.outlives(replica))
-    };
-    extents.iter().any(none_lasts) && !inner.config.rule_for(key).is_some_and(|rule| rule.volatile)
 }
 
 /// Whether an edit names bytes that no target holds any more, and none of the replicas that were made later.

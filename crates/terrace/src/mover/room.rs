@@ -148,7 +148,7 @@ impl Inner {
     }
 
     /// Whether a replica is on a tier that outlives a reboot.
-    pub(crate) fn outlives(&self, replica: &Replica) -> bool {
+    pub(super) fn outlives(&self, replica: &Replica) -> bool {
         self.tiers.device(replica.target).is_ok_and(|d| self.tiers.tier(d).persistent)
     }
 
