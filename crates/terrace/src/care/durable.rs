@@ -45,6 +45,9 @@ impl Inner {
         let tail = self.catalog.tail()?.sequence;
         let sequence = tail.min(self.first_in_memory()?.map_or(tail, |first| first.saturating_sub(1)));
         self.sync_files()?;
+        if self.left_memory_after(sequence)? {
+            return Ok(());
+        }
         // The mark is itself a commit, the last one where nothing has happened since.
         let synced = self.catalog.synced()?;
         if sequence > synced + 1 || synced == 0 && sequence > 0 {
@@ -53,6 +56,18 @@ impl Inner {
             self.copy_log(true)?;
         }
         Ok(())
+    }
+
+    /// Whether a commit after this one has freed what was in memory. It may have been in memory only, and would be there
+    /// again, without its bytes, should that commit be lost: no mark may lie between the two.
+    fn left_memory_after(&self, sequence: u64) -> Result<bool> {
+        for device in self.tiers.devices.iter().filter(|device| !self.tiers.tier(device).persistent) {
+            let dead = self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?;
+            if dead.last().is_some_and(|(at, _)| *at > sequence) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The first commit that named an extent which owes its only replica on a persistent tier.
