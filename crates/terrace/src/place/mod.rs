@@ -156,7 +156,8 @@ impl<'a> Placer<'a> {
     pub fn affords_more(&self, extent: &Extent) -> bool {
         let sizes = || extent.replicas.iter().map(|replica| f64::from(replica.stored));
         let (all, least) = (sizes().sum::<f64>(), sizes().fold(f64::INFINITY, f64::min));
-        self.wanted.budget.is_none_or(|Budget(times)| all + least <= times * f64::from(extent.raw_len))
+        // The next one may be a little longer than the shortest.
+        self.wanted.budget.is_none_or(|Budget(times)| all + 1.1 * least <= times * f64::from(extent.raw_len))
     }
 
     /// Encodes an extent, appends a replica of it, and learns from what that took.
