@@ -72,9 +72,10 @@ class RawFile(io.RawIOBase):
     def close(self) -> None:
         if not self.closed:
             try:
-                self.file.close()
-            finally:
+                # Flushes, which may fail.
                 super().close()
+            finally:
+                self.file.close()
 
     def _allow(self, allowed: bool, what: str) -> None:
         if not allowed:

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -124,6 +125,12 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self._make_parent(target)
         self.files.rename(source, target)
 
+    def get(self, rpath: Any, lpath: Any, recursive: bool = False, **kwargs: Any) -> None:
+        super().get(rpath, inside(rpath, lpath, os.path.isdir) if recursive else lpath, recursive, **kwargs)
+
+    def copy(self, path1: Any, path2: Any, recursive: bool = False, **kwargs: Any) -> None:
+        super().copy(path1, inside(path1, path2, self.isdir) if recursive else path2, recursive, **kwargs)
+
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.isdir(source):
@@ -224,6 +231,16 @@ def teller(callback: Callback) -> Any:
         callback.absolute_update(done)
 
     return tell
+
+
+def inside(source: Any, target: Any, is_directory: Callable[[str], bool]) -> Any:
+    """Where a directory that lies in the root goes: below a directory that is there. fsspec by itself sees that only of
+    directories in other directories."""
+    if not (isinstance(source, str) and isinstance(target, str)) or source.endswith("/") or has_magic(source):
+        return target
+    name = TerraceFileSystem._strip_protocol(source)
+    at_root = name and "/" not in name
+    return f"{target.rstrip('/')}/{name}" if at_root and (target.endswith("/") or is_directory(target)) else target
 
 
 def has_magic(path: str) -> bool:
