@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint soak bench install servers tools
+.PHONY: build demo test lint soak bench install servers tools python python-test
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
@@ -22,9 +22,28 @@ target/tools/bin/%:
 TOOL_fsx := fsx@0.3.2
 TOOL_pjdfstest := pjdfstest@0.2.2
 
+PYTHON := target/python/bin/python
+MATURIN = $(PYTHON) -m maturin build --manifest-path crates/python/Cargo.toml
+WHEEL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall
+
+target/python/installed: crates/python/requirements.txt
+	python3 -m venv target/python
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+python: target/python/installed ## the Python package as a wheel, target/wheels
+	$(MATURIN) --release --strip --quiet --out target/wheels
+	@ls target/wheels/*.whl
+
+python-test: target/python/installed ## the Python package's tests, on a development build
+	$(MATURIN) --profile dev --quiet --out target/wheels/dev
+	$(WHEEL) target/wheels/dev/*.whl
+	cd crates/python && PYTHONDONTWRITEBYTECODE=1 timeout 300 ../../$(PYTHON) -m pytest
+
 test: servers tools ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples
 	$(CARGO) test --workspace
+	$(MAKE) python-test
 	demo/run > /dev/null
 
 lint: ## formatting, clippy and docs, warnings denied

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
 use terrace::config::TierKind;
-use terrace::{Attributes, Kind, Store};
+use terrace::{Attributes, Store};
 use walkdir::WalkDir;
 
 use crate::arguments::Filter;

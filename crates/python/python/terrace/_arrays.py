@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
+    from typing_extensions import TypeIs
 
     from terrace._terrace import Object
 
@@ -17,7 +18,7 @@ SHAPE = "numpy.shape"
 ORDER = "numpy.order"
 
 
-def is_array(data: object) -> bool:
+def is_array(data: object) -> TypeIs[NDArray[Any]]:
     """Whether it is an array, found out without importing NumPy."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(data, numpy.ndarray)
@@ -53,7 +54,7 @@ def laid_out(array: NDArray[Any]) -> tuple[memoryview, dict[str, str]]:
         SHAPE: ",".join(map(str, array.shape)),
         ORDER: "F" if fortran else "C",
     }
-    return memoryview(flat.reshape(-1).view(numpy.uint8)), attributes
+    return view(flat.reshape(-1)), attributes
 
 
 def empty(stat: Object) -> NDArray[Any]:
@@ -70,7 +71,11 @@ def empty(stat: Object) -> NDArray[Any]:
 
 def room(array: NDArray[Any]) -> memoryview:
     """The array's memory, to be filled."""
+    return view(array.reshape(-1, order="A"))
+
+
+def view(flat: NDArray[Any]) -> memoryview:
+    """The bytes of an array of one dimension; those of dates are not had otherwise."""
     import numpy
 
-    flat = array.reshape(-1, order="A")
-    return memoryview(flat.view(numpy.uint8))
+    return memoryview(flat.view(numpy.uint8))  # type: ignore[arg-type, unused-ignore]

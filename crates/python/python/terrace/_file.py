@@ -87,7 +87,7 @@ def opened(
 ) -> io.BufferedReader | io.BufferedWriter | io.BufferedRandom:
     """The file with a buffer; a transaction ends it by one of the two calls."""
     made = {(True, False): Reader, (False, True): Writer, (True, True): Random}[raw.readable(), raw.writable()]
-    file = made(raw, buffer)
+    file: Reader | Writer | Random = made(raw, buffer)
     file.commit, file.discard = commit, discard
     return file
 

@@ -64,8 +64,8 @@ class Store(_terrace.Store):
         shape are kept, and `get_array` gives it back. `progress` is called with bytes done and in all.
         """
         if _arrays.is_array(data):
-            options.setdefault("element", _arrays.element(data.dtype))  # type: ignore[attr-defined]
-            data, described = _arrays.laid_out(data)  # type: ignore[arg-type]
+            options.setdefault("element", _arrays.element(data.dtype))
+            data, described = _arrays.laid_out(data)
             attributes = described | (attributes or {})
         return super().put(key, data, attributes=attributes, progress=progress, **options)
 
@@ -99,6 +99,9 @@ class Store(_terrace.Store):
 
         `what_if` supposes something else of tiers: `["tier.nvme.capacity=2TiB"]`.
         """
+        if _arrays.is_array(data):
+            options.setdefault("element", _arrays.element(data.dtype))
+            data = _arrays.laid_out(data)[0]
         block = self.read(key, 0, self.block) if data is None else memoryview(data).cast("B")[: self.block]
         return Explanation(*self.plan(key, block, list(what_if), **options))
 

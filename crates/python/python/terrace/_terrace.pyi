@@ -5,9 +5,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack
 
-from _typeshed import ReadableBuffer, WriteableBuffer
+from _typeshed import ReadableBuffer, WriteableBuffer as WriteableBuffer
+from numpy.typing import NDArray
 
-Buffer: TypeAlias = ReadableBuffer
+# Type checkers know that arrays are buffers only from Python 3.12 on.
+Buffer: TypeAlias = ReadableBuffer | NDArray[Any]
 Key: TypeAlias = str | bytes | PathLike[str]
 Progress: TypeAlias = Callable[[int, int], object]
 Ack: TypeAlias = Literal["placed", "replicated", "durable"]
@@ -134,7 +136,7 @@ class Store:
         """The whole object."""
     def read(self, key: Key, start: int = 0, end: int | None = None) -> bytes:
         """Bytes `start` up to, not including, `end`; fewer only at the object's end."""
-    def read_into(self, key: Key, out: WriteableBuffer, offset: int = 0) -> int:
+    def read_into(self, key: Key, out: WriteableBuffer | NDArray[Any], offset: int = 0) -> int:
         """Fills a buffer from byte `offset` on; the number of bytes read."""
     def get_made(self, key: Key, make: Callable[[Object], WriteableBuffer]) -> Any:
         """Reads a whole object into the buffer that `make` makes for it; that buffer."""

@@ -119,7 +119,8 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def mv(self, path1: str, path2: str, recursive: bool = False, maxdepth: int | None = None, **kwargs: Any) -> None:
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)
         if maxdepth is not None or has_magic(source) or not self.exists(source):
-            return super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+            super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **kwargs)
+            return
         if self.isdir(target):
             target = f"{target}/{source.rpartition('/')[2]}"
         self._make_parent(target)
@@ -171,7 +172,8 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
     ) -> None:
         path = self._strip_protocol(rpath)
         if outfile is not None or hasattr(lpath, "write"):
-            return super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
+            super().get_file(rpath, lpath, callback=callback, outfile=outfile, **kwargs)
+            return
         if self.isdir(path):
             return os.makedirs(lpath, exist_ok=True)
         self.files.stat(path)
@@ -180,7 +182,7 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self.store.get_file(path, lpath, progress=teller(callback))
 
     def _open(
-        self, path: str, mode: str = "rb", block_size: int | None = None, autocommit: bool = True, **_: Any
+        self, path: str, mode: str = "rb", block_size: int | str | None = None, autocommit: bool = True, **_: Any
     ) -> Any:
         path = self._strip_protocol(path)
         kind, both = mode.replace("b", "").replace("t", "").replace("+", "") or "r", "+" in mode
@@ -203,7 +205,7 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
             if name != path:
                 self.files.remove(name)
 
-        return opened(raw, BUFFER if block_size in (None, "default") else int(block_size), commit, discard)
+        return opened(raw, block_size if isinstance(block_size, int) else BUFFER, commit, discard)
 
     def sync(self) -> None:
         """Makes durable all that was written."""

@@ -81,7 +81,8 @@ def dtype_of(name: Any) -> numpy.dtype[Any]:
 
     if isinstance(name, dict):
         name = {"numpy.datetime64": "<M8", "numpy.timedelta64": "<m8"}[name["name"]]
-    return numpy.dtype(name)
+    dtype: numpy.dtype[Any] = numpy.dtype(name)
+    return dtype
 
 
 def uncompressed(dataset: xarray.Dataset, zarr_format: int = 3) -> dict[str, dict[str, Any]]:
