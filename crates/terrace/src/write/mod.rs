@@ -46,6 +46,16 @@ pub struct PutOptions {
 impl PutOptions {
     /// An operation's options over its application's: its requirements come first, and what the application asks for by
     /// number only holds where the operation asks for nothing at all.
+    ///
+    /// ```
+    /// use terrace::PutOptions;
+    ///
+    /// let application = PutOptions { replicas: Some(3), ..PutOptions::default() };
+    /// assert_eq!(PutOptions::default().over(&application).replicas, Some(3));
+    /// let dense = PutOptions { requirements: vec!["min_storage".parse()?], ..PutOptions::default() };
+    /// assert_eq!(dense.over(&application).replicas, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn over(self, application: &PutOptions) -> PutOptions {
         let silent = self.requirements.is_empty();
         let usual = if silent { application.clone() } else { PutOptions::default() };
