@@ -89,6 +89,6 @@ soak: python-installed ## the long counts: kills, faults, power losses, operatio
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 
-bench: ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
+bench: python-installed ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
 	$(CARGO) build --bins
 	target/debug/terrace-bench --write docs

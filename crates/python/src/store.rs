@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use engine::{Attributes, Config, PutOptions, Question, element_of};
+use engine::{Attributes, Config, Error, PutOptions, Question, element_of};
 use parking_lot::RwLock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -191,6 +191,15 @@ impl Store {
         let store = self.engine(py)?;
         let object = py.detach(|| store.stat(&key.0)).map_err(raised)?;
         Ok(Object::of(&key.0, &object))
+    }
+
+    /// The same; none where no object has the key.
+    fn find(&self, py: Python<'_>, key: Key) -> PyResult<Option<Object>> {
+        let store = self.engine(py)?;
+        match py.detach(|| store.stat(&key.0)) {
+            Err(Error::NotFound { .. }) => Ok(None),
+            found => Ok(Some(Object::of(&key.0, &found.map_err(raised)?))),
+        }
     }
 
     /// Up to `limit` objects at or below `prefix`, after the key `after`.

@@ -106,11 +106,7 @@ class Store(_terrace.Store):
         return Explanation(*self.plan(key, block, list(what_if), **options))
 
     def __contains__(self, key: Key) -> bool:
-        try:
-            self.stat(key)
-        except FileNotFoundError:
-            return False
-        return True
+        return self.find(key) is not None
 
     def __enter__(self) -> Self:
         return self

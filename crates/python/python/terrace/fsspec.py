@@ -147,7 +147,7 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **_: Any) -> None:
         path = self._strip_protocol(path)
-        if self.isdir(path):
+        if (found := self.store.find(path)) is not None and found.kind == "directory":
             raise IsADirectoryError(f"{path!r} is a directory")
         element = zarr.element(self.store, path)
         try:

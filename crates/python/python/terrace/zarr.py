@@ -32,27 +32,25 @@ def element(store: Store, key: str) -> str | None:
     array, _, last = key.rpartition("/")
     while array and CHUNK.fullmatch(last):
         for name in METADATA:
-            if (found := said(store, f"{array}/{name}")) is not None:
-                return found or None
+            if (type_ := said(store, f"{array}/{name}")) is not None:
+                return type_ or None
         array, _, last = array.rpartition("/")
     return None
 
 
 def said(store: Store, key: str) -> str | None:
     """What an array's metadata says: nothing where there is none, an empty word where the elements have no type."""
-    try:
-        generation = store.stat(key).generation
-    except OSError:
+    if (found := store.find(key)) is None:
         return None
     place = str(store.directory), key
-    if KNOWN.get(place, (0, None))[0] != generation:
+    if KNOWN.get(place, (0, None))[0] != found.generation:
         if len(KNOWN) >= MOST_KNOWN:
             KNOWN.clear()
         try:
-            found = declared(json.loads(store.get(key)))
+            name = declared(json.loads(store.get(key)))
         except (OSError, ValueError, TypeError, KeyError):
-            found = None
-        KNOWN[place] = generation, found or ""
+            name = None
+        KNOWN[place] = found.generation, name or ""
     return KNOWN[place][1]
 
 

@@ -1,0 +1,38 @@
+//! Puts and gets from Python, beside plain files and fsspec's local file system.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::place::Place;
+use crate::row::{Better, Row};
+
+/// Where `make python-installed` puts the package.
+const PYTHON: &str = "target/python/bin/python";
+
+#[derive(Deserialize)]
+struct Figure {
+    what: String,
+    ours: f64,
+    beside: f64,
+    details: String,
+}
+
+pub fn run() -> Result<Vec<Row>> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let place = Place::new()?;
+    let output = Command::new(root.join("..").join(PYTHON))
+        .arg(root.join("python/figures.py"))
+        .args([place.ram(), place.disk()])
+        .output()
+        .with_context(|| format!("starting {PYTHON}; `make python-installed` makes it"))?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let figures: Vec<Figure> = serde_json::from_slice(&output.stdout)?;
+    let row = |figure: Figure| {
+        let row = Row::new("python", figure.what, figure.ours, "us");
+        row.beside(figure.beside, Better::Lower).details(figure.details)
+    };
+    Ok(figures.into_iter().map(row).collect())
+}
