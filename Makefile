@@ -37,11 +37,14 @@ python: target/python/installed ## the Python package as a wheel, target/wheels
 
 python-installed: target/python/installed
 	$(CARGO) build --bins
+	rm -rf target/wheels/dev
 	$(MATURIN) --profile dev --quiet --out target/wheels/dev
 	$(WHEEL) target/wheels/dev/*.whl
 
+CHECKED = --no-cache --config pyproject.toml . ../../bench/python
 PYTEST = cd crates/python && PYTHONDONTWRITEBYTECODE=1 timeout 600 ../../$(PYTHON) -m pytest
 python-test: python-installed ## the Python package's tests, on a development build
+	cd crates/python && ../../$(PYTHON) -m ruff check --quiet $(CHECKED) && ../../$(PYTHON) -m ruff format --check --quiet $(CHECKED)
 	$(PYTEST)
 
 test: servers tools ## every test, the long ones at a tenth of their counts; the demo

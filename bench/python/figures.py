@@ -45,11 +45,13 @@ def rows(what: str, ours: Call, others: dict[str, Call]) -> list[dict[str, objec
         for name, call in calls.items():
             times[name].append(timed(call))
     middle = {name: median(median(turn) for turn in turns) for name, turns in times.items()}
-    share = {name: [median(quantiles(turn, n=10)[at] for turn in turns) for at in (0, 8)] for name, turns in times.items()}
+
+    def spread(name: str) -> str:
+        tenths = [quantiles(turn, n=10) for turn in times[name]]
+        return f"p10 {median(tenth[0] for tenth in tenths):.0f} and p90 {median(tenth[8] for tenth in tenths):.0f} us"
 
     def row(name: str) -> dict[str, object]:
-        spread = [f"p10 {low:.0f} and p90 {high:.0f}" for low, high in (share[""], share[name])]
-        details = f"{spread[0]} us, beside {spread[1]} us; {len(times[''])} turns, {sum(map(len, times['']))} runs"
+        details = f"{spread('')}, beside {spread(name)}; {ROUNDS} turns, {sum(map(len, times['']))} runs"
         return {"what": f"{what}, beside {name}", "ours": middle[""], "beside": middle[name], "details": details}
 
     return [row(name) for name in others]

@@ -104,9 +104,9 @@ def test_what_is_no_file_is_refused(files: AbstractFileSystem) -> None:
 
 def test_callbacks_are_told(files: AbstractFileSystem, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(bytes(3 << 20))
-    for copy in [files.put_file, files.get_file]:
+    for copy, source, target in [(files.put_file, tmp_path / "in", "a"), (files.get_file, "a", tmp_path / "out")]:
         callback = Callback()
-        copy(*(str(tmp_path / "in"), "a") if copy == files.put_file else ("a", str(tmp_path / "out")), callback=callback)
+        copy(str(source), str(target), callback=callback)
         assert callback.size == callback.value == 3 << 20
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import created
 from fsspec import AbstractFileSystem, filesystem
 from fsspec.tests import abstract
+
+from conftest import created
 
 
 class Fixtures(abstract.AbstractFixtures):

@@ -11,7 +11,8 @@ import pytest
 
 import terrace
 
-DTYPES = ["<f8", "<f4", ">f8", "<f2", "<i2", "<u8", "|b1", "i1", "<c16", "<M8[s]", "<U5", "S3", [("a", "<i4"), ("b", "<f8")]]
+RECORD = [("a", "<i4"), ("b", "<f8")]
+DTYPES = ["<f8", "<f4", ">f8", "<f2", "<i2", "<u8", "|b1", "i1", "<c16", "<M8[s]", "<U5", "S3", RECORD]
 
 
 def test_bytes_come_back_whatever_buffer_they_were_in(store: terrace.Store) -> None:
@@ -42,7 +43,8 @@ def test_ranges_are_written_in_place(store: terrace.Store) -> None:
 def test_arrays_come_back_as_they_were(store: terrace.Store, dtype: str) -> None:
     bytes_ = numpy.random.default_rng(1).integers(1, 100, 24 * numpy.dtype(dtype).itemsize, "u1")
     flat = numpy.arange(24).astype(dtype) if isinstance(dtype, str) and dtype[1] != "M" else bytes_.view(dtype)
-    for array in [flat, flat.reshape(2, 3, 4), numpy.asfortranarray(flat.reshape(4, 6)), flat[::3], flat[:0], flat[0:1]]:
+    columns = numpy.asfortranarray(flat.reshape(4, 6))
+    for array in [flat, flat.reshape(2, 3, 4), columns, flat[::3], flat[:0], flat[0:1]]:
         store.put("array", array)
         again = store.get_array("array")
         assert again.dtype == array.dtype and again.shape == array.shape and again.flags.writeable
@@ -73,9 +75,13 @@ def test_requirements_are_keywords(place: Path) -> None:
         for wrong, words in [({"max_speed": True}, "is no keyword; there are"), ({"replicas": "two"}, "integer")]:
             with pytest.raises(TypeError, match=words):
                 store.put("a", b"a", **wrong)
-        for wrong, words in [({"ack": "soon"}, "none of placed"), ({"budget": "3"}, '"3x"'), ({"element": "f9"}, "f64")]:
+        for name, value, words in [
+            ("ack", "soon", "none of placed"),
+            ("budget", "3", '"3x"'),
+            ("element", "f9", "f64"),
+        ]:
             with pytest.raises(ValueError, match=words):
-                store.put("a", b"a", **wrong)
+                store.put("a", b"a", **{name: value})
 
 
 def test_what_is_owed_can_be_waited_for(store: terrace.Store) -> None:

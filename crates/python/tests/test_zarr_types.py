@@ -70,7 +70,8 @@ def test_typed_chunks_take_less_than_zarrs_default_codec(place: Path, data: Path
                 dataset.to_zarr(place.parent / path.stem, consolidated=False)
             chunks = [file for file in (place.parent / path.stem).rglob("c/**/*") if file.is_file()]
             scalars = [file for file in (place.parent / path.stem).glob("*/c") if file.is_file()]
-            of_file, of_zarr = stored(store, f"typed/{path.stem}"), sum(file.stat().st_size for file in chunks + scalars)
+            of_file = stored(store, f"typed/{path.stem}")
+            of_zarr = sum(file.stat().st_size for file in chunks + scalars)
             print(f"{path.name}: {of_zarr} bytes by Zarr's default, {of_file} typed, {1 - of_file / of_zarr:.0%} saved")
             typed, usual = typed + of_file, usual + of_zarr
     print(f"all: {usual} bytes by Zarr's default, {typed} typed, {1 - typed / usual:.1%} saved")

@@ -1,8 +1,8 @@
 """Uses of the package that a type checker must understand; those marked are wrong, and it must say so."""
 
-import numpy
 from typing import Any, assert_type
 
+import numpy
 from numpy.typing import NDArray
 
 from terrace import Explanation, NotFoundError, Object, Receipt, Store

@@ -63,7 +63,8 @@ def empty(stat: Object) -> NDArray[Any]:
 
     said = stat.attributes
     if DTYPE not in said:
-        raise ValueError(f"{stat.key!r} was not put as an array; numpy.frombuffer(store.get(key), dtype) makes one of it")
+        advice = "numpy.frombuffer(store.get(key), dtype) makes one of it"
+        raise ValueError(f"{stat.key!r} was not put as an array; {advice}")
     dtype = numpy.lib.format.descr_to_dtype(ast.literal_eval(said[DTYPE]))
     shape = tuple(int(length) for length in said[SHAPE].split(",") if length)
     return numpy.empty(shape, dtype, order="F" if said.get(ORDER) == "F" else "C")

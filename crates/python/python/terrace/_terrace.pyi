@@ -5,7 +5,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack
 
-from _typeshed import ReadableBuffer, WriteableBuffer as WriteableBuffer
+from _typeshed import ReadableBuffer
+from _typeshed import WriteableBuffer as WriteableBuffer
 from numpy.typing import NDArray
 
 # Type checkers know that arrays are buffers only from Python 3.12 on.

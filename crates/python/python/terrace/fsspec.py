@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import uuid
@@ -16,7 +15,7 @@ from fsspec.spec import AbstractFileSystem
 from terrace import _terrace, zarr
 from terrace._errors import ConflictError
 from terrace._file import RawFile, opened
-from terrace._store import Store, default_directory
+from terrace._store import Store
 
 BUFFER = 64 << 10
 COPIED = 4 << 20

@@ -28,7 +28,7 @@ MOST_KNOWN = 4096
 
 
 def element(store: Store, key: str) -> str | None:
-    """The type of a chunk's elements, in the names of Terrace's encodings; none for what is no chunk or is compressed."""
+    """The type of a chunk's elements, by its name in Terrace; none for what is no chunk or is compressed."""
     array, _, last = key.rpartition("/")
     while array and CHUNK.fullmatch(last):
         for name in METADATA:
