@@ -80,6 +80,16 @@ impl Layout {
         self.leaves.iter().all(crate::convert::is_regular)
     }
 
+    /// One file of it by itself, as if it were a view.
+    pub fn of_file(&self, file: usize) -> Layout {
+        let own = |placed: &&Placed| placed.file == file;
+        Layout {
+            files: self.files.get(file).copied().into_iter().collect(),
+            variables: self.variables.iter().filter(|extent| extent.file == file).cloned().collect(),
+            leaves: self.leaves.iter().filter(own).map(|placed| Placed { file: 0, ..placed.clone() }).collect(),
+        }
+    }
+
     /// The bytes of elements; the rest is padding.
     pub fn payload(&self) -> u64 {
         self.leaves
