@@ -65,6 +65,12 @@ impl<'a> Batch<'a> {
     pub fn make(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
         key::check(key)?;
         self.expect.push(Expect::Absent(key.to_vec()));
+        self.replace(key, length, attributes)
+    }
+
+    /// Makes an object of zeros in the place of whatever the key names; its number.
+    pub fn replace(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
+        key::check(key)?;
         self.expect.push(Expect::Free(key.to_vec()));
         let object = self.store.inner.catalog.next_id()?;
         let want = policy(&self.store.inner, key, &PutOptions::default()).wanted.replicas;

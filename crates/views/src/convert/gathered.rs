@@ -70,10 +70,18 @@ impl Plan {
     /// # Errors
     /// Where the request is not within the view, or the parts lack what it needs.
     pub fn read_gathered(&self, offset: u64, out: &mut [u8], from: &Gathered) -> Result<(), Missing> {
-        let range = self.within(offset, out.len())?;
         if !self.dense {
             out.fill(0);
         }
+        self.renew_gathered(offset, out, from)
+    }
+
+    /// As [`Plan::read_gathered`], but padding, and what no stored file has, stays as it is.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn renew_gathered(&self, offset: u64, out: &mut [u8], from: &Gathered) -> Result<(), Missing> {
+        let range = self.within(offset, out.len())?;
         self.boxes(range, false, &mut |clipped| {
             let moves = out_of_files(&clipped, offset);
             let side = Side { file: clipped.file, gathered: from, to: false };

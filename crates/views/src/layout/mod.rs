@@ -90,6 +90,26 @@ impl Layout {
         }
     }
 
+    /// Whether both have each element that both have at the same place.
+    pub fn lies_as(&self, other: &Layout) -> bool {
+        let digits = |walk: &Walk| walk.digits.iter().map(|digit| (digit.weight, digit.stride)).collect::<Vec<_>>();
+        let walks = |placed: &Placed| placed.loops.iter().map(|w| (w.number, digits(w))).collect::<Vec<_>>();
+        let alike = |(a, b): (&Placed, &Placed)| {
+            (a.leaf, a.file, a.offset, a.big) == (b.leaf, b.file, b.offset, b.big)
+                && a.index == b.index
+                && walks(a) == walks(b)
+        };
+        self.leaves.len() == other.leaves.len() && self.leaves.iter().zip(&other.leaves).all(alike)
+    }
+
+    /// Whether both are the same, of arrays equally long.
+    pub fn is_same(&self, other: &Layout) -> bool {
+        let lengths = |layout: &Layout| -> Vec<u64> {
+            layout.leaves.iter().flat_map(|placed| &placed.loops).map(|walk| walk.length).collect()
+        };
+        self.files == other.files && self.lies_as(other) && lengths(self) == lengths(other)
+    }
+
     /// The bytes of elements; the rest is padding.
     pub fn payload(&self) -> u64 {
         self.leaves
