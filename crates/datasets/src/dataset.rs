@@ -141,7 +141,7 @@ impl Shared {
                 self.keep(Loaded::new(&self.name, object, declared, Sizes::new())?)
             }
         };
-        let state = State::of(&self.store, &loaded)?;
+        let mut state = State::of(&self.store, &loaded)?;
         if !loaded.varying.is_empty() {
             let sizes = self.sizes(&loaded, &state)?;
             if sizes != loaded.sizes {
@@ -149,6 +149,7 @@ impl Shared {
                 loaded = self.keep(Loaded::new(&self.name, object, declared, sizes)?);
             }
         }
+        state.distrust(&loaded);
         Ok((loaded, state))
     }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::dataset::{ATTEMPTS, Dataset, Shared};
+use crate::owed::Owed;
 use crate::read::Trouble;
 use crate::write::Writer;
 use crate::{Error, Result};
@@ -14,9 +15,9 @@ pub struct Repaired {
     pub files: u64,
     /// Files that were gone.
     pub gone: u64,
-    /// Parts that could not be read, or had not followed yet.
+    /// Parts that could not be read.
     pub bad: u64,
-    /// Parts of which no other replica has all: what the others lack is lost.
+    /// Files that lack what no other replica has.
     pub lost: u64,
 }
 
@@ -28,15 +29,8 @@ impl Dataset {
         let (loaded, state) = shared.now()?;
         let mut found = Repaired { files: loaded.files.len() as u64, ..Repaired::default() };
         for (number, file) in loaded.files.iter().enumerate() {
-            let lost = |found: &mut Repaired| -> Result<()> {
-                let seen = crate::loaded::Seen::File(number);
-                let others: Vec<bool> = (0..loaded.replicas.len()).map(|replica| replica != file.replica).collect();
-                found.lost += u64::from(!loaded.has_all(seen, &others));
-                Ok(())
-            };
             if state.object(number).is_none() {
                 found.gone += 1;
-                lost(&mut found)?;
                 continue;
             }
             let extents = match shared.store.locate(&file.key) {
@@ -50,7 +44,6 @@ impl Dataset {
                     Ok(_) => {}
                     Err(terrace::Error::Unreadable { .. }) => {
                         found.bad += 1;
-                        lost(&mut found)?;
                         shared.damaged(number, extent.offset..extent.offset + extent.length)?;
                     }
                     // It was replaced meanwhile, and is as good as new.
@@ -59,7 +52,13 @@ impl Dataset {
                 }
             }
         }
-        shared.settle(&mut |_| true, accept_loss)?;
+        shared.settle(&mut |_| true, false)?;
+        let (loaded, state) = shared.now()?;
+        let whole = |file: &usize| state.owed(*file).is_some_and(Owed::is_empty);
+        found.lost = (0..loaded.files.len()).filter(|file| !whole(file)).count() as u64;
+        if accept_loss {
+            shared.settle(&mut |_| true, true)?;
+        }
         Ok(found)
     }
 }

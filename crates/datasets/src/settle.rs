@@ -71,11 +71,11 @@ impl Shared {
     ) -> Attempt<Step> {
         let Some(stored) = loaded.files.get(file) else { return Ok(Step::Done) };
         let mut writer = Writer::new(self, loaded, state);
-        if state.object(file).is_none() {
+        let Some(object) = state.object(file) else {
             writer.make(file)?;
             writer.commit()?;
             return Ok(Step::Made);
-        }
+        };
         let Some(owed) = state.owed(file).and_then(|owed| owed.first()) else { return Ok(Step::Done) };
         let bytes = owed.start..owed.end.min(stored.length());
         let used = self.sources(loaded, state, file, bad);
@@ -114,6 +114,9 @@ impl Shared {
         let files =
             loaded.replicas.iter().zip(&used).filter(|(_, used)| **used).flat_map(|(replica, _)| replica.files());
         writer.unchanged(files);
+        if object.length != stored.length() {
+            writer.set_length(file);
+        }
         terrace::fail::point("dataset:settled");
         writer.commit()?;
         Ok(Step::Made)

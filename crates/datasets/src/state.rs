@@ -35,6 +35,15 @@ impl State {
         Ok(State { files })
     }
 
+    /// What is not as long as it has to be was put there by others: it lacks all.
+    pub fn distrust(&mut self, loaded: &Loaded) {
+        for (state, file) in self.files.iter_mut().zip(&loaded.files) {
+            if let Some(state) = state.as_mut().filter(|state| state.object.length != file.length()) {
+                state.owed = Owed::all();
+            }
+        }
+    }
+
     /// A file's object, if it is there.
     pub fn object(&self, file: usize) -> Option<&Object> {
         self.files.get(file)?.as_ref().map(|state| &state.object)

@@ -6,7 +6,7 @@ use terrace_views::model::Sizes;
 
 use crate::dataset::{ATTEMPTS, Shared};
 use crate::declared::When;
-use crate::loaded::Loaded;
+use crate::loaded::{Loaded, Seen};
 use crate::owed::{ATTRIBUTE, Owed};
 use crate::read::{Attempt, Trouble};
 use crate::state::State;
@@ -78,10 +78,16 @@ impl Shared {
             return Err(Error::Beyond { view: view.to_owned(), end, length }.into());
         }
         let mut writer = Writer::new(self, loaded, state);
+        // Where one is not good that has all at once, the others may be all that there is, and get it at once, too.
+        let whole =
+            loaded.replicas.iter().zip(state.current(loaded)).all(|(one, whole)| whole || one.when != When::Now);
+        if !whole {
+            self.plan(loaded, state, Seen::View(number), &[])?;
+        }
         for (replica, stored) in loaded.replicas.iter().enumerate() {
             match stored.when {
-                When::Now => writer.write(number, replica, offset, bytes)?,
-                When::Within(_) | When::OnClose => writer.owe(number, replica, offset, bytes.len() as u64)?,
+                When::Within(_) | When::OnClose if whole => writer.owe(number, replica, offset, bytes.len() as u64)?,
+                _ => writer.write(number, replica, offset, bytes)?,
             }
         }
         writer.resize()?;
@@ -200,6 +206,13 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Makes a file as long as it has to be.
+    pub fn set_length(&mut self, file: usize) {
+        if let Some(stored) = self.loaded.files.get(file) {
+            self.batch.set_length(&stored.key, stored.length());
+        }
+    }
+
     /// Notes that a file lacks bytes.
     pub fn lack(&mut self, file: usize, bytes: std::ops::Range<u64>) {
         self.owe_anew(file, |owed| owed.add(bytes));
@@ -244,6 +257,9 @@ impl<'a> Writer<'a> {
         for (file, (old, new)) in self.loaded.files.iter().zip(&next.files).enumerate() {
             let (same, stays) = (old.layout.is_same(&new.layout), old.layout.lies_as(&new.layout));
             if same || self.state.object(file).is_none() {
+                if self.made.get(file) == Some(&true) {
+                    self.batch.set_length(&old.key, new.length());
+                }
                 continue;
             }
             self.unchanged(std::iter::once(file));
