@@ -10,7 +10,7 @@ use terrace::{Config, Store};
 pub fn config(dir: &Path) -> Config {
     let d = dir.display();
     let text = format!(
-        "[store]\nreplicas = {{ min = 1, max = 3, default = 1 }}\n\
+        "[store]\nreplicas = {{ min = 1, max = 3, default = 2 }}\n\
          [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\ncapacity = '1GiB'\n\
          [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n"
     );
