@@ -32,6 +32,7 @@
 
 mod background;
 mod change;
+mod convert;
 mod dataset;
 mod datasets;
 mod declared;
@@ -48,6 +49,7 @@ mod touch;
 mod view;
 mod write;
 
+pub use convert::convert;
 pub use dataset::Dataset;
 pub use datasets::Datasets;
 pub use declared::{Declared, read_declaration};

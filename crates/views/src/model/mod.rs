@@ -126,6 +126,12 @@ impl Model {
         check::stored(std::iter::once(view), &self.some(replicas), &self.views, &self.dataset)
     }
 
+    /// Whether a view shows all that another one does, so that the one's bytes can be made of the other's.
+    pub fn shown_in(&self, view: &View, other: usize) -> bool {
+        let stored = Replica { views: vec![other], ..Replica::default() };
+        check::stored(std::iter::once(view), &[&stored], &self.views, &self.dataset)
+    }
+
     /// Whether the replicas of these numbers store all that another one does, so that it can be made of them.
     pub fn made_of(&self, replica: &Replica, replicas: &[usize]) -> bool {
         let own = replica.views.iter().filter_map(|number| self.views.get(*number)).chain(&replica.rest);
