@@ -80,6 +80,13 @@ impl Dataset {
         Ok(loaded.replicas.iter().enumerate().map(one).collect())
     }
 
+    /// When a replica was last changed: nanoseconds since 1970.
+    pub fn modified(&self) -> Result<i64> {
+        let (_, state) = self.shared.now()?;
+        let times = state.files.iter().flatten().map(|file| file.object.attributes.mtime);
+        Ok(times.max().unwrap_or(0))
+    }
+
     /// One of its views.
     ///
     /// # Errors
