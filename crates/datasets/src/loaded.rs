@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use terrace::{Element, Object, Store};
 use terrace_views::convert::{Plan, Stored};
 use terrace_views::layout::{Layout, of_replica, of_view};
-use terrace_views::model::{Primitive, Sizes};
+use terrace_views::model::{Primitive, Sizes, View};
 
 use crate::declared::{Declared, When};
 use crate::sizes::SizeVariable;
@@ -61,6 +61,10 @@ pub enum Seen {
     View(usize),
     /// A replica's file, as others make it up.
     File(usize),
+    /// A view's elements one after the other, whatever its arrangement is.
+    Plain(usize),
+    /// A leaf of that by itself.
+    Leaf(usize, usize),
 }
 
 struct Reading {
@@ -119,7 +123,7 @@ impl Loaded {
     /// What bytes are wanted of, in words.
     pub fn words(&self, seen: Seen) -> String {
         match seen {
-            Seen::View(view) => {
+            Seen::View(view) | Seen::Plain(view) | Seen::Leaf(view, _) => {
                 format!("the view {:?}", self.declared.model.views.get(view).map_or("", |view| &view.name))
             }
             Seen::File(file) => {
@@ -138,12 +142,29 @@ impl Loaded {
         let model = &self.declared.model;
         let numbers = Self::numbers(used);
         match seen {
-            Seen::View(view) => model.views.get(view).is_some_and(|view| model.shown_by(view, &numbers)),
+            Seen::View(view) | Seen::Plain(view) | Seen::Leaf(view, _) => {
+                model.views.get(view).is_some_and(|view| model.shown_by(view, &numbers))
+            }
             Seen::File(file) => {
                 let replica = self.files.get(file).and_then(|file| model.replicas.get(file.replica));
                 replica.is_some_and(|replica| model.made_of(replica, &numbers))
             }
         }
+    }
+
+    /// How what is wanted is laid out.
+    pub fn layout(&self, seen: Seen) -> Result<Layout> {
+        Ok(match seen {
+            Seen::View(view) => self.views.get(view).cloned().unwrap_or_default(),
+            Seen::File(file) => self.files.get(file).map(|file| file.layout.clone()).unwrap_or_default(),
+            Seen::Plain(view) => {
+                let model = &self.declared.model;
+                let misfit = |misfit| Error::Size { dataset: self.name.clone(), misfit };
+                let plain = |view: &View| of_view(&view.plain(), &model.dataset, &self.sizes).map_err(misfit);
+                model.views.get(view).map(plain).transpose()?.unwrap_or_default()
+            }
+            Seen::Leaf(view, leaf) => self.layout(Seen::Plain(view))?.of_leaf(leaf),
+        })
     }
 
     /// How to read from some replicas: each part from where the fewest bytes come soonest.
@@ -152,10 +173,7 @@ impl Loaded {
         if let Some(known) = self.reading.lock().get(&key).filter(|known| known.made.elapsed() < FRESH) {
             return Ok(known.plan.clone());
         }
-        let layout = match seen {
-            Seen::View(view) => self.views.get(view),
-            Seen::File(file) => self.files.get(file).map(|file| &file.layout),
-        };
+        let layout = self.layout(seen)?;
         let mut stored = Vec::new();
         for (replica, _) in self.replicas.iter().zip(used).filter(|(_, used)| **used) {
             let first = self.files.get(replica.first_file).map_or(&[][..], |file| &file.key);
@@ -166,7 +184,7 @@ impl Loaded {
             };
             stored.push(Stored { layout: &replica.layout, first_file: replica.first_file, rate });
         }
-        let plan = Arc::new(Plan::reading(layout.unwrap_or(&Layout::default()), &stored));
+        let plan = Arc::new(Plan::reading(&layout, &stored));
         self.reading.lock().insert(key, Reading { plan: plan.clone(), made: Instant::now() });
         Ok(plan)
     }

@@ -41,15 +41,18 @@ impl Shared {
     /// Fills `out` from byte `offset` of a view on; the bytes read, which are fewer only at its end. They are as they were at
     /// one moment: of each write through whatever view, there is all or nothing in them.
     pub fn read(&self, view: &str, offset: u64, out: &mut [u8]) -> Result<usize> {
+        self.read_seen(view, Seen::View, offset, out)
+    }
+
+    /// The same, of some way to see a view.
+    pub fn read_seen(&self, view: &str, seen: impl Fn(usize) -> Seen, offset: u64, out: &mut [u8]) -> Result<usize> {
         let mut bad: Vec<(usize, String)> = Vec::new();
         for attempt in 0..ATTEMPTS {
             let _alone = (attempt >= PATIENT).then(|| self.changing.lock());
             let tried = self.look().and_then(|(loaded, state)| {
-                let view = loaded.view(view)?;
-                let length = loaded.views.get(view).and_then(|layout| layout.files.first()).copied().unwrap_or(0);
-                let length = length.saturating_sub(offset).min(out.len() as u64) as usize;
+                let plan = self.plan(&loaded, &state, seen(loaded.view(view)?), &bad)?;
+                let length = plan.length().saturating_sub(offset).min(out.len() as u64) as usize;
                 let out = out.get_mut(..length).unwrap_or_default();
-                let plan = self.plan(&loaded, &state, Seen::View(view), &bad)?;
                 self.pull(&loaded, &state, &plan, offset, out, false)?;
                 Ok(length)
             });
@@ -75,7 +78,7 @@ impl Shared {
         bad: &[(usize, String)],
     ) -> Attempt<std::sync::Arc<Plan>> {
         let own = match seen {
-            Seen::View(_) => None,
+            Seen::View(_) | Seen::Plain(_) | Seen::Leaf(..) => None,
             Seen::File(file) => loaded.files.get(file).map(|file| file.replica),
         };
         let usable = |used: Vec<bool>| -> Vec<bool> {

@@ -72,10 +72,10 @@ impl Operation {
     }
 
     fn apply(&self, values: &mut Values) {
-        for row in self.first..self.first + self.count {
-            for field in 0..3 {
-                if self.view == "rows" || self.view == ["a", "b", "c"][field] {
-                    values[row][field] = self.value(row, field);
+        for (row, values) in values.iter_mut().enumerate().skip(self.first).take(self.count) {
+            for (field, name) in ["a", "b", "c"].into_iter().enumerate() {
+                if self.view == "rows" || self.view == name {
+                    values[field] = self.value(row, field);
                 }
             }
         }
@@ -95,7 +95,7 @@ impl Operation {
         };
         let view = dataset.view(view)?;
         view.write_at(offset as u64, &bytes)?;
-        if self.seed % 7 == 0 { view.close() } else { Ok(()) }
+        if self.seed.is_multiple_of(7) { view.close() } else { Ok(()) }
     }
 
     fn row(&self, row: usize) -> Vec<u8> {

@@ -70,10 +70,14 @@ pub fn run(store: &Store, command: &Stored, show: Show) -> Result<bool> {
             Ok(true)
         }
         Stored::Ls => {
+            let mut all = Vec::new();
             for name in datasets.list()? {
-                let dataset = datasets.open(&name)?;
-                let views = dataset.views()?;
-                show.result(&json!({"dataset": name, "views": views}), &format!("{name}: {}", views.join(" ")))?;
+                let views = datasets.open(&name)?.views()?;
+                show.line(&format!("{name}: {}", views.join(" ")))?;
+                all.push(json!({"dataset": name, "views": views}));
+            }
+            if show.json {
+                show.value(&all)?;
             }
             Ok(true)
         }

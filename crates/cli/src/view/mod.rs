@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use terrace::Store;
 
@@ -42,8 +42,28 @@ pub enum View {
         #[arg(long, value_name = "BYTE", default_value_t = 0)]
         at: u64,
     },
+    /// Make a file of a view that other tools read.
+    Export {
+        dataset: String,
+        view: String,
+        #[arg(value_enum)]
+        format: Format,
+        /// The file to make; for Zarr, the folder.
+        output: PathBuf,
+    },
     /// Convert a file from one view's layout to another's, without a store.
     Convert(Convert),
+}
+
+/// What can be exported to.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Format {
+    /// An HDF5 file: a dataset for each variable.
+    Hdf5,
+    /// A Zarr 3 store: an array for each member.
+    Zarr,
+    /// References for kerchunk into a replica that is a plain file, without a copy.
+    References,
 }
 
 #[derive(Args)]
@@ -70,7 +90,7 @@ impl View {
     /// The dataset that it is about.
     pub fn dataset(&self) -> Option<&str> {
         match self {
-            View::Read { dataset, .. } | View::Write { dataset, .. } => Some(dataset),
+            View::Read { dataset, .. } | View::Write { dataset, .. } | View::Export { dataset, .. } => Some(dataset),
             View::Convert(_) => None,
         }
     }
@@ -101,6 +121,17 @@ pub fn run(store: &Store, command: &View, show: Show) -> Result<bool> {
             view.dataset().settle()?;
             let words = format!("wrote {} to {} of {}", size(written), view.name(), view.dataset().name());
             show.result(&json!({"bytes": written}), &words)?;
+            Ok(true)
+        }
+        View::Export { dataset, view, format, output } => {
+            let view = dataset::open(store, dataset)?.view(view)?;
+            let format = match format {
+                Format::Hdf5 => terrace_datasets::Format::Hdf5,
+                Format::Zarr => terrace_datasets::Format::Zarr,
+                Format::References => terrace_datasets::Format::References,
+            };
+            view.export(format, output)?;
+            show.result(&json!({"made": output}), &format!("made {}", output.display()))?;
             Ok(true)
         }
         // Needs no store.

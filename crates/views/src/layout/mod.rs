@@ -1,9 +1,11 @@
 //! Where each element of a view or a replica lies in its file.
 
 mod arrange;
+mod describe;
 mod place;
 
 pub use arrange::Digit;
+pub use describe::{Described, Element};
 pub use place::{of_replica, of_view};
 
 use crate::model::{Affine, Primitive};
@@ -88,6 +90,20 @@ impl Layout {
             variables: self.variables.iter().filter(|extent| extent.file == file).cloned().collect(),
             leaves: self.leaves.iter().filter(own).map(|placed| Placed { file: 0, ..placed.clone() }).collect(),
         }
+    }
+
+    /// A leaf by itself, in one piece, as the loops around it run.
+    pub fn of_leaf(&self, number: usize) -> Layout {
+        let Some(placed) = self.leaves.get(number) else { return Layout::default() };
+        let mut stride = placed.primitive.size();
+        let mut loops = placed.loops.clone();
+        for walk in loops.iter_mut().rev() {
+            walk.digits = vec![Digit { weight: 1, count: walk.length, stride }];
+            stride = stride.saturating_mul(walk.length);
+        }
+        let variables = vec![Extent { name: placed.path.clone(), file: 0, offset: 0, size: stride }];
+        let leaf = Placed { variable: 0, big: false, file: 0, offset: 0, loops, ..placed.clone() };
+        Layout { files: vec![stride], variables, leaves: vec![leaf] }
     }
 
     /// Whether both have each element that both have at the same place.
