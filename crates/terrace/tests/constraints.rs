@@ -1,4 +1,4 @@
-//! What limits a plan: the tiers allowed, the highest latency, the model of costs.
+//! What limits a plan: a budget of bytes, the tiers allowed, the highest latency, the model of costs.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,6 +48,30 @@ fn replicas(store: &Store, key: &str) -> (Vec<Vec<(String, String)>>, u64) {
 
 fn replicated() -> PutOptions {
     PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }
+}
+
+#[test]
+fn a_budget_holds_as_many_replicas_as_it_pays_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "replicas = { min = 1, max = 9, default = 3 }", "");
+    let bytes = bytes();
+    let options = PutOptions { budget: Some("3x".parse().unwrap()), ..replicated() };
+    // The first of a stream are planned with what little is known of it.
+    for number in 0..4 {
+        store.put_bytes(format!("d/{number}.txt").as_bytes(), &bytes, &options).unwrap();
+    }
+    let receipt = store.put_bytes(b"d/second.txt", &bytes, &options).unwrap();
+    let (extents, stored) = replicas(&store, "d/second.txt");
+    assert!(extents.iter().all(|replicas| replicas.len() > 3), "{extents:?}");
+    assert!(receipt.want > 3 && stored <= 3 * bytes.len() as u64, "{stored} of {} bytes", bytes.len());
+    let plain = store.put_bytes(b"d/plain.txt", &bytes, &replicated()).unwrap();
+    assert_eq!(plain.want, 3);
+    // Scrubbing does not spend more.
+    let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
+    store.sync().unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert!(replicas(&store, "d/second.txt").1 <= 3 * bytes.len() as u64);
+    assert!(store.get(b"d/second.txt").unwrap() == bytes);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use terrace::{Ack, Config, PutOptions, Store};
 
 const KEYS: u64 = 8;
-const FAIL_POINTS: [&str; 13] = [
+const FAIL_POINTS: [&str; 15] = [
     "commit:logged",
     "put:written",
     "put:committed",
@@ -28,6 +28,8 @@ const FAIL_POINTS: [&str; 13] = [
     "snapshot:written",
     "snapshot:named",
     "snapshot:trimmed",
+    "plain:written",
+    "plain:committed",
 ];
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -135,6 +137,7 @@ fn config(dir: &Path) -> Config {
     let d = dir.display();
     let text = format!(
         "[store]\nreplicas = {{ min = 1, max = 5, default = 2 }}\n\
+         [[rule]]\nprefix = 'w0'\nlayout = 'plain'\n\
          [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\ncapacity = '6MiB'\nhigh_watermark = 0.5\n\
          [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n"
     );
@@ -210,6 +213,16 @@ fn contents(store: &Store, who: u64) -> Model {
         .collect()
 }
 
+/// What the first writer's objects are on the disk, as ordinary files.
+fn plain_files(dir: &Path) -> Model {
+    let folders = ["a", "b"].map(|target| dir.join(target).join("files/w0"));
+    let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let read = |entry: fs::DirEntry| {
+        (format!("w0/{}", entry.file_name().to_str().unwrap()).into_bytes(), fs::read(entry.path()).unwrap())
+    };
+    entries.map(|entry| read(entry.unwrap())).collect()
+}
+
 fn differing(a: &Model, b: &Model) -> Vec<String> {
     let keys = a.keys().chain(b.keys());
     let show = |m: &Model, k: &Vec<u8>| m.get(k).map(|v| v.len());
@@ -234,7 +247,10 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
         let round = killed / 2;
         let point = (round % 2 == 1).then(|| {
             let name = FAIL_POINTS[(round / 2) as usize % FAIL_POINTS.len()];
-            format!("{name}@{}", 1 + random.below(if name.starts_with("snapshot") { 2 } else { 8 }))
+            format!(
+                "{name}@{}",
+                1 + random.below(if name.starts_with("snapshot") || name.starts_with("evict") { 2 } else { 8 })
+            )
         });
         let mut writers = [spawn(dir, 0, next[0], point.clone()), spawn(dir, 1, next[1], None)];
         std::thread::sleep(Duration::from_millis(60 + random.below(250)));
@@ -263,7 +279,12 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
             let after = (store.catalog().tail().unwrap().sequence, store.catalog().dump().unwrap());
             rebuilds += 1;
             if after.0 == before.0 {
-                assert!(after.1 == before.1, "round {round}: the rebuilt catalog differs");
+                let missing: Vec<_> = before.1.iter().filter(|r| !after.1.contains(r)).collect();
+                let added: Vec<_> = after.1.iter().filter(|r| !before.1.contains(r)).collect();
+                assert!(
+                    after.1 == before.1,
+                    "round {round}: the rebuilt catalog differs: without {missing:?}, with {added:?}"
+                );
             } else {
                 assert!(after.0 == before.0 + 1, "round {round}: more than one commit ahead");
                 ahead += 1;
@@ -292,6 +313,9 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     store.sync().unwrap();
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    let mut objects = contents(&store, 0);
+    objects.retain(|_, bytes| !bytes.is_empty());
+    assert!(plain_files(dir) == objects, "{:?}", differing(&plain_files(dir), &objects));
     println!(
         "{killed} kills, {acknowledged} acknowledged operations, {rebuilds} rebuilds ({ahead} one commit ahead): nothing lost"
     );

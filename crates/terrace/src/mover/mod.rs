@@ -135,6 +135,12 @@ impl Claimed<'_> {
         }
         free
     }
+
+    /// False where another thread of this process works on another replica of the same frame.
+    fn claim_frame(&mut self, task: Task) -> bool {
+        let frame = Task { target: TargetId::MAX, ..task };
+        self.tasks.contains(&frame) || self.claim(frame)
+    }
 }
 
 impl Drop for Claimed<'_> {
@@ -282,21 +288,26 @@ impl Inner {
 
     /// The lock that one mover of all processes holds; none if another has it.
     pub(crate) fn mover_lock(&self) -> Result<Option<File>> {
-        let file = self.mover_file()?;
-        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-        Ok(locked.is_ok().then_some(file))
+        self.lock_at_once("mover")
     }
 
     /// The same, once no other has it.
     pub(crate) fn wait_for_mover_lock(&self) -> Result<File> {
-        let file = self.mover_file()?;
+        let file = self.lock_file("mover")?;
         let locked = rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive));
         locked.map_err(|e| Error::io("waiting for the mover's lock")(e.into()))?;
         Ok(file)
     }
 
-    fn mover_file(&self) -> Result<File> {
-        let path = self.dir.join("mover");
+    /// A lock by this name on what all processes share; none if another has it.
+    fn lock_at_once(&self, name: &str) -> Result<Option<File>> {
+        let file = self.lock_file(name)?;
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        Ok(locked.is_ok().then_some(file))
+    }
+
+    fn lock_file(&self, name: &str) -> Result<File> {
+        let path = self.dir.join(name);
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         file.map_err(Error::io(format!("opening {}", path.display())))
     }
@@ -338,7 +349,7 @@ impl Inner {
     fn make(&self, tasks: &[(Task, Owed)], at_once: bool) -> Result<usize> {
         let mut claimed = Claimed { mover: &self.mover, tasks: Vec::new() };
         let mut changes = Vec::new();
-        let mut plain = 0;
+        let mut done = 0;
         for (task, owed) in tasks {
             if !claimed.claim(*task) {
                 continue;
@@ -348,26 +359,40 @@ impl Inner {
                 && self.config.is_plain(device.tier, &owed.key)
                 && let Some(made) = self.make_plain(device, task.object, &owed.key, at_once)?
             {
-                plain += made;
+                done += made;
                 continue;
             }
-            if let Some(edits) = self.make_one(task, owed)? {
+            let placer = self.placer_for(task.object, &owed.key);
+            if placer.has_budget() {
+                // What a budget has left depends on each replica of the extent: they are made one after the other.
+                done += self.register(&mut changes)?;
+                if !claimed.claim_frame(*task) {
+                    continue;
+                }
+            }
+            if let Some(edits) = self.make_one(task, owed, &placer)? {
                 changes.push(Change { expect: Vec::new(), edits });
             }
             if self.mover.stopping.load(Ordering::Acquire) {
                 break;
             }
         }
+        Ok(done + self.register(&mut changes)?)
+    }
+
+    /// Commits what was made; how many changes these are.
+    fn register(&self, changes: &mut Vec<Change>) -> Result<usize> {
         crate::fail::point("mover:copied");
+        let changes = std::mem::take(changes);
         if !changes.is_empty() {
             self.catalog.commit_many(&changes)?.into_iter().try_for_each(|result| result.map(|_| ()))?;
         }
         crate::fail::point("mover:committed");
-        Ok(changes.len() + plain)
+        Ok(changes.len())
     }
 
     /// Makes one owed replica: the edits that register it, or none where it cannot be made now.
-    fn make_one(&self, task: &Task, owed: &Owed) -> Result<Option<Vec<Edit>>> {
+    fn make_one(&self, task: &Task, owed: &Owed, placer: &Placer<'_>) -> Result<Option<Vec<Edit>>> {
         let Some(extent) = self.catalog.frame(task, &owed.key)? else {
             return Ok(Some(vec![Edit::Forgive { task: *task }]));
         };
@@ -384,8 +409,9 @@ impl Inner {
         let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        let placer = self.placer_for(task.object, &owed.key);
-        if owed.then_drop.is_none() && !extent.replicas.is_empty() && !placer.affords_more(&extent) {
+        let more = owed.then_drop.is_none() && extent.replicas.iter().all(|r| r.target != task.target);
+        let densest = extent.replicas.iter().map(|r| r.stored).min().unwrap_or(0);
+        if more && !placer.affords(&extent, densest) {
             // It turned out that fewer fit than were planned.
             return Ok(Some(vec![Edit::Forgive { task: *task }]));
         }
@@ -394,7 +420,15 @@ impl Inner {
             None => placer.encoding(device, &extent, &raw, self.catalog.owed_to(task)?.len()),
         };
         match placer.append(device, identity, encoding, &raw) {
-            Ok(replica) => Ok(Some(vec![Edit::Made { task: *task, replica }])),
+            Ok(replica) => {
+                let mut edits = vec![Edit::Made { task: *task, replica }];
+                if more && !placer.affords(&extent, replica.stored) {
+                    // Registered only so that its place is given back.
+                    let key = serde_bytes::ByteBuf::from(owed.key.clone());
+                    edits.push(Edit::Lost { task: *task, key, place: replica.place, owed: None });
+                }
+                Ok(Some(edits))
+            }
             Err(e) => {
                 device.failed(&e);
                 Ok(None)

@@ -152,12 +152,15 @@ impl<'a> Placer<'a> {
         self.inner.planner.encoding(&self.inner.tiers, device, raw.len(), reads, wanted, &costs)
     }
 
-    /// Whether a budget pays for one more replica of an extent, at best as dense as the densest that is there.
-    pub fn affords_more(&self, extent: &Extent) -> bool {
-        let sizes = || extent.replicas.iter().map(|replica| f64::from(replica.stored));
-        let (all, least) = (sizes().sum::<f64>(), sizes().fold(f64::INFINITY, f64::min));
-        // The next one may be a little longer than the shortest.
-        self.wanted.budget.is_none_or(|Budget(times)| all + 1.1 * least <= times * f64::from(extent.raw_len))
+    /// Whether the bytes stored are limited.
+    pub fn has_budget(&self) -> bool {
+        self.wanted.budget.is_some()
+    }
+
+    /// Whether the budget pays for one more replica of an extent, of so many bytes.
+    pub fn affords(&self, extent: &Extent, stored: u32) -> bool {
+        let all: f64 = extent.replicas.iter().map(|replica| f64::from(replica.stored)).sum();
+        self.wanted.budget.is_none_or(|Budget(times)| all + f64::from(stored) <= times * f64::from(extent.raw_len))
     }
 
     /// Encodes an extent, appends a replica of it, and learns from what that took.

@@ -375,7 +375,7 @@ impl Target for Directory {
         Ok(place)
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         self.seen()?;
         self.plain.follow(key, now, before)
     }

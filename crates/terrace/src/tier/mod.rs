@@ -123,8 +123,9 @@ pub trait Target: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Makes the plain file `now` stand under a key; where there is none, nothing, if one of `before` did.
-    fn follow(&self, _key: &[u8], _now: Option<&Whole>, _before: &[u64]) -> io::Result<()> {
+    /// Makes the plain file `now` stand under a key; where there is none, nothing, if one of `before` did. False where the
+    /// file is longer than it is to be: what it holds beyond may be needed until a sync mark, so it is never cut.
+    fn follow(&self, _key: &[u8], _now: Option<&Whole>, _before: &[u64]) -> io::Result<bool> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

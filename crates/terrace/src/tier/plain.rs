@@ -4,6 +4,7 @@
 //! `plain/ID` holds the bytes and `plain/ID.headers` the frames' headers. `files/KEY` is a second name (hard link) of the
 //! bytes: a file is replaced, renamed or deleted for people at once, and lives on for those who still read it.
 
+use std::cmp::Ordering;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -187,27 +188,29 @@ impl Plain {
         Ok(())
     }
 
-    /// Makes `now` what stands under a key. Where that is none, the key's file goes, if it is one of `before`: what others
-    /// put there stays.
-    pub fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    /// Makes `now` what stands under a key, unless it is too long. Where that is none, the key's file goes, if it is one of
+    /// `before`: what others put there stays.
+    pub fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         match now {
             Some(whole) => self.name(key, whole),
-            None => self.unname(key, before),
+            None => self.unname(key, before).map(|()| true),
         }
     }
 
-    fn name(&self, key: &[u8], whole: &Whole) -> io::Result<()> {
+    fn name(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
         let bytes = File::open(self.bytes(whole.file))?;
-        if bytes.metadata()?.len() != whole.length {
+        match bytes.metadata()?.len().cmp(&whole.length) {
+            Ordering::Greater => return Ok(false),
             // What comes behind the last frame reads as zeros.
-            OpenOptions::new().write(true).open(self.bytes(whole.file))?.set_len(whole.length)?;
+            Ordering::Less => OpenOptions::new().write(true).open(self.bytes(whole.file))?.set_len(whole.length)?,
+            Ordering::Equal => {}
         }
         // Its owner must be able to read it, whatever the object's mode is.
         bytes.set_permissions(fs::Permissions::from_mode(whole.mode & 0o777 | 0o400))?;
         bytes.set_modified(time(whole.mtime))?;
         let (folder, name) = self.parent(key, true)?;
         if self.is_named(key, whole.file)? {
-            return Ok(());
+            return Ok(true);
         }
         let new = self.new_name(whole.file);
         match fs::hard_link(self.bytes(whole.file), &new) {
@@ -220,7 +223,8 @@ impl Plain {
                 .and_then(|()| rustix::fs::renameat(rustix::fs::CWD, &new, &folder, name)),
             renamed => renamed,
         };
-        Ok(renamed?)
+        renamed?;
+        Ok(true)
     }
 
     fn unname(&self, key: &[u8], before: &[u64]) -> io::Result<()> {

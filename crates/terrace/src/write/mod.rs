@@ -378,9 +378,10 @@ impl<'a> Writer<'a> {
     fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
         for Placed { target, encoding } in places {
             let device = self.inner.tiers.device(*target)?;
-            let later =
-                || raw.len() > INLINE_BYTES || !device.quick || self.inner.config.is_plain(device.tier, self.key);
-            if !extent.replicas.is_empty() && later() {
+            let plain = self.inner.config.is_plain(device.tier, self.key);
+            // What a budget pays for beside the first is known when that is there.
+            let later = raw.len() > INLINE_BYTES || !device.quick || plain || self.placer.has_budget();
+            if !extent.replicas.is_empty() && later {
                 owed.push(*target);
                 continue;
             }

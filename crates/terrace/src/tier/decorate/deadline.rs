@@ -148,7 +148,7 @@ impl Target for Deadline {
         self.run(move |inner| inner.write_plain(file, &Frame { header, payload: &payload }))
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         let (key, now, before) = (key.to_vec(), now.copied(), before.to_vec());
         self.run(move |inner| inner.follow(&key, now.as_ref(), &before))
     }

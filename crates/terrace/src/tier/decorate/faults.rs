@@ -197,7 +197,7 @@ impl Target for Faults {
         self.inner.write_plain(file, frame)
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         self.plan.call(true)?;
         self.inner.follow(key, now, before)
     }

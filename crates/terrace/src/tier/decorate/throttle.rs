@@ -157,7 +157,7 @@ impl Target for Throttle {
         Ok(place)
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         self.inner.follow(key, now, before)
     }
 
