@@ -1,6 +1,7 @@
 //! Writing: bytes become extents, extents become frames, frames become visible by one commit.
 
 mod append;
+mod batch;
 mod plain;
 
 use std::io::Read;
@@ -10,6 +11,7 @@ use terrace_codec::Element;
 use terrace_plan::policy::{Asked, Budget, Weights};
 
 pub(crate) use append::{append_to, with_scratch};
+pub use batch::Batch;
 
 use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId};
 use crate::config::Ack;
