@@ -9,6 +9,7 @@ use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
 
 use crate::dataset::Dataset;
+use crate::view::View;
 use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
@@ -16,7 +17,7 @@ Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
 Move:   stage evict drain tune mount
 Care:   init profile scrub repair rebuild
-Views:  dataset check|fmt|explain|import
+Views:  dataset check|fmt|explain|import|add|edit|ls|show|repair|rm  view read|write|convert|export
 
 `terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
 
@@ -188,6 +189,9 @@ pub enum Command {
     /// Declare datasets, which are seen in many layouts.
     #[command(subcommand)]
     Dataset(Dataset),
+    /// Read and write datasets in any of their layouts.
+    #[command(subcommand)]
+    View(View),
     /// Print the completions of a shell.
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
@@ -334,7 +338,8 @@ pub struct Range {
     pub end: Option<u64>,
 }
 
-fn range(text: &str) -> Result<Range, String> {
+/// Reads a range.
+pub fn range(text: &str) -> Result<Range, String> {
     let wrong = || format!("{text:?} is not a range; write it as 100-200, or 100- up to the end");
     let (start, end) = text.split_once('-').ok_or_else(wrong)?;
     let start = start.parse().map_err(|_| wrong())?;

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde_json::json;
 use terrace::{Error, Store, key};
+use terrace_datasets::Datasets;
 
 use crate::look::{each, there};
 use crate::output::{Show, count, size};
@@ -78,9 +79,15 @@ pub fn scrub(
 ) -> Result<bool> {
     let spinner = show.spinner();
     let prefix = prefix.unwrap_or_default().as_bytes();
-    let found = store.scrub(prefix, repair, subset, |found| {
-        spinner.set_message(format!("{} checked", count(found.checked, "replica")));
-    })?;
+    let scrub = || {
+        store.scrub(prefix, repair, subset, |found| {
+            spinner.set_message(format!("{} checked", count(found.checked, "replica")));
+        })
+    };
+    let mut found = scrub()?;
+    if repair && repair_datasets(store, prefix, found.lost > 0)? {
+        found.lost = scrub()?.lost;
+    }
     spinner.finish_and_clear();
     let good = found.lost == 0 && found.bad == found.repaired;
     show.result(
@@ -99,6 +106,22 @@ pub fn scrub(
         show.line("of what is lost no good replica is left; put those objects again")?;
     }
     Ok(good)
+}
+
+/// Makes what replicas of datasets lack of others in other layouts. False where there was nothing to do.
+fn repair_datasets(store: &Store, prefix: &[u8], lost: bool) -> Result<bool> {
+    let datasets = Datasets::new(store);
+    let mut repaired = false;
+    for name in datasets.list()? {
+        let folder = format!("datasets/{name}").into_bytes();
+        let dataset = datasets.open(&name)?;
+        let behind = dataset.replicas()?.iter().any(|(_, _, behind)| *behind);
+        if (behind || lost) && (key::below(&folder, prefix) || key::below(prefix, &folder)) {
+            dataset.repair(false)?;
+            repaired = true;
+        }
+    }
+    Ok(repaired)
 }
 
 pub fn rebuild(dir: &Path, salvage: bool, show: Show) -> Result<bool> {

@@ -15,6 +15,7 @@ mod opening;
 mod output;
 mod predictor;
 mod profile;
+mod view;
 mod wishes;
 
 use std::ffi::OsStr;
@@ -60,11 +61,18 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Command::Init { config } => opening::init(&arguments.store()?, config.as_deref(), show),
         Command::Rebuild { salvage } => care::rebuild(&arguments.store()?, *salvage, show),
         Command::Tiers { change: Some(change) } => moves::tiers(&arguments.store()?, change, show),
-        Command::Dataset(command) => dataset::run(command, show),
+        Command::Dataset(command) if !matches!(command, dataset::Dataset::Stored(_)) => dataset::run(command, show),
+        Command::View(view::View::Convert(convert)) => view::convert(convert, show),
         Command::Predictor { take } => predictor::predictor(&arguments.store()?, take.as_deref(), show),
         Command::Profile(asked) => profile::profile(&arguments.store()?, asked, show),
         Command::Completions { shell } => completions(*shell),
         Command::Manual { directory } => manual(directory),
+        Command::View(view) => {
+            if let Some(dataset) = view.dataset() {
+                dataset::prepare(&opening::open(&arguments.store()?, show)?, dataset, show)?;
+            }
+            view::run(&opening::open(&arguments.store()?, show)?, view, show)
+        }
         command => with_store(&opening::open(&arguments.store()?, show)?, command, show),
     }
 }
@@ -92,11 +100,13 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
             moves::moved(&store.tune(known(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)
         }
         Command::Drain { tier } => moves::moved(&store.drain(tier)?, show),
+        Command::Dataset(dataset::Dataset::Stored(command)) => dataset::run_stored(store, command, show),
         Command::Scrub { prefix, repair, subset } => care::scrub(store, prefix.as_deref(), *repair, *subset, show),
         Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
         // These need no open store.
         Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
-        Command::Mount(_) | Command::Dataset(_) | Command::Completions { .. } | Command::Manual { .. } => Ok(true),
+        Command::Mount(_) | Command::Dataset(_) | Command::View(_) => Ok(true),
+        Command::Completions { .. } | Command::Manual { .. } => Ok(true),
     }
 }
 

@@ -31,6 +31,11 @@ impl<T> Handles<T> {
         self.all.read().get(&number).cloned()
     }
 
+    /// All that are kept.
+    pub fn all(&self) -> Vec<Arc<T>> {
+        self.all.read().values().cloned().collect()
+    }
+
     /// Gives it up.
     pub fn give_up(&self, number: u64) -> Option<Arc<T>> {
         self.all.write().remove(&number)

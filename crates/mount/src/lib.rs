@@ -6,6 +6,7 @@ mod mount;
 mod namespace;
 mod nodes;
 mod system;
+mod views;
 
 pub use mount::{Mount, MountError};
 pub use namespace::enter;

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use fuser::{Config, MountOption, Session, SessionACL};
@@ -10,6 +11,7 @@ use nix::mount::{MntFlags, umount2};
 use terrace::Files;
 
 use crate::system::System;
+use crate::views::Views;
 
 /// Threads that answer requests.
 const THREADS: usize = 4;
@@ -71,7 +73,9 @@ impl Mount {
         config.acl = if nix::unistd::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(THREADS);
         config.clone_fd = true;
-        let session = Session::new(System::new(files.clone()), &path, &config).map_err(refused)?;
+        let views = Arc::new(Views::new(files));
+        let session = Session::new(System::new(files.clone(), views.clone()), &path, &config).map_err(refused)?;
+        views.tell(session.notifier()).map_err(refused)?;
         let run = std::thread::Builder::new().name("terrace-mount".into()).spawn(move || session.run());
         let session = Some(run.map_err(refused)?);
         Ok(Mount { files: files.clone(), path, session })

@@ -5,12 +5,13 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use parking_lot::RwLock;
 use terrace::files::{File, FileError, FileResult, Owner, Setting, Stat};
@@ -19,6 +20,7 @@ use terrace::{Files, Kind};
 use crate::answer::{attributes, errno, kind, nanoseconds, special};
 use crate::handles::Handles;
 use crate::nodes::{Nodes, ROOT};
+use crate::views::{self, Views};
 
 /// For so long the kernel takes attributes and names as known; other processes may change them.
 const KNOWN: Duration = Duration::from_secs(1);
@@ -32,6 +34,7 @@ const GENERATION: Generation = Generation(0);
 /// The file system.
 pub struct System {
     files: Files,
+    views: Arc<Views>,
     /// Written while names change, read while a path is used.
     nodes: RwLock<Nodes>,
     open: Handles<File>,
@@ -52,11 +55,11 @@ fn said<T>(result: FileResult<T>) -> Answer<T> {
 }
 
 impl System {
-    pub fn new(files: Files) -> System {
-        System { files, nodes: RwLock::default(), open: Handles::default(), listings: Handles::default() }
+    pub fn new(files: Files, views: Arc<Views>) -> System {
+        System { files, views, nodes: RwLock::default(), open: Handles::default(), listings: Handles::default() }
     }
 
-    fn file(&self, handle: FileHandle) -> Answer<std::sync::Arc<File>> {
+    fn file(&self, handle: FileHandle) -> Answer<Arc<File>> {
         self.open.get(handle.0).ok_or(Errno::EBADF)
     }
 
@@ -125,12 +128,20 @@ impl System {
     }
 
     fn list(&self, number: INodeNo) -> Answer<Vec<Listed>> {
+        let listed = |(number, kind, name)| Listed { number, kind, name };
+        if views::is(number.0) {
+            return Ok(self.views.list(number.0)?.into_iter().map(listed).collect());
+        }
         let nodes = self.nodes.read();
         let path = nodes.path(number.0).ok_or(Errno::ESTALE)?;
         let dots = [b".".to_vec(), b"..".to_vec()];
         let dot = |name| Listed { number: number.0, kind: FileType::Directory, name };
         let mut all: Vec<Listed> = dots.into_iter().map(dot).collect();
         let mut from = Vec::new();
+        if number.0 == ROOT && self.views.any() {
+            let attributes = self.views.lookup(ROOT, views::NAME.as_bytes())?;
+            all.push(listed((attributes.ino.0, attributes.kind, views::NAME.into())));
+        }
         loop {
             let (page, next) = said(self.files.list(&path, &from, PAGE))?;
             all.extend(page.into_iter().map(|entry| Listed {
@@ -140,9 +151,10 @@ impl System {
             }));
             match next {
                 Some(next) => from = next,
-                None => return Ok(all),
+                None => break,
             }
         }
+        Ok(all)
     }
 }
 
@@ -153,6 +165,13 @@ fn owner(request: &Request) -> Owner {
 fn entered(result: Answer<(u64, Stat)>, reply: ReplyEntry) {
     match result {
         Ok((number, stat)) => reply.entry(&KNOWN, &attributes(number, &stat), GENERATION),
+        Err(error) => reply.error(error),
+    }
+}
+
+fn attributed(result: Answer<FileAttr>, reply: ReplyAttr) {
+    match result {
+        Ok(attributes) => reply.attr(&KNOWN, &attributes),
         Err(error) => reply.error(error),
     }
 }
@@ -185,6 +204,12 @@ impl Filesystem for System {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if views::is(parent.0) || views::is_folder(parent.0, name.as_bytes()) {
+            return match self.views.lookup(parent.0, name.as_bytes()) {
+                Ok(attributes) => reply.entry(&KNOWN, &attributes, GENERATION),
+                Err(error) => reply.error(error),
+            };
+        }
         // The kernel lets nobody change this name meanwhile.
         let stat = {
             let nodes = self.nodes.read();
@@ -203,6 +228,9 @@ impl Filesystem for System {
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
+        if views::is(number.0) {
+            return attributed(self.views.attributes(number.0), reply);
+        }
         match self.stat(number, handle) {
             Ok(stat) => reply.attr(&KNOWN, &attributes(number.0, &stat)),
             Err(error) => reply.error(error),
@@ -227,6 +255,9 @@ impl Filesystem for System {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        if views::is(number.0) {
+            return attributed(self.views.set_size(number.0, size), reply);
+        }
         let (accessed, modified) = (accessed.map(nanoseconds), modified.map(nanoseconds));
         match self.set(number, handle, size, &Setting { mode, uid, gid, accessed, modified }) {
             Ok(stat) => reply.attr(&KNOWN, &attributes(number.0, &stat)),
@@ -289,6 +320,9 @@ impl Filesystem for System {
         if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
             return reply.error(Errno::EINVAL);
         }
+        if views::is_folder(new_parent.0, new_name.as_bytes()) {
+            return reply.error(Errno::EPERM);
+        }
         let mut nodes = self.nodes.write();
         let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
         let renamed = match (nodes.child(from.0, from.1), nodes.child(to.0, to.1)) {
@@ -302,6 +336,12 @@ impl Filesystem for System {
     }
 
     fn open(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if views::is(number.0) {
+            return match self.views.open(number.0) {
+                Ok(handle) => reply.opened(FileHandle(handle), how()),
+                Err(error) => reply.error(error),
+            };
+        }
         let nodes = self.nodes.read();
         match nodes.path(number.0).ok_or(Errno::ESTALE).and_then(|path| said(self.files.open(&path))) {
             Ok(file) => reply.opened(FileHandle(self.open.keep(file)), how()),
@@ -337,7 +377,7 @@ impl Filesystem for System {
     fn read(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
@@ -351,7 +391,11 @@ impl Filesystem for System {
         BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(buffer.len().max(size as usize), 0);
             let out = &mut buffer[..size as usize];
-            match self.file(handle).and_then(|file| said(file.read_at(offset, out))) {
+            let read = match views::is(number.0) {
+                true => self.views.read(handle.0, offset, out),
+                false => self.file(handle).and_then(|file| said(file.read_at(offset, out))),
+            };
+            match read {
                 Ok(length) => reply.data(&out[..length]),
                 Err(error) => reply.error(error),
             }
@@ -361,7 +405,7 @@ impl Filesystem for System {
     fn write(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         bytes: &[u8],
@@ -370,31 +414,44 @@ impl Filesystem for System {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.file(handle).and_then(|file| said(file.write_at(offset, bytes))) {
-            Ok(()) => reply.written(bytes.len() as u32),
+        let written = match views::is(number.0) {
+            true => self.views.write(handle.0, offset, bytes),
+            false => self.file(handle).and_then(|file| said(file.write_at(offset, bytes))).map(|()| bytes.len()),
+        };
+        match written {
+            Ok(length) => reply.written(length as u32),
             Err(error) => reply.error(error),
         }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, _: &Request, number: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        if views::is(number.0) {
+            return done(self.views.flush(handle.0), reply);
+        }
         done(self.file(handle).and_then(|file| said(file.flush())), reply);
     }
 
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        drop(self.open.give_up(handle.0));
+        match views::is(number.0) {
+            true => self.views.release(handle.0),
+            false => drop(self.open.give_up(handle.0)),
+        }
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsync(&self, _: &Request, number: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        if views::is(number.0) {
+            return done(self.views.sync(handle.0), reply);
+        }
         done(self.file(handle).and_then(|file| said(file.sync())), reply);
     }
 

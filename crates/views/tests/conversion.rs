@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use support::{Random, declare, oracle};
-use terrace_views::convert::{Plan, Stored, Touched, Window, WindowMut};
+use terrace_views::convert::{Gathered, Plan, Stored, Touched, Window, WindowMut};
 use terrace_views::layout::{Layout, of_replica, of_view};
 use terrace_views::model::{Model, Sizes, View};
 use terrace_views::{Diagnostics, language};
@@ -78,6 +78,11 @@ impl Case {
                 let mut out = vec![0xee; length as usize];
                 reading.read(offset, &mut out, &windows).unwrap();
                 let right = memory.render(&image);
+                let gap = r.of(&[0, 3, 50, 1000]);
+                let scattered = gathered(&reading.touches(offset, length, gap).unwrap(), &files);
+                let mut again = vec![0xee; length as usize];
+                reading.read_gathered(offset, &mut again, &scattered).unwrap();
+                assert!(again == out, "reading {range:?} of {} from parts in\n{}", view.name, self.text);
                 compare(&out, &right[range.clone()], || {
                     format!("reading {range:?} of {} in\n{}", view.name, self.text)
                 });
@@ -99,6 +104,7 @@ impl Case {
             let plan = Plan::writing(layout, one);
             plan.write(range.start as u64, bytes, &mut windows).unwrap();
             let touched = plan.touches(range.start as u64, bytes.len() as u64, 0).unwrap();
+            self.scattered(&plan, range.start as u64, bytes, &files, memory);
             self.touched(&image[range.clone()], one, &touched, &view.name);
         }
         memory.absorb(&image, range.start, bytes);
@@ -109,7 +115,42 @@ impl Case {
     }
 }
 
+/// Parts of files.
+fn gathered(touched: &[Touched], files: &[Vec<u8>]) -> Gathered {
+    let mut parts = Gathered::new(touched.to_vec());
+    let copy = |part: &Touched, into: &mut [u8]| {
+        into.copy_from_slice(&files[part.file][part.bytes.start as usize..part.bytes.end as usize]);
+        Ok::<(), ()>(())
+    };
+    parts.fill(copy).unwrap();
+    parts
+}
+
 impl Case {
+    /// Writing to parts of files comes to the same as writing to the files; what is touched as a whole needs not be known before.
+    fn scattered(&self, plan: &Plan, offset: u64, bytes: &[u8], written: &[Vec<u8>], memory: &mut oracle::Memory) {
+        let before = self.files(memory);
+        for gap in [0, 7, 300] {
+            let touched = plan.touches(offset, bytes.len() as u64, gap).unwrap();
+            let mut parts = Gathered::new(touched);
+            let fill = |part: &Touched, into: &mut [u8]| {
+                match part.whole {
+                    true => into.fill(0xdd),
+                    false => {
+                        into.copy_from_slice(&before[part.file][part.bytes.start as usize..part.bytes.end as usize])
+                    }
+                }
+                Ok::<(), ()>(())
+            };
+            parts.fill(fill).unwrap();
+            plan.write_gathered(offset, bytes, &mut parts).unwrap();
+            for (part, now) in parts.parts() {
+                let right = &written[part.file][part.bytes.start as usize..part.bytes.end as usize];
+                assert!(now == right, "{part:?} with gaps of {gap} in\n{}", self.text);
+            }
+        }
+    }
+
     /// The bytes of a replica that hold what is written, wherever, are those that are touched.
     fn touched(&self, written: &[Option<oracle::Origin>], one: Stored, touched: &[Touched], view: &str) {
         let written: HashSet<oracle::Origin> = written.iter().flatten().copied().collect();

@@ -1,6 +1,9 @@
-//! Declarations of datasets: checking, formatting, explaining and making them.
+//! Declarations of datasets: checking, formatting, explaining and making them; and datasets in a store.
 
 mod report;
+mod stored;
+
+pub use stored::{open, prepare, run as run_stored};
 
 use std::fs;
 use std::io::{self, Read};
@@ -8,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
+use terrace_datasets::Declared;
 use terrace_views::language::{self, Parsed};
 use terrace_views::model::{Model, Sizes};
 use terrace_views::{Diagnostics, Sources, explain, import};
@@ -53,12 +57,15 @@ pub enum Dataset {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         count: u64,
     },
+    #[command(flatten)]
+    Stored(stored::Stored),
 }
 
 /// No declaration, and no metadata, is larger.
 const LARGEST: u64 = 16 << 20;
 
-fn size(text: &str) -> Result<(String, u64), String> {
+/// Reads the length of an array that varies.
+pub fn size(text: &str) -> Result<(String, u64), String> {
     let wrong = || format!("{text:?} is no size; write it as n=1000");
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     Ok((name.to_owned(), value.parse().map_err(|_| wrong())?))
@@ -71,6 +78,8 @@ pub fn run(command: &Dataset, show: Show) -> Result<bool> {
         Dataset::Fmt { files, check } => fmt(files, *check, show),
         Dataset::Explain { file, only, size } => explained(file, only.as_deref(), size, show),
         Dataset::Import { source, from, count } => imported(source, *from, *count),
+        // These need an open store.
+        Dataset::Stored(_) => Ok(true),
     }
 }
 
@@ -88,22 +97,26 @@ fn text(path: &Path) -> Result<String> {
 }
 
 /// A declaration with all that it includes, checked.
-fn model(path: &Path) -> Result<(Model, Sources, Diagnostics)> {
-    let mut diagnostics = Diagnostics::default();
+fn model(path: &Path) -> Result<(Option<Declared>, Sources, Diagnostics)> {
     let mut load =
         |name: &str| text(Path::new(name)).map_err(|error| io::Error::other(format!("{:#}", error.root_cause())));
-    let (file, sources) = language::read(&path.display().to_string(), text(path)?, &mut load, &mut diagnostics);
-    Ok((Model::of(&file, &mut diagnostics), sources, diagnostics))
+    Ok(terrace_datasets::read_declaration(&path.display().to_string(), text(path)?, &mut load))
+}
+
+/// A declaration without errors; what is to be told of it is told.
+pub fn declared(path: &Path, show: Show) -> Result<Declared> {
+    let (declared, sources, diagnostics) = model(path)?;
+    report::report(&sources, diagnostics, show)?;
+    declared.with_context(|| format!("{} has errors", path.display()))
 }
 
 fn check(files: &[PathBuf], show: Show) -> Result<bool> {
     let mut good = true;
     for path in files {
         let (model, sources, diagnostics) = model(path)?;
-        let failed = diagnostics.failed();
         report::report(&sources, diagnostics, show)?;
-        good &= !failed;
-        if !failed {
+        good &= model.is_some();
+        if let Some(Declared { model, .. }) = model {
             let (views, replicas) =
                 (count(model.views.len() as u64, "view"), count(model.replicas.len() as u64, "replica"));
             show.line(&format!("{}: {views} and {replicas}, no errors", path.display()))?;
@@ -153,18 +166,12 @@ fn replace(path: &Path, text: &str) -> Result<()> {
 }
 
 fn explained(path: &Path, only: Option<&str>, sizes: &[(String, u64)], show: Show) -> Result<bool> {
-    let (model, sources, diagnostics) = model(path)?;
-    if diagnostics.failed() {
+    let (declared, sources, diagnostics) = model(path)?;
+    let Some(Declared { model, .. }) = declared else {
         report::report(&sources, diagnostics, show)?;
         return Ok(false);
-    }
-    let mut known = Sizes::new();
-    for (name, value) in sizes {
-        let variable = model.dataset.variable(name);
-        let number =
-            variable.with_context(|| format!("{name:?} is no variable of the dataset; name one that is a length"))?;
-        known.insert(number, *value);
-    }
+    };
+    let known = self::sizes(&model, sizes)?;
     let mut explanation = explain::explain(&model, &known).context("with these sizes")?;
     if let Some(only) = only {
         explanation.views.retain(|view| view.name == only);
@@ -175,6 +182,18 @@ fn explained(path: &Path, only: Option<&str>, sizes: &[(String, u64)], show: Sho
     }
     show.result(&explanation, explanation.to_string().trim_end())?;
     Ok(true)
+}
+
+/// The lengths of arrays that vary, as they were given.
+pub fn sizes(model: &Model, given: &[(String, u64)]) -> Result<Sizes> {
+    let mut known = Sizes::new();
+    for (name, value) in given {
+        let variable = model.dataset.variable(name);
+        let number =
+            variable.with_context(|| format!("{name:?} is no variable of the dataset; name one that is a length"))?;
+        known.insert(number, *value);
+    }
+    Ok(known)
 }
 
 fn imported(source: &Path, from: Option<import::Format>, count: u64) -> Result<bool> {

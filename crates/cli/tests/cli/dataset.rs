@@ -60,3 +60,71 @@ fn a_header_becomes_a_declaration() {
     let said = place.good(["dataset", "explain", "made.dataset"]);
     assert!(said.starts_with("view file: 84 bytes"), "{said}");
 }
+
+/// Bytes that differ everywhere.
+fn points() -> Vec<u8> {
+    (0..3000u32).flat_map(|i| (i as f32).to_le_bytes()).collect()
+}
+
+fn second_of_three(bytes: &[u8]) -> Vec<u8> {
+    bytes.chunks(12).flat_map(|point| point[4..8].to_vec()).collect()
+}
+
+#[test]
+fn a_dataset_is_added_written_read_changed_repaired_and_removed() {
+    let place = Place::new();
+    place.write("points.dataset", POINTS);
+    place.write("aos", points());
+    assert_eq!(place.good(["dataset", "add", "points.dataset"]), "added points: 2 views and 1 replica\n");
+    assert!(place.run(["dataset", "add", "points.dataset"]).err.contains("there is a dataset \"points\" already"));
+    place.good(["view", "write", "points", "aos", "aos"]);
+    place.good(["view", "read", "points", "b", "-o", "b"]);
+    assert!(place.read("b") == second_of_three(&points()));
+    place.good(["view", "read", "points", "aos", "--range", "24-36", "-o", "third"]);
+    assert!(place.read("third") == points()[24..36]);
+    assert!(place.run(["view", "write", "points", "b", "aos"]).err.contains("read-only"));
+    assert!(place.run(["view", "write", "points", "aos", "aos", "--at", "8"]).err.contains("beyond the end"));
+    assert!(place.run(["view", "read", "points", "c"]).err.contains("it has aos, b"));
+
+    let more = format!("{POINTS}view big big {{ var data = data }}\nreplica other {{ view big\ntier disk }}\n");
+    place.write("more.dataset", &more);
+    place.good(["dataset", "edit", "points", "more.dataset"]);
+    assert_eq!(place.good(["dataset", "ls"]), "points: aos b big\n");
+    let shown = place.good(["dataset", "show", "points"]);
+    assert!(shown.contains("replica other is datasets/points/other\n"), "{shown}");
+    place.good(["rm", "datasets/points/main"]);
+    assert!(place.good(["dataset", "show", "points"]).contains("main is datasets/points/main, and lacks something"));
+    place.good(["repair"]);
+    assert!(!place.good(["dataset", "show", "points"]).contains("lacks"));
+    place.good(["get", "datasets/points/main", "main"]);
+    assert!(place.read("main") == points());
+
+    place.write("less.dataset", "dataset { var data [1000]struct { a, b, c float32 } }\nview b { var b [] { b } = data }\nreplica b { view b }\n");
+    let refused = place.run(["dataset", "edit", "points", "less.dataset"]);
+    assert!(refused.err.contains("stores what no replica does that stays"), "{}", refused.err);
+    place.write("wrong.dataset", POINTS.replace("aos }", "aos\ntier moon }"));
+    assert!(place.run(["dataset", "add", "wrong.dataset"]).err.contains("the tier \"moon\", which the store has not"));
+    place.good(["dataset", "rm", "points"]);
+    assert_eq!(place.good(["dataset", "ls"]), "");
+    assert_eq!(place.good(["ls"]), "");
+}
+
+#[test]
+fn a_view_of_a_file_is_used_at_once_and_a_file_converted_without_a_store() {
+    let place = Place::new();
+    place.write("points.dataset", POINTS);
+    place.write("aos", points());
+    place.good(["--quiet", "view", "write", "points.dataset", "aos", "aos"]);
+    place.good(["view", "read", "points.dataset", "b", "-o", "b"]);
+    assert!(place.read("b") == second_of_three(&points()));
+    let nowhere = Place::empty();
+    nowhere.write("points.dataset", POINTS);
+    nowhere.write("in", points());
+    nowhere.good(["view", "convert", "points.dataset", "aos", "in", "b", "out"]);
+    assert!(nowhere.read("out") == second_of_three(&points()));
+    let lacks = nowhere.run(["view", "convert", "points.dataset", "b", "out", "aos", "back"]);
+    assert!(lacks.err.contains("the view \"b\" has not all that \"aos\" shows"), "{}", lacks.err);
+    nowhere.write("short", &points()[..100]);
+    assert_eq!(nowhere.run(["view", "convert", "points.dataset", "aos", "short", "b", "none"]).code, 1);
+    assert!(!nowhere.path("none").exists());
+}

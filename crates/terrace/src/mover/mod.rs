@@ -23,7 +23,7 @@ use rustix::fs::FlockOperation;
 use terrace_codec::Encoding;
 use terrace_plan::policy::Policy as Wanted;
 
-use crate::catalog::{Change, Edit, Extent, Owed, TargetId, Task};
+use crate::catalog::{Change, Edit, Expect, Extent, Owed, TargetId, Task};
 use crate::config::Ack;
 use crate::frame::Identity;
 use crate::place::{Placer, policy};
@@ -354,6 +354,10 @@ impl Inner {
             if !claimed.claim(*task) {
                 continue;
             }
+            let Some(extent) = self.catalog.frame(task, &owed.key)? else {
+                done += self.forgive(task, &owed.key)?;
+                continue;
+            };
             let device = self.tiers.device(task.target)?;
             if device.state() == TierState::Ok
                 && self.config.is_plain(device.tier, &owed.key)
@@ -370,7 +374,7 @@ impl Inner {
                     continue;
                 }
             }
-            if let Some(edits) = self.make_one(task, owed, &placer)? {
+            if let Some(edits) = self.make_one(task, owed, &extent, &placer)? {
                 changes.push(Change { expect: Vec::new(), edits });
             }
             if self.mover.stopping.load(Ordering::Acquire) {
@@ -391,11 +395,18 @@ impl Inner {
         Ok(changes.len())
     }
 
+    /// Owes no longer what belongs to no extent, unless its object has just been renamed.
+    fn forgive(&self, task: &Task, key: &[u8]) -> Result<usize> {
+        let expect = vec![Expect::Owed(*task, key.to_vec())];
+        match self.catalog.commit(Change { expect, edits: vec![Edit::Forgive { task: *task }] }) {
+            Ok(_) => Ok(1),
+            Err(Error::Conflict { .. }) => Ok(0),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Makes one owed replica: the edits that register it, or none where it cannot be made now.
-    fn make_one(&self, task: &Task, owed: &Owed, placer: &Placer<'_>) -> Result<Option<Vec<Edit>>> {
-        let Some(extent) = self.catalog.frame(task, &owed.key)? else {
-            return Ok(Some(vec![Edit::Forgive { task: *task }]));
-        };
+    fn make_one(&self, task: &Task, owed: &Owed, extent: &Extent, placer: &Placer<'_>) -> Result<Option<Vec<Edit>>> {
         let device = self.tiers.device(task.target)?;
         match device.state() {
             TierState::Ok => {}
@@ -403,26 +414,26 @@ impl Inner {
                 // It was to be compacted; what is there stays where it is.
                 return Ok(Some(vec![Edit::Forgive { task: *task }]));
             }
-            TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, &extent),
+            TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, extent),
             TierState::Away => return Ok(None),
         }
-        let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
+        let Some(raw) = self.read_frame(task.object, extent) else { return Ok(None) };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
         let more = owed.then_drop.is_none() && extent.replicas.iter().all(|r| r.target != task.target);
         let densest = extent.replicas.iter().map(|r| r.stored).min().unwrap_or(0);
-        if more && !placer.affords(&extent, densest) {
+        if more && !placer.affords(extent, densest) {
             // It turned out that fewer fit than were planned.
             return Ok(Some(vec![Edit::Forgive { task: *task }]));
         }
         let encoding = match self.mover.encodings.lock().get(task).copied() {
             Some(planned) => planned,
-            None => placer.encoding(device, &extent, &raw, self.catalog.owed_to(task)?.len()),
+            None => placer.encoding(device, extent, &raw, self.catalog.owed_to(task)?.len()),
         };
         match placer.append(device, identity, encoding, &raw) {
             Ok(replica) => {
                 let mut edits = vec![Edit::Made { task: *task, replica }];
-                if more && !placer.affords(&extent, replica.stored) {
+                if more && !placer.affords(extent, replica.stored) {
                     // Registered only so that its place is given back.
                     let key = serde_bytes::ByteBuf::from(owed.key.clone());
                     edits.push(Edit::Lost { task: *task, key, place: replica.place, owed: None });

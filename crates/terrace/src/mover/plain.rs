@@ -171,27 +171,31 @@ impl Inner {
             let Some((last, _)) = keys.last() else { return Ok(()) };
             after = last.clone();
             for (key, noted) in keys {
-                let found = self.catalog.locate(&key, 0, u64::MAX)?;
-                let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
-                // What is to be made a file soon keeps the old one until then.
-                if now.is_none() && self.is_awaited(device, found.as_ref())? {
-                    continue;
+                if self.settle(device, &key, &noted.files)? {
+                    let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
+                    self.catalog.commit(followed.into())?;
                 }
-                match device.target.follow(&key, now.as_ref(), &noted.files) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        self.owe_file(device, &key, found)?;
-                        continue;
-                    }
-                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                    Err(error) => {
-                        device.failed(&error);
-                        tracing::debug!(key = %crate::key::show(&key), %error, "the plain file is not named yet");
-                        continue;
-                    }
-                }
-                let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
-                self.catalog.commit(followed.into())?;
+            }
+        }
+    }
+
+    /// Sees that under a key stands what belongs there, in place of one of the files `before`; under [`Self::names_lock`].
+    /// False where that cannot be yet.
+    pub(crate) fn settle(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<bool> {
+        let found = self.catalog.locate(key, 0, u64::MAX)?;
+        let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
+        // What is to be made a file soon keeps the old one until then.
+        if now.is_none() && self.is_awaited(device, found.as_ref())? {
+            return Ok(false);
+        }
+        match device.target.follow(key, now.as_ref(), before) {
+            Ok(true) => Ok(true),
+            Ok(false) => self.owe_file(device, key, found).map(|()| false),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(true),
+            Err(error) => {
+                device.failed(&error);
+                tracing::debug!(key = %crate::key::show(key), %error, "the plain file is not named yet");
+                Ok(false)
             }
         }
     }
@@ -224,7 +228,7 @@ impl Inner {
     }
 
     /// The lock of who names a target's plain files; none where another keeps it long: the mover comes again.
-    fn names_lock(&self, device: &Device) -> Result<Option<File>> {
+    pub(crate) fn names_lock(&self, device: &Device) -> Result<Option<File>> {
         let name = format!("names-{}", device.id);
         let begin = Instant::now();
         loop {

@@ -30,11 +30,23 @@ const STEP: u64 = 4 * BLOCK as u64;
 impl Store {
     /// Reads a whole object.
     pub fn get(&self, key: &[u8]) -> Result<Vec<u8>> {
-        key::check(key)?;
+        self.get_into(key, 0, None, |_, length| vec![0; length])
+    }
+
+    /// Reads a range of an object, to its end where `end` is none, into what `room` makes for so many bytes. All bytes are of
+    /// the object that `room` is told; it is asked again where that was replaced meanwhile.
+    pub fn get_into<R: AsMut<[u8]>>(
+        &self,
+        key: &[u8],
+        start: u64,
+        end: Option<u64>,
+        mut room: impl FnMut(&Object, usize) -> R,
+    ) -> Result<R> {
         for _ in 0..LOOKS {
             let object = self.stat(key)?;
-            let mut bytes = vec![0; usize::try_from(object.length).map_err(|_| too_long(key))?];
-            if self.read_version(key, 0, &mut bytes, Some(&object))?.is_some() {
+            let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
+            let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
+            if self.read_version(key, start, bytes.as_mut(), Some(&object))?.is_some() {
                 return Ok(bytes);
             }
         }
@@ -46,6 +58,31 @@ impl Store {
     pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
         key::check(key)?;
         self.read_version(key, offset, out, None)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
+    }
+
+    /// Fills `out` from the object's byte `offset` on, if it is still `object`, as [`Store::stat`] told: false where it has
+    /// changed. Bytes beyond its end are zero.
+    pub fn read_unchanged(&self, key: &[u8], object: &Object, offset: u64, out: &mut [u8]) -> Result<bool> {
+        key::check(key)?;
+        let read = self.read_version(key, offset, out, Some(object))?;
+        if let Some(beyond) = read.and_then(|length| out.get_mut(length..)) {
+            beyond.fill(0);
+        }
+        Ok(read.is_some())
+    }
+
+    /// Bytes per second, before encoding, at which an object's first bytes come from the quickest target that has them, as far as
+    /// that was measured; none where nothing of it is stored.
+    pub fn reading_rate(&self, key: &[u8]) -> Result<Option<f64>> {
+        key::check(key)?;
+        let inner = &self.inner;
+        let Some((_, extents)) = inner.catalog.locate(key, 0, u64::from(BLOCK))? else { return Ok(None) };
+        let rate = |extent: &Extent, replica: &Replica| {
+            let rate = inner.tiers.device(replica.target).map_or(0.0, |device| device.reading.rate());
+            rate * f64::from(extent.raw_len) / f64::from(replica.stored.max(1))
+        };
+        let of = |extent: &Extent| extent.replicas.iter().map(|replica| rate(extent, replica)).max_by(f64::total_cmp);
+        Ok(extents.first().and_then(of))
     }
 
     /// Writes a range of an object, to its end where `end` is none, to `sink`, in bounded memory: the object as it is when

@@ -1,10 +1,11 @@
-//! Adding tiers to a store, and removing them.
+//! Adding tiers to a store, and removing them; changing its rules.
 
+use std::fs::File;
 use std::path::Path;
 
 use super::{Store, boot, lock_file, read_config, read_identity, targets, write};
-use crate::config::{Config, TierConfig};
-use crate::{Error, Result};
+use crate::config::{Config, Rule, TierConfig};
+use crate::{Error, Result, key};
 
 impl Store {
     /// Adds tiers, each before the existing tier named in `before`, or last. No other process may have the store open.
@@ -69,6 +70,27 @@ impl Store {
         }
         drop(lock);
         Store::open(dir)
+    }
+}
+
+impl Store {
+    /// Replaces the rules for what is at or below `prefix`, and puts the new ones before all others. They hold for whoever opens the
+    /// store from now on; what is stored already follows them then.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the rules do not go together with the rest.
+    pub fn set_rules(&self, prefix: &str, rules: Vec<Rule>) -> Result<()> {
+        let dir = self.dir();
+        let lock = File::options().create(true).truncate(false).write(true).open(dir.join("rules.lock"));
+        let lock = lock.map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;
+        lock.lock().map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;
+        let mut config = read_config(dir)?;
+        let before = config.to_toml();
+        config.rules.retain(|rule| !key::below(rule.prefix.as_bytes(), prefix.as_bytes()));
+        config.rules.splice(0..0, rules);
+        let text = config.to_toml();
+        Config::parse(&text, "the changed configuration")?;
+        if text == before { Ok(()) } else { write(&dir.join("terrace.toml"), text.as_bytes()) }
     }
 }
 

@@ -298,6 +298,8 @@ fn plain_files_are_frames_and_files_at_once() {
         assert!(target.is_named(b"a/b", file).expect("looks") && !target.is_named(b"a", file).expect("looks"));
         whole.extend([0; 10]);
         assert!(std::fs::read(root.join("files/a/b")).expect("a file") == whole);
+        std::fs::write(root.join("files/other"), b"put there by someone").expect("writes");
+        assert_eq!(target.plain_names().expect("lists"), [(b"a/b".to_vec(), file)]);
         target.follow(b"a/b", None, &[PLAIN | 8]).expect("leaves what is not one of these");
         assert!(root.join("files/a/b").exists());
         target.follow(b"a/b", None, &[file]).expect("unnames");

@@ -385,6 +385,11 @@ impl Target for Directory {
         self.plain.is_named(key, file)
     }
 
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.seen()?;
+        self.plain.names()
+    }
+
     fn plain_files(&self) -> io::Result<Vec<u64>> {
         self.seen()?;
         self.plain.all()

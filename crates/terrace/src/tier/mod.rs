@@ -134,6 +134,11 @@ pub trait Target: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// The keys under which plain files stand, and which.
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        Ok(Vec::new())
+    }
+
     /// The numbers of all plain files.
     fn plain_files(&self) -> io::Result<Vec<u64>> {
         Ok(Vec::new())

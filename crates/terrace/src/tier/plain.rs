@@ -5,6 +5,7 @@
 //! bytes: a file is replaced, renamed or deleted for people at once, and lives on for those who still read it.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -69,6 +70,7 @@ impl Plain {
         let headers = match open(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(BYTES))?;
+                File::open(&self.root)?.sync_all()?;
                 open(&path)?
             }
             opened => opened?,
@@ -186,6 +188,36 @@ impl Plain {
             }
         }
         Ok(())
+    }
+
+    /// The keys under which files stand, and which; what others put there is passed over.
+    pub fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        let mut files = HashMap::new();
+        for file in self.all()? {
+            if let Ok(metadata) = fs::symlink_metadata(self.bytes(file)) {
+                files.insert((metadata.dev(), metadata.ino()), file);
+            }
+        }
+        let (root, mut names) = (self.root.join(FILES), Vec::new());
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                let (path, metadata) = (entry.path(), entry.metadata()?);
+                if metadata.is_dir() {
+                    folders.push(path);
+                } else if let Some(file) = files.get(&(metadata.dev(), metadata.ino()))
+                    && let Ok(key) = path.strip_prefix(&root)
+                {
+                    names.push((key.as_os_str().as_bytes().to_vec(), *file));
+                }
+            }
+        }
+        Ok(names)
     }
 
     /// Makes `now` what stands under a key, unless it is too long. Where that is none, the key's file goes, if it is one of

@@ -3,6 +3,7 @@
 mod choose;
 mod clip;
 mod field;
+mod gathered;
 mod join;
 mod plan;
 mod request;
@@ -11,6 +12,7 @@ mod touches;
 mod walk;
 
 pub use choose::Stored;
+pub use gathered::Gathered;
 pub use plan::Plan;
 pub use request::{Missing, Window, WindowMut};
 pub(crate) use side::is_regular;

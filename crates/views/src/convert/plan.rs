@@ -57,6 +57,16 @@ impl Plan {
         self.length
     }
 
+    /// The stored file and the first byte there, where a request is one run of bytes of one file as they are.
+    pub fn straight(&self, offset: u64, length: u64) -> Option<(usize, u64)> {
+        let [Part::Group(group)] = &self.parts[..] else { return None };
+        let ([field], []) = (&group.fields[..], &group.counts[..]) else { return None };
+        let within = field.unit == 1
+            && field.a <= i64::try_from(offset).ok()?
+            && offset.checked_add(length)? <= (field.a as u64).checked_add(field.size)?;
+        within.then_some((group.file, (field.b + (offset as i64 - field.a)) as u64))
+    }
+
     /// How many descriptors it has: what a request's cost grows with.
     pub fn descriptors(&self) -> usize {
         let count = |part: &Part| if let Part::Group(group) = part { group.fields.len() } else { 1 };

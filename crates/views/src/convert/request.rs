@@ -129,9 +129,14 @@ impl Plan {
     }
 }
 
-/// The moves of a box from the view into the stored files, both whole.
-pub(super) fn into_files(clipped: &Clipped) -> Moves {
-    moves(clipped, |field| ((field.b, field.a), |step| (step.1, step.0)))
+/// The moves of a box from a request, whose first byte is the view's `offset`, into the stored files.
+pub(super) fn into_files(clipped: &Clipped, offset: u64) -> Moves {
+    moves(clipped, |field| ((field.b, field.a - offset as i64), |step| (step.1, step.0)))
+}
+
+/// The moves of a box out of the stored files.
+pub(super) fn out_of_files(clipped: &Clipped, offset: u64) -> Moves {
+    moves(clipped, |field| ((field.a - offset as i64, field.b), |step| step))
 }
 
 /// A place and its steps: which end is the destination.

@@ -14,6 +14,8 @@ pub struct Touched {
     pub file: usize,
     /// Its bytes.
     pub bytes: Range<u64>,
+    /// Whether it is certain that each of them is touched: a write needs not know what was there.
+    pub whole: bool,
 }
 
 /// More ranges than this for one request are joined, however far apart they are.
@@ -27,33 +29,57 @@ impl Plan {
     /// Where the request is not within the view.
     pub fn touches(&self, offset: u64, length: u64, gap: u64) -> Result<Vec<Touched>, Missing> {
         let range = self.within(offset, usize::try_from(length).unwrap_or(usize::MAX))?;
-        let mut found: Vec<(usize, i64, i64)> = Vec::new();
+        let mut found: Vec<(usize, i64, i64, bool)> = Vec::new();
         let gap = gap.min(i64::MAX as u64) as i64;
         self.boxes(range, true, &mut |clipped: Clipped| {
-            let moves: Moves = into_files(&clipped);
+            let mut moves: Moves = into_files(&clipped, 0);
+            interleaved(&mut moves);
             for one in &moves.list {
                 let room = MOST.saturating_sub(found.len() as u64);
-                spread(one, &moves.counts, gap, room, &mut |start, end| found.push((clipped.file, start, end)));
+                spread(one, &moves.counts, gap, room, &mut |start, end, whole| {
+                    found.push((clipped.file, start, end, whole))
+                });
             }
             Ok::<(), Missing>(())
         })?;
         found.sort_unstable();
         let mut touched: Vec<Touched> = Vec::new();
-        for (file, start, end) in found {
+        for (file, start, end, whole) in found {
             let (start, end) = (start.max(0) as u64, end.max(0) as u64);
             match touched.last_mut() {
                 Some(last) if last.file == file && start <= last.bytes.end.saturating_add(gap as u64) => {
+                    last.whole &= whole && start <= last.bytes.end;
                     last.bytes.end = last.bytes.end.max(end);
                 }
-                _ => touched.push(Touched { file, bytes: start..end }),
+                _ => touched.push(Touched { file, bytes: start..end, whole }),
             }
         }
         Ok(touched)
     }
 }
 
-/// The ranges of a move's destination. Counts whose steps are short are one range, others are gone through while there is room.
-fn spread(one: &Move, counts: &[u64], gap: i64, most: u64, each: &mut dyn FnMut(i64, i64)) {
+/// Where moves with equal steps lie side by side and fill the shortest of these, as the fields of a struct do, one stands for all.
+fn interleaved(moves: &mut Moves) {
+    let Some(first) = moves.list.first() else { return };
+    let steps = |one: &Move| one.steps.iter().map(|step| step.0).collect::<Vec<_>>();
+    let own = steps(first);
+    let shortest = own.iter().map(|step| step.unsigned_abs()).filter(|step| *step > 0).min();
+    if moves.list.len() < 2 || moves.list.iter().any(|one| steps(one) != own) {
+        return;
+    }
+    let mut runs: Vec<(i64, u64)> = moves.list.iter().map(|one| (one.to, one.size)).collect();
+    runs.sort_unstable();
+    let joined = runs.windows(2).all(|pair| matches!(pair, [a, b] if a.0 + a.1 as i64 == b.0));
+    let size = runs.iter().map(|run| run.1).sum();
+    if joined && Some(size) == shortest {
+        let one = Move { to: runs.first().map_or(0, |run| run.0), size, ..first.clone() };
+        moves.list = vec![one];
+    }
+}
+
+/// The ranges of a move's destination, and whether all of each is touched. Counts whose steps are short are one range, others are
+/// gone through while there is room.
+fn spread(one: &Move, counts: &[u64], gap: i64, most: u64, each: &mut dyn FnMut(i64, i64, bool)) {
     let mut steps: Vec<(i64, i64)> = Vec::new();
     let mut start = one.to;
     for (count, step) in counts.iter().zip(&one.steps) {
@@ -62,11 +88,12 @@ fn spread(one: &Move, counts: &[u64], gap: i64, most: u64, each: &mut dyn FnMut(
         steps.push((step.0.abs(), last));
     }
     steps.sort_unstable();
-    let (mut span, mut most) = (one.size as i64, most);
+    let (mut span, mut most, mut whole) = (one.size as i64, most, true);
     let mut apart = Vec::new();
     for (step, last) in steps {
         let times = last as u64 + 1;
         if step <= span.saturating_add(gap) || times > most {
+            whole &= step <= span || last == 0;
             span += step * last;
         } else {
             most /= times;
@@ -77,5 +104,5 @@ fn spread(one: &Move, counts: &[u64], gap: i64, most: u64, each: &mut dyn FnMut(
     for (step, last) in apart {
         starts = starts.iter().flat_map(|start| (0..=last).map(move |i| start + step * i)).collect();
     }
-    starts.into_iter().for_each(|start| each(start, start + span));
+    starts.into_iter().for_each(|start| each(start, start + span, whole));
 }

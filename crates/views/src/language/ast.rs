@@ -230,9 +230,10 @@ pub enum ReplicaLine {
 }
 
 /// When a write reaches a replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
     /// Before the write returns.
+    #[default]
     Sync,
     /// Later, but within so many milliseconds, where a bound is given.
     Async(Option<u64>),

@@ -1,9 +1,11 @@
 //! Where each element of a view or a replica lies in its file.
 
 mod arrange;
+mod describe;
 mod place;
 
 pub use arrange::Digit;
+pub use describe::{Described, Element};
 pub use place::{of_replica, of_view};
 
 use crate::model::{Affine, Primitive};
@@ -78,6 +80,50 @@ impl Layout {
     /// indices that share a dimension are like the digits of a number.
     pub fn is_regular(&self) -> bool {
         self.leaves.iter().all(crate::convert::is_regular)
+    }
+
+    /// One file of it by itself, as if it were a view.
+    pub fn of_file(&self, file: usize) -> Layout {
+        let own = |placed: &&Placed| placed.file == file;
+        Layout {
+            files: self.files.get(file).copied().into_iter().collect(),
+            variables: self.variables.iter().filter(|extent| extent.file == file).cloned().collect(),
+            leaves: self.leaves.iter().filter(own).map(|placed| Placed { file: 0, ..placed.clone() }).collect(),
+        }
+    }
+
+    /// A leaf by itself, in one piece, as the loops around it run.
+    pub fn of_leaf(&self, number: usize) -> Layout {
+        let Some(placed) = self.leaves.get(number) else { return Layout::default() };
+        let mut stride = placed.primitive.size();
+        let mut loops = placed.loops.clone();
+        for walk in loops.iter_mut().rev() {
+            walk.digits = vec![Digit { weight: 1, count: walk.length, stride }];
+            stride = stride.saturating_mul(walk.length);
+        }
+        let variables = vec![Extent { name: placed.path.clone(), file: 0, offset: 0, size: stride }];
+        let leaf = Placed { variable: 0, big: false, file: 0, offset: 0, loops, ..placed.clone() };
+        Layout { files: vec![stride], variables, leaves: vec![leaf] }
+    }
+
+    /// Whether both have each element that both have at the same place.
+    pub fn lies_as(&self, other: &Layout) -> bool {
+        let digits = |walk: &Walk| walk.digits.iter().map(|digit| (digit.weight, digit.stride)).collect::<Vec<_>>();
+        let walks = |placed: &Placed| placed.loops.iter().map(|w| (w.number, digits(w))).collect::<Vec<_>>();
+        let alike = |(a, b): (&Placed, &Placed)| {
+            (a.leaf, a.file, a.offset, a.big) == (b.leaf, b.file, b.offset, b.big)
+                && a.index == b.index
+                && walks(a) == walks(b)
+        };
+        self.leaves.len() == other.leaves.len() && self.leaves.iter().zip(&other.leaves).all(alike)
+    }
+
+    /// Whether both are the same, of arrays equally long.
+    pub fn is_same(&self, other: &Layout) -> bool {
+        let lengths = |layout: &Layout| -> Vec<u64> {
+            layout.leaves.iter().flat_map(|placed| &placed.loops).map(|walk| walk.length).collect()
+        };
+        self.files == other.files && self.lies_as(other) && lengths(self) == lengths(other)
     }
 
     /// The bytes of elements; the rest is padding.

@@ -78,6 +78,24 @@ pub(crate) fn left_out(replica: &Replica, views: &[View], dataset: &Dataset) -> 
     by_leaf.iter().enumerate().filter_map(lacks).collect()
 }
 
+/// Whether replicas store all that views see.
+pub(crate) fn stored<'a>(
+    seen: impl Iterator<Item = &'a View>,
+    by: &[&Replica],
+    views: &[View],
+    dataset: &Dataset,
+) -> bool {
+    let sizes = supposed(dataset);
+    let by_leaf = sets_by_leaf(by, views, dataset, &sizes);
+    seen.flat_map(|view| &view.variables).all(|variable| {
+        let Ok(lengths) = variable.lengths(dataset, &sizes) else { return false };
+        sees(variable, &lengths).into_iter().all(|needed| {
+            let set = needed.set.unwrap_or_else(|| all(dataset, needed.leaf, &sizes));
+            by_leaf.get(needed.leaf).is_some_and(|sets| covered(&set, sets) == Some(count(&set)))
+        })
+    })
+}
+
 fn sets_by_leaf(replicas: &[&Replica], views: &[View], dataset: &Dataset, sizes: &Sizes) -> Vec<Vec<Set>> {
     let mut by_leaf = vec![Vec::new(); dataset.leaves.len()];
     for replica in replicas {

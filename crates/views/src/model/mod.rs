@@ -121,6 +121,27 @@ impl Model {
         }
     }
 
+    /// Whether the replicas of these numbers store all that a view shows.
+    pub fn shown_by(&self, view: &View, replicas: &[usize]) -> bool {
+        check::stored(std::iter::once(view), &self.some(replicas), &self.views, &self.dataset)
+    }
+
+    /// Whether a view shows all that another one does, so that the one's bytes can be made of the other's.
+    pub fn shown_in(&self, view: &View, other: usize) -> bool {
+        let stored = Replica { views: vec![other], ..Replica::default() };
+        check::stored(std::iter::once(view), &[&stored], &self.views, &self.dataset)
+    }
+
+    /// Whether the replicas of these numbers store all that another one does, so that it can be made of them.
+    pub fn made_of(&self, replica: &Replica, replicas: &[usize]) -> bool {
+        let own = replica.views.iter().filter_map(|number| self.views.get(*number)).chain(&replica.rest);
+        check::stored(own, &self.some(replicas), &self.views, &self.dataset)
+    }
+
+    fn some(&self, replicas: &[usize]) -> Vec<&Replica> {
+        replicas.iter().filter_map(|number| self.replicas.get(*number)).collect()
+    }
+
     /// The view of a name.
     pub fn view(&self, name: &str) -> Option<&View> {
         self.views.iter().find(|view| view.name == name)

@@ -96,6 +96,21 @@ impl Primitive {
         matches!(self, Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 | Uint64)
     }
 
+    /// The value of an integer; none where its bytes are not as many as it has, or it is no integer.
+    pub fn integer(self, bytes: &[u8], big: bool) -> Option<i128> {
+        let mut value: i128 = 0;
+        if !self.is_integer() || bytes.len() as u64 != self.size() {
+            return None;
+        }
+        for i in 0..bytes.len() {
+            let highest_first = if big { i } else { bytes.len() - 1 - i };
+            value = value << 8 | i128::from(*bytes.get(highest_first)?);
+        }
+        let bits = 8 * bytes.len();
+        let signed = matches!(self, Int8 | Int16 | Int32 | Int64);
+        Some(if signed && value >> (bits - 1) == 1 { value - (1 << bits) } else { value })
+    }
+
     /// The names of all, with `string` for any length.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         NAMES.iter().map(|(name, _)| *name).chain(["string16"])

@@ -7,7 +7,7 @@ use crate::language::ast::{self, At, Consistency, Name, ReplicaLine};
 use crate::language::{Diagnostic, Diagnostics, Span, suggest};
 
 /// What is stored together.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Replica {
     /// Its name.
     pub name: String,
@@ -67,14 +67,7 @@ pub(crate) fn replica(ast: &ast::Replica, views: &[View], diagnostics: &mut Diag
         span: ast.name.span,
         file: ast.file.clone(),
         complete: ast.complete,
-        views: Vec::new(),
-        consistency: Consistency::Sync,
-        atomic: false,
-        tiers: Vec::new(),
-        codec: None,
-        requirements: Vec::new(),
-        backend: Backend::Raw,
-        rest: None,
+        ..Replica::default()
     };
     let mut said: HashMap<&str, Span> = HashMap::new();
     for At { what, span } in &ast.lines {

@@ -1,7 +1,7 @@
 //! Views, resolved.
 
 use super::affine::Affine;
-use super::{Dataset, Length, Style};
+use super::{Dataset, Length, Packing, Style};
 use crate::language::Span;
 
 /// How somebody sees the dataset.
@@ -192,6 +192,12 @@ fn out(dataset: &Dataset, seen: &Seen, least: i128, most: i128, length: u64) -> 
 }
 
 impl View {
+    /// The same elements, one after the other without padding, the last index fastest.
+    pub fn plain(&self) -> View {
+        let style = Style { big: self.style.big, packing: Packing::Packed, align: 1, ..Style::default() };
+        View { style, ..self.clone() }
+    }
+
     /// A view that holds whole leaves, one array after the other.
     pub(crate) fn of_leaves(dataset: &Dataset, leaves: &[usize]) -> View {
         let variable = |&leaf: &usize| {

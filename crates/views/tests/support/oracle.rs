@@ -22,6 +22,21 @@ impl Memory {
         Memory(model.dataset.leaves.iter().map(leaf).collect())
     }
 
+    /// Zeros.
+    pub fn zero(model: &Model, sizes: &Sizes) -> Memory {
+        let mut memory = Memory(model.dataset.leaves.iter().map(|leaf| (leaf.primitive.size(), Vec::new())).collect());
+        memory.resize(model, sizes);
+        memory
+    }
+
+    /// Arrays become longer by zeros, or shorter; only the outermost length may change.
+    pub fn resize(&mut self, model: &Model, sizes: &Sizes) {
+        for ((size, bytes), leaf) in self.0.iter_mut().zip(&model.dataset.leaves) {
+            let count: u64 = leaf.lengths.iter().map(|length| length.at(sizes)).product();
+            bytes.resize((count * *size) as usize, 0);
+        }
+    }
+
     fn byte(&mut self, (leaf, element, byte): Origin) -> &mut u8 {
         let (size, bytes) = &mut self.0[leaf];
         &mut bytes[(element * *size + byte) as usize]

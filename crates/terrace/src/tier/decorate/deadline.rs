@@ -158,6 +158,10 @@ impl Target for Deadline {
         self.run(move |inner| inner.is_named(&key, file))
     }
 
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.run(|inner| inner.plain_names())
+    }
+
     fn plain_files(&self) -> io::Result<Vec<u64>> {
         self.run(|inner| inner.plain_files())
     }

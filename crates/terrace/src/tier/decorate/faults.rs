@@ -207,6 +207,11 @@ impl Target for Faults {
         self.inner.is_named(key, file)
     }
 
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.plan.call(false)?;
+        self.inner.plain_names()
+    }
+
     fn plain_files(&self) -> io::Result<Vec<u64>> {
         self.plan.call(false)?;
         self.inner.plain_files()

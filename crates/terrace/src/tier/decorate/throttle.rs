@@ -165,6 +165,10 @@ impl Target for Throttle {
         self.inner.is_named(key, file)
     }
 
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.inner.plain_names()
+    }
+
     fn plain_files(&self) -> io::Result<Vec<u64>> {
         self.inner.plain_files()
     }

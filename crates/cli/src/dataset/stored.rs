@@ -1,0 +1,158 @@
+//! Datasets in a store: adding, changing, listing, repairing and removing them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Subcommand;
+use serde_json::json;
+use terrace::Store;
+use terrace_datasets::{Dataset, Datasets};
+
+use super::declared;
+use crate::output::{Show, complain, count};
+
+#[derive(Subcommand)]
+pub enum Stored {
+    /// Add a dataset of zeros to the store, as a file declares it.
+    Add {
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Its name; without this, the file's without its ending.
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Declare a dataset's views and replicas anew: new replicas are made of those that stay.
+    Edit {
+        name: String,
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+    /// List the store's datasets.
+    Ls,
+    /// Show a dataset: where everything lies, and which replicas are behind.
+    Show {
+        name: String,
+        /// Print its declaration only.
+        #[arg(long)]
+        declaration: bool,
+    },
+    /// Make what a dataset's replicas lack of the others: what is damaged, deleted, or was to follow later.
+    Repair {
+        name: String,
+        /// Where no replica has it any more, make it zeros.
+        #[arg(long)]
+        accept_loss: bool,
+    },
+    /// Remove a dataset with all its replicas.
+    Rm { name: String },
+}
+
+/// Runs a command on an open store.
+pub fn run(store: &Store, command: &Stored, show: Show) -> Result<bool> {
+    let datasets = Datasets::new(store);
+    match command {
+        Stored::Add { file, name } => {
+            let name = name.clone().map_or_else(|| stem(file), Ok)?;
+            let dataset = datasets.add_declared(&name, &declared(file, show)?)?;
+            let (views, replicas) = (dataset.views()?, dataset.replicas()?);
+            let words = format!(
+                "added {name}: {} and {}",
+                count(views.len() as u64, "view"),
+                count(replicas.len() as u64, "replica")
+            );
+            show.result(&json!({"dataset": name, "views": views}), &words)?;
+            Ok(true)
+        }
+        Stored::Edit { name, file } => {
+            let dataset = datasets.open(name)?;
+            dataset.change(&declared(file, show)?)?;
+            show.result(&json!({"dataset": name}), &format!("changed {name}"))?;
+            Ok(true)
+        }
+        Stored::Ls => {
+            let mut all = Vec::new();
+            for name in datasets.list()? {
+                let views = datasets.open(&name)?.views()?;
+                show.line(&format!("{name}: {}", views.join(" ")))?;
+                all.push(json!({"dataset": name, "views": views}));
+            }
+            if show.json {
+                show.value(&all)?;
+            }
+            Ok(true)
+        }
+        Stored::Show { name, declaration } => shown(&datasets.open(name)?, *declaration, show),
+        Stored::Repair { name, accept_loss } => repaired(&datasets.open(name)?, *accept_loss, show),
+        Stored::Rm { name } => {
+            datasets.remove(name)?;
+            show.result(&json!({"dataset": name}), &format!("removed {name}"))?;
+            Ok(true)
+        }
+    }
+}
+
+/// A dataset by its name, or by the file that declares it.
+pub fn open(store: &Store, dataset: &str) -> Result<Dataset> {
+    let datasets = Datasets::new(store);
+    let is_name = !dataset.contains('/') && datasets.contains(dataset).unwrap_or(false);
+    match is_name || !Path::new(dataset).is_file() {
+        true => Ok(datasets.open(dataset)?),
+        false => Ok(datasets.open(&stem(Path::new(dataset))?)?),
+    }
+}
+
+/// Adds the dataset that a file declares, if it is not in the store. Its rules hold once the store is opened anew.
+pub fn prepare(store: &Store, dataset: &str, show: Show) -> Result<()> {
+    let (datasets, path) = (Datasets::new(store), Path::new(dataset));
+    if datasets.contains(dataset).unwrap_or(false) || !path.is_file() {
+        return Ok(());
+    }
+    let name = stem(path)?;
+    if !datasets.contains(&name)? {
+        datasets.add_declared(&name, &declared(path, show)?)?;
+        if !show.quiet {
+            complain(&format!("added {dataset} as {name}"));
+        }
+    }
+    Ok(())
+}
+
+/// A file's name without its ending.
+fn stem(file: &Path) -> Result<String> {
+    let stem = file.file_stem().and_then(|stem| stem.to_str());
+    stem.map(str::to_owned).with_context(|| format!("{} has no name for a dataset; give --name", file.display()))
+}
+
+fn shown(dataset: &Dataset, declaration: bool, show: Show) -> Result<bool> {
+    if declaration {
+        crate::output::print(dataset.declaration()?.as_bytes())?;
+        return Ok(true);
+    }
+    let explanation = dataset.explain()?;
+    let replicas = dataset.replicas()?;
+    let words: Vec<String> = replicas
+        .iter()
+        .map(|(name, keys, behind)| {
+            format!("replica {name} is {}{}", keys.join(", "), if *behind { ", and lacks something" } else { "" })
+        })
+        .collect();
+    let value: Vec<_> =
+        replicas.iter().map(|(name, keys, behind)| json!({"replica": name, "keys": keys, "behind": behind})).collect();
+    let words = format!("{}\n\n{}", explanation.to_string().trim_end(), words.join("\n"));
+    show.result(&json!({"dataset": dataset.name(), "explanation": explanation, "replicas": value}), &words)?;
+    Ok(true)
+}
+
+fn repaired(dataset: &Dataset, accept_loss: bool, show: Show) -> Result<bool> {
+    let found = dataset.repair(accept_loss)?;
+    let words = format!(
+        "{}: {} looked at, {} gone, {} bad, {} left that lack what no replica has",
+        dataset.name(),
+        count(found.files, "file"),
+        found.gone,
+        count(found.bad, "part"),
+        found.lost
+    );
+    show.result(&json!({"files": found.files, "gone": found.gone, "bad": found.bad, "lost": found.lost}), &words)?;
+    Ok(found.lost == 0 || accept_loss)
+}

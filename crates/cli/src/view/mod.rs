@@ -1,0 +1,181 @@
+//! Views: reading and writing datasets in any of their layouts.
+
+mod convert;
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use terrace::Store;
+
+pub use convert::convert;
+
+use crate::arguments::{Range, range};
+use crate::dataset;
+use crate::output::{Show, size};
+
+#[derive(Subcommand)]
+pub enum View {
+    /// Print bytes of a view.
+    Read {
+        /// A dataset, or the file that declares it: then it is added if it is not in the store.
+        dataset: String,
+        view: String,
+        /// Only the bytes A up to, not including, B.
+        #[arg(long, value_name = "A-B", value_parser = range)]
+        range: Option<Range>,
+        /// Into this file instead of stdout.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Write bytes to a view, and so into every replica.
+    Write {
+        /// A dataset, or the file that declares it: then it is added if it is not in the store.
+        dataset: String,
+        view: String,
+        /// What to write; without this, stdin.
+        file: Option<PathBuf>,
+        /// From this byte of the view on.
+        #[arg(long, value_name = "BYTE", default_value_t = 0)]
+        at: u64,
+    },
+    /// Make a file of a view that other tools read.
+    Export {
+        dataset: String,
+        view: String,
+        #[arg(value_enum)]
+        format: Format,
+        /// The file to make; for Zarr, the folder.
+        output: PathBuf,
+    },
+    /// Convert a file from one view's layout to another's, without a store.
+    Convert(Convert),
+}
+
+/// What can be exported to.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum Format {
+    /// An HDF5 file: a dataset for each variable.
+    Hdf5,
+    /// A Zarr 3 store: an array for each member.
+    Zarr,
+    /// References for kerchunk into a replica that is a plain file, without a copy.
+    References,
+}
+
+#[derive(Args)]
+pub struct Convert {
+    /// The file that declares the dataset.
+    pub declaration: PathBuf,
+    /// The view that the file is in.
+    pub from: String,
+    /// The file.
+    pub source: PathBuf,
+    /// The view that is wanted.
+    pub to: String,
+    /// The file to make.
+    pub output: PathBuf,
+    /// How long an array of variable size is: the variable that says so, and its value.
+    #[arg(long, value_name = "VARIABLE=N", value_parser = dataset::size)]
+    pub size: Vec<(String, u64)>,
+}
+
+/// What is moved at once; each such write is there whole or not at all.
+const STEP: usize = 4 << 20;
+
+impl View {
+    /// The dataset that it is about.
+    pub fn dataset(&self) -> Option<&str> {
+        match self {
+            View::Read { dataset, .. } | View::Write { dataset, .. } | View::Export { dataset, .. } => Some(dataset),
+            View::Convert(_) => None,
+        }
+    }
+}
+
+/// Runs a command on an open store.
+pub fn run(store: &Store, command: &View, show: Show) -> Result<bool> {
+    match command {
+        View::Read { dataset, view, range, output } => {
+            let view = dataset::open(store, dataset)?.view(view)?;
+            match output {
+                None => read(&view, range.as_ref(), &mut io::stdout().lock()),
+                Some(path) => {
+                    let mut file = File::create(path).with_context(|| format!("making {}", path.display()))?;
+                    read(&view, range.as_ref(), &mut file).with_context(|| format!("writing {}", path.display()))
+                }
+            }
+        }
+        View::Write { dataset, view, file, at } => {
+            let view = dataset::open(store, dataset)?.view(view)?;
+            let written = match file {
+                None => write(&view, *at, &mut io::stdin().lock())?,
+                Some(path) => {
+                    let mut file = File::open(path).with_context(|| format!("reading {}", path.display()))?;
+                    write(&view, *at, &mut file)?
+                }
+            };
+            view.dataset().settle()?;
+            let words = format!("wrote {} to {} of {}", size(written), view.name(), view.dataset().name());
+            show.result(&json!({"bytes": written}), &words)?;
+            Ok(true)
+        }
+        View::Export { dataset, view, format, output } => {
+            let view = dataset::open(store, dataset)?.view(view)?;
+            let format = match format {
+                Format::Hdf5 => terrace_datasets::Format::Hdf5,
+                Format::Zarr => terrace_datasets::Format::Zarr,
+                Format::References => terrace_datasets::Format::References,
+            };
+            view.export(format, output)?;
+            show.result(&json!({"made": output}), &format!("made {}", output.display()))?;
+            Ok(true)
+        }
+        // Needs no store.
+        View::Convert(_) => Ok(true),
+    }
+}
+
+fn read(view: &terrace_datasets::View, range: Option<&Range>, out: &mut impl Write) -> Result<bool> {
+    let length = view.length()?;
+    let (start, end) = range.map_or((0, None), |range| (range.start, range.end));
+    let end = end.unwrap_or(length).min(length);
+    let mut buffer = vec![0; STEP.min(end.saturating_sub(start) as usize)];
+    let mut at = start;
+    while at < end {
+        let want = (end - at).min(STEP as u64) as usize;
+        let piece = buffer.get_mut(..want).unwrap_or_default();
+        let got = view.read_at(at, piece)?;
+        ensure!(got > 0, "the view has become shorter while it was read");
+        match out.write_all(piece.get(..got).unwrap_or_default()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(true),
+            written => written.context("writing what was read")?,
+        }
+        at += got as u64;
+    }
+    out.flush().context("writing what was read")?;
+    Ok(true)
+}
+
+fn write(view: &terrace_datasets::View, at: u64, source: &mut impl Read) -> Result<u64> {
+    let mut buffer = Vec::with_capacity(STEP);
+    let mut written = 0;
+    loop {
+        buffer.clear();
+        source.take(STEP as u64).read_to_end(&mut buffer).context("reading what is to be written")?;
+        if buffer.is_empty() {
+            return Ok(written);
+        }
+        if let Err(error) = view.write_at(at + written, &buffer) {
+            let error = anyhow::Error::from(error);
+            match written {
+                0 => bail!(error),
+                _ => return Err(error.context(format!("after {written} bytes, which are written"))),
+            }
+        }
+        written += buffer.len() as u64;
+    }
+}

@@ -1,0 +1,124 @@
+//! Views and replicas that are added and removed while a dataset is used.
+
+use terrace_views::model::Model;
+
+use crate::dataset::{ATTEMPTS, Dataset, Shared};
+use crate::declared::Declared;
+use crate::loaded::Loaded;
+use crate::owed::Owed;
+use crate::read::{Attempt, Trouble};
+use crate::state::State;
+use crate::{Error, Result, datasets, keys};
+
+impl Dataset {
+    /// Declares its views and replicas anew. New replicas are made of those that stay; others go. Whoever has the dataset open
+    /// goes on with what is declared then.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where the dataset section differs, where a new replica cannot be made of those that stay, or where one
+    /// goes that stores what no other does.
+    pub fn change(&self, declared: &Declared) -> Result<()> {
+        let shared = &self.shared;
+        declared.fits(shared.store.config())?;
+        for _ in 0..ATTEMPTS {
+            let alone = shared.changing.lock();
+            let tried = shared.look().and_then(|(loaded, state)| shared.change(&loaded, &state, declared));
+            drop(alone);
+            match tried {
+                Ok(()) => {
+                    let rules = declared.rules(&shared.name, shared.store.config());
+                    shared.store.set_rules(&keys::folder(&shared.name), rules)?;
+                    return self.settle();
+                }
+                Err(Trouble::Changed | Trouble::Damaged { .. }) => {}
+                Err(Trouble::Failed(error)) => return Err(error),
+            }
+        }
+        Err(Error::Busy(shared.name.clone()))
+    }
+}
+
+impl Shared {
+    fn change(&self, loaded: &Loaded, state: &State, declared: &Declared) -> Attempt<()> {
+        let refused = |reason: String| Err(Error::Refused(reason).into());
+        let (old, new) = (&loaded.declared.model, &declared.model);
+        if !same(old, new) {
+            return refused(
+                "the dataset section differs; only views and replicas can change, else add another dataset".into(),
+            );
+        }
+        let next = Loaded::new(&self.name, loaded.object.clone(), declared.clone(), loaded.sizes.clone())?;
+        // Which of the new replicas is which of the old, with the same files.
+        let stays = |number: usize| {
+            let files = next.files.get(next.replicas.get(number)?.files())?;
+            loaded.replicas.iter().position(|before| {
+                let own = loaded.files.get(before.files()).unwrap_or_default();
+                let alike = own.iter().zip(files).all(|(a, b)| a.key == b.key && a.layout.is_same(&b.layout));
+                own.len() == files.len() && alike
+            })
+        };
+        let kept: Vec<Option<usize>> = (0..next.replicas.len()).map(stays).collect();
+        let sources: Vec<usize> =
+            kept.iter().enumerate().filter(|(_, old)| old.is_some()).map(|(new, _)| new).collect();
+        let before: Vec<usize> = kept.iter().flatten().copied().collect();
+        for (number, replica) in new.replicas.iter().enumerate() {
+            if kept.get(number) == Some(&None) && !new.made_of(replica, &sources) {
+                return refused(format!(
+                    "the replica {} cannot be made of those that stay; change one at a time, and remove the old one last",
+                    replica.name
+                ));
+            }
+        }
+        for (number, replica) in old.replicas.iter().enumerate().filter(|(number, _)| !before.contains(number)) {
+            let _ = number;
+            if !old.made_of(replica, &before) {
+                return refused(format!(
+                    "the replica {} stores what no replica does that stays; add another one first",
+                    replica.name
+                ));
+            }
+        }
+        let current = state.current(loaded);
+        let behind = before.iter().find(|number| current.get(**number) != Some(&true));
+        let goes = (0..loaded.replicas.len()).any(|number| !before.contains(&number));
+        if let Some(number) = behind.filter(|_| goes) {
+            let name = old.replicas.get(*number).map_or("", |replica| &replica.name);
+            return refused(format!("the replica {name} has not followed yet; settle the dataset first"));
+        }
+        self.commit_change(loaded, state, &next, &kept)
+    }
+
+    fn commit_change(&self, loaded: &Loaded, state: &State, next: &Loaded, kept: &[Option<usize>]) -> Attempt<()> {
+        let key = keys::declaration(&self.name);
+        let mut batch = self.store.batch();
+        batch.unchanged(&key, &loaded.object);
+        let text = next.declared.text.as_bytes();
+        batch.write(&key, loaded.object.id, 0, text, None)?;
+        batch.set_length(&key, text.len() as u64);
+        let made = |file: &&crate::loaded::StoredFile| kept.get(file.replica) == Some(&None);
+        for file in next.files.iter().filter(made) {
+            batch.replace(&file.key, file.length(), datasets::attributes(&Owed::all()))?;
+        }
+        for (number, file) in loaded.files.iter().enumerate() {
+            let stays = kept.contains(&Some(file.replica)) || next.files.iter().any(|new| new.key == file.key);
+            match state.object(number) {
+                Some(object) if !stays => {
+                    batch.named(&file.key, object.id);
+                    batch.remove(&file.key);
+                }
+                Some(object) => batch.unchanged(&file.key, object),
+                None => {}
+            }
+        }
+        batch.commit()?;
+        Ok(())
+    }
+}
+
+/// Whether two declarations are of the same dataset.
+fn same(a: &Model, b: &Model) -> bool {
+    let leaves = |model: &Model| -> Vec<_> {
+        model.dataset.leaves.iter().map(|leaf| (leaf.path.clone(), leaf.primitive, leaf.lengths.clone())).collect()
+    };
+    leaves(a) == leaves(b)
+}

@@ -1,0 +1,64 @@
+//! Conversion of a file, without a store.
+
+use std::io;
+
+use terrace_views::convert::{Plan, Touched};
+use terrace_views::layout::{Layout, of_view};
+use terrace_views::model::Sizes;
+
+use crate::touch::gathered;
+use crate::{Declared, Error, Result};
+
+const STEP: u64 = 4 << 20;
+const NEAR: u64 = 64 << 10;
+
+/// Makes the bytes of one view out of those of another, in bounded memory. `read` fills a buffer from an offset on, `write` gets
+/// the bytes in order. Returns how many there were.
+///
+/// # Errors
+/// [`Error::NoView`]; [`Error::Refused`] where the one view lacks what the other shows, or what `read` and `write` say.
+pub fn convert(
+    declared: &Declared,
+    sizes: &Sizes,
+    from: &str,
+    to: &str,
+    mut read: impl FnMut(u64, &mut [u8]) -> io::Result<()>,
+    mut write: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<u64> {
+    let model = &declared.model;
+    let find = |name: &str| {
+        let number = model.views.iter().position(|view| view.name == name).ok_or_else(|| Error::NoView {
+            dataset: "it".to_owned(),
+            view: name.to_owned(),
+            known: model.views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>().join(", "),
+        })?;
+        let layout = model.views.get(number).map(|view| of_view(view, &model.dataset, sizes));
+        let layout = layout.unwrap_or_else(|| Ok(Layout::default()));
+        let layout = layout.map_err(|misfit| Error::Size { dataset: "it".to_owned(), misfit })?;
+        Ok::<_, Error>((number, layout))
+    };
+    let ((source, old), (wanted, new)) = (find(from)?, find(to)?);
+    let shown = model.views.get(wanted).is_some_and(|view| model.shown_in(view, source));
+    if !shown || !old.is_regular() {
+        return Err(Error::Refused(format!("the view {from:?} has not all that {to:?} shows")));
+    }
+    let plan = Plan::converting(&new, &old);
+    let mut out = vec![0; STEP.min(plan.length()) as usize];
+    let failed = |error: io::Error| Error::Refused(error.to_string());
+    let mut at = 0;
+    while at < plan.length() {
+        let length = STEP.min(plan.length() - at);
+        let piece = out.get_mut(..length as usize).unwrap_or_default();
+        match plan.straight(at, length) {
+            Some((_, place)) => read(place, piece).map_err(failed)?,
+            None => {
+                let mut parts = gathered(&plan, at, length, NEAR)?;
+                parts.fill(|part: &Touched, into| read(part.bytes.start, into)).map_err(failed)?;
+                plan.read_gathered(at, piece, &parts)?;
+            }
+        }
+        write(piece).map_err(failed)?;
+        at += length;
+    }
+    Ok(at)
+}

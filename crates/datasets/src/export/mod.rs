@@ -1,0 +1,77 @@
+//! Views and replicas for other tools: HDF5, Zarr, and references into what is stored already.
+
+mod hdf5;
+mod lookup3;
+mod references;
+mod zarr;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::loaded::Seen;
+use crate::view::View;
+use crate::{Error, Result};
+
+/// What can be exported to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One HDF5 file: a dataset for each variable of the view, structs as compound types.
+    Hdf5,
+    /// A Zarr 3 store: an array for each primitive member.
+    Zarr,
+    /// References (kerchunk) into a replica that is a plain file: an array for each variable, without a copy.
+    References,
+}
+
+/// What is moved at once.
+const STEP: u64 = 4 << 20;
+
+impl View {
+    /// Exports the view to a file, or a folder for Zarr, which must not be there yet.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] where the file cannot be made, or no replica can be referred to.
+    pub fn export(&self, format: Format, to: &Path) -> Result<()> {
+        match format {
+            Format::Hdf5 => self.export_hdf5(to),
+            Format::Zarr => self.export_zarr(to),
+            Format::References => self.export_references(to),
+        }
+    }
+
+    fn export_hdf5(&self, to: &Path) -> Result<()> {
+        let (loaded, _) = self.dataset().shared.now()?;
+        let number = loaded.view(self.name())?;
+        let layout = loaded.layout(Seen::Plain(number))?;
+        let view = loaded.declared.model.views.get(number).map(|view| view.plain());
+        let described = view.and_then(|view| layout.describe(&view)).unwrap_or_default();
+        let failed = |error| failed(to, error);
+        let mut file = File::create_new(to).map_err(failed)?;
+        let length = layout.files.first().copied().unwrap_or(0);
+        file.write_all(&hdf5::head(&described, length)?).map_err(failed)?;
+        let mut at = 0;
+        let mut buffer = vec![0; STEP.min(length) as usize];
+        while at < length {
+            let piece = buffer.get_mut(..STEP.min(length - at) as usize).unwrap_or_default();
+            self.read_seen(Seen::Plain, at, piece)?;
+            file.write_all(piece).map_err(failed)?;
+            at += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Reads all of `out`, as the view is seen in some way.
+    fn read_seen(&self, seen: impl Fn(usize) -> Seen, offset: u64, out: &mut [u8]) -> Result<()> {
+        match self.dataset().shared.read_seen(self.name(), seen, offset, out)? == out.len() {
+            true => Ok(()),
+            false => {
+                Err(Error::Refused(format!("the view {:?} has become shorter while it was exported", self.name())))
+            }
+        }
+    }
+}
+
+fn failed(path: &Path, error: io::Error) -> Error {
+    Error::Refused(format!("making {}: {error}; name what is not there yet", path.display()))
+}

@@ -1,0 +1,148 @@
+//! References (kerchunk, version 1; Zarr 2) into a replica that is one plain file: other tools read it where it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+use terrace_views::layout::{Described, Element};
+use terrace_views::model::Primitive;
+
+use super::failed;
+use crate::loaded::{Loaded, StoredFile};
+use crate::view::View;
+use crate::{Error, Result};
+
+/// Chunks are no longer than this, where an array can be cut so.
+const CHUNK: u64 = 16 << 20;
+
+impl View {
+    pub(super) fn export_references(&self, to: &Path) -> Result<()> {
+        let shared = &self.dataset().shared;
+        let (loaded, state) = shared.now()?;
+        let number = loaded.view(self.name())?;
+        let current = state.current(&loaded);
+        let refused =
+            |why: &str| Err(Error::Refused(format!("the view {:?} cannot be referred to: {why}", self.name())));
+        let Some((view, layout)) = loaded.declared.model.views.get(number).zip(loaded.views.get(number)) else {
+            return refused("it is gone");
+        };
+        let Some(variables) = layout.describe(view) else {
+            return refused("it lies in tiles, blocks or along a curve; export a view without these");
+        };
+        for (replica, declared) in loaded.declared.model.replicas.iter().enumerate() {
+            let stored = declared.views.contains(&number) && current.get(replica) == Some(&true);
+            let Some((file, start)) = stored.then(|| place(&loaded, replica, self.name())).flatten() else { continue };
+            if let Some(path) = plain_file(&shared.store.locate(&file.key)?) {
+                let refs = references(&variables, &path, start)?;
+                let text = format!("{}\n", json!({"version": 1, "refs": refs}));
+                return fs::write(to, text).map_err(|error| failed(to, error));
+            }
+        }
+        refused("no replica that stores it is one plain file; give its tier, or a rule for it, layout = \"plain\"")
+    }
+}
+
+/// The file of a replica that has a view, and where that begins.
+fn place<'a>(loaded: &'a Loaded, replica: usize, view: &str) -> Option<(&'a StoredFile, u64)> {
+    let stored = loaded.replicas.get(replica)?;
+    let prefix = format!("{view}/");
+    let mut own = stored.layout.variables.iter().filter(|extent| extent.name.starts_with(&prefix));
+    let first = own.next()?;
+    let one_file = own.all(|extent| extent.file == first.file);
+    let seen = loaded.views.get(loaded.view(view).ok()?)?.variables.first()?;
+    let file = loaded.files.get(stored.first_file + first.file)?;
+    one_file.then_some((file, first.offset - seen.offset))
+}
+
+/// The file that has all of an object, byte for byte.
+fn plain_file(location: &terrace::report::Location) -> Option<PathBuf> {
+    let extents = &location.extents;
+    let candidates = extents.first()?.replicas.iter().filter_map(|replica| replica.file.clone());
+    let mut whole = candidates.filter(|file| {
+        extents.iter().all(|extent| {
+            extent.replicas.iter().any(|replica| {
+                replica.file.as_ref() == Some(file)
+                    && replica.position == Some(extent.offset)
+                    && replica.stored >= extent.length
+            })
+        }) && fs::metadata(file).is_ok_and(|metadata| metadata.len() == location.length)
+    });
+    whole.next()
+}
+
+fn references(variables: &[Described], path: &Path, start: u64) -> Result<Map<String, Value>> {
+    let mut refs = Map::new();
+    refs.insert(".zgroup".to_owned(), json!(json!({"zarr_format": 2}).to_string()));
+    for variable in variables {
+        let row = variable.lengths.iter().skip(1).product::<u64>() * variable.element.size();
+        let count = variable.lengths.first().copied().unwrap_or(1);
+        // Chunks are all equally long; what cannot be cut so is one.
+        let fits = |rows: &u64| count.is_multiple_of(*rows);
+        let most = (CHUNK / row.max(1)).clamp(1, count.max(1));
+        let rows = (most / 16..=most).rev().filter(|rows| *rows > 0).find(fits).unwrap_or(count.max(1));
+        let mut chunks = variable.lengths.clone();
+        if let Some(first) = chunks.first_mut() {
+            *first = rows;
+        }
+        let metadata = json!({
+            "zarr_format": 2,
+            "shape": variable.lengths,
+            "chunks": chunks,
+            "dtype": dtype(&variable.element)?,
+            "compressor": null,
+            "fill_value": null,
+            "filters": null,
+            "order": "C",
+        });
+        refs.insert(format!("{}/.zarray", variable.name), json!(metadata.to_string()));
+        let rest = ".0".repeat(variable.lengths.len().saturating_sub(1));
+        for chunk in 0..count.div_ceil(rows) {
+            let (offset, length) = (start + variable.offset + chunk * rows * row, rows * row);
+            refs.insert(format!("{}/{chunk}{rest}", variable.name), json!([path, offset, length]));
+        }
+    }
+    Ok(refs)
+}
+
+/// The type in NumPy's words.
+fn dtype(element: &Element) -> Result<Value> {
+    Ok(match element {
+        Element::Primitive(primitive, big) => json!(name(*primitive, *big)),
+        Element::Struct(members, size) => {
+            let (mut all, mut at) = (Vec::new(), 0);
+            let pad = |from: u64, to: u64, all: &mut Vec<Value>| {
+                if from < to {
+                    all.push(json!([format!("padding{from}"), format!("|V{}", to - from)]));
+                }
+            };
+            for (name, offset, member) in members {
+                pad(at, *offset, &mut all);
+                all.push(match member {
+                    Element::Array(lengths, inner) => json!([name, dtype(inner)?, lengths]),
+                    other => json!([name, dtype(other)?]),
+                });
+                at = offset + member.size();
+            }
+            pad(at, *size, &mut all);
+            json!(all)
+        }
+        Element::Array(..) => return Err(Error::Refused("an array of arrays cannot be referred to".to_owned())),
+    })
+}
+
+fn name(primitive: Primitive, big: bool) -> String {
+    let letter = match primitive {
+        Primitive::Int8 | Primitive::Int16 | Primitive::Int32 | Primitive::Int64 => 'i',
+        Primitive::Uint8 | Primitive::Uint16 | Primitive::Uint32 | Primitive::Uint64 => 'u',
+        Primitive::Bool => 'b',
+        Primitive::Float16 | Primitive::Float32 | Primitive::Float64 => 'f',
+        Primitive::Complex64 | Primitive::Complex128 => 'c',
+        Primitive::String(_) => 'V',
+    };
+    let order = match (primitive.size(), letter, big) {
+        (1, ..) | (_, 'V', _) => '|',
+        (_, _, true) => '>',
+        (_, _, false) => '<',
+    };
+    format!("{order}{letter}{}", primitive.size())
+}

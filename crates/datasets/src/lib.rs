@@ -1,0 +1,60 @@
+//! Datasets in a store: declared once, stored in replicas of different layouts, seen through views.
+//!
+//! [`Datasets`] are those of a [`terrace::Store`]. A [`Dataset`] has the views and replicas that its declaration names
+//! (`docs/dataset-language.md`); a [`View`] reads and writes any bytes of a view, whether a replica stores it or not.
+//!
+//! Each file of a replica is an object of the store, `datasets/NAME/REPLICA`, so checksums, tiers, encodings, scrub and repair are
+//! the engine's. The declaration is the object `datasets/NAME/.declaration`.
+//!
+//! A write is one [`terrace::Batch`] over all replicas: after a crash, all of them have it, or none. What a replica that is to
+//! follow later still lacks is *owed*: byte ranges in an attribute of its object, which are in the same commit.
+//!
+//! ```
+//! use terrace::{Config, Store};
+//! use terrace_datasets::Datasets;
+//!
+//! let dir = tempfile::tempdir()?;
+//! let config = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", dir.path().join("disk").display());
+//! let store = Store::init(&dir.path().join("store"), &Config::parse(&config, "example")?)?;
+//! let declaration = "
+//!     dataset { var data [2]struct { a, b int16 } }
+//!     view rows { var data = data }
+//!     view b { var b [] { b } = data }
+//!     replica main { view rows }
+//! ";
+//! let dataset = Datasets::new(&store).add("example", declaration)?;
+//! dataset.view("rows")?.write_at(0, &[1, 0, 2, 0, 3, 0, 4, 0])?;
+//! let mut bytes = [0; 4];
+//! dataset.view("b")?.read_at(0, &mut bytes)?;
+//! assert_eq!(bytes, [2, 0, 4, 0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod background;
+mod change;
+mod convert;
+mod dataset;
+mod datasets;
+mod declared;
+mod error;
+mod export;
+mod keys;
+mod loaded;
+mod owed;
+mod read;
+mod repair;
+mod settle;
+mod sizes;
+mod state;
+mod touch;
+mod view;
+mod write;
+
+pub use convert::convert;
+pub use dataset::Dataset;
+pub use datasets::Datasets;
+pub use declared::{Declared, read_declaration};
+pub use error::{Error, Result};
+pub use export::Format;
+pub use repair::Repaired;
+pub use view::View;

@@ -1,0 +1,140 @@
+//! What is exported is read by h5py and zarr. TERRACE_PYTHON names a Python that has them, if `python3` has not.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+use terrace::{Config, Store};
+use terrace_datasets::{Datasets, Error, Format};
+
+const DECLARATION: &str = "
+dataset {
+    var steps int32
+    var points [700]struct {
+        position [3]float64
+        id uint16
+        name string6
+        alive bool
+        wave complex64
+    }
+    var grid [30, 50]float32
+}
+view all {
+    var steps = steps
+    var points = points
+    var grid = grid
+}
+view columns big rowminor tiled(7) {
+    var id [] { id } = points
+    var grid = grid
+    var x [i] = points[i].position[0]
+}
+view rows aligned {
+    var points [] { id, position, alive } = points
+    var grid = grid
+}
+replica main complete { view all }
+replica rows { view rows }
+";
+
+const H5: &str = "
+import h5py, numpy, sys
+with h5py.File(sys.argv[1] + '/all.h5') as f:
+    assert sorted(f) == ['grid', 'points', 'steps']
+    assert f['steps'][()] == 1234
+    p = f['points']
+    assert p.shape == (700,) and p['position'].shape == (700, 3)
+    assert (p['id'] == numpy.arange(700)).all() and p['position'][10][2] == 10.5
+    assert p['alive'][1] == 1 and p['alive'][2] == 0
+    assert p['wave'].dtype == numpy.complex64 and p['wave'][7] == 7 - 1j
+    assert p['name']['length'][5] == 3 and bytes(p['name']['text'][5])[:3] == b'abc'
+    assert f['grid'].shape == (30, 50) and f['grid'][29, 49] == 29 * 50 + 49
+with h5py.File(sys.argv[1] + '/columns.h5') as f:
+    assert f['id'].dtype['id'] == numpy.dtype('>u2') and f['id'][699]['id'] == 699
+    assert f['grid'][12, 34] == 12 * 50 + 34 and (f['x'][:] == numpy.arange(700)).all()
+";
+
+const ZARR: &str = "
+import zarr, numpy, sys
+g = zarr.open_group(sys.argv[1] + '/all.zarr', mode='r')
+assert g['steps'][()] == 1234
+assert (g['points/id'][:] == numpy.arange(700)).all() and g['points/position'][10, 2] == 10.5
+assert g['points/wave'][7] == 7 - 1j and not g['points/alive'][2]
+assert g['grid'].shape == (30, 50) and g['grid'][29, 49] == 29 * 50 + 49
+assert bytes(g['points/name'][5])[2:5] == b'abc'
+";
+
+const REFERENCES: &str = "
+import json, numpy, sys
+refs = json.load(open(sys.argv[1] + '/rows.json'))['refs']
+def load(name):
+    meta = json.loads(refs[name + '/.zarray'])
+    def fix(t):
+        return [(f[0], fix(f[1])) + tuple(map(tuple, f[2:])) for f in t] if isinstance(t, list) else t
+    dtype = numpy.dtype(fix(meta['dtype']))
+    chunks = [v for k, v in sorted(refs.items()) if k.startswith(name + '/') and not k.endswith('.zarray')]
+    raw = b''.join(numpy.fromfile(p, 'u1', n, offset=o).tobytes() for p, o, n in chunks)
+    return numpy.frombuffer(raw, dtype).reshape(meta['shape'])
+assert (load('points')['id'] == numpy.arange(700)).all() and load('points')['position'][10][2] == 10.5
+assert load('grid')[29, 49] == 29 * 50 + 49
+try:
+    import fsspec, zarr
+except ImportError:
+    sys.exit()
+fs = fsspec.filesystem('reference', fo=sys.argv[1] + '/rows.json', asynchronous=True)
+g = zarr.open_group(zarr.storage.FsspecStore(fs, read_only=True, path=''), mode='r', zarr_format=2)
+assert g['grid'][29, 49] == 29 * 50 + 49
+";
+
+/// Runs a script where its modules are there.
+fn python(modules: &str, script: &str, folder: &Path) {
+    let python = std::env::var_os("TERRACE_PYTHON").unwrap_or("python3".into());
+    let has = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
+    if !has.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: {} has no {modules}", python.display());
+        return;
+    }
+    let ran = Command::new(&python).args(["-c".as_ref(), script.as_ref(), folder.as_os_str()]).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    println!("{modules} reads it");
+}
+
+#[test]
+fn other_tools_read_what_is_exported() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[[tier]]\nname = 'disk'\nkind = 'directory'\nlayout = 'plain'\ntargets = ['{}/disk']\n",
+        dir.path().display()
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let dataset = Datasets::new(&store).add("d", DECLARATION).unwrap();
+    let mut bytes = 1234i32.to_le_bytes().to_vec();
+    bytes.resize(8, 0);
+    for i in 0..700u16 {
+        for k in 0..3 {
+            bytes.extend((f64::from(i) + f64::from(k) / 4.0).to_le_bytes());
+        }
+        bytes.extend(i.to_le_bytes());
+        bytes.extend(3i16.to_le_bytes());
+        bytes.extend(b"abcdef");
+        bytes.push((i % 2) as u8);
+        bytes.extend(f32::from(i).to_le_bytes());
+        bytes.extend((-1f32).to_le_bytes());
+    }
+    let all = dataset.view("all").unwrap();
+    bytes.resize(all.length().unwrap() as usize - 6000, 0);
+    (0..1500).for_each(|i| bytes.extend((i as f32).to_le_bytes()));
+    all.write_at(0, &bytes).unwrap();
+    store.sync().unwrap();
+    let export = |view: &str, format, name: &str| dataset.view(view).unwrap().export(format, &dir.path().join(name));
+    export("all", Format::Hdf5, "all.h5").unwrap();
+    export("columns", Format::Hdf5, "columns.h5").unwrap();
+    export("all", Format::Zarr, "all.zarr").unwrap();
+    export("rows", Format::References, "rows.json").unwrap();
+    assert!(matches!(export("columns", Format::References, "no.json"), Err(Error::Refused(_))));
+    assert!(matches!(export("all", Format::Hdf5, "all.h5"), Err(Error::Refused(_))));
+    python("h5py", H5, dir.path());
+    python("zarr", ZARR, dir.path());
+    python("numpy", REFERENCES, dir.path());
+}

@@ -1,0 +1,87 @@
+//! Many threads read and write the same elements through different views at once.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use terrace_datasets::{Datasets, Declared};
+
+const DECLARATION: &str = "
+dataset { var data [3000]struct { a, b, c int32 } }
+view rows { var data = data }
+view fields { var a [] { a } = data; var b [] { b } = data; var c [] { c } = data }
+view big big blocked(32) { var data = data }
+replica rows { view rows }
+replica fields { view fields }
+replica late complete { view big; consistency async 5ms }
+";
+const VALUES: usize = 9000;
+
+#[test]
+fn each_reader_sees_each_write_whole_or_not_at_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = common::store(dir.path());
+    // Two of them, as if they were of two processes.
+    let datasets = [Datasets::new(&store), Datasets::new(&store)];
+    datasets[0].add("d", DECLARATION).unwrap();
+    let (done, tag, seen) = (AtomicBool::new(false), AtomicU32::new(1), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = [(0, "rows"), (1, "fields"), (1, "rows")]
+            .into_iter()
+            .map(|(datasets_of, view)| {
+                let view = datasets[datasets_of].open("d").unwrap().view(view).unwrap();
+                let tag = &tag;
+                scope.spawn(move || {
+                    for _ in 0..60 {
+                        let value = tag.fetch_add(1, Ordering::Relaxed);
+                        let bytes: Vec<u8> = (0..VALUES).flat_map(|_| value.to_le_bytes()).collect();
+                        view.write_at(0, &bytes).unwrap();
+                    }
+                })
+            })
+            .collect();
+        for (datasets_of, name) in [(0, "fields"), (1, "rows"), (0, "big")] {
+            let view = datasets[datasets_of].open("d").unwrap().view(name).unwrap();
+            let (done, seen) = (&done, &seen);
+            scope.spawn(move || {
+                let length = view.length().unwrap() as usize;
+                let mut bytes = vec![0; length];
+                while !done.load(Ordering::Relaxed) {
+                    view.read_at(0, &mut bytes).unwrap();
+                    let number = |four: &[u8]| {
+                        let four = [four[0], four[1], four[2], four[3]];
+                        if name == "big" { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
+                    };
+                    let mut values: Vec<u32> = bytes.chunks(4).map(number).collect();
+                    // Blocks are filled up with zeros.
+                    values.retain(|value| name != "big" || *value != 0);
+                    assert!(values.iter().all(|value| *value == values[0]), "{name} is of several writes");
+                    seen.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let (done, live) = (&done, datasets[0].open("d").unwrap());
+        scope.spawn(move || {
+            // Replicas come and go meanwhile.
+            let more = Declared::parse(&format!("{DECLARATION} replica extra {{ view big }}")).unwrap();
+            let less = Declared::parse(DECLARATION).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                for declared in [&more, &less] {
+                    match live.change(declared) {
+                        Ok(()) | Err(terrace_datasets::Error::Refused(_) | terrace_datasets::Error::Busy(_)) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    println!("{} reads", seen.load(Ordering::Relaxed));
+    let dataset = datasets[0].open("d").unwrap();
+    dataset.settle().unwrap();
+    assert!(dataset.replicas().unwrap().iter().all(|(_, _, behind)| !behind));
+}

@@ -1,0 +1,91 @@
+//! Layouts in the words of other formats: arrays of elements, each at an offset, with the lengths and types of NumPy and HDF5.
+
+use super::{Layout, Placed};
+use crate::model::{Arrangement, Node, Primitive, View};
+
+/// A variable of a view, as an array that lies in one piece, the last index fastest.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Described {
+    /// Its name.
+    pub name: String,
+    /// Its first byte in the view.
+    pub offset: u64,
+    /// Its bytes.
+    pub size: u64,
+    /// Its lengths; none for a single element.
+    pub lengths: Vec<u64>,
+    /// What its elements are.
+    pub element: Element,
+}
+
+/// What an element is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Element {
+    /// A primitive, and whether the highest byte comes first.
+    Primitive(Primitive, bool),
+    /// Members with their names and offsets, and how many bytes all take.
+    Struct(Vec<(String, u64, Element)>, u64),
+    /// An array of so many.
+    Array(Vec<u64>, Box<Element>),
+}
+
+impl Element {
+    /// How many bytes it takes.
+    pub fn size(&self) -> u64 {
+        match self {
+            Element::Primitive(primitive, _) => primitive.size(),
+            Element::Struct(_, size) => *size,
+            Element::Array(lengths, element) => lengths.iter().product::<u64>().saturating_mul(element.size()),
+        }
+    }
+}
+
+impl Layout {
+    /// The variables of a view's layout, where other formats have words for how they lie: not in tiles or blocks, nor along a
+    /// curve.
+    pub fn describe(&self, view: &View) -> Option<Vec<Described>> {
+        if view.style.arrangement != Arrangement::Plain {
+            return None;
+        }
+        let variables = view.variables.iter().zip(&self.variables).enumerate();
+        let one = |(number, (variable, extent)): (usize, (&crate::model::ViewVariable, &super::Extent))| {
+            let own: Vec<&Placed> = self.leaves.iter().filter(|placed| placed.variable == number).collect();
+            let (lengths, element) = match element(&variable.node, &mut &own[..], extent.offset, 0, Some(extent.size))?
+            {
+                Element::Array(lengths, element) => (lengths, *element),
+                single => (Vec::new(), single),
+            };
+            let (name, offset, size) = (variable.name.clone(), extent.offset, extent.size);
+            Some(Described { name, offset, size, lengths, element })
+        };
+        variables.map(one).collect()
+    }
+}
+
+/// The element that a node is; `leaves` are those that are left, `depth` is how many loops are around it, `size` its bytes where that is
+/// known from outside.
+fn element(node: &Node, leaves: &mut &[&Placed], base: u64, depth: usize, size: Option<u64>) -> Option<Element> {
+    match node {
+        Node::Leaf(_) => {
+            let (first, rest) = leaves.split_first()?;
+            *leaves = rest;
+            Some(Element::Primitive(first.primitive, first.big))
+        }
+        Node::Struct(members) => {
+            let mut all = Vec::new();
+            for (name, member) in members {
+                let offset = leaves.first()?.offset - base;
+                all.push((name.clone(), offset, element(member, leaves, base + offset, depth, None)?));
+            }
+            let end = all.iter().map(|(_, offset, member)| offset + member.size()).max().unwrap_or(0);
+            Some(Element::Struct(all, size.unwrap_or(end).max(end)))
+        }
+        Node::Array(loops, inner) => {
+            let walks = leaves.first()?.loops.get(depth..depth + loops.len())?;
+            let lengths: Vec<u64> = walks.iter().map(|walk| walk.length).collect();
+            let stride = walks.last()?.digits.last().map(|digit| digit.stride);
+            let inner = element(inner, leaves, base, depth + loops.len(), stride)?;
+            Some(Element::Array(lengths, Box::new(inner)))
+        }
+    }
+}
