@@ -119,8 +119,8 @@ impl Streams {
         streams.entry(name).or_insert_with(new).clone()
     }
 
-    /// Studies bytes of a stream, which lie at a place of a file, for a device. Whether what is expected changed; not where the predictor is busy
-    /// with another stream.
+    /// Studies bytes of a stream, which lie at a place of a file, for a device. Whether what is expected changed; not where
+    /// the predictor is busy with another stream and speed matters more than density.
     pub fn study(
         &self,
         known: &Mutex<Known>,
@@ -130,7 +130,10 @@ impl Streams {
         weights: &Weights,
         reads: f64,
     ) -> bool {
-        let Some(mut predictor) = self.predictor().try_lock() else { return false };
+        let predictor = self.predictor();
+        // Where bytes stored are what matters, waiting for the predictor costs less than writing them raw.
+        let free = if weights.ratio > DENSE { Some(predictor.lock()) } else { predictor.try_lock() };
+        let Some(mut predictor) = free else { return false };
         let mut known = known.lock();
         known.stream.at(file, place);
         let learned = predictor.study(&mut known.stream, raw, &objective(device, weights, reads));
