@@ -13,8 +13,10 @@ pub(super) struct Later<'a> {
     inner: &'a Inner,
     /// Replicas that were made later.
     made: HashMap<FrameId, Vec<Replica>>,
-    /// Ranges of objects that later commits hold as new frames, of the same bytes.
-    merged: HashMap<u64, Vec<(u64, Range<u64>)>>,
+    /// Ranges of objects that later commits lay new frames over: what was there before is not needed.
+    laid_over: HashMap<u64, Vec<(u64, Range<u64>)>>,
+    /// Whether some replica of a frame is there.
+    held: HashMap<FrameId, bool>,
     /// Objects that were staged in part only.
     broken: HashSet<u64>,
     /// What an earlier replay found lost.
@@ -23,16 +25,23 @@ pub(super) struct Later<'a> {
 
 impl<'a> Later<'a> {
     pub fn new(inner: &'a Inner) -> Later<'a> {
-        Later { inner, made: HashMap::new(), merged: HashMap::new(), broken: HashSet::new(), void: Voids::new() }
+        Later {
+            inner,
+            made: HashMap::new(),
+            laid_over: HashMap::new(),
+            held: HashMap::new(),
+            broken: HashSet::new(),
+            void: Voids::new(),
+        }
     }
 
-    /// Notes a record; `merges` gathers what is to be looked at when all are noted.
-    pub fn note(&mut self, record: Record, merges: &mut Vec<(u64, Edit)>) {
+    /// Notes a record; `writes` gathers what is to be looked at when all are noted.
+    pub fn note(&mut self, record: Record, writes: &mut Vec<(u64, Edit)>) {
         for (sequence, edits) in (record.first..).zip(record.commits) {
             for edit in edits {
                 match edit {
                     Edit::Made { task, replica } => self.made.entry(frame_of(&task)).or_default().push(replica),
-                    Edit::Merge { .. } => merges.push((sequence, edit)),
+                    Edit::Merge { .. } | Edit::Write { .. } => writes.push((sequence, edit)),
                     Edit::Void { sequence, edits } => self.void.entry(sequence).or_default().extend(edits),
                     _ => {}
                 }
@@ -40,14 +49,14 @@ impl<'a> Later<'a> {
         }
     }
 
-    /// Notes those merges of which no bytes are lost.
-    pub fn keep(&mut self, merges: Vec<(u64, Edit)>) {
-        for (sequence, edit) in merges {
-            if let Edit::Merge { object, extents, .. } = edit
+    /// Notes those writes of which no bytes are lost.
+    pub fn keep(&mut self, writes: Vec<(u64, Edit)>) {
+        for (sequence, edit) in writes {
+            if let Edit::Merge { object, extents, .. } | Edit::Write { object, extents, .. } = edit
                 && extents.iter().all(|new| self.holds(object, new))
             {
                 let ranges = extents.iter().map(|new| (sequence, new.extent.offset..new.extent.end()));
-                self.merged.entry(object).or_default().extend(ranges);
+                self.laid_over.entry(object).or_default().extend(ranges);
             }
         }
     }
@@ -66,10 +75,11 @@ impl<'a> Later<'a> {
             | Edit::Merge { object, extents, .. } => (*object, extents),
             _ => return false,
         };
-        let gone = |new: &NewExtent| {
-            !self.holds(object, new) && !self.is_merged(object, sequence, new.extent.offset..new.extent.end())
-        };
-        let lost = self.broken.contains(&object) || extents.iter().any(gone);
+        let mut lost = self.broken.contains(&object);
+        for new in extents {
+            let range = new.extent.offset..new.extent.end();
+            lost = lost || !self.holds(object, new) && !self.is_laid_over(object, sequence, range);
+        }
         // A `put` whose staged extents were left out must be left out with them; a range write stands alone.
         if lost && matches!(edit, Edit::Stage { .. }) {
             self.broken.insert(object);
@@ -77,17 +87,18 @@ impl<'a> Later<'a> {
         lost
     }
 
-    fn holds(&self, object: u64, new: &NewExtent) -> bool {
-        let extent = &new.extent;
-        let later = self.made.get(&(object, extent.frame())).into_iter().flatten();
-        extent.replicas.iter().chain(later).any(|replica| self.inner.holds(object, extent, replica))
+    fn holds(&mut self, object: u64, new: &NewExtent) -> bool {
+        let (inner, extent, frame) = (self.inner, &new.extent, (object, new.extent.frame()));
+        let later = self.made.get(&frame).into_iter().flatten();
+        let look = || extent.replicas.iter().chain(later).any(|replica| inner.holds(object, extent, replica));
+        *self.held.entry(frame).or_insert_with(look)
     }
 
-    fn is_merged(&self, object: u64, sequence: u64, range: Range<u64>) -> bool {
-        let Some(merged) = self.merged.get(&object) else { return false };
+    fn is_laid_over(&self, object: u64, sequence: u64, range: Range<u64>) -> bool {
+        let Some(writes) = self.laid_over.get(&object) else { return false };
         let mut at = range.start;
         while at < range.end {
-            match merged.iter().find(|(later, range)| *later > sequence && range.contains(&at)) {
+            match writes.iter().find(|(later, range)| *later > sequence && range.contains(&at)) {
                 Some((_, range)) => at = range.end,
                 None => return false,
             }

@@ -29,18 +29,18 @@ pub(crate) fn replay(inner: &Inner) -> Result<HashSet<FrameId>> {
         }
     }
     let mut marked = inner.catalog.synced()?;
-    let (mut later, mut merges) = (Later::new(inner), Vec::new());
+    let (mut later, mut writes) = (Later::new(inner), Vec::new());
     log.replay(inner.catalog.tail()?, |record| {
         for edit in record.commits.iter().flatten() {
             if let Edit::Synced { sequence } = edit {
                 marked = *sequence;
             }
         }
-        later.note(record, &mut merges);
+        later.note(record, &mut writes);
         Ok(())
     })?;
-    merges.retain(|(sequence, _)| *sequence > marked);
-    later.keep(merges);
+    writes.retain(|(sequence, _)| *sequence > marked);
+    later.keep(writes);
     let mut doubts = HashSet::new();
     let void = std::mem::take(&mut later.void);
     inner.catalog.replay(&void, |sequence, edits, gone| {
