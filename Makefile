@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint soak bench install servers tools
+.PHONY: build demo test lint soak bench install servers tools python python-installed python-test
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
@@ -22,9 +22,32 @@ target/tools/bin/%:
 TOOL_fsx := fsx@0.3.2
 TOOL_pjdfstest := pjdfstest@0.2.2
 
+PYTHON := target/python/bin/python
+MATURIN = $(PYTHON) -m maturin build --manifest-path crates/python/Cargo.toml
+WHEEL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall
+
+target/python/installed: crates/python/requirements.txt
+	python3 -m venv target/python
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+python: target/python/installed ## the Python package as a wheel, target/wheels
+	$(MATURIN) --release --strip --quiet --out target/wheels
+	@ls target/wheels/*.whl
+
+python-installed: target/python/installed
+	$(CARGO) build --bins
+	$(MATURIN) --profile dev --quiet --out target/wheels/dev
+	$(WHEEL) target/wheels/dev/*.whl
+
+PYTEST = cd crates/python && PYTHONDONTWRITEBYTECODE=1 timeout 600 ../../$(PYTHON) -m pytest
+python-test: python-installed ## the Python package's tests, on a development build
+	$(PYTEST)
+
 test: servers tools ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples
 	$(CARGO) test --workspace
+	$(MAKE) python-test
 	demo/run > /dev/null
 
 lint: ## formatting, clippy and docs, warnings denied
@@ -52,7 +75,7 @@ PROFILE ?= release
 BUILT = $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-soak: ## the long counts: kills, faults, power losses, operations, hostile bytes
+soak: python-installed ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture
@@ -61,6 +84,8 @@ soak: ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_FILES=3000 $(CARGO) test -p terrace --test files -- --nocapture
 	TERRACE_CONVERSIONS=100000 $(CARGO) test -p terrace-views --test conversion -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
+	$(PYTEST) -s tests/test_zarr_types.py
+	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 

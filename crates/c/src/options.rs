@@ -85,19 +85,3 @@ pub(crate) fn understood(options: *const Options) -> Result<PutOptions, Failure>
     // SAFETY: the caller gave null or a valid pointer.
     unsafe { options.as_ref() }.map_or_else(|| Ok(PutOptions::default()), Options::understood)
 }
-
-/// An operation's options over an application's: its requirements come first, and what it asks for by number is only
-/// replaced where it asks for nothing at all.
-pub(crate) fn over(operation: PutOptions, application: &PutOptions) -> PutOptions {
-    let silent = operation.requirements.is_empty();
-    let usual = if silent { application.clone() } else { PutOptions::default() };
-    PutOptions {
-        replicas: operation.replicas.or(usual.replicas),
-        ack: operation.ack.or(usual.ack),
-        weights: operation.weights.or(usual.weights),
-        budget: operation.budget.or(usual.budget),
-        element: operation.element.or(application.element),
-        requirements: operation.requirements.into_iter().chain(application.requirements.iter().copied()).collect(),
-        ..PutOptions::default()
-    }
-}

@@ -8,7 +8,7 @@ use std::slice;
 use engine::{Config, PutOptions, Question};
 
 use crate::failure::guard;
-use crate::options::{ack, over, text, understood};
+use crate::options::{ack, text, understood};
 use crate::{Failure, Options, Receipt, Status};
 
 /// An open store. Many threads may use one at once.
@@ -122,7 +122,7 @@ pub extern "C" fn terrace_replicate(
 ) -> Status {
     guard(|| {
         let store = there(store)?;
-        let options = over(understood(operation)?, &store.application);
+        let options = understood(operation)?.over(&store.application);
         let written = store.store.put_bytes(string(key, "the key")?, given(bytes, length)?, &options)?;
         give(receipt, Receipt::from(&written));
         Ok(())
@@ -142,7 +142,7 @@ pub extern "C" fn terrace_write_at(
 ) -> Status {
     guard(|| {
         let store = there(store)?;
-        let options = over(understood(operation)?, &store.application);
+        let options = understood(operation)?.over(&store.application);
         let written = store.store.write_at(string(key, "the key")?, offset, given(bytes, length)?, &options)?;
         give(receipt, Receipt::from(&written));
         Ok(())
@@ -225,7 +225,7 @@ pub extern "C" fn terrace_plan(
 ) -> Status {
     guard(|| {
         let store = there(store)?;
-        let options = &over(understood(operation)?, &store.application);
+        let options = &understood(operation)?.over(&store.application);
         let block = given(bytes, length)?;
         let question = Question { key: string(key, "the key")?, block, options, what_if: &[] };
         let explained = store.store.explain(&question)?;

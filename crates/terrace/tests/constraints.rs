@@ -1,11 +1,12 @@
-//! What limits a plan: the tiers allowed, the highest latency, the model of costs.
+//! What limits a plan: a budget of bytes, the tiers allowed, the highest latency, the model of costs.
 
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 
+use terrace::explain::Verdict;
 use terrace::report::ReplicaState;
-use terrace::{Ack, Config, PutOptions, Store};
+use terrace::{Ack, Config, PutOptions, Question, Store};
 
 fn new_store(dir: &Path, store: &str, rules: &str) -> Store {
     let d = dir.display();
@@ -48,6 +49,53 @@ fn replicas(store: &Store, key: &str) -> (Vec<Vec<(String, String)>>, u64) {
 
 fn replicated() -> PutOptions {
     PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }
+}
+
+#[test]
+fn a_budget_holds_as_many_replicas_as_it_pays_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "replicas = { min = 1, max = 9, default = 3 }", "");
+    let bytes = bytes();
+    let options = PutOptions { budget: Some("3x".parse().unwrap()), ..replicated() };
+    // The first of a stream are planned with what little is known of it.
+    for number in 0..4 {
+        store.put_bytes(format!("d/{number}.txt").as_bytes(), &bytes, &options).unwrap();
+    }
+    let receipt = store.put_bytes(b"d/second.txt", &bytes, &options).unwrap();
+    let (extents, stored) = replicas(&store, "d/second.txt");
+    assert!(extents.iter().all(|replicas| replicas.len() > 3), "{extents:?}");
+    assert!(receipt.want > 3 && stored <= 3 * bytes.len() as u64, "{stored} of {} bytes", bytes.len());
+    let plain = store.put_bytes(b"d/plain.txt", &bytes, &replicated()).unwrap();
+    assert_eq!(plain.want, 3);
+    // Scrubbing does not spend more.
+    let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
+    store.sync().unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert!(replicas(&store, "d/second.txt").1 <= 3 * bytes.len() as u64);
+    assert!(store.get(b"d/second.txt").unwrap() == bytes);
+}
+
+#[test]
+fn an_encoding_that_a_rule_names_counts_where_space_is_planned() {
+    // What is quickest to write is raw, and a budget of 1.5 pays for one such replica only.
+    let rules =
+        "[[rule]]\nprefix = 'named'\nencoding = 'zstd-1'\nbudget = '1.5x'\nrequirements = ['min_write_latency']";
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "replicas = { min = 1, max = 9, default = 3 }", rules);
+    let bytes = bytes();
+    // What the encoding does is known once it was used.
+    for key in ["named/first.txt", "named/second.txt"] {
+        store.put_bytes(key.as_bytes(), &bytes, &replicated()).unwrap();
+    }
+    let (extents, stored) = replicas(&store, "named/second.txt");
+    assert!(extents.iter().all(|all| all.len() > 2 && all.iter().all(|(_, encoding)| encoding == "zstd-1")));
+    assert!(stored as f64 <= 1.5 * bytes.len() as f64, "{stored} of {} bytes", bytes.len());
+
+    let question = Question { key: b"named/x", block: &bytes, options: &PutOptions::default(), what_if: &[] };
+    let explained = store.explain(&question).unwrap().explanation;
+    assert!(explained.stored as f64 <= 1.5 * bytes.len() as f64 && explained.replicas.len() > 2, "{explained}");
+    let raw = explained.replicas[0].weighed.iter().filter(|weighed| weighed.encoding == terrace::Encoding::NONE);
+    assert!(raw.into_iter().all(|raw| matches!(raw.verdict, Verdict::Forbidden(_))), "{explained}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
 use terrace::config::TierKind;
-use terrace::{Attributes, Kind, Store};
+use terrace::{Attributes, Store};
 use walkdir::WalkDir;
 
 use crate::arguments::Filter;
@@ -109,13 +109,7 @@ fn own_folders(store: &Store) -> Vec<PathBuf> {
 impl Item {
     /// What the store is to know about it.
     pub fn attributes(&self) -> Attributes {
-        let kind = match self.metadata.file_type() {
-            kind if kind.is_symlink() => Kind::Symlink,
-            kind if kind.is_dir() => Kind::Directory,
-            _ => Kind::File,
-        };
-        let mtime = self.metadata.mtime().saturating_mul(1_000_000_000).saturating_add(self.metadata.mtime_nsec());
-        Attributes { kind, mtime, mode: self.metadata.mode() & 0o7777, ..Attributes::default() }
+        Attributes::of(&self.metadata)
     }
 
     /// Its bytes; of a link, where it leads.

@@ -69,6 +69,8 @@ impl EncodingRates {
 #[derive(Clone, Debug)]
 pub struct Costs {
     rates: Vec<EncodingRates>,
+    /// The one to be used wherever bytes may be encoded.
+    only: Option<usize>,
     fingerprint: u64,
 }
 
@@ -78,17 +80,35 @@ impl Costs {
     pub fn new(expected: impl IntoIterator<Item = (Encoding, Expected)>) -> Costs {
         let others = expected.into_iter().filter(|(encoding, _)| *encoding != Encoding::NONE);
         let others = others.filter_map(|(encoding, expected)| EncodingRates::of(encoding, &expected));
-        let rates: Vec<EncodingRates> = std::iter::once(EncodingRates::NONE).chain(others).take(256).collect();
+        Costs::of(std::iter::once(EncodingRates::NONE).chain(others).take(256).collect(), None)
+    }
+
+    /// The expected cost of the one encoding that bytes are to be in, wherever they may be encoded; where it does not
+    /// shrink them they are stored as they are.
+    pub fn only(encoding: Encoding, expected: &Expected) -> Costs {
+        let of = EncodingRates::of(encoding, expected).filter(|_| encoding != Encoding::NONE);
+        let rates: Vec<EncodingRates> = std::iter::once(EncodingRates::NONE).chain(of).collect();
+        let last = rates.len() - 1;
+        Costs::of(rates, Some(last))
+    }
+
+    fn of(rates: Vec<EncodingRates>, only: Option<usize>) -> Costs {
         let mut hasher = std::hash::DefaultHasher::new();
+        only.hash(&mut hasher);
         for EncodingRates { encoding, compress, decompress, share, page } in &rates {
             (encoding, compress.to_bits(), decompress.to_bits(), share.to_bits(), page).hash(&mut hasher);
         }
-        Costs { rates, fingerprint: hasher.finish() }
+        Costs { rates, only, fingerprint: hasher.finish() }
     }
 
     /// Each encoding as the cost models see it; the first is none.
     pub fn rates(&self) -> &[EncodingRates] {
         &self.rates
+    }
+
+    /// Which of the rates is the one to be used, if there is no choice.
+    pub(crate) fn pinned(&self) -> Option<usize> {
+        self.only
     }
 
     /// A hash of all that plans depend on.

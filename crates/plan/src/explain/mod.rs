@@ -214,7 +214,10 @@ impl Weigher<'_> {
         if chosen > 0 {
             return Verdict::Chosen { pages: chosen };
         }
-        let encoded = self.terms.forbids_encoding(index, replica == 0).filter(|_| encoding > 0);
+        let encoded = match self.terms.forbids_encoding(index, replica == 0) {
+            None => self.costs.pinned().filter(|only| *only != encoding).map(|_| Forbidden::Pinned),
+            raw => raw.filter(|_| encoding > 0),
+        };
         let last = !self.terms.policy.volatile && replica + 1 == usize::from(self.terms.replicas);
         let persistent = snapshot.tiers()[usize::from(snapshot.targets()[index].tier)].persistent;
         let volatile = (last && !persistent).then_some(Forbidden::Volatile);

@@ -78,6 +78,7 @@ impl fmt::Display for Forbidden {
             Forbidden::Volatile => "does not outlive a reboot",
             Forbidden::Plain => "holds bytes as they are",
             Forbidden::RawFirst => "replica 0 is to be raw",
+            Forbidden::Pinned => "another encoding is asked for",
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::bound::{Bound, price};
+use super::bound::Bound;
 use super::candidates::{Candidate, Terms, fill};
 use super::held::{kept, take};
 use super::memo::{Key, Memo};
@@ -157,13 +157,12 @@ fn prepare(goal: &Goal, work: &mut Search) {
 
 /// Builds the bounds, where a stored byte costs so much for replica 0 and for the others.
 pub(super) fn build(goal: &Goal, work: &mut Search, prices: [f64; 2]) {
-    let Search { lists, bounds, joint, first_more, held, .. } = work;
+    let Search { lists, bounds, joint, held, .. } = work;
     for ((bound, list), price) in bounds.iter_mut().zip(&*lists).zip(prices) {
         bound.build(&[(list, 0.0)], held, goal.pages, price);
     }
     if !goal.is_async && goal.replicas > 1 {
-        *first_more = dearer(&lists[0], &lists[1], goal.pages);
-        joint.build(&[(&lists[0], *first_more), (&lists[1], 0.0)], held, goal.pages, prices[1]);
+        joint.build(goal, lists, held, prices[1]);
     }
 }
 
@@ -183,14 +182,4 @@ fn sharpest(goal: &Goal, work: &mut Search) -> f64 {
         if least(middle) < least(middle + 1) { low = middle + 1 } else { high = middle }
     }
     byte_prices[low]
-}
-
-/// How much more a page of replica 0 costs at least than one of another on the same target.
-fn dearer(first: &[Candidate], rest: &[Candidate], pages: u32) -> f64 {
-    let cheapest = |target: u8| {
-        let of = rest.iter().filter(|candidate| candidate.target == target);
-        of.map(|candidate| price(candidate, pages)).min_by(f64::total_cmp)
-    };
-    let more = first.iter().filter_map(|candidate| Some(price(candidate, pages) - cheapest(candidate.target)?));
-    more.min_by(f64::total_cmp).unwrap_or(0.0)
 }

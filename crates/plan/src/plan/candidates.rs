@@ -77,6 +77,8 @@ pub enum Forbidden {
     Plain,
     /// This replica is to be raw.
     RawFirst,
+    /// Bytes are to be in another encoding.
+    Pinned,
 }
 
 impl Terms<'_> {

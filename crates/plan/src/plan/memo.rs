@@ -75,7 +75,7 @@ impl Memo {
     }
 
     /// Cuts a plan's search short after so many steps (20,000 unless told; of a request above 16 pages after a
-    /// twentieth of that; a step takes 100 to 200 ns). The plan may then say that it is not proven. The first scheme is
+    /// hundredth of that; a step takes 100 to 200 ns). The plan may then say that it is not proven. The first scheme is
     /// looked for four times as long.
     pub fn with_steps(self, steps: u32) -> Memo {
         Memo { steps: steps.max(1), ..self }

@@ -13,7 +13,8 @@
 //! solved by sorting. Whole requests are remembered, not sub-problems: the bound leaves few of these.
 //!
 //! A request of up to 16 pages is planned exactly, if the search is not cut short. A longer one begins with the bound's
-//! own solution, laid out in pieces; that is the plan if it is within a thousandth of the bound, otherwise the search
+//! own solution, laid out in pieces; that is the plan if it is within a thousandth of the bound. Where all replicas
+//! count together, the bound and its solution are first made sharper by a price for being replica 0. Otherwise the search
 //! goes on for some steps, with splits only where something becomes full, empty or forbidden. [`Plan::proven`] says
 //! which.
 //!
@@ -24,6 +25,7 @@ mod bound;
 pub(crate) mod candidates;
 mod choice;
 mod held;
+mod joint;
 mod layout;
 mod lengths;
 mod memo;

@@ -99,7 +99,8 @@ fn fill(
         offers.raw = all().next().map(|(_, raw)| raw);
         offers.fixed = all().map(|(fixed, _)| fixed).next().unwrap_or(0);
         offers.front.clear();
-        offers.front.extend(all().map(|(_, offer)| offer));
+        let allowed = |offer: &Offer| costs.pinned().is_none_or(|only| usize::from(offer.encoding) == only);
+        offers.front.extend(all().map(|(_, offer)| offer).filter(allowed));
         offers.front.sort_unstable_by_key(|offer| (offer.per_page, offer.stored, offer.encoding));
         let mut densest = u32::MAX;
         offers.front.retain(|offer| {

@@ -1,9 +1,10 @@
 //! Making the catalog anew by replaying the commit log.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::Path;
 
-use crate::catalog::{Edit, NewExtent, Replica, Task, snapshot_tail};
+use super::lost::Later;
+use crate::catalog::{Edit, Task, snapshot_tail};
 use crate::log::{self, Log, Tail};
 use crate::store::Inner;
 use crate::{Error, Result};
@@ -20,7 +21,7 @@ pub(crate) struct Doubts {
 /// A frame of all the store's: its object, its write, and where it begins.
 pub(crate) type FrameId = (u64, (u64, u64));
 
-fn frame_of(task: &Task) -> FrameId {
+pub(super) fn frame_of(task: &Task) -> FrameId {
     (task.object, (task.write, task.frame_offset))
 }
 
@@ -37,25 +38,25 @@ pub(crate) fn replay(inner: &Inner) -> Result<Doubts> {
         }
     }
     let mut marked = inner.catalog.synced()?;
-    let mut made: HashMap<FrameId, Vec<Replica>> = HashMap::new();
+    let (mut later, mut merges) = (Later::new(inner), Vec::new());
     log.replay(inner.catalog.tail()?, |record| {
         for edit in record.commits.iter().flatten() {
-            match edit {
-                Edit::Synced { sequence } => marked = *sequence,
-                Edit::Made { task, replica } => made.entry(frame_of(task)).or_default().push(*replica),
-                _ => {}
+            if let Edit::Synced { sequence } = edit {
+                marked = *sequence;
             }
         }
+        later.note(record, &mut merges);
         Ok(())
     })?;
+    merges.retain(|(sequence, _)| *sequence > marked);
+    later.keep(merges);
     let mut doubts = Doubts::default();
-    let mut broken: HashSet<u64> = HashSet::new();
     inner.catalog.replay(|sequence, edits| {
         if sequence <= marked {
             return;
         }
         let all = edits.len();
-        if edits.iter().any(|edit| lost(inner, edit, &made, &mut broken)) {
+        if later.lost(sequence, edits) {
             edits.clear();
         }
         // What a lost replica was to stand in for stays.
@@ -83,28 +84,6 @@ fn doubt(edit: &Edit, frames: &mut HashSet<FrameId>) {
 
 fn snapshots(folder: &Path) -> Result<Vec<u64>> {
     log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))
-}
-
-/// Whether an edit names bytes that no target holds any more, and none of the replicas that were made later.
-fn lost(inner: &Inner, edit: &Edit, made: &HashMap<FrameId, Vec<Replica>>, broken: &mut HashSet<u64>) -> bool {
-    let (object, extents) = match edit {
-        Edit::Stage { object, extents, .. }
-        | Edit::Put { object, extents, .. }
-        | Edit::Write { object, extents, .. }
-        | Edit::Merge { object, extents, .. } => (*object, extents),
-        _ => return false,
-    };
-    let gone = |new: &NewExtent| {
-        let extent = &new.extent;
-        let later = made.get(&(object, extent.frame())).into_iter().flatten();
-        !extent.replicas.iter().chain(later).any(|replica| inner.holds(object, extent, replica))
-    };
-    let lost = broken.contains(&object) || extents.iter().any(gone);
-    // A `put` whose staged extents were left out must be left out with them; a range write stands alone.
-    if lost && matches!(edit, Edit::Stage { .. }) {
-        broken.insert(object);
-    }
-    lost
 }
 
 /// Where a copy of the log, on a persistent target, goes on where the store's own is gone or damaged, takes that.

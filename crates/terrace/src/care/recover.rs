@@ -21,7 +21,8 @@ pub(crate) fn recover(inner: &Inner) -> Result<()> {
     }
     let _lock = inner.wait_for_mover_lock()?;
     // Another opener may have done it while this one waited.
-    let doubts = if inner.catalog.is_new()? { replay(inner)? } else { Doubts::default() };
+    let anew = inner.catalog.is_new()?;
+    let doubts = if anew { replay(inner)? } else { Doubts::default() };
     if is_new && inner.catalog.tail()?.sequence == 0 {
         inner.begin_after_what_is_there()?;
     }
@@ -30,6 +31,9 @@ pub(crate) fn recover(inner: &Inner) -> Result<()> {
             emptied.contains(&replica.target)
                 || doubts.frames.contains(&(object, extent.frame())) && !inner.holds(object, extent, replica)
         })?;
+    }
+    if anew {
+        inner.name_again()?;
     }
     if doubts.left_out {
         // What was left out is in the log still, and later marks will be behind it.

@@ -94,16 +94,16 @@ impl Store {
         found: &mut Scrubbed,
     ) -> Result<()> {
         for device in &self.inner.tiers.devices {
-            if self.inner.misnamed(device, key, object, extents).is_none() {
+            if self.inner.misnamed(device, key, object, extents)?.is_none() {
                 continue;
             }
             // It may be that it is just being named, or that the object has moved on.
             self.inner.follow(device)?;
             let Some((object, extents)) = self.inner.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
-            if let Some(whole) = self.inner.misnamed(device, key, &object, &extents) {
+            if let Some(whole) = self.inner.misnamed(device, key, &object, &extents)? {
                 found.bad += 1;
                 if repair {
-                    found.repaired += u64::from(device.target.follow(key, Some(&whole), &[]).is_ok());
+                    found.repaired += u64::from(device.target.follow(key, Some(&whole), &[]).is_ok_and(|named| named));
                 }
             }
         }

@@ -99,6 +99,13 @@ impl<'a, 'env> Applier<'a, 'env> {
                         return conflict(key, "it exists; name another key, or remove it first".into());
                     }
                 }
+                Expect::Owed(task, key) => {
+                    let value = self.records.get(self.txn, &keys::owed(task))?;
+                    let owed: Option<Owed> = value.map(|v| decode(v, "an owed replica's record")).transpose()?;
+                    if owed.is_none_or(|owed| owed.key != *key) {
+                        return conflict(key, "it no longer owes this replica".into());
+                    }
+                }
                 Expect::Free(key) => {
                     if let Some(other) = self.in_the_way(key)? {
                         return conflict(

@@ -18,6 +18,8 @@ pub enum Expect {
     Absent(Vec<u8>),
     /// The key may be a file's: no other file's key is a path prefix of it, nor it of another's.
     Free(Vec<u8>),
+    /// A replica is owed to an object of this key.
+    Owed(Task, Vec<u8>),
 }
 
 /// An extent together with the replicas that it still owes.

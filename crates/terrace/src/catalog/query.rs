@@ -234,14 +234,14 @@ impl Catalog {
         Ok(env.records.prefix_iter(&txn, &[keys::OBJECT])?.count() as u64)
     }
 
-    /// Every record but leases, and those of ids, which a rebuild moves on: for comparing catalogs.
+    /// Every record but leases, and those of ids and of the log's end, which a rebuild may move on: for comparing catalogs.
     pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut all = Vec::new();
         for entry in env.records.iter(&txn)? {
             let (key, value) = entry?;
-            if key != keys::NEXT_ID && key != keys::OLDEST && key.first() != Some(&keys::LEASE) {
+            if ![keys::TAIL, keys::NEXT_ID, keys::OLDEST].contains(&key) && key.first() != Some(&keys::LEASE) {
                 all.push((key.to_vec(), value.to_vec()));
             }
         }

@@ -1,12 +1,15 @@
 //! What the catalog and the commit log say about objects.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use terrace_codec::Encoding;
 
 use crate::tier::Place;
+use crate::write::now;
 
 /// A target's number in its store; never given to another target.
 pub type TargetId = u16;
@@ -93,6 +96,24 @@ pub struct Attributes {
     pub mode: u32,
     /// Whatever else the user wants kept.
     pub user: BTreeMap<String, String>,
+}
+
+impl Attributes {
+    /// Those of a file that was modified just now.
+    pub fn now() -> Attributes {
+        Attributes { mode: 0o644, mtime: now(), ..Attributes::default() }
+    }
+
+    /// Those of a file of the system.
+    pub fn of(metadata: &Metadata) -> Attributes {
+        let kind = match metadata.file_type() {
+            kind if kind.is_dir() => Kind::Directory,
+            kind if kind.is_symlink() => Kind::Symlink,
+            _ => Kind::File,
+        };
+        let mtime = metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec());
+        Attributes { kind, mtime, mode: metadata.mode() & 0o7777, ..Attributes::default() }
+    }
 }
 
 /// An object as the catalog knows it.

@@ -8,7 +8,7 @@ use super::open::{Open, State};
 use super::{FileError, FileResult, Files, Shared};
 use crate::place::policy;
 use crate::write::now;
-use crate::{Error, PutOptions, element_of};
+use crate::{Error, element_of};
 
 /// Nothing is kept back for longer, nor looked for more often.
 const AGE: Duration = Duration::from_secs(5);
@@ -66,8 +66,8 @@ impl Shared {
     }
 
     fn write(&self, open: &Open, state: &State, ranges: &[(u64, &[u8])], mtime: i64) -> FileResult<()> {
-        let policy = policy(&self.store.inner, &state.key, &PutOptions::default());
-        let element = element_of(&state.key);
+        let policy = policy(&self.store.inner, &state.key, &self.options);
+        let element = self.options.element.or_else(|| element_of(&state.key));
         let written = self.store.write_ranges(&state.key, Some(open.id), ranges, mtime, &policy, element);
         self.of_open(state, written.map(drop).map_err(FileError::from))
     }

@@ -51,6 +51,8 @@ pub struct Files {
 
 struct Shared {
     store: Store,
+    /// How files are written.
+    options: PutOptions,
     /// Whose files are of which nothing else is known: the store's owner.
     owner: Owner,
     /// The root is no object.
@@ -79,11 +81,17 @@ pub struct Entry {
 impl Files {
     /// The files of a store. What killed processes left of removed files goes.
     pub fn new(store: &Store) -> FileResult<Files> {
+        Files::with(store, PutOptions::default())
+    }
+
+    /// The same; what is written through these is written as `options` say.
+    pub fn with(store: &Store, options: PutOptions) -> FileResult<Files> {
         use std::os::unix::fs::MetadataExt;
         let metadata = std::fs::metadata(store.dir()).map_err(Error::io(store.dir().display().to_string()))?;
         let owner = Owner { uid: metadata.uid(), gid: metadata.gid() };
         let shared = Arc::new(Shared {
             store: store.clone(),
+            options,
             owner,
             root: Mutex::new(Stat::implied(owner, now())),
             names: Mutex::new(()),
@@ -230,7 +238,7 @@ impl Shared {
     fn make(&self, path: &[u8], stat: &Stat) -> FileResult<(u64, Edit)> {
         let inner = &self.store.inner;
         let object = inner.catalog.next_id()?;
-        let want = policy(inner, path, &PutOptions::default()).wanted.replicas;
+        let want = policy(inner, path, &self.options).wanted.replicas;
         let attributes = stat.attributes(Default::default(), self.owner);
         let (extents, staged) = (Vec::new(), false);
         Ok((object, Edit::Put { key: path.to_vec(), object, length: 0, want, attributes, staged, extents }))

@@ -23,7 +23,7 @@ use rustix::fs::FlockOperation;
 use terrace_codec::Encoding;
 use terrace_plan::policy::Policy as Wanted;
 
-use crate::catalog::{Change, Edit, Extent, Owed, TargetId, Task};
+use crate::catalog::{Change, Edit, Expect, Extent, Owed, TargetId, Task};
 use crate::config::Ack;
 use crate::frame::Identity;
 use crate::place::{Placer, policy};
@@ -134,6 +134,12 @@ impl Claimed<'_> {
             self.tasks.push(task);
         }
         free
+    }
+
+    /// False where another thread of this process works on another replica of the same frame.
+    fn claim_frame(&mut self, task: Task) -> bool {
+        let frame = Task { target: TargetId::MAX, ..task };
+        self.tasks.contains(&frame) || self.claim(frame)
     }
 }
 
@@ -282,21 +288,26 @@ impl Inner {
 
     /// The lock that one mover of all processes holds; none if another has it.
     pub(crate) fn mover_lock(&self) -> Result<Option<File>> {
-        let file = self.mover_file()?;
-        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-        Ok(locked.is_ok().then_some(file))
+        self.lock_at_once("mover")
     }
 
     /// The same, once no other has it.
     pub(crate) fn wait_for_mover_lock(&self) -> Result<File> {
-        let file = self.mover_file()?;
+        let file = self.lock_file("mover")?;
         let locked = rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive));
         locked.map_err(|e| Error::io("waiting for the mover's lock")(e.into()))?;
         Ok(file)
     }
 
-    fn mover_file(&self) -> Result<File> {
-        let path = self.dir.join("mover");
+    /// A lock by this name on what all processes share; none if another has it.
+    fn lock_at_once(&self, name: &str) -> Result<Option<File>> {
+        let file = self.lock_file(name)?;
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        Ok(locked.is_ok().then_some(file))
+    }
+
+    fn lock_file(&self, name: &str) -> Result<File> {
+        let path = self.dir.join(name);
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         file.map_err(Error::io(format!("opening {}", path.display())))
     }
@@ -338,39 +349,64 @@ impl Inner {
     fn make(&self, tasks: &[(Task, Owed)], at_once: bool) -> Result<usize> {
         let mut claimed = Claimed { mover: &self.mover, tasks: Vec::new() };
         let mut changes = Vec::new();
-        let mut plain = 0;
+        let mut done = 0;
         for (task, owed) in tasks {
             if !claimed.claim(*task) {
                 continue;
             }
+            let Some(extent) = self.catalog.frame(task, &owed.key)? else {
+                done += self.forgive(task, &owed.key)?;
+                continue;
+            };
             let device = self.tiers.device(task.target)?;
             if device.state() == TierState::Ok
                 && self.config.is_plain(device.tier, &owed.key)
                 && let Some(made) = self.make_plain(device, task.object, &owed.key, at_once)?
             {
-                plain += made;
+                done += made;
                 continue;
             }
-            if let Some(edits) = self.make_one(task, owed)? {
+            let placer = self.placer_for(task.object, &owed.key);
+            if placer.has_budget() {
+                // What a budget has left depends on each replica of the extent: they are made one after the other.
+                done += self.register(&mut changes)?;
+                if !claimed.claim_frame(*task) {
+                    continue;
+                }
+            }
+            if let Some(edits) = self.make_one(task, owed, &extent, &placer)? {
                 changes.push(Change { expect: Vec::new(), edits });
             }
             if self.mover.stopping.load(Ordering::Acquire) {
                 break;
             }
         }
+        Ok(done + self.register(&mut changes)?)
+    }
+
+    /// Commits what was made; how many changes these are.
+    fn register(&self, changes: &mut Vec<Change>) -> Result<usize> {
         crate::fail::point("mover:copied");
+        let changes = std::mem::take(changes);
         if !changes.is_empty() {
             self.catalog.commit_many(&changes)?.into_iter().try_for_each(|result| result.map(|_| ()))?;
         }
         crate::fail::point("mover:committed");
-        Ok(changes.len() + plain)
+        Ok(changes.len())
+    }
+
+    /// Owes no longer what belongs to no extent, unless its object has just been renamed.
+    fn forgive(&self, task: &Task, key: &[u8]) -> Result<usize> {
+        let expect = vec![Expect::Owed(*task, key.to_vec())];
+        match self.catalog.commit(Change { expect, edits: vec![Edit::Forgive { task: *task }] }) {
+            Ok(_) => Ok(1),
+            Err(Error::Conflict { .. }) => Ok(0),
+            Err(e) => Err(e),
+        }
     }
 
     /// Makes one owed replica: the edits that register it, or none where it cannot be made now.
-    fn make_one(&self, task: &Task, owed: &Owed) -> Result<Option<Vec<Edit>>> {
-        let Some(extent) = self.catalog.frame(task, &owed.key)? else {
-            return Ok(Some(vec![Edit::Forgive { task: *task }]));
-        };
+    fn make_one(&self, task: &Task, owed: &Owed, extent: &Extent, placer: &Placer<'_>) -> Result<Option<Vec<Edit>>> {
         let device = self.tiers.device(task.target)?;
         match device.state() {
             TierState::Ok => {}
@@ -378,23 +414,32 @@ impl Inner {
                 // It was to be compacted; what is there stays where it is.
                 return Ok(Some(vec![Edit::Forgive { task: *task }]));
             }
-            TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, &extent),
+            TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, extent),
             TierState::Away => return Ok(None),
         }
-        let Some(raw) = self.read_frame(task.object, &extent) else { return Ok(None) };
+        let Some(raw) = self.read_frame(task.object, extent) else { return Ok(None) };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        let placer = self.placer_for(task.object, &owed.key);
-        if owed.then_drop.is_none() && !extent.replicas.is_empty() && !placer.affords_more(&extent) {
+        let more = owed.then_drop.is_none() && extent.replicas.iter().all(|r| r.target != task.target);
+        let densest = extent.replicas.iter().map(|r| r.stored).min().unwrap_or(0);
+        if more && !placer.affords(extent, densest) {
             // It turned out that fewer fit than were planned.
             return Ok(Some(vec![Edit::Forgive { task: *task }]));
         }
         let encoding = match self.mover.encodings.lock().get(task).copied() {
             Some(planned) => planned,
-            None => placer.encoding(device, &extent, &raw, self.catalog.owed_to(task)?.len()),
+            None => placer.encoding(device, extent, &raw, self.catalog.owed_to(task)?.len()),
         };
         match placer.append(device, identity, encoding, &raw) {
-            Ok(replica) => Ok(Some(vec![Edit::Made { task: *task, replica }])),
+            Ok(replica) => {
+                let mut edits = vec![Edit::Made { task: *task, replica }];
+                if more && !placer.affords(extent, replica.stored) {
+                    // Registered only so that its place is given back.
+                    let key = serde_bytes::ByteBuf::from(owed.key.clone());
+                    edits.push(Edit::Lost { task: *task, key, place: replica.place, owed: None });
+                }
+                Ok(Some(edits))
+            }
             Err(e) => {
                 device.failed(&e);
                 Ok(None)

@@ -1,6 +1,7 @@
 //! Plain files: made of a whole object at once, and named, renamed and deleted as the object is.
 
-use std::time::Duration;
+use std::fs::File;
+use std::time::{Duration, Instant};
 
 use terrace_codec::Encoding;
 
@@ -15,6 +16,8 @@ use crate::{Error, Result};
 
 /// An object that is written to is made a file again once it was left alone for so long.
 const QUIET: Duration = Duration::from_secs(2);
+/// So long a change waits for another one's names of files.
+const NAMING: Duration = Duration::from_secs(1);
 /// Replicas registered by one commit.
 const BATCH: usize = 1024;
 /// Keys looked at in one go.
@@ -66,7 +69,7 @@ impl Inner {
         }
         let mut owed = false;
         for extent in &extents {
-            owed |= self.catalog.owed_to(&task(&object, extent, device.id))?.contains(&device.id);
+            owed |= self.is_owed(device, &object, extent)?;
         }
         if !owed || device.state() != TierState::Ok || !at_once && is_busy(device, &object, &extents) {
             return Ok(Some(0));
@@ -138,7 +141,7 @@ impl Inner {
             let mut edits = Vec::with_capacity(2 * extents.len());
             for (extent, replica) in extents.iter().zip(replicas) {
                 let task = task(object, extent, device.id);
-                if !self.catalog.owed_to(&task)?.contains(&device.id) {
+                if !self.is_owed(device, object, extent)? {
                     edits.push(owe(key, task, extent));
                 }
                 edits.push(Edit::Made { task, replica: *replica });
@@ -158,44 +161,100 @@ impl Inner {
     /// Sees that under each key of a target stands what belongs there.
     pub(crate) fn follow(&self, device: &Device) -> Result<()> {
         let mut after = Vec::new();
+        if self.catalog.unfollowed(device.id, &after, 1)?.is_empty() {
+            return Ok(());
+        }
+        // Of two who follow the same key, the later may have looked earlier.
+        let Some(_lock) = self.names_lock(device)? else { return Ok(()) };
         loop {
             let keys = self.catalog.unfollowed(device.id, &after, KEYS)?;
             let Some((last, _)) = keys.last() else { return Ok(()) };
             after = last.clone();
             for (key, noted) in keys {
-                let found = self.catalog.locate(&key, 0, u64::MAX)?;
-                let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
-                // What is to be made a file soon keeps the old one until then.
-                if now.is_none() && self.is_awaited(device, found)? {
-                    continue;
+                if self.settle(device, &key, &noted.files)? {
+                    let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
+                    self.catalog.commit(followed.into())?;
                 }
-                match device.target.follow(&key, now.as_ref(), &noted.files) {
-                    Ok(()) => {}
-                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                    Err(error) => {
-                        device.failed(&error);
-                        tracing::debug!(key = %crate::key::show(&key), %error, "the plain file is not named yet");
-                        continue;
-                    }
-                }
-                let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
-                self.catalog.commit(followed.into())?;
+            }
+        }
+    }
+
+    /// Sees that under a key stands what belongs there, in place of one of the files `before`; under [`Self::names_lock`].
+    /// False where that cannot be yet.
+    pub(crate) fn settle(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<bool> {
+        let found = self.catalog.locate(key, 0, u64::MAX)?;
+        let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
+        // What is to be made a file soon keeps the old one until then.
+        if now.is_none() && self.is_awaited(device, found.as_ref())? {
+            return Ok(false);
+        }
+        match device.target.follow(key, now.as_ref(), before) {
+            Ok(true) => Ok(true),
+            Ok(false) => self.owe_file(device, key, found).map(|()| false),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(true),
+            Err(error) => {
+                device.failed(&error);
+                tracing::debug!(key = %crate::key::show(key), %error, "the plain file is not named yet");
+                Ok(false)
             }
         }
     }
 
     /// Whether an object is in part a plain file on a target, or is owed as one.
-    fn is_awaited(&self, device: &Device, found: Option<(Object, Vec<Extent>)>) -> Result<bool> {
+    fn is_awaited(&self, device: &Device, found: Option<&(Object, Vec<Extent>)>) -> Result<bool> {
         let Some((object, extents)) = found else { return Ok(false) };
         let Some(first) = extents.first() else { return Ok(false) };
-        Ok(extents.iter().any(|extent| plain_on(extent, device).is_some())
-            || self.catalog.owed_to(&task(&object, first, device.id))?.contains(&device.id))
+        Ok(extents.iter().any(|extent| plain_on(extent, device).is_some()) || self.is_owed(device, object, first)?)
     }
 
-    /// The plain file that an object is on a target, if it is one and that is not what stands under its key.
-    pub(crate) fn misnamed(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Option<Whole> {
-        let whole = whole(device, object, extents)?;
-        device.target.is_named(key, whole.file).is_ok_and(|named| !named).then_some(whole)
+    fn is_owed(&self, device: &Device, object: &Object, extent: &Extent) -> Result<bool> {
+        Ok(self.catalog.owed_to(&task(object, extent, device.id))?.contains(&device.id))
+    }
+
+    /// Owes an object as a plain file, unless it is owed already.
+    fn owe_file(&self, device: &Device, key: &[u8], found: Option<(Object, Vec<Extent>)>) -> Result<()> {
+        let Some((object, extents)) = found else { return Ok(()) };
+        let Some(first) = extents.first() else { return Ok(()) };
+        if !self.is_owed(device, &object, first)? {
+            let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
+            let owed = owe(key, task(&object, first, device.id), first);
+            match self.catalog.commit(Change { expect, edits: vec![owed] }) {
+                // What has changed meanwhile is followed again.
+                Err(Error::Conflict { .. } | Error::NotFound { .. }) => {}
+                owed => drop(owed?),
+            }
+        }
+        Ok(())
+    }
+
+    /// The lock of who names a target's plain files; none where another keeps it long: the mover comes again.
+    pub(crate) fn names_lock(&self, device: &Device) -> Result<Option<File>> {
+        let name = format!("names-{}", device.id);
+        let begin = Instant::now();
+        loop {
+            let lock = self.lock_at_once(&name)?;
+            if lock.is_some() || begin.elapsed() > NAMING {
+                return Ok(lock);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The plain file that an object is on a target, if it is one, will stay so, and is not what stands under its key.
+    pub(crate) fn misnamed(
+        &self,
+        device: &Device,
+        key: &[u8],
+        object: &Object,
+        extents: &[Extent],
+    ) -> Result<Option<Whole>> {
+        let Some(whole) = whole(device, object, extents) else { return Ok(None) };
+        for extent in extents {
+            if self.is_owed(device, object, extent)? {
+                return Ok(None);
+            }
+        }
+        Ok(device.target.is_named(key, whole.file).is_ok_and(|named| !named).then_some(whole))
     }
 }
 

@@ -3,12 +3,14 @@
 use std::str::FromStr;
 
 use serde::Serialize;
-use terrace_plan::cost::Costs;
+use terrace_codec::{Encoding, Scratch, encode};
+use terrace_plan::cost::{Costs, Expected};
 use terrace_plan::explain::Explanation;
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
 use terrace_predict::analyze::Analysis;
+use terrace_predict::thread_seconds;
 
-use super::{READS, Site, policy};
+use super::{READS, Site, USUAL, policy};
 use crate::config::{Bytes, Rate, Time};
 use crate::report::ReplicaState;
 use crate::store::Store;
@@ -129,9 +131,16 @@ impl Store {
     /// [`Error::Config`] where something is supposed of a tier that there is not.
     pub fn explain(&self, question: &Question<'_>) -> Result<Explained> {
         let inner = &self.inner;
-        let (policy, resolutions) = policy::explained(inner, question.key, question.options);
-        let costs =
-            Costs::new(inner.streams.survey(question.block, question.options.element, &inner.tiers, &policy.wanted));
+        let (mut policy, resolutions) = policy::explained(inner, question.key, question.options);
+        let pinned = super::pinned(inner, question.key);
+        policy.wanted.raw_first &= pinned.is_none();
+        let costs = match pinned {
+            Some(encoding) => Costs::only(encoding, &tried(encoding, question.block)),
+            None => {
+                let element = question.options.element;
+                Costs::new(inner.streams.survey(question.block, element, &inner.tiers, &policy.wanted))
+            }
+        };
         let snapshot = self.supposed(question.what_if)?;
         let site = Site { wanted: policy.wanted, beside: &[], reads: READS };
         let explanation = inner.planner.explain(&snapshot, question.block.len() as u64, &site, &costs, &resolutions);
@@ -192,6 +201,16 @@ impl Store {
         }
         Ok(all)
     }
+}
+
+/// What an encoding does to a block; of one that fails or shrinks nothing, that it shrinks nothing.
+fn tried(encoding: Encoding, block: &[u8]) -> Expected {
+    let (mut out, mut scratch) = (Vec::new(), Scratch::default());
+    let start = thread_seconds();
+    let stored = encode(encoding, block, &mut out, &mut scratch).ok().flatten();
+    let compress = block.len() as f64 / (thread_seconds() - start).max(1e-9);
+    let ratio = stored.map_or(1.0, |stored| block.len() as f64 / stored.max(1) as f64);
+    Expected { compress, ratio, ..USUAL }
 }
 
 #[cfg(test)]

@@ -73,7 +73,8 @@ pub(crate) struct Placement {
 impl<'a> Placer<'a> {
     /// For the bytes of `key`, whose elements' type may be known.
     pub fn new(inner: &'a Inner, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
-        let pinned = inner.config.rule_for(key).and_then(|rule| rule.encoding.as_deref()?.parse().ok());
+        let pinned = pinned(inner, key);
+        let wanted = Wanted { raw_first: wanted.raw_first && pinned.is_none(), ..wanted };
         Placer { inner, key, wanted, known: inner.streams.of(key, element), file: xxh3_64(key), pinned }
     }
 
@@ -120,6 +121,16 @@ impl<'a> Placer<'a> {
     /// Where the replicas of a stored extent should be, and how encoded, planned with what is there so that little is
     /// moved; with `stay`, on the targets where they are. Nothing where no plan is better known.
     pub fn replan(&self, extent: &Extent, raw: &[u8], stay: bool) -> Places {
+        let site = Site { wanted: self.wanted, beside: &[], reads: self.reads(extent.offset, raw.len()) };
+        let costs = match self.pinned {
+            Some(_) => self.costs(),
+            None => Arc::new(self.surveyed(extent, raw)),
+        };
+        self.inner.planner.replan(&self.inner.tiers, raw.len(), &site, &costs, &extent.replicas, stay)
+    }
+
+    /// What is expected of every encoding on a stored extent; of those that it is in, what they made of it.
+    fn surveyed(&self, extent: &Extent, raw: &[u8]) -> Costs {
         let mut expected = self.inner.streams.survey(raw, None, &self.inner.tiers, &self.wanted);
         for replica in extent.replicas.iter().filter(|replica| replica.encoding != Encoding::NONE) {
             let ratio = extent.raw_len as f64 / f64::from(replica.stored.max(1));
@@ -128,12 +139,14 @@ impl<'a> Placer<'a> {
                 None => expected.push((replica.encoding, Expected { ratio, ..USUAL })),
             }
         }
-        let site = Site { wanted: self.wanted, beside: &[], reads: self.reads(extent.offset, raw.len()) };
-        self.inner.planner.replan(&self.inner.tiers, raw.len(), &site, &Costs::new(expected), &extent.replicas, stay)
+        Costs::new(expected)
     }
 
     /// How to encode one more replica of an extent on `device`.
     pub fn encoding(&self, device: &Device, extent: &Extent, raw: &[u8], missing: usize) -> Encoding {
+        if let Some(pinned) = self.pinned {
+            return pinned;
+        }
         let nearest = extent.replicas.iter().all(|r| {
             r.target == device.id || self.inner.tiers.device(r.target).is_ok_and(|other| other.tier > device.tier)
         });
@@ -152,12 +165,15 @@ impl<'a> Placer<'a> {
         self.inner.planner.encoding(&self.inner.tiers, device, raw.len(), reads, wanted, &costs)
     }
 
-    /// Whether a budget pays for one more replica of an extent, at best as dense as the densest that is there.
-    pub fn affords_more(&self, extent: &Extent) -> bool {
-        let sizes = || extent.replicas.iter().map(|replica| f64::from(replica.stored));
-        let (all, least) = (sizes().sum::<f64>(), sizes().fold(f64::INFINITY, f64::min));
-        // The next one may be a little longer than the shortest.
-        self.wanted.budget.is_none_or(|Budget(times)| all + 1.1 * least <= times * f64::from(extent.raw_len))
+    /// Whether the bytes stored are limited.
+    pub fn has_budget(&self) -> bool {
+        self.wanted.budget.is_some()
+    }
+
+    /// Whether the budget pays for one more replica of an extent, of so many bytes.
+    pub fn affords(&self, extent: &Extent, stored: u32) -> bool {
+        let all: f64 = extent.replicas.iter().map(|replica| f64::from(replica.stored)).sum();
+        self.wanted.budget.is_none_or(|Budget(times)| all + f64::from(stored) <= times * f64::from(extent.raw_len))
     }
 
     /// Encodes an extent, appends a replica of it, and learns from what that took.
@@ -180,14 +196,28 @@ impl<'a> Placer<'a> {
         READS.max(self.inner.hotness.reads(self.key, offset, offset + length as u64))
     }
 
+    /// What is expected of the encodings that may be used.
+    fn costs(&self) -> Arc<Costs> {
+        let mut known = self.known.lock();
+        match self.pinned {
+            Some(pinned) => known.pinned(pinned).clone(),
+            None => known.costs.clone(),
+        }
+    }
+
     fn plan(&self, length: usize, site: &Site<'_>) -> Placement {
-        let costs = self.known.lock().costs.clone();
-        self.inner.planner.place(&self.inner.tiers, length, site, &costs)
+        self.inner.planner.place(&self.inner.tiers, length, site, &self.costs())
     }
 
     /// Studies the bytes for a device, where that may pay; whether anything was learned.
     fn study(&self, offset: u64, raw: &[u8], device: &Device, weights: &Weights, reads: f64) -> bool {
-        let worth = raw.len() >= WORTH && (weights.ratio > DENSE || device.writing.rate() < FAST);
+        let worth =
+            self.pinned.is_none() && raw.len() >= WORTH && (weights.ratio > DENSE || device.writing.rate() < FAST);
         worth && self.inner.streams.study(&self.known, (self.file, offset), raw, device, weights, reads)
     }
+}
+
+/// The encoding that the rule for a key names.
+fn pinned(inner: &Inner, key: &[u8]) -> Option<Encoding> {
+    inner.config.rule_for(key).and_then(|rule| rule.encoding.as_deref()?.parse().ok())
 }

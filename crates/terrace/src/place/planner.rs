@@ -17,6 +17,10 @@ use crate::store::{Device, Tiers};
 
 /// Speeds and domains are looked at again after this; space and whether a target works, for each request.
 const FRESH: Duration = Duration::from_millis(100);
+/// The share by which speeds may differ from what was planned with.
+const HARDLY: f64 = 0.2;
+/// The seconds by which latencies may.
+const BRIEF: f64 = 10e-6;
 /// What a processor core draws, in watts.
 const CORE_WATTS: f64 = 10.0;
 
@@ -170,11 +174,28 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
         made.elapsed() > FRESH || !up.eq(devices().map(|device| device.state() == TierState::Ok))
     });
     if old {
-        *held = snapshot(tiers, |_| true).map(|snapshot| (Instant::now(), snapshot));
+        let (levels, mut targets) = described(tiers, |_| true);
+        if let Some((_, before)) = held {
+            targets.iter_mut().zip(before.targets()).for_each(|(now, before)| steady(now, before));
+        }
+        *held = of(levels, targets).map(|snapshot| (Instant::now(), snapshot));
     } else if let Some((_, snapshot)) = held {
         devices().enumerate().for_each(|(at, device)| snapshot.set_space(at, device.free(), 0));
     }
     held.as_ref().map(|(_, snapshot)| snapshot)
+}
+
+/// Keeps what was known of a target's speeds as long as it is hardly different: each change makes what was planned worth
+/// nothing.
+fn steady(now: &mut Target, before: &Target) {
+    let keep = |now: &mut f64, before: f64, hardly: f64| {
+        if (*now - before).abs() <= hardly.max(HARDLY * before) {
+            *now = before;
+        }
+    };
+    keep(&mut now.read, before.read, 0.0);
+    keep(&mut now.write, before.write, 0.0);
+    keep(&mut now.latency, before.latency, BRIEF);
 }
 
 /// The tiers with only these devices to be written to.

@@ -14,7 +14,7 @@ use terrace_predict::analyze::Elements;
 use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{DENSE, READS};
+use super::{DENSE, READS, USUAL};
 use crate::frame::Coded;
 use crate::store::{Device, Tiers};
 
@@ -24,6 +24,9 @@ pub(crate) const LEARNED: &str = "predictor.json";
 const STREAMS: usize = 1024;
 /// After so many outcomes, what is expected is worked out again.
 const OUTCOMES: u32 = 8;
+/// How much the last outcome of an encoding that a rule names counts, and the step in which its ratio is taken in.
+const NEWEST: f64 = 0.3;
+const STEP: f64 = 0.02;
 /// Bytes that a process decodes before it learns from that.
 const READ: u64 = 4 << 20;
 /// Where hardly anything but the bytes stored matters, effort is earned as for a device that moves so many of them in a
@@ -47,6 +50,44 @@ pub(crate) struct Known {
     pub costs: Arc<Costs>,
     /// Outcomes since `costs` was made.
     outcomes: u32,
+    pinned: Option<Pinned>,
+}
+
+/// The encoding that a rule names, and what it did to the bytes so far.
+struct Pinned {
+    encoding: Encoding,
+    expected: Expected,
+    /// Made for about this ratio.
+    costs: Arc<Costs>,
+    ratio: f64,
+}
+
+impl Pinned {
+    fn new(encoding: Encoding, expected: Expected) -> Pinned {
+        Pinned { encoding, expected, costs: Arc::new(Costs::only(encoding, &expected)), ratio: expected.ratio }
+    }
+}
+
+impl Known {
+    /// What is expected of the encoding that a rule names: until it was used, that it shrinks nothing.
+    pub fn pinned(&mut self, encoding: Encoding) -> &Arc<Costs> {
+        let held = self.pinned.take().filter(|held| held.encoding == encoding);
+        &self.pinned.insert(held.unwrap_or_else(|| Pinned::new(encoding, USUAL))).costs
+    }
+
+    /// Learns from what the encoding that a rule names did.
+    fn learn_pinned(&mut self, encoding: Encoding, encoded: Coded) {
+        let Coded { raw, stored, seconds } = encoded;
+        let Some(held) = self.pinned.as_mut().filter(|held| held.encoding == encoding && stored > 0) else { return };
+        let (ratio, compress) = (raw as f64 / stored as f64, raw as f64 / seconds);
+        let first = held.expected == USUAL;
+        let measured = Expected { compress, decompress: f64::NAN, ratio };
+        held.expected = held.expected.learn(&measured, if first { 1.0 } else { NEWEST });
+        // What hardly differs makes no plan worth another thought.
+        if (held.expected.ratio / held.ratio - 1.0).abs() > STEP {
+            *held = Pinned::new(encoding, held.expected);
+        }
+    }
 }
 
 impl Streams {
@@ -73,7 +114,7 @@ impl Streams {
         }
         let new = || {
             let (stream, costs) = (new_stream(element), Arc::new(Costs::new([])));
-            Arc::new(Mutex::new(Known { stream, choices: Vec::new(), costs, outcomes: 0 }))
+            Arc::new(Mutex::new(Known { stream, choices: Vec::new(), costs, outcomes: 0, pinned: None }))
         };
         streams.entry(name).or_insert_with(new).clone()
     }
@@ -122,9 +163,12 @@ impl Streams {
 
     /// Learns from how an encoding turned out.
     pub fn learn(&self, known: &Mutex<Known>, encoding: Encoding, encoded: Coded) {
-        if known.lock().choices.is_empty() {
+        let mut held = known.lock();
+        held.learn_pinned(encoding, encoded);
+        if held.choices.is_empty() {
             return;
         }
+        drop(held);
         let mut predictor = self.predictor().lock();
         let mut known = known.lock();
         let Some(choice) = known.choices.iter().find(|choice| choice.encoding == encoding).copied() else { return };

@@ -30,11 +30,23 @@ const STEP: u64 = 4 * BLOCK as u64;
 impl Store {
     /// Reads a whole object.
     pub fn get(&self, key: &[u8]) -> Result<Vec<u8>> {
-        key::check(key)?;
+        self.get_into(key, 0, None, |_, length| vec![0; length])
+    }
+
+    /// Reads a range of an object, to its end where `end` is none, into what `room` makes for so many bytes. All bytes are of
+    /// the object that `room` is told; it is asked again where that was replaced meanwhile.
+    pub fn get_into<R: AsMut<[u8]>>(
+        &self,
+        key: &[u8],
+        start: u64,
+        end: Option<u64>,
+        mut room: impl FnMut(&Object, usize) -> R,
+    ) -> Result<R> {
         for _ in 0..LOOKS {
             let object = self.stat(key)?;
-            let mut bytes = vec![0; usize::try_from(object.length).map_err(|_| too_long(key))?];
-            if self.read_version(key, 0, &mut bytes, Some(&object))?.is_some() {
+            let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
+            let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
+            if self.read_version(key, start, bytes.as_mut(), Some(&object))?.is_some() {
                 return Ok(bytes);
             }
         }

@@ -6,6 +6,7 @@ mod device;
 mod leases;
 mod monitor;
 mod open;
+mod sole;
 mod targets;
 mod tiers;
 mod trouble;
@@ -32,6 +33,7 @@ use crate::read::Cache;
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
 use crate::tier::FILES;
 use crate::{Error, Result, key};
+use sole::Sole;
 
 /// The store's format; a store of a newer one is refused.
 const FORMAT: u32 = 1;
@@ -77,6 +79,8 @@ pub(crate) struct Inner {
     pub stage_bytes: u64,
     /// What this process's open handles pin.
     pub leases: Leases,
+    /// Held as long as this copy of the library has the store open.
+    _sole: Sole,
     /// Held, shared, as long as the store is open.
     lock: File,
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
 
+use super::sole::sole;
 use super::{Inner, Last, Leases, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
 use crate::catalog::{Catalog, Edit};
 use crate::hotness::Hotness;
@@ -47,6 +48,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
     let config = read_config(dir)?;
     let lock = lock_file(dir)?;
     boot::prepare(dir, &lock)?;
+    let sole = sole(dir)?;
     let log = Log::open(&dir.join("log"), id)?;
     let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
     let ids: Arc<dyn Ids> = catalog.clone();
@@ -63,6 +65,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         hotness: Hotness::new(dir),
         stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
         leases: Leases::new(dir),
+        _sole: sole,
         lock,
     };
     crate::care::recover(&inner)?;

@@ -292,10 +292,14 @@ fn plain_files_are_frames_and_files_at_once() {
         assert_eq!(scan(&*target), (1..).zip(places.iter().copied()).collect());
         target.sync(&[file]).expect("syncs");
         let named = Whole { file, length: whole.len() as u64 + 10, mode: 0o640, mtime: 7 };
-        target.follow(b"a/b", Some(&named), &[]).expect("names");
+        assert!(target.follow(b"a/b", Some(&named), &[]).expect("names"));
+        let shorter = Whole { length: named.length - 1, ..named };
+        assert!(!target.follow(b"a/b", Some(&shorter), &[]).expect("leaves what is longer"));
         assert!(target.is_named(b"a/b", file).expect("looks") && !target.is_named(b"a", file).expect("looks"));
         whole.extend([0; 10]);
         assert!(std::fs::read(root.join("files/a/b")).expect("a file") == whole);
+        std::fs::write(root.join("files/other"), b"put there by someone").expect("writes");
+        assert_eq!(target.plain_names().expect("lists"), [(b"a/b".to_vec(), file)]);
         target.follow(b"a/b", None, &[PLAIN | 8]).expect("leaves what is not one of these");
         assert!(root.join("files/a/b").exists());
         target.follow(b"a/b", None, &[file]).expect("unnames");

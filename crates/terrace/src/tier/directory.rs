@@ -375,7 +375,7 @@ impl Target for Directory {
         Ok(place)
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         self.seen()?;
         self.plain.follow(key, now, before)
     }
@@ -383,6 +383,11 @@ impl Target for Directory {
     fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
         self.seen()?;
         self.plain.is_named(key, file)
+    }
+
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.seen()?;
+        self.plain.names()
     }
 
     fn plain_files(&self) -> io::Result<Vec<u64>> {

@@ -123,14 +123,20 @@ pub trait Target: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Makes the plain file `now` stand under a key; where there is none, nothing, if one of `before` did.
-    fn follow(&self, _key: &[u8], _now: Option<&Whole>, _before: &[u64]) -> io::Result<()> {
+    /// Makes the plain file `now` stand under a key; where there is none, nothing, if one of `before` did. False where the
+    /// file is longer than it is to be: what it holds beyond may be needed until a sync mark, so it is never cut.
+    fn follow(&self, _key: &[u8], _now: Option<&Whole>, _before: &[u64]) -> io::Result<bool> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Whether this plain file stands under a key.
     fn is_named(&self, _key: &[u8], _file: u64) -> io::Result<bool> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The keys under which plain files stand, and which.
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        Ok(Vec::new())
     }
 
     /// The numbers of all plain files.

@@ -4,6 +4,8 @@
 //! `plain/ID` holds the bytes and `plain/ID.headers` the frames' headers. `files/KEY` is a second name (hard link) of the
 //! bytes: a file is replaced, renamed or deleted for people at once, and lives on for those who still read it.
 
+use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -68,6 +70,7 @@ impl Plain {
         let headers = match open(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(BYTES))?;
+                File::open(&self.root)?.sync_all()?;
                 open(&path)?
             }
             opened => opened?,
@@ -187,27 +190,59 @@ impl Plain {
         Ok(())
     }
 
-    /// Makes `now` what stands under a key. Where that is none, the key's file goes, if it is one of `before`: what others
-    /// put there stays.
-    pub fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    /// The keys under which files stand, and which; what others put there is passed over.
+    pub fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        let mut files = HashMap::new();
+        for file in self.all()? {
+            if let Ok(metadata) = fs::symlink_metadata(self.bytes(file)) {
+                files.insert((metadata.dev(), metadata.ino()), file);
+            }
+        }
+        let (root, mut names) = (self.root.join(FILES), Vec::new());
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                let (path, metadata) = (entry.path(), entry.metadata()?);
+                if metadata.is_dir() {
+                    folders.push(path);
+                } else if let Some(file) = files.get(&(metadata.dev(), metadata.ino()))
+                    && let Ok(key) = path.strip_prefix(&root)
+                {
+                    names.push((key.as_os_str().as_bytes().to_vec(), *file));
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Makes `now` what stands under a key, unless it is too long. Where that is none, the key's file goes, if it is one of
+    /// `before`: what others put there stays.
+    pub fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         match now {
             Some(whole) => self.name(key, whole),
-            None => self.unname(key, before),
+            None => self.unname(key, before).map(|()| true),
         }
     }
 
-    fn name(&self, key: &[u8], whole: &Whole) -> io::Result<()> {
+    fn name(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
         let bytes = File::open(self.bytes(whole.file))?;
-        if bytes.metadata()?.len() != whole.length {
+        match bytes.metadata()?.len().cmp(&whole.length) {
+            Ordering::Greater => return Ok(false),
             // What comes behind the last frame reads as zeros.
-            OpenOptions::new().write(true).open(self.bytes(whole.file))?.set_len(whole.length)?;
+            Ordering::Less => OpenOptions::new().write(true).open(self.bytes(whole.file))?.set_len(whole.length)?,
+            Ordering::Equal => {}
         }
         // Its owner must be able to read it, whatever the object's mode is.
         bytes.set_permissions(fs::Permissions::from_mode(whole.mode & 0o777 | 0o400))?;
         bytes.set_modified(time(whole.mtime))?;
         let (folder, name) = self.parent(key, true)?;
         if self.is_named(key, whole.file)? {
-            return Ok(());
+            return Ok(true);
         }
         let new = self.new_name(whole.file);
         match fs::hard_link(self.bytes(whole.file), &new) {
@@ -220,7 +255,8 @@ impl Plain {
                 .and_then(|()| rustix::fs::renameat(rustix::fs::CWD, &new, &folder, name)),
             renamed => renamed,
         };
-        Ok(renamed?)
+        renamed?;
+        Ok(true)
     }
 
     fn unname(&self, key: &[u8], before: &[u64]) -> io::Result<()> {

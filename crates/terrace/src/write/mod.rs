@@ -46,6 +46,33 @@ pub struct PutOptions {
 }
 
 impl PutOptions {
+    /// An operation's options over its application's: its requirements come first, and what the application asks for by
+    /// number only holds where the operation asks for nothing at all.
+    ///
+    /// ```
+    /// use terrace::PutOptions;
+    ///
+    /// let application = PutOptions { replicas: Some(3), ..PutOptions::default() };
+    /// assert_eq!(PutOptions::default().over(&application).replicas, Some(3));
+    /// let dense = PutOptions { requirements: vec!["min_storage".parse()?], ..PutOptions::default() };
+    /// assert_eq!(dense.over(&application).replicas, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn over(self, application: &PutOptions) -> PutOptions {
+        let silent = self.requirements.is_empty();
+        let usual = if silent { application.clone() } else { PutOptions::default() };
+        PutOptions {
+            replicas: self.replicas.or(usual.replicas),
+            ack: self.ack.or(usual.ack),
+            weights: self.weights.or(usual.weights),
+            budget: self.budget.or(usual.budget),
+            element: self.element.or(application.element),
+            requirements: self.requirements.into_iter().chain(application.requirements.iter().copied()).collect(),
+            attributes: self.attributes,
+            create_new: self.create_new,
+        }
+    }
+
     /// Whether it says how replicas are to be encoded.
     fn says_how(&self) -> bool {
         !self.requirements.is_empty() || self.weights.is_some() || self.budget.is_some()
@@ -128,8 +155,7 @@ impl Store {
             writer.abandon();
             return Err(e);
         }
-        let made_now = || Attributes { mode: 0o644, mtime: now(), ..Attributes::default() };
-        let attributes = options.attributes.clone().unwrap_or_else(made_now);
+        let attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
         let mut expect = vec![Expect::Free(key.to_vec())];
         if options.create_new {
             expect.push(Expect::Absent(key.to_vec()));
@@ -380,9 +406,10 @@ impl<'a> Writer<'a> {
     fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
         for Placed { target, encoding } in places {
             let device = self.inner.tiers.device(*target)?;
-            let later =
-                || raw.len() > INLINE_BYTES || !device.quick || self.inner.config.is_plain(device.tier, self.key);
-            if !extent.replicas.is_empty() && later() {
+            let plain = self.inner.config.is_plain(device.tier, self.key);
+            // What a budget pays for beside the first is known when that is there.
+            let later = raw.len() > INLINE_BYTES || !device.quick || plain || self.placer.has_budget();
+            if !extent.replicas.is_empty() && later {
                 owed.push(*target);
                 continue;
             }

@@ -17,6 +17,16 @@ pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(|_| byte()).collect()
 }
 
+/// The records of a catalog that are in one of two dumps only.
+pub fn differing(before: &[(Vec<u8>, Vec<u8>)], after: &[(Vec<u8>, Vec<u8>)]) -> String {
+    let only = |of: &[(Vec<u8>, Vec<u8>)], other: &[(Vec<u8>, Vec<u8>)]| {
+        let records = of.iter().filter(|record| !other.contains(record));
+        records.map(|(key, value)| format!("{:?} {key:?} {value:?}", char::from(key[0]))).collect::<Vec<_>>()
+    };
+    let (missing, added) = (only(before, after), only(after, before));
+    if missing.is_empty() && added.is_empty() { String::new() } else { format!("without {missing:?}, with {added:?}") }
+}
+
 /// Returns when all replicas are there.
 pub fn replicated() -> PutOptions {
     PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }

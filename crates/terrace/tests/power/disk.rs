@@ -166,10 +166,11 @@ fn listing(folder: &Path) -> Listing {
 impl Loss {
     /// Writes into `root`, which is empty, what may be found there when the power is back.
     pub fn restore(&self, root: &Path, random: &mut impl FnMut(u64) -> u64) {
-        self.folder(root, random);
+        self.folder(root, &mut HashMap::new(), random);
     }
 
-    fn folder(&self, path: &Path, random: &mut impl FnMut(u64) -> u64) {
+    /// `files` are those that have a name already.
+    fn folder(&self, path: &Path, files: &mut HashMap<u64, PathBuf>, random: &mut impl FnMut(u64) -> u64) {
         fs::create_dir_all(path).expect("a folder");
         let Some((durable, current)) = self.folders.get(path) else { return };
         let names: BTreeSet<&String> = durable.keys().chain(current.keys()).collect();
@@ -178,10 +179,14 @@ impl Loss {
             let found = if old == new || random(2) == 0 { new } else { old };
             match found {
                 None => {}
-                Some(Entry::Folder) => self.folder(&path.join(name), random),
-                Some(Entry::File(inode)) => {
-                    fs::write(path.join(name), self.bytes(*inode, random)).expect("a file");
-                }
+                Some(Entry::Folder) => self.folder(&path.join(name), files, random),
+                Some(Entry::File(inode)) => match files.get(inode) {
+                    Some(first) => fs::hard_link(first, path.join(name)).expect("a further name"),
+                    None => {
+                        fs::write(path.join(name), self.bytes(*inode, random)).expect("a file");
+                        files.insert(*inode, path.join(name));
+                    }
+                },
             }
         }
     }

@@ -1,11 +1,13 @@
 //! The search: replica after replica, piece after piece, leaving out what cannot be better than the best found.
 
 mod prune;
+mod settle;
 mod step;
 
 use super::bound::{Bound, Share};
 use super::candidates::Candidate;
 use super::held::Held;
+use super::joint::Joint;
 use super::layout::lay_out;
 use super::lengths::lengths;
 use super::scheme::Cost;
@@ -60,9 +62,8 @@ pub(super) struct Search {
     /// Candidates of replica 0 and of the others, cheapest first.
     pub lists: [Vec<Candidate>; 2],
     pub bounds: [Bound; 2],
-    /// The bound of all replicas together, where they count together: a page of replica 0 costs `first_more` more.
-    pub joint: Bound,
-    pub first_more: f64,
+    /// The bound of all replicas together.
+    pub joint: Joint,
     /// Free bytes of each target.
     pub free: Vec<u64>,
     /// Pages that each domain can still take.
@@ -119,7 +120,7 @@ pub(super) fn search(mut goal: Goal, work: &mut Search) -> (Option<Cost>, bool) 
     let splits = |candidate: &Candidate| candidate.tight || candidate.held;
     let tight = goal.budget < u64::MAX || work.lists.iter().flatten().any(splits);
     if goal.pages > EVERY_SPLIT {
-        goal.steps = (goal.steps / 20).max(1);
+        goal.steps = (goal.steps / 100).max(1);
     }
     let mut run = Run {
         goal,
@@ -147,43 +148,24 @@ pub(super) fn search(mut goal: Goal, work: &mut Search) -> (Option<Cost>, bool) 
         if goal.pages > EVERY_SPLIT {
             run.floor.1 = run.floor.1.max(laid.least_then);
         }
+        if run.improves(run.floor) {
+            run.sharpen();
+        }
         if !run.improves(run.floor) {
             return (run.best, true);
         }
     }
+    let floor = run.floor;
     if goal.is_async && goal.replicas > 1 && tight {
         run.alone();
     } else {
         run.place(0, 0);
     }
-    let every = goal.pages <= EVERY_SPLIT || !tight || !run.improves(run.floor);
-    (run.best, every && !run.cut)
+    let proven = run.every_split || !run.improves(floor);
+    (run.best, proven && !run.cut)
 }
 
 impl Run<'_> {
-    /// Settles replica 0 first, then the others.
-    fn alone(&mut self) {
-        let laid = self.best;
-        self.alone = true;
-        self.place(0, 0);
-        if let Some(Cost { first, .. }) = self.best {
-            self.floor.0 = self.floor.0.max(first as f64);
-            let then = laid.filter(|laid| laid.first == first).map_or(u64::MAX, |laid| laid.then);
-            self.begin(Some(Cost { first, then }));
-            self.place(0, 0);
-        }
-        if self.best.is_none_or(|best| best.then == u64::MAX) {
-            self.begin(laid);
-            self.place(0, 0);
-        }
-    }
-
-    /// Starts again, knowing what is to be beaten.
-    fn begin(&mut self, best: Option<Cost>) {
-        self.best = best;
-        (self.alone, self.done, self.count) = (false, false, 0);
-    }
-
     /// Places the rest of a replica from page `start` on, and the replicas after it.
     fn place(&mut self, replica: usize, start: u32) {
         if start == self.goal.pages {
@@ -250,7 +232,8 @@ impl Run<'_> {
             if last || inner || candidate.whole {
                 self.consider(replica, start, index, most);
             } else if long {
-                let lengths = lengths(self.work, &self.goal, self.budget, &candidate, replica, start, most);
+                let mut lengths = lengths(self.work, &self.goal, self.budget, &candidate, replica, start, most);
+                lengths.extend(self.leaving_room(replica, start, index, most));
                 lengths.into_iter().for_each(|pages| self.consider(replica, start, index, pages));
             } else {
                 (1..=most).rev().for_each(|pages| self.consider(replica, start, index, pages));
@@ -289,23 +272,5 @@ impl Run<'_> {
         self.work.current[replica].pop();
         self.take_back(replica, index.into(), pages, taken);
         self.cost = cost;
-    }
-
-    /// The scheme is complete: it is the best so far, or it would have been left out.
-    fn keep(&mut self) {
-        if self.best.is_some_and(|best| best <= self.cost) {
-            return;
-        }
-        self.best = Some(self.cost);
-        if self.alone {
-            let floor = (self.floor.0, 0.0);
-            self.done |= !self.improves(floor);
-            return;
-        }
-        let Search { best, current, .. } = &mut *self.work;
-        for (best, current) in best.iter_mut().zip(current) {
-            best.clone_from(current);
-        }
-        self.done |= !self.improves(self.floor);
     }
 }

@@ -1,6 +1,7 @@
 //! What is left out: other orders of the same, and what cannot be better than the best found.
 
 use super::super::candidates::Candidate;
+use super::step::longest;
 use super::{EVERY_SPLIT, NEAR, NONE, Run, Search};
 
 impl Run<'_> {
@@ -55,11 +56,26 @@ impl Run<'_> {
         }
         let mut least = least_first + least_rest;
         if replica == 0 && later > 0 {
-            let Search { joint, first_more, .. } = &*self.work;
-            let together = joint.least(current + later, free, domains, self.budget);
-            least = least.max(together + first_more * current as f64);
+            least = least.max(self.work.joint.least([current, later], free, domains, self.budget));
         }
         (self.cost.first as f64 + least, 0.0)
+    }
+
+    /// The longest piece that leaves the other replicas room, if that is shorter than `most`.
+    pub(super) fn leaving_room(&mut self, replica: usize, start: u32, index: usize, most: u32) -> Option<u32> {
+        let mut fits = |pages: u32| {
+            let cost = self.cost;
+            let taken = self.put(replica, start, index, pages);
+            let Search { bounds, free, domains, shares, .. } = &mut *self.work;
+            let mut left = (self.goal.replicas - 1 - replica) as u64 * u64::from(self.goal.pages);
+            left += if replica > 0 { u64::from(self.goal.pages - start - pages) } else { 0 };
+            shares.clear();
+            let fits = bounds[1].shares(left, free, domains, shares);
+            self.take_back(replica, index, pages, taken);
+            self.cost = cost;
+            fits
+        };
+        if fits(most) { None } else { Some(longest(most, fits)).filter(|pages| *pages > 0) }
     }
 
     /// The least that so many pages of one replica cost if nothing but a full target is left out.

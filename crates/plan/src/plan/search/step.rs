@@ -72,7 +72,7 @@ impl Run<'_> {
 }
 
 /// The largest number up to `most` for which `fits` holds; it holds for 0 and for all below one for which it does.
-fn longest(most: u32, fits: impl Fn(u32) -> bool) -> u32 {
+pub(super) fn longest(most: u32, mut fits: impl FnMut(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, most);
     while low < high {
         let middle = high - (high - low) / 2;

@@ -148,7 +148,7 @@ impl Target for Deadline {
         self.run(move |inner| inner.write_plain(file, &Frame { header, payload: &payload }))
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         let (key, now, before) = (key.to_vec(), now.copied(), before.to_vec());
         self.run(move |inner| inner.follow(&key, now.as_ref(), &before))
     }
@@ -156,6 +156,10 @@ impl Target for Deadline {
     fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
         let key = key.to_vec();
         self.run(move |inner| inner.is_named(&key, file))
+    }
+
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.run(|inner| inner.plain_names())
     }
 
     fn plain_files(&self) -> io::Result<Vec<u64>> {

@@ -197,7 +197,7 @@ impl Target for Faults {
         self.inner.write_plain(file, frame)
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         self.plan.call(true)?;
         self.inner.follow(key, now, before)
     }
@@ -205,6 +205,11 @@ impl Target for Faults {
     fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
         self.plan.call(false)?;
         self.inner.is_named(key, file)
+    }
+
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.plan.call(false)?;
+        self.inner.plain_names()
     }
 
     fn plain_files(&self) -> io::Result<Vec<u64>> {

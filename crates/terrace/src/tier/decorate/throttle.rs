@@ -157,12 +157,16 @@ impl Target for Throttle {
         Ok(place)
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<()> {
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         self.inner.follow(key, now, before)
     }
 
     fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
         self.inner.is_named(key, file)
+    }
+
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.inner.plain_names()
     }
 
     fn plain_files(&self) -> io::Result<Vec<u64>> {

@@ -1,0 +1,81 @@
+"""NumPy arrays as objects: the type of their elements tells Terrace how to encode them, and comes back with them."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+    from typing_extensions import TypeIs
+
+    from terrace._terrace import Object
+
+DTYPE = "numpy.dtype"
+SHAPE = "numpy.shape"
+ORDER = "numpy.order"
+
+
+def is_array(data: object) -> TypeIs[NDArray[Any]]:
+    """Whether it is an array, found out without importing NumPy."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(data, numpy.ndarray)
+
+
+def element(dtype: numpy.dtype[Any]) -> str | None:
+    """The type's name in Terrace's encodings; none where it has none."""
+    if dtype.byteorder == ">" or (dtype.byteorder == "=" and sys.byteorder == "big"):
+        return None
+    if dtype.kind == "c":
+        return f"f{dtype.itemsize * 4}"
+    if dtype.kind in "mM":
+        return "i64"
+    if dtype.kind in "bS" or (dtype.kind in "iu" and dtype.itemsize == 1):
+        return "u8"
+    if dtype.kind == "U" or (dtype.kind == "V" and dtype.itemsize == 32):
+        return "u32" if dtype.kind == "U" else "r32"
+    # Half floats have no name of their own, but their bytes are as those of other numbers of two bytes.
+    name = "u16" if dtype.str[1:] == "f2" else f"{dtype.kind}{dtype.itemsize * 8}"
+    return name if name in {"i16", "i32", "i64", "u16", "u32", "u64", "f32", "f64"} else None
+
+
+def laid_out(array: NDArray[Any]) -> tuple[memoryview, dict[str, str]]:
+    """The array's bytes, copied only where they have gaps, and the attributes that tell what they are."""
+    import numpy
+
+    if array.dtype.hasobject:
+        raise TypeError(f"arrays of {array.dtype} hold Python objects, not bytes; convert them first")
+    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
+    flat = numpy.ascontiguousarray(array.T if fortran else array)
+    attributes = {
+        DTYPE: repr(numpy.lib.format.dtype_to_descr(array.dtype)),
+        SHAPE: ",".join(map(str, array.shape)),
+        ORDER: "F" if fortran else "C",
+    }
+    return view(flat.reshape(-1)), attributes
+
+
+def empty(stat: Object) -> NDArray[Any]:
+    """An array that has room for what `stat` tells of."""
+    import numpy
+
+    said = stat.attributes
+    if DTYPE not in said:
+        raise ValueError(f"{stat.key!r} was not put as an array; numpy.frombuffer(store.get(key), dtype) makes one of it")
+    dtype = numpy.lib.format.descr_to_dtype(ast.literal_eval(said[DTYPE]))
+    shape = tuple(int(length) for length in said[SHAPE].split(",") if length)
+    return numpy.empty(shape, dtype, order="F" if said.get(ORDER) == "F" else "C")
+
+
+def room(array: NDArray[Any]) -> memoryview:
+    """The array's memory, to be filled."""
+    return view(array.reshape(-1, order="A"))
+
+
+def view(flat: NDArray[Any]) -> memoryview:
+    """The bytes of an array of one dimension; those of dates are not had otherwise."""
+    import numpy
+
+    return memoryview(flat.view(numpy.uint8))  # type: ignore[arg-type, unused-ignore]

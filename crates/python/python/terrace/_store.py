@@ -1,0 +1,130 @@
+"""`Store`: the engine's, with NumPy arrays, iteration, and explanations that print well."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from terrace import _arrays, _terrace
+from terrace._explain import Explanation
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from numpy.typing import NDArray
+
+    from terrace._terrace import Buffer, Key, Object, Options, Progress, Receipt
+
+PAGE = 1000
+
+
+def default_directory() -> Path:
+    """The store that is used where none is named: `TERRACE_STORE`, or the one in the user's data directory."""
+    if named := os.environ.get("TERRACE_STORE"):
+        return Path(named)
+    data = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(data) if data.startswith("/") else Path.home() / ".local/share") / "terrace"
+
+
+class Store(_terrace.Store):
+    """An open store. Many threads may use one at once; a process that forks may go on using it in the child.
+
+    Keywords say what the application requires, and are the same as those of `put`: `min_storage=True`,
+    `max_durability=4`, `replicas=2`, `ack="durable"`, `weights="archival"`, `budget="3x"`.
+    """
+
+    def __new__(cls, directory: str | os.PathLike[str] | None = None, **application: Unpack[Options]) -> Self:
+        return super().__new__(cls, directory or default_directory(), **application)
+
+    @classmethod
+    def create(
+        cls,
+        directory: str | os.PathLike[str],
+        config: str | os.PathLike[str] | None = None,
+        **application: Unpack[Options],
+    ) -> Self:
+        """Makes a store with the tiers of the configuration file `config`, or with those found on this machine."""
+        _terrace.Store.init(directory, config)
+        return cls(directory, **application)
+
+    def put(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        attributes: dict[str, str] | None = None,
+        progress: Progress | None = None,
+        **options: Unpack[Options],
+    ) -> Receipt:
+        """Writes a whole object; what the key named before is replaced at once.
+
+        `data` is anything with a buffer, and must not be changed until the call returns. Of a NumPy array the dtype and
+        shape are kept, and `get_array` gives it back. `progress` is called with bytes done and in all.
+        """
+        if _arrays.is_array(data):
+            options.setdefault("element", _arrays.element(data.dtype))
+            data, described = _arrays.laid_out(data)
+            attributes = described | (attributes or {})
+        return super().put(key, data, attributes=attributes, progress=progress, **options)
+
+    def get_array(self, key: Key) -> NDArray[Any]:
+        """A NumPy array that was put, as it was."""
+        made: list[NDArray[Any]] = []
+
+        def make(stat: Object) -> memoryview:
+            made.append(_arrays.empty(stat))
+            return _arrays.room(made[-1])
+
+        self.get_made(key, make)
+        return made[-1]
+
+    def ls(self, prefix: Key = "") -> Iterator[Object]:
+        """All objects at or below `prefix`, in order of keys."""
+        after: Key | None = None
+        while page := self.page(prefix, after, PAGE):
+            yield from page
+            after = page[-1].key
+
+    def explain(
+        self,
+        key: Key,
+        data: Buffer | None = None,
+        *,
+        what_if: Sequence[str] = (),
+        **options: Unpack[Options],
+    ) -> Explanation:
+        """What the store would do with bytes, or with what is stored under the key, and why. Nothing is written.
+
+        `what_if` supposes something else of tiers: `["tier.nvme.capacity=2TiB"]`.
+        """
+        if _arrays.is_array(data):
+            options.setdefault("element", _arrays.element(data.dtype))
+            data = _arrays.laid_out(data)[0]
+        block = self.read(key, 0, self.block) if data is None else memoryview(data).cast("B")[: self.block]
+        return Explanation(*self.plan(key, block, list(what_if), **options))
+
+    def __contains__(self, key: Key) -> bool:
+        try:
+            self.stat(key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopened, (type(self), self.directory, self.application)
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.directory)!r})"
+
+
+def reopened(cls: type[Store], directory: Path, application: Options) -> Store:
+    """A store that was pickled."""
+    return cls(directory, **application)

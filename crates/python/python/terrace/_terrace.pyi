@@ -1,0 +1,204 @@
+"""The native half: what the engine does."""
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self, TypeAlias, TypedDict, Unpack
+
+from _typeshed import ReadableBuffer, WriteableBuffer as WriteableBuffer
+from numpy.typing import NDArray
+
+# Type checkers know that arrays are buffers only from Python 3.12 on.
+Buffer: TypeAlias = ReadableBuffer | NDArray[Any]
+Key: TypeAlias = str | bytes | PathLike[str]
+Progress: TypeAlias = Callable[[int, int], object]
+Ack: TypeAlias = Literal["placed", "replicated", "durable"]
+Requirement: TypeAlias = bool | int
+
+__version__: str
+
+class Options(TypedDict, total=False):
+    """What a store or a call requires. A number is one of replicas."""
+
+    require: str | list[str]
+    replicas: int | None
+    ack: Ack | None
+    weights: str | tuple[float, float, float] | None
+    budget: str | None
+    element: str | None
+    create_new: bool
+    min_read_latency: Requirement
+    max_read_bandwidth: Requirement
+    max_read_availability: Requirement
+    max_write_availability: Requirement
+    max_durability: Requirement
+    max_load_balance: Requirement
+    min_energy: Requirement
+    min_write_latency: Requirement
+    max_write_bandwidth: Requirement
+    min_storage: Requirement
+
+class Receipt:
+    """What a write has reached; `Store.wait` brings it up to date."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def object(self) -> int: ...
+    @property
+    def generation(self) -> int:
+        """The commit that made the write visible."""
+    @property
+    def want(self) -> int:
+        """Replicas that each extent is to have."""
+    @property
+    def asked(self) -> int:
+        """Replicas that were asked for; more than `want` where there are too few failure domains."""
+    @property
+    def have(self) -> int:
+        """Replicas that each extent has at least."""
+    @property
+    def durable(self) -> bool:
+        """Whether all of it survives a loss of power."""
+    @property
+    def owed(self) -> int:
+        """Replicas that are still to be made."""
+    @property
+    def owed_to(self) -> list[tuple[str, str, int]]:
+        """Tier, target and number of these."""
+    @property
+    def bytes(self) -> int:
+        """Bytes written, before encoding and replication."""
+    @property
+    def stored(self) -> int:
+        """Bytes that the replicas made by the call itself take."""
+
+class Object:
+    """What is known about an object. `mtime` is in nanoseconds since 1970."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def kind(self) -> Literal["file", "directory", "link"]: ...
+    @property
+    def id(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def replicas(self) -> int: ...
+    @property
+    def mode(self) -> int: ...
+    @property
+    def mtime(self) -> int: ...
+    @property
+    def attributes(self) -> dict[str, str]: ...
+
+class Store:
+    def __new__(cls, directory: str | PathLike[str], **application: Unpack[Options]) -> Self: ...
+    @staticmethod
+    def init(directory: str | PathLike[str], config: str | PathLike[str] | None = None) -> None: ...
+    @property
+    def directory(self) -> Path: ...
+    @property
+    def application(self) -> Options: ...
+    @property
+    def block(self) -> int:
+        """Bytes that are planned at a time."""
+    def close(self) -> None:
+        """Waits, for a minute at most, until nothing is owed and all is durable."""
+    def put(
+        self,
+        key: Key,
+        data: Buffer,
+        *,
+        attributes: dict[str, str] | None = None,
+        progress: Progress | None = None,
+        **keywords: Unpack[Options],
+    ) -> Receipt: ...
+    def put_file(
+        self,
+        path: str | PathLike[str],
+        key: Key,
+        *,
+        progress: Progress | None = None,
+        **keywords: Unpack[Options],
+    ) -> Receipt:
+        """Writes a file as an object, in bounded memory, with its time of modification and mode."""
+    def get_file(self, key: Key, path: str | PathLike[str], *, progress: Progress | None = None) -> int:
+        """Writes an object to a file; its length."""
+    def write_at(self, key: Key, offset: int, data: Buffer, **keywords: Unpack[Options]) -> Receipt:
+        """Writes a range of an object, which is made where there is none; other ranges stay, whoever writes them."""
+    def set_length(self, key: Key, length: int) -> None:
+        """Cuts an object, or extends it with zeros."""
+    def get(self, key: Key) -> bytes:
+        """The whole object."""
+    def read(self, key: Key, start: int = 0, end: int | None = None) -> bytes:
+        """Bytes `start` up to, not including, `end`; fewer only at the object's end."""
+    def read_into(self, key: Key, out: WriteableBuffer | NDArray[Any], offset: int = 0) -> int:
+        """Fills a buffer from byte `offset` on; the number of bytes read."""
+    def get_made(self, key: Key, make: Callable[[Object], WriteableBuffer]) -> Any:
+        """Reads a whole object into the buffer that `make` makes for it; that buffer."""
+    def stat(self, key: Key) -> Object: ...
+    def page(self, prefix: Key, after: Key | None, limit: int) -> list[Object]: ...
+    def delete(self, key: Key) -> None: ...
+    def rename(self, key: Key, to: Key) -> None:
+        """Gives an object another key; one that had it is replaced. No bytes move."""
+    def wait(self, receipt: Receipt, level: Ack) -> None:
+        """Waits until a write has reached a level."""
+    def sync(self) -> None:
+        """Waits until nothing is owed, and makes all durable."""
+    def locate(self, key: Key) -> dict[str, Any]:
+        """Where each extent is, and how it is encoded, as `terrace locate --json` has it."""
+    def status(self) -> dict[str, Any]:
+        """The store at a glance, as `terrace status --json` has it."""
+    def plan(
+        self, key: Key, data: Buffer, what_if: list[str] = ..., **keywords: Unpack[Options]
+    ) -> tuple[dict[str, Any], str]: ...
+
+class Stat:
+    """What is known about a file. Times are nanoseconds since 1970."""
+
+    @property
+    def id(self) -> int | None: ...
+    @property
+    def kind(self) -> Literal["file", "directory", "link"]: ...
+    @property
+    def length(self) -> int: ...
+    @property
+    def mode(self) -> int: ...
+    @property
+    def uid(self) -> int: ...
+    @property
+    def gid(self) -> int: ...
+    @property
+    def modified(self) -> int: ...
+    @property
+    def changed(self) -> int: ...
+
+class Files:
+    """A store's objects as a tree of files."""
+
+    def __new__(cls, store: Store) -> Self: ...
+    def stat(self, path: Key) -> Stat: ...
+    def list(self, path: Key) -> list[tuple[str, Stat]]: ...
+    def make_directory(self, path: Key) -> None: ...
+    def remove(self, path: Key) -> None: ...
+    def remove_directory(self, path: Key) -> None: ...
+    def rename(self, path: Key, to: Key) -> None: ...
+    def open(self, path: Key) -> File: ...
+    def create(self, path: Key, exclusive: bool = False) -> File: ...
+    def sync(self) -> None: ...
+
+class File:
+    """An open file."""
+
+    def stat(self) -> Stat: ...
+    def read_into(self, offset: int, out: WriteableBuffer) -> int: ...
+    def read_rest(self, offset: int) -> bytes: ...
+    def write_at(self, offset: int, data: Buffer) -> int: ...
+    def set_length(self, length: int) -> None: ...
+    def flush(self) -> None: ...
+    def sync(self) -> None: ...
+    def close(self) -> None: ...

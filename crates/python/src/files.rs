@@ -1,0 +1,184 @@
+//! Objects as files: what the fsspec file system stands on.
+
+use std::ffi::OsString;
+
+use engine::files::{FileError, FileResult, Owner, Stat as Known};
+use parking_lot::RwLock;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::bytes::{Source, Target};
+use crate::failure::refused;
+use crate::key::{Key, shown};
+use crate::object::kind;
+use crate::store::Store;
+
+/// Names that are asked for at a time.
+const PAGE: usize = 1000;
+
+/// The files of a store.
+#[pyclass(frozen, module = "terrace")]
+pub struct Files(engine::Files);
+
+/// An open file.
+#[pyclass(frozen, module = "terrace")]
+pub struct File(RwLock<Option<engine::files::File>>);
+
+/// What is known about a file. Times are nanoseconds since 1970.
+#[pyclass(frozen, get_all, module = "terrace")]
+pub struct Stat {
+    id: Option<u64>,
+    kind: &'static str,
+    length: u64,
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    modified: i64,
+    changed: i64,
+}
+
+impl From<Known> for Stat {
+    fn from(known: Known) -> Stat {
+        let Known { id, length, mode, modified, changed, .. } = known;
+        let Owner { uid, gid } = known.owner;
+        Stat { id, kind: kind(known.kind), length, mode, uid, gid, modified, changed }
+    }
+}
+
+impl Files {
+    fn call<T: Send>(&self, py: Python<'_>, call: impl Send + FnOnce(&engine::Files) -> FileResult<T>) -> PyResult<T> {
+        py.detach(|| call(&self.0)).map_err(refused)
+    }
+
+    fn owner(&self) -> FileResult<Owner> {
+        Ok(self.0.stat(b"")?.owner)
+    }
+}
+
+#[pymethods]
+impl Files {
+    #[new]
+    fn new(py: Python<'_>, store: &Store) -> PyResult<Files> {
+        let (engine, application) = (store.engine(py)?, store.required());
+        py.detach(|| engine::Files::with(&engine, application)).map(Files).map_err(refused)
+    }
+
+    fn stat(&self, py: Python<'_>, path: Key) -> PyResult<Stat> {
+        self.call(py, |files| files.stat(&path.0)).map(Stat::from)
+    }
+
+    /// The names in a directory, with what is known about each.
+    fn list(&self, py: Python<'_>, path: Key) -> PyResult<Vec<(OsString, Stat)>> {
+        let found = self.call(py, |files| {
+            let (mut from, mut found) = (Some(Vec::new()), Vec::new());
+            while let Some(position) = from {
+                let (entries, next) = files.list(&path.0, &position, PAGE)?;
+                for entry in entries {
+                    let below = if path.0.is_empty() { Vec::new() } else { [&path.0[..], b"/"].concat() };
+                    match files.stat(&[below, entry.name.clone()].concat()) {
+                        // It went meanwhile.
+                        Err(FileError::NotFound(_)) => {}
+                        stat => found.push((entry.name, stat?)),
+                    }
+                }
+                from = next;
+            }
+            Ok(found)
+        });
+        Ok(found?.into_iter().map(|(name, stat)| (shown(name), stat.into())).collect())
+    }
+
+    fn make_directory(&self, py: Python<'_>, path: Key) -> PyResult<()> {
+        self.call(py, |files| files.make_directory(&path.0, 0o755, self.owner()?))
+    }
+
+    fn remove(&self, py: Python<'_>, path: Key) -> PyResult<()> {
+        self.call(py, |files| files.remove(&path.0))
+    }
+
+    fn remove_directory(&self, py: Python<'_>, path: Key) -> PyResult<()> {
+        self.call(py, |files| files.remove_directory(&path.0))
+    }
+
+    fn rename(&self, py: Python<'_>, path: Key, to: Key) -> PyResult<()> {
+        self.call(py, |files| files.rename(&path.0, &to.0, true))
+    }
+
+    fn open(&self, py: Python<'_>, path: Key) -> PyResult<File> {
+        self.call(py, |files| files.open(&path.0)).map(File::of)
+    }
+
+    #[pyo3(signature = (path, exclusive=false))]
+    fn create(&self, py: Python<'_>, path: Key, exclusive: bool) -> PyResult<File> {
+        self.call(py, |files| files.create(&path.0, 0o644, self.owner()?, exclusive)).map(File::of)
+    }
+
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, engine::Files::sync)
+    }
+}
+
+impl File {
+    fn of(file: engine::files::File) -> File {
+        File(RwLock::new(Some(file)))
+    }
+
+    fn call<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl Send + FnOnce(&engine::files::File) -> FileResult<T>,
+    ) -> PyResult<T> {
+        py.detach(|| self.0.read().as_ref().map(call))
+            .ok_or_else(|| PyValueError::new_err("the file is closed"))?
+            .map_err(refused)
+    }
+}
+
+#[pymethods]
+impl File {
+    fn stat(&self, py: Python<'_>) -> PyResult<Stat> {
+        self.call(py, |file| file.stat()).map(Stat::from)
+    }
+
+    fn read_into(&self, py: Python<'_>, offset: u64, mut out: Target) -> PyResult<usize> {
+        self.call(py, |file| file.read_at(offset, out.as_mut()))
+    }
+
+    /// The bytes from `offset` to the end.
+    fn read_rest<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let length = self.call(py, |file| file.stat())?.length.saturating_sub(offset);
+        let mut read = 0;
+        let bytes = PyBytes::new_with(py, length as usize, |out| {
+            read = self.call(py, |file| file.read_at(offset, out))?;
+            Ok(())
+        })?;
+        // It may have been cut meanwhile.
+        Ok(if read < length as usize { PyBytes::new(py, &bytes.as_bytes()[..read]) } else { bytes })
+    }
+
+    fn write_at(&self, py: Python<'_>, offset: u64, data: Source) -> PyResult<usize> {
+        self.call(py, |file| file.write_at(offset, data.slice()).map(|()| data.slice().len()))
+    }
+
+    fn set_length(&self, py: Python<'_>, length: u64) -> PyResult<()> {
+        self.call(py, |file| file.set_len(length))
+    }
+
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |file| file.flush())
+    }
+
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.call(py, |file| file.sync())
+    }
+
+    /// Writes what is kept back, and closes the file in any case.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| {
+            let file = self.0.write().take();
+            file.map_or(Ok(()), |file| file.flush())
+        })
+        .map_err(refused)
+    }
+}

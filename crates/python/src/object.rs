@@ -1,0 +1,64 @@
+//! What is known about an object, and reports as Python's own dictionaries and lists.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use engine::Kind;
+use pyo3::prelude::*;
+use serde::Serialize;
+
+use crate::key::shown;
+
+/// An object of a store.
+#[pyclass(frozen, get_all, module = "terrace")]
+pub struct Object {
+    key: OsString,
+    length: u64,
+    kind: &'static str,
+    id: u64,
+    generation: u64,
+    replicas: u8,
+    mode: u32,
+    mtime: i64,
+    attributes: BTreeMap<String, String>,
+}
+
+#[pymethods]
+impl Object {
+    fn __repr__(&self) -> String {
+        format!("Object(key={:?}, length={}, replicas={})", self.key, self.length, self.replicas)
+    }
+}
+
+impl Object {
+    /// As the engine knows it.
+    pub fn of(key: &[u8], object: &engine::Object) -> Object {
+        let attributes = &object.attributes;
+        Object {
+            key: shown(key.to_vec()),
+            length: object.length,
+            kind: kind(attributes.kind),
+            id: object.id,
+            generation: object.generation,
+            replicas: object.want,
+            mode: attributes.mode,
+            mtime: attributes.mtime,
+            attributes: attributes.user.clone(),
+        }
+    }
+}
+
+/// A kind's name, as fsspec has it.
+pub fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "link",
+    }
+}
+
+/// A report in the form that the command line prints with `--json`, as dictionaries and lists.
+pub fn python<'py>(py: Python<'py>, report: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(report).map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))?;
+    py.import("json")?.call_method1("loads", (text,))
+}

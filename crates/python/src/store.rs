@@ -1,0 +1,257 @@
+//! Stores and their objects.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use engine::{Attributes, Config, PutOptions, Question, element_of};
+use parking_lot::RwLock;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use serde_json::json;
+
+use crate::bytes::{Source, Target};
+use crate::failure::raised;
+use crate::key::Key;
+use crate::object::{Object, python};
+use crate::options::{ack, options};
+use crate::progress::Told;
+use crate::receipt::Receipt;
+use crate::room;
+
+/// An open store; what is required at opening holds for every call on it.
+#[pyclass(frozen, subclass, module = "terrace")]
+pub struct Store {
+    dir: PathBuf,
+    store: RwLock<Option<engine::Store>>,
+    application: PutOptions,
+    keywords: Py<PyDict>,
+}
+
+impl Store {
+    /// The engine's; opened again in a process that was forked.
+    pub fn engine(&self, py: Python<'_>) -> PyResult<engine::Store> {
+        let known = self.store.read().clone();
+        match known {
+            None => Err(PyValueError::new_err("the store is closed; open it again")),
+            Some(store) if store.catalog().inherited() => {
+                let opened = py.detach(|| engine::Store::open(&self.dir)).map_err(raised)?;
+                *self.store.write() = Some(opened.clone());
+                Ok(opened)
+            }
+            Some(store) => Ok(store),
+        }
+    }
+
+    /// What the application requires.
+    pub fn required(&self) -> PutOptions {
+        self.application.clone()
+    }
+
+    fn asked(&self, key: &Key, keywords: Option<&Bound<'_, PyDict>>) -> PyResult<PutOptions> {
+        let asked = options(keywords)?.over(&self.application);
+        Ok(PutOptions { element: asked.element.or_else(|| element_of(&key.0)), ..asked })
+    }
+}
+
+#[pymethods]
+impl Store {
+    #[new]
+    #[pyo3(signature = (directory, **application))]
+    fn new(py: Python<'_>, directory: PathBuf, application: Option<&Bound<'_, PyDict>>) -> PyResult<Store> {
+        let keywords = application.map_or_else(|| Ok(PyDict::new(py)), |given| given.copy())?.unbind();
+        let application = options(application)?;
+        let store = py.detach(|| engine::Store::open(&directory)).map_err(raised)?;
+        Ok(Store { dir: store.dir().to_owned(), store: RwLock::new(Some(store)), application, keywords })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (directory, config=None))]
+    fn init(py: Python<'_>, directory: PathBuf, config: Option<PathBuf>) -> PyResult<()> {
+        py.detach(|| {
+            let config = match config {
+                Some(file) => Config::parse(&fs::read_to_string(&file)?, &file.display().to_string()),
+                None => Ok(Config::discover(&directory)?.0),
+            };
+            let store = config.and_then(|config| engine::Store::init(&directory, &config));
+            store.and_then(engine::Store::close).map_err(raised)
+        })
+    }
+
+    /// Bytes that are planned at a time.
+    #[getter]
+    fn block(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.engine(py)?.config().store.block.0)
+    }
+
+    #[getter]
+    fn directory(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The keywords that it was opened with.
+    #[getter]
+    fn application<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.keywords.bind(py).copy()
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let open = self.store.write().take();
+        open.map_or(Ok(()), |store| py.detach(|| store.close()).map_err(raised))
+    }
+
+    #[pyo3(signature = (key, data, *, attributes=None, progress=None, **keywords))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        data: Source,
+        attributes: Option<BTreeMap<String, String>>,
+        progress: Option<Py<PyAny>>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Receipt> {
+        let (store, mut options) = (self.engine(py)?, self.asked(&key, keywords)?);
+        options.attributes = attributes.map(|user| Attributes { user, ..Attributes::now() });
+        let Some(tell) = progress else {
+            let put = py.detach(|| store.put_bytes(&key.0, data.slice(), &options));
+            return put.map(Receipt::new).map_err(raised);
+        };
+        let mut told = Told::new(data.slice(), data.slice().len() as u64, Some(tell));
+        let put = py.detach(|| store.put(&key.0, &mut told, &options));
+        told.raised().map_or_else(|| put.map(Receipt::new).map_err(raised), Err)
+    }
+
+    #[pyo3(signature = (path, key, *, progress=None, **keywords))]
+    fn put_file(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        key: Key,
+        progress: Option<Py<PyAny>>,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Receipt> {
+        let (store, mut options) = (self.engine(py)?, self.asked(&key, keywords)?);
+        let file = File::open(&path)?;
+        let metadata = file.metadata()?;
+        options.attributes = Some(Attributes::of(&metadata));
+        let mut told = Told::new(file, metadata.len(), progress);
+        let put = py.detach(|| store.put(&key.0, &mut told, &options));
+        told.raised().map_or_else(|| put.map(Receipt::new).map_err(raised), Err)
+    }
+
+    #[pyo3(signature = (key, path, *, progress=None))]
+    fn get_file(&self, py: Python<'_>, key: Key, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<u64> {
+        let store = self.engine(py)?;
+        let length = store.stat(&key.0).map_err(raised)?.length;
+        let mut told = Told::new(File::create(&path)?, length, progress);
+        let got = py.detach(|| store.get_to(&key.0, 0, None, &mut told));
+        told.raised().map_or_else(|| got.map_err(raised), Err)
+    }
+
+    #[pyo3(signature = (key, offset, data, **keywords))]
+    fn write_at(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        offset: u64,
+        data: Source,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Receipt> {
+        let (store, options) = (self.engine(py)?, self.asked(&key, keywords)?);
+        let written = py.detach(|| store.write_at(&key.0, offset, data.slice(), &options));
+        written.map(Receipt::new).map_err(raised)
+    }
+
+    fn set_length(&self, py: Python<'_>, key: Key, length: u64) -> PyResult<()> {
+        let store = self.engine(py)?;
+        py.detach(|| store.set_length(&key.0, length)).map_err(raised)
+    }
+
+    #[pyo3(signature = (key, start=0, end=None))]
+    fn read<'py>(&self, py: Python<'py>, key: Key, start: u64, end: Option<u64>) -> PyResult<Bound<'py, PyBytes>> {
+        room::bytes(py, &self.engine(py)?, &key.0, start, end)
+    }
+
+    fn get<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Bound<'py, PyBytes>> {
+        room::bytes(py, &self.engine(py)?, &key.0, 0, None)
+    }
+
+    #[pyo3(signature = (key, out, offset=0))]
+    fn read_into(&self, py: Python<'_>, key: Key, mut out: Target, offset: u64) -> PyResult<usize> {
+        let store = self.engine(py)?;
+        py.detach(|| store.read_at(&key.0, offset, out.as_mut())).map_err(raised)
+    }
+
+    fn get_made<'py>(&self, py: Python<'py>, key: Key, make: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        room::made(py, &self.engine(py)?, &key.0, make)
+    }
+
+    fn stat(&self, py: Python<'_>, key: Key) -> PyResult<Object> {
+        let store = self.engine(py)?;
+        let object = py.detach(|| store.stat(&key.0)).map_err(raised)?;
+        Ok(Object::of(&key.0, &object))
+    }
+
+    /// Up to `limit` objects at or below `prefix`, after the key `after`.
+    fn page(&self, py: Python<'_>, prefix: Key, after: Option<Key>, limit: usize) -> PyResult<Vec<Object>> {
+        let store = self.engine(py)?;
+        let found = py.detach(|| store.list(&prefix.0, after.as_ref().map(|key| key.0.as_slice()), limit));
+        Ok(found.map_err(raised)?.iter().map(|(key, object)| Object::of(key, object)).collect())
+    }
+
+    fn delete(&self, py: Python<'_>, key: Key) -> PyResult<()> {
+        let store = self.engine(py)?;
+        py.detach(|| store.remove(&key.0)).map_err(raised)
+    }
+
+    fn rename(&self, py: Python<'_>, key: Key, to: Key) -> PyResult<()> {
+        let store = self.engine(py)?;
+        py.detach(|| store.rename(&key.0, &to.0)).map_err(raised)
+    }
+
+    fn wait(&self, py: Python<'_>, receipt: &Receipt, level: &str) -> PyResult<()> {
+        let (store, mut known, level) = (self.engine(py)?, receipt.now(), ack(level)?);
+        py.detach(|| store.wait(&mut known, level)).map_err(raised)?;
+        receipt.set(known);
+        Ok(())
+    }
+
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.engine(py)?;
+        py.detach(|| store.sync()).map_err(raised)
+    }
+
+    fn locate<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Bound<'py, PyAny>> {
+        let store = self.engine(py)?;
+        python(py, &py.detach(|| store.locate(&key.0)).map_err(raised)?)
+    }
+
+    fn status<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let store = self.engine(py)?;
+        python(py, &py.detach(|| store.status()).map_err(raised)?)
+    }
+
+    /// What would be done with a block of bytes under a key, and why: a dictionary, and the same in words.
+    #[pyo3(signature = (key, data, what_if=Vec::new(), **keywords))]
+    fn plan<'py>(
+        &self,
+        py: Python<'py>,
+        key: Key,
+        data: Source,
+        what_if: Vec<String>,
+        keywords: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<(Bound<'py, PyAny>, String)> {
+        let (store, options) = (self.engine(py)?, self.asked(&key, keywords)?);
+        let supposed = what_if.iter().map(|text| text.parse()).collect::<Result<Vec<_>, String>>();
+        let what_if = &supposed.map_err(PyValueError::new_err)?;
+        let question = Question { key: &key.0, block: data.slice(), options: &options, what_if };
+        let explained = py.detach(|| store.explain(&question)).map_err(raised)?;
+        let of = &explained.explanation;
+        let verdicts = of.replicas.iter().map(|replica| {
+            replica.weighed.iter().map(|weighed| (weighed.encoding.to_string(), weighed.verdict.to_string())).collect()
+        });
+        let verdicts: Vec<Vec<(String, String)>> = verdicts.collect();
+        Ok((python(py, &json!({"of": explained, "verdicts": verdicts}))?, of.to_string()))
+    }
+}

@@ -1,0 +1,57 @@
+"""Stores for the tests: two tiers in a temporary directory, and the real files of TERRACE_DATA."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fsspec import AbstractFileSystem, filesystem
+
+import terrace
+
+CONFIG = """
+[store]
+replicas = {{ min = 1, max = 3, default = 2 }}
+
+[[tier]]
+name = "fast"
+kind = "directory"
+targets = ["{0}/fast"]
+
+[[tier]]
+name = "slow"
+kind = "directory"
+targets = ["{0}/slow"]
+"""
+
+
+def created(place: Path) -> Path:
+    """A new store's directory."""
+    config = place / "terrace.toml"
+    config.write_text(CONFIG.format(place))
+    terrace.Store.create(place / "store", config).close()
+    return place / "store"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return created(tmp_path)
+
+
+@pytest.fixture
+def store(place: Path) -> Iterator[terrace.Store]:
+    with terrace.Store(place) as opened:
+        yield opened
+
+
+@pytest.fixture
+def files(place: Path) -> AbstractFileSystem:
+    return filesystem("terrace", store=str(place))
+
+
+@pytest.fixture
+def data() -> Path:
+    """The real files."""
+    if not (named := os.environ.get("TERRACE_DATA")):
+        pytest.skip("TERRACE_DATA names no real files")
+    return Path(named)

@@ -1,0 +1,131 @@
+"""What the file system does beyond fsspec's own tests."""
+
+import io
+import pickle
+from pathlib import Path
+
+import fsspec
+import pytest
+from fsspec import AbstractFileSystem
+from fsspec.callbacks import Callback
+
+import terrace
+
+
+def test_urls_find_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERRACE_STORE", str(place))
+    with fsspec.open("terrace://data/a.txt", "w") as file:
+        file.write("words\n")
+    with fsspec.open("terrace://data/a.txt") as file:
+        assert file.read() == b"words\n"
+    with terrace.Store() as store:
+        assert store.get("data/a.txt") == b"words\n"
+
+
+def test_files_are_written_anywhere(files: AbstractFileSystem) -> None:
+    with files.open("deep/down/a", "w+b") as file:
+        file.write(b"0123456789")
+        file.seek(3)
+        file.write(b"x" * 4)
+        file.seek(-5, io.SEEK_END)
+        assert file.read(3) == b"xx7" and file.tell() == 8
+        file.seek(2_000_000)
+        file.write(b"end")
+        file.truncate(2_000_001)
+    assert files.size("deep/down/a") == 2_000_001
+    assert files.cat_file("deep/down/a", -2) == b"\0e" and files.cat_file("deep/down/a", 0, 8) == b"012xxxx7"
+    with files.open("deep/down/a", "r+b") as file:
+        file.truncate(4)
+    with files.open("deep/down/a", "ab") as file:
+        file.write(b"!")
+    assert files.cat("deep/down/a") == b"012x!"
+    with pytest.raises(FileExistsError):
+        files.open("deep/down/a", "xb")
+    with pytest.raises(IsADirectoryError):
+        files.open("deep/down")
+    with files.open("deep/down/a") as file, pytest.raises(io.UnsupportedOperation):
+        file.write(b"")
+
+
+def test_much_is_read_and_written_in_pieces(files: AbstractFileSystem) -> None:
+    piece = bytes(range(251)) * 1000
+    with files.open("big", "wb") as file:
+        for _ in range(40):
+            file.write(piece)
+    with files.open("big", "rb") as file:
+        assert all(file.read(len(piece)) == piece for _ in range(40)) and file.read() == b""
+        file.seek(len(piece))
+        assert file.read() == piece * 39
+
+
+def test_a_transaction_shows_all_at_its_end_or_nothing(files: AbstractFileSystem) -> None:
+    files.pipe("kept", b"before")
+    with files.transaction:
+        for name in ["kept", "new"]:
+            with files.open(name, "wb") as file:
+                file.write(b"after")
+        assert files.cat("kept") == b"before" and not files.exists("new")
+    assert files.cat("kept") == files.cat("new") == b"after"
+    with pytest.raises(RuntimeError), files.transaction:
+        with files.open("kept", "wb") as file:
+            file.write(b"never")
+        raise RuntimeError
+    assert files.ls("", detail=False) == ["kept", "new"] and files.cat("kept") == b"after"
+
+
+def test_directories_move_whole(files: AbstractFileSystem) -> None:
+    files.pipe({f"from/{name}": name.encode() for name in ["a", "b/c"]})
+    files.mv("from", "to", recursive=True)
+    assert not files.exists("from") and files.find("to") == ["to/a", "to/b/c"]
+    files.mkdir("there")
+    files.mv("to/a", "there")
+    assert files.cat("there/a") == b"a"
+    files.rm("to", recursive=True)
+    assert files.ls("", detail=False) == ["there"]
+
+
+def test_what_is_no_file_is_refused(files: AbstractFileSystem) -> None:
+    files.mkdir("empty")
+    for refused in [files.cat_file, lambda path: files.pipe_file(path, b"")]:
+        with pytest.raises(IsADirectoryError):
+            refused("empty")
+    files.pipe_file("a", b"first", mode="create")
+    with pytest.raises(FileExistsError):
+        files.pipe_file("a", b"second", mode="create")
+    with pytest.raises(NotADirectoryError):
+        files.info("a/b/c")
+    assert not files.exists("a/b/c")
+    with pytest.raises(FileNotFoundError):
+        files.get_file("nothing", "nowhere")
+    with pytest.raises(OSError, match="not empty"):
+        files.pipe_file("full/a", b"")
+        files.rmdir("full")
+
+
+def test_callbacks_are_told(files: AbstractFileSystem, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(bytes(3 << 20))
+    for copy in [files.put_file, files.get_file]:
+        callback = Callback()
+        copy(*(str(tmp_path / "in"), "a") if copy == files.put_file else ("a", str(tmp_path / "out")), callback=callback)
+        assert callback.size == callback.value == 3 << 20
+
+
+def test_facts(files: AbstractFileSystem) -> None:
+    files.pipe("d/a", b"12345")
+    info = files.info("terrace://d/a")
+    assert (info["name"], info["size"], info["type"]) == ("d/a", 5, "file")
+    assert files.modified("d/a").timestamp() == pytest.approx(info["mtime"])
+    before = files.ukey("d/a")
+    files.pipe("d/a", b"12345")
+    assert files.ukey("d/a") != before
+    again = pickle.loads(pickle.dumps(files))
+    assert again == files and again.cat("d/a") == b"12345"
+
+
+def test_requirements_hold_for_all_that_is_written(place: Path) -> None:
+    options = {"replicas": 1}
+    files = fsspec.filesystem("terrace", store=str(place), options=options)
+    files.pipe("piped", b"x")
+    with files.open("opened", "wb") as file:
+        file.write(b"x")
+    assert files.store.stat("piped").replicas == files.store.stat("opened").replicas == 1

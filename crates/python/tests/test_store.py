@@ -1,0 +1,198 @@
+"""`terrace.Store`."""
+
+import os
+import pickle
+import threading
+import time
+from pathlib import Path
+
+import numpy
+import pytest
+
+import terrace
+
+DTYPES = ["<f8", "<f4", ">f8", "<f2", "<i2", "<u8", "|b1", "i1", "<c16", "<M8[s]", "<U5", "S3", [("a", "<i4"), ("b", "<f8")]]
+
+
+def test_bytes_come_back_whatever_buffer_they_were_in(store: terrace.Store) -> None:
+    raw = bytes(range(256)) * 5000
+    for data in [raw, bytearray(raw), memoryview(raw), memoryview(numpy.frombuffer(raw, "<u8"))]:
+        receipt = store.put("data/a", data)
+        assert (receipt.key, receipt.bytes, receipt.want) == ("data/a", len(raw), 2)
+        assert store.get("data/a") == raw
+    assert store.read("data/a", 1000, 3000) == raw[1000:3000] and store.read("data/a", 1 << 30) == b""
+    out = bytearray(100)
+    assert store.read_into("data/a", out, len(raw) - 60) == 60 and out[:60] == raw[-60:]
+    with pytest.raises(ValueError, match="cannot be written to"):
+        store.read_into("data/a", bytes(3))
+    with pytest.raises(BufferError, match="not contiguous"):
+        store.put("data/a", memoryview(raw)[::2])
+
+
+def test_ranges_are_written_in_place(store: terrace.Store) -> None:
+    store.put("a", b"-" * 10)
+    store.write_at("a", 4, b"xy")
+    store.write_at("a", 12, b"z")
+    assert store.get("a") == b"----xy----\0\0z"
+    store.set_length("a", 5)
+    assert store.get("a") == b"----x"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_arrays_come_back_as_they_were(store: terrace.Store, dtype: str) -> None:
+    bytes_ = numpy.random.default_rng(1).integers(1, 100, 24 * numpy.dtype(dtype).itemsize, "u1")
+    flat = numpy.arange(24).astype(dtype) if isinstance(dtype, str) and dtype[1] != "M" else bytes_.view(dtype)
+    for array in [flat, flat.reshape(2, 3, 4), numpy.asfortranarray(flat.reshape(4, 6)), flat[::3], flat[:0], flat[0:1]]:
+        store.put("array", array)
+        again = store.get_array("array")
+        assert again.dtype == array.dtype and again.shape == array.shape and again.flags.writeable
+        assert again.tobytes() == array.tobytes()
+    store.put("scalar", numpy.array(flat[3]))
+    assert store.get_array("scalar") == flat[3]
+
+
+def test_arrays_are_encoded_by_their_type(store: terrace.Store) -> None:
+    smooth = numpy.cumsum(numpy.ones(200_000, "<i4"), dtype="<i4")
+    store.put("smooth", smooth, min_storage=True, ack="replicated")
+    encodings = {replica["encoding"] for extent in store.locate("smooth")["extents"] for replica in extent["replicas"]}
+    assert any("4" in encoding and encoding.startswith(("delta", "shuffle")) for encoding in encodings), encodings
+    with pytest.raises(TypeError, match="Python objects"):
+        store.put("objects", numpy.array([object()]))
+    store.put("plain", b"bytes")
+    with pytest.raises(ValueError, match="not put as an array"):
+        store.get_array("plain")
+
+
+def test_requirements_are_keywords(place: Path) -> None:
+    with terrace.Store(place, replicas=1) as store:
+        assert store.put("a", b"a").want == 1
+        assert store.put("a", b"a", replicas=2).want == 2
+        receipt = store.put("a", b"a" * 3000, max_durability=True)
+        assert receipt.durable and receipt.want == 2 and receipt.asked == 3
+        assert store.put("a", b"a", require="min_storage,max_durability=2", weights=(0, 0, 1), budget="3x").bytes == 1
+        for wrong, words in [({"max_speed": True}, "is no keyword; there are"), ({"replicas": "two"}, "integer")]:
+            with pytest.raises(TypeError, match=words):
+                store.put("a", b"a", **wrong)
+        for wrong, words in [({"ack": "soon"}, "none of placed"), ({"budget": "3"}, '"3x"'), ({"element": "f9"}, "f64")]:
+            with pytest.raises(ValueError, match=words):
+                store.put("a", b"a", **wrong)
+
+
+def test_what_is_owed_can_be_waited_for(store: terrace.Store) -> None:
+    receipt = store.put("a", os.urandom(3 << 20))
+    store.wait(receipt, "durable")
+    assert receipt.durable and receipt.have == receipt.want == 2 and receipt.owed == 0 and receipt.owed_to == []
+    assert "2 of 2 replicas, 0 owed, durable" in repr(receipt)
+    store.sync()
+    assert store.status()["owed"] == 0
+
+
+def test_objects_are_listed_renamed_and_deleted(store: terrace.Store) -> None:
+    for number in range(2500):
+        store.put(f"many/{number:04}", b"x")
+    store.put("other", b"yy")
+    assert [found.key for found in store.ls("many")] == [f"many/{number:04}" for number in range(2500)]
+    assert "other" in store and "many" not in store
+    store.rename("other", "renamed")
+    stat = store.stat("renamed")
+    assert (stat.length, stat.kind, stat.replicas, stat.attributes) == (2, "file", 2, {}) and "other" not in store
+    store.delete("renamed")
+    with pytest.raises(FileNotFoundError):
+        store.stat("renamed")
+    store.put(b"\xff/\xfe", b"not UTF-8")
+    assert store.get(next(store.ls(b"\xff")).key) == b"not UTF-8"
+
+
+def test_files_are_copied_with_progress(store: terrace.Store, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(os.urandom(5 << 20))
+    told: list[tuple[int, int]] = []
+    store.put_file(tmp_path / "in", "file", progress=lambda done, total: told.append((done, total)))
+    store.get_file("file", tmp_path / "out", progress=lambda done, total: told.append((done, total)))
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
+    assert told.count((5 << 20, 5 << 20)) == 2 and len(told) > 3
+    assert store.stat("file").mtime == (tmp_path / "in").stat().st_mtime_ns
+
+    def stop(done: int, total: int) -> None:
+        raise InterruptedError("enough")
+
+    with pytest.raises(InterruptedError, match="enough"):
+        store.put("stopped", bytes(3 << 20), progress=stop)
+    assert "stopped" not in store
+
+
+def test_errors_have_a_class_and_advice(store: terrace.Store, tmp_path: Path) -> None:
+    with pytest.raises(terrace.NotFoundError, match="`terrace ls` lists those that exist") as found:
+        store.get("nothing")
+    assert isinstance(found.value, FileNotFoundError) and found.value.key == "nothing"
+    with pytest.raises(terrace.BadKeyError, match="write keys as paths"):
+        store.put("../a", b"")
+    with pytest.raises(terrace.StoreError, match="terrace init"):
+        terrace.Store(tmp_path / "no store")
+    store.put("a", b"once")
+    with pytest.raises(terrace.ConflictError):
+        store.put("a", b"twice", create_new=True)
+    with pytest.raises(terrace.TerraceError):
+        store.put("a/b", b"below a file")
+    (tmp_path / "wrong.toml").write_text("[[tier]]\nname = 3")
+    with pytest.raises(terrace.ConfigError, match="wrong.toml"):
+        terrace.Store.create(tmp_path / "wrong", tmp_path / "wrong.toml")
+    store.close()
+    with pytest.raises(ValueError, match="closed"):
+        store.get("a")
+
+
+def test_damage_is_found_and_told(store: terrace.Store) -> None:
+    store.put("a", b"precious" * 1000, replicas=1)
+    replica = store.locate("a")["extents"][0]["replicas"][0]
+    with open(replica["file"], "r+b") as file:
+        file.seek(replica["position"])
+        file.write(bytes(5000))
+    with pytest.raises(terrace.UnreadableError, match="no good replica") as found:
+        store.get("a")
+    assert found.value.key == "a" and found.value.length == 8000
+
+
+def test_explanations_print_well(store: terrace.Store) -> None:
+    store.put("a", numpy.linspace(0, 1, 100_000))
+    explained = store.explain("a")
+    text = str(explained)
+    assert "f64" in explained.summary and "2 of 2 replicas" in text and "chosen" in text
+    assert [row.tier for row in explained.rows if row.chosen] == ["fast", "slow"]
+    assert explained._repr_html_().count("<tr>") == text.count("\n")
+    dense = store.explain("new", bytes(100_000), what_if=["tier.fast.write=1MB/s"], min_storage=True)
+    assert dense.data["explanation"]["stored"] < 10_000
+    with pytest.raises(ValueError, match="tier.NAME.capacity=2TiB"):
+        store.explain("a", what_if=["nonsense"])
+
+
+def test_other_threads_run_meanwhile(store: terrace.Store) -> None:
+    data, turns, done = os.urandom(32 << 20), [0], threading.Event()
+
+    def turn() -> None:
+        while not done.is_set():
+            turns[0] += 1
+            time.sleep(0)
+
+    thread = threading.Thread(target=turn)
+    thread.start()
+    before = turns[0]
+    store.put("a", data)
+    during = turns[0] - before
+    done.set()
+    thread.join()
+    assert during > 10 and store.get("a") == data
+
+
+def test_a_store_goes_to_other_processes(store: terrace.Store) -> None:
+    store.put("a", b"of the parent")
+    again = pickle.loads(pickle.dumps(store))
+    assert again.get("a") == b"of the parent"
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            store.put("b", store.get("a") + b" and the child")
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert store.get("b") == b"of the parent and the child"

@@ -1,0 +1,34 @@
+"""Uses of the package that a type checker must understand; those marked are wrong, and it must say so."""
+
+import numpy
+from typing import Any, assert_type
+
+from numpy.typing import NDArray
+
+from terrace import Explanation, NotFoundError, Object, Receipt, Store
+
+
+def right(store: Store) -> None:
+    assert_type(store.put("a", b"bytes", min_storage=True, max_durability=2, ack="durable"), Receipt)
+    assert_type(store.put(b"a", memoryview(b"a"), progress=lambda done, total: print(done / total)), Receipt)
+    assert_type(store.put("a", numpy.zeros(3)).owed_to, list[tuple[str, str, int]])
+    assert_type(store.get("a"), bytes)
+    assert_type(store.get_array("a"), NDArray[Any])
+    assert_type(store.read_into("a", bytearray(3)), int)
+    assert_type([found.key for found in store.ls()], list[str])
+    assert_type(store.stat("a"), Object)
+    assert_type(store.explain("a"), Explanation)
+    with Store("directory", replicas=2) as opened:
+        assert_type(opened, Store)
+    try:
+        store.delete("a")
+    except NotFoundError as error:
+        assert_type(error.key, str)
+
+
+def wrong(store: Store) -> None:
+    store.put("a", "words")  # type: ignore[arg-type]
+    store.put("a", b"", ack="soon")  # type: ignore[arg-type]
+    store.put("a", b"", max_speed=True)  # type: ignore[call-arg]
+    store.read_into("a", b"read-only", "0")  # type: ignore[arg-type]
+    store.stat("a").length = 3  # type: ignore[misc]
