@@ -9,6 +9,7 @@ pub mod memory;
 pub mod overhead;
 pub mod rebuild;
 pub mod regret;
+pub mod replicas;
 pub mod small;
 pub mod throttle;
 pub mod views;
@@ -34,4 +35,5 @@ pub const ALL: &[(&str, &str, Run)] = &[
     ("memory", "a 3 GiB file in bounded memory", memory::run),
     ("throttle", "an emulated device's speed against what was set", throttle::run),
     ("views", "conversion between layouts, as a share of memcpy's speed", views::run),
+    ("replicas", "datasets in a store: reading what is not stored, keeping several layouts", replicas::run),
 ];

@@ -10,7 +10,7 @@ use crate::loaded::{Loaded, Seen};
 use crate::owed::{ATTRIBUTE, Owed};
 use crate::read::{Attempt, Trouble};
 use crate::state::State;
-use crate::touch::{gathered, touched};
+use crate::touch::{touched, with_gathered};
 use crate::{Error, Result, keys};
 
 /// Parts of a file less than this apart are written as one.
@@ -128,21 +128,17 @@ impl<'a> Writer<'a> {
         if let Some((file, at)) = plan.straight(offset, bytes.len() as u64) {
             return self.store(file, at, bytes);
         }
-        let mut parts = gathered(&plan, offset, bytes.len() as u64, NEAR)?;
-        parts.fill(|part: &Touched, into| match part.whole || self.state.object(part.file).is_none() {
-            true => Ok(()),
-            false => {
-                if let Some(read) = self.read.get_mut(part.file) {
-                    *read = true;
+        with_gathered(&plan, offset, bytes.len() as u64, NEAR, |parts| {
+            parts.fill(|part: &Touched, into| match part.whole || self.state.object(part.file).is_none() {
+                true => Ok(()),
+                false => {
+                    self.unchanged(std::iter::once(part.file));
+                    self.shared.fetch(self.loaded, self.state, part.file, part.bytes.start, into)
                 }
-                self.shared.fetch(self.loaded, self.state, part.file, part.bytes.start, into)
-            }
-        })?;
-        plan.write_gathered(offset, bytes, &mut parts)?;
-        for (part, bytes) in parts.parts() {
-            self.store(part.file, part.bytes.start, bytes)?;
-        }
-        Ok(())
+            })?;
+            plan.write_gathered(offset, bytes, parts)?;
+            parts.parts().try_for_each(|(part, bytes)| self.store(part.file, part.bytes.start, bytes))
+        })
     }
 
     /// Writes bytes of a file. One that was deleted is made again, and lacks all.
