@@ -72,7 +72,7 @@ fn views_are_copied_in_and_out() {
         ),
         &mounted.at,
     );
-    let part = shell(&format!("dd if=.views/points/b bs=4 skip=500 count=1 status=none | od -An -tf4"), &mounted.at);
+    let part = shell("dd if=.views/points/b bs=4 skip=500 count=1 status=none | od -An -tf4", &mounted.at);
     assert_eq!(part.trim().parse::<f32>().unwrap(), (500 * 3 + 1) as f32 / 4.0);
     // What waited for the close has followed.
     assert!(dataset.replicas().unwrap().iter().all(|(_, _, behind)| !behind));
