@@ -1,15 +1,19 @@
 //! What is measured, one file each.
 
+pub mod c2;
 pub mod c3;
+pub mod c8;
 pub mod c9;
 pub mod h3;
 pub mod h4;
+pub mod h9;
 pub mod large;
 pub mod memory;
 pub mod overhead;
 pub mod rebuild;
 pub mod regret;
 pub mod replicas;
+pub mod shares;
 pub mod small;
 pub mod throttle;
 pub mod views;
@@ -23,10 +27,15 @@ type Run = fn() -> Result<Vec<Row>>;
 
 /// All, by id.
 pub const ALL: &[(&str, &str, Run)] = &[
-    ("H3", "plans a second in a real stream of writes", h3::run),
+    ("H2", "what of writes and reads is neither I/O nor codec", shares::replicas),
+    ("H3", "plans a second, alone and in a real stream of writes", h3::run),
     ("H4", "catalog: stores and locates per second", h4::run),
+    ("H9", "replicas of a piece: 1 to 5, at each level", h9::run),
+    ("C1", "what of tasks with compression is neither I/O nor codec", shares::compression),
+    ("C2", "tasks planned in a second", c2::run),
     ("C3", "predictions of ratio and speeds against what came, on real files", c3::run),
     ("regret", "the cost of what is chosen over an oracle's that runs every encoding, on real files", regret::run),
+    ("C8", "codecs behind one interface", c8::run),
     ("C9", "frames that describe themselves; the catalog from the tiers alone", c9::run),
     ("small", "put and get of 4 KiB and 64 KiB objects, beside SQLite and plain files", small::run),
     ("large", "put and get of one large object, beside cp", large::run),

@@ -96,6 +96,21 @@ fn a_rebuilt_catalog_lists_what_there_was() {
 }
 
 #[test]
+fn what_is_found_without_a_log_is_offered_under_numbers() {
+    let place = Place::new();
+    place.write("tree/a", noise(1_500_000, 3));
+    place.good(["put", "tree", "d", "--ack", "durable"]);
+    for folder in ["store", "ram", "disk"] {
+        let _ = fs::remove_dir_all(place.path(folder).join("log"));
+    }
+    let (found, code) = place.json(["rebuild", "--salvage"]);
+    assert_eq!((found, code), (json!({"objects": 1, "bytes": 1_500_000, "incomplete": 0}), 0));
+    let names = place.good(["ls", "salvaged"]);
+    place.good(["get", &format!("salvaged/{}", names.trim()), "found"]);
+    assert!(place.read("found") == place.read("tree/a"), "{names}");
+}
+
+#[test]
 fn targets_stay_where_they_were_seen_from() {
     let place = Place::empty();
     let tier = |name: &str| format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{name}']\n");

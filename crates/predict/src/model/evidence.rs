@@ -80,12 +80,38 @@ pub struct Evidence {
     pub small: [Option<Expected>; COUNT],
     /// What each candidate did to the large sample.
     pub large: [Option<Expected>; COUNT],
+    /// What those that were used since really did to blocks; a time of 0 was not measured.
+    pub real: [Option<Expected>; COUNT],
 }
 
 impl Evidence {
     /// Nothing yet.
     pub fn none(class: Class) -> Self {
-        Evidence { class, entropy: None, printable: 0.0, small: [None; COUNT], large: [None; COUNT] }
+        Evidence {
+            class,
+            entropy: None,
+            printable: 0.0,
+            small: [None; COUNT],
+            large: [None; COUNT],
+            real: [None; COUNT],
+        }
+    }
+
+    /// Takes in what a candidate really did to a block: half of what is known of it from then on.
+    pub fn realise(&mut self, at: usize, now: Expected) {
+        let Some(before) = self.real[at] else {
+            self.real[at] = Some(now);
+            return;
+        };
+        let between = |before: f64, now: f64| match (before > 0.0, now > 0.0) {
+            (true, true) => (before + now) / 2.0,
+            _ => before.max(now),
+        };
+        self.real[at] = Some(Expected {
+            stored: between(before.stored, now.stored),
+            encode: between(before.encode, now.encode),
+            decode: between(before.decode, now.decode),
+        });
     }
 
     /// Whether anything was measured.

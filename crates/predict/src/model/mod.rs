@@ -126,7 +126,11 @@ impl Model {
             // What does not shrink is stored raw.
             decode: if stored < 1.0 { measured(back, &entry.decode, decode) } else { 0.0 },
         };
-        (expected, basis)
+        // What it did to blocks says more than what it does to samples.
+        let real = evidence.real[at].unwrap_or(Expected { stored, encode: 0.0, decode: 0.0 });
+        let known = |real: f64, expected: f64| if real > 0.0 { real } else { expected };
+        let (encode, decode) = (known(real.encode, expected.encode), known(real.decode, expected.decode));
+        (Expected { stored: real.stored, encode, decode }, basis)
     }
 
     /// The same of bytes of which only the size is known that a candidate made of each.
@@ -172,7 +176,7 @@ impl Model {
         for at in 0..ALL.len() {
             if let Some(large) = evidence.large[at] {
                 let (expected, _) = self.expect(at, evidence);
-                let without = Evidence { large: [None; _], ..evidence.clone() };
+                let without = Evidence { large: [None; _], real: [None; _], ..evidence.clone() };
                 let (_, basis) = self.expect(at, &without);
                 let decode = Some(expected.decode).filter(|_| large.decode > 0.0);
                 if !matches!(basis.source, Source::Class(_)) {

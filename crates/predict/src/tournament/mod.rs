@@ -54,6 +54,9 @@ const SEED: &str = include_str!("../seed.json");
 /// How far what really comes out may move before a stream counts as changed.
 const REALISED_MOVED: f64 = 0.10;
 
+/// How much dearer than expected a choice may turn out before it is thought over.
+const SURPRISE: f64 = 0.03;
+
 /// How much dearer than expected a candidate is taken to be that was not run on the large sample.
 const DOUBT: f64 = 0.04;
 
@@ -148,6 +151,11 @@ impl Predictor {
         self.model.learn(choice.at, &choice.basis, stored, encode, decode);
         if let Some(stored) = stored {
             let known = stream.known(choice.class);
+            let real = Expected { stored, encode: encode.unwrap_or(0.0), decode: decode.unwrap_or(0.0) };
+            known.evidence.realise(choice.at, real);
+            let cost = |objective: &Objective, expected| objective.cost(expected, outcome.bytes);
+            let now = self.model.expect(choice.at, &known.evidence).0;
+            known.decided.take_if(|o| cost(o, &now) > (1.0 + SURPRISE) * cost(o, &choice.expected));
             match known.realised {
                 Some((at, before)) if at == choice.at => {
                     known.stale |= (stored / before).ln().abs() > REALISED_MOVED;
@@ -175,10 +183,11 @@ impl Predictor {
     /// The cheapest candidate among those of which enough is known.
     fn best(&self, evidence: &Evidence, objective: &Objective, bytes: usize) -> usize {
         // Of many guesses the least is likely to be too low: what was measured on more bytes is preferred.
-        let doubt = |source| if source == Source::Large { 1.0 } else { 1.0 + DOUBT };
+        let sure = |at: usize, source| source == Source::Large || evidence.real[at].is_some();
+        let doubt = |at: usize, source| if sure(at, source) { 1.0 } else { 1.0 + DOUBT };
         let cost = |at: usize| {
             let (expected, basis) = self.model.expect(at, evidence);
-            objective.cost(&expected, bytes) * if at == NONE { 1.0 } else { doubt(basis.source) }
+            objective.cost(&expected, bytes) * if at == NONE { 1.0 } else { doubt(at, basis.source) }
         };
         let all = (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| (at, cost(at)));
         all.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(NONE, |(at, _)| at)

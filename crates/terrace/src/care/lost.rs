@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::rebuild::{FrameId, frame_of};
-use crate::catalog::{Edit, NewExtent, Replica};
+use crate::catalog::{Edit, NewExtent, Replica, Voids};
 use crate::log::Record;
 use crate::store::Inner;
 
@@ -17,11 +17,13 @@ pub(super) struct Later<'a> {
     merged: HashMap<u64, Vec<(u64, Range<u64>)>>,
     /// Objects that were staged in part only.
     broken: HashSet<u64>,
+    /// What an earlier replay found lost.
+    pub void: Voids,
 }
 
 impl<'a> Later<'a> {
     pub fn new(inner: &'a Inner) -> Later<'a> {
-        Later { inner, made: HashMap::new(), merged: HashMap::new(), broken: HashSet::new() }
+        Later { inner, made: HashMap::new(), merged: HashMap::new(), broken: HashSet::new(), void: Voids::new() }
     }
 
     /// Notes a record; `merges` gathers what is to be looked at when all are noted.
@@ -31,6 +33,7 @@ impl<'a> Later<'a> {
                 match edit {
                     Edit::Made { task, replica } => self.made.entry(frame_of(&task)).or_default().push(replica),
                     Edit::Merge { .. } => merges.push((sequence, edit)),
+                    Edit::Void { sequence, edits } => self.void.entry(sequence).or_default().extend(edits),
                     _ => {}
                 }
             }
@@ -50,9 +53,9 @@ impl<'a> Later<'a> {
     }
 
     /// Whether a commit names bytes that are lost, and does not give them back itself.
-    pub fn lost(&mut self, sequence: u64, edits: &[Edit]) -> bool {
-        let given_back = edits.iter().any(|edit| matches!(edit, Edit::Unstage { .. }));
-        !given_back && edits.iter().any(|edit| self.is_lost(sequence, edit))
+    pub fn lost(&mut self, sequence: u64, edits: &[(u32, &Edit)]) -> bool {
+        let given_back = edits.iter().any(|(_, edit)| matches!(edit, Edit::Unstage { .. }));
+        !given_back && edits.iter().any(|(_, edit)| self.is_lost(sequence, edit))
     }
 
     fn is_lost(&mut self, sequence: u64, edit: &Edit) -> bool {

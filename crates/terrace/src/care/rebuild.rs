@@ -4,19 +4,10 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::lost::Later;
-use crate::catalog::{Edit, Task, snapshot_tail};
+use crate::catalog::{Edit, Replica, Task, snapshot_tail};
 use crate::log::{self, Log, Tail};
 use crate::store::Inner;
 use crate::{Error, Result};
-
-/// What a replay could not vouch for.
-#[derive(Default)]
-pub(crate) struct Doubts {
-    /// Whether commits were left out.
-    pub left_out: bool,
-    /// Frames, by object, of commits after the last sync mark: some replica of each may be gone.
-    pub frames: HashSet<FrameId>,
-}
 
 /// A frame of all the store's: its object, its write, and where it begins.
 pub(crate) type FrameId = (u64, (u64, u64));
@@ -27,8 +18,8 @@ pub(super) fn frame_of(task: &Task) -> FrameId {
 
 /// Fills a new catalog from the newest whole snapshot and the log after it. What was committed after the last sync
 /// mark may have lost its bytes with the power: such extents are verified, and a commit with one that no replica holds
-/// is left out, so that its object stays as it was before.
-pub(crate) fn replay(inner: &Inner) -> Result<Doubts> {
+/// is left out, so that its object stays as it was before. Frames of which some replica may be gone are given back.
+pub(crate) fn replay(inner: &Inner) -> Result<HashSet<FrameId>> {
     tracing::info!(store = %inner.dir.display(), "making the catalog anew from the log");
     fetch_log(inner)?;
     let log = inner.catalog.log();
@@ -50,21 +41,23 @@ pub(crate) fn replay(inner: &Inner) -> Result<Doubts> {
     })?;
     merges.retain(|(sequence, _)| *sequence > marked);
     later.keep(merges);
-    let mut doubts = Doubts::default();
-    inner.catalog.replay(|sequence, edits| {
+    let mut doubts = HashSet::new();
+    let void = std::mem::take(&mut later.void);
+    inner.catalog.replay(&void, |sequence, edits, gone| {
         if sequence <= marked {
             return;
         }
-        let all = edits.len();
-        if later.lost(sequence, edits) {
-            edits.clear();
+        let left: Vec<(u32, &Edit)> = (0..).zip(edits).filter(|(place, _)| !gone.contains(place)).collect();
+        let lost = later.lost(sequence, &left);
+        for (place, edit) in left {
+            // What a lost replica was to stand in for stays.
+            let made = |task: &Task, replica: &Replica| inner.holds_frame(frame_of(task), replica);
+            if lost || matches!(edit, Edit::Made { task, replica } if !made(task, replica)) {
+                gone.push(place);
+            } else {
+                doubt(edit, &mut doubts);
+            }
         }
-        // What a lost replica was to stand in for stays.
-        edits.retain(
-            |edit| !matches!(edit, Edit::Made { task, replica } if !inner.holds_frame(frame_of(task), replica)),
-        );
-        doubts.left_out |= edits.len() < all;
-        edits.iter().for_each(|edit| doubt(edit, &mut doubts.frames));
     })?;
     Ok(doubts)
 }

@@ -1,12 +1,14 @@
 //! Bringing the catalog in line with what the targets hold, when a store is opened.
 
+use std::collections::HashSet;
+
 use crate::Result;
 use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task, frames};
 use crate::frame::Header;
 use crate::read::{read_replica, task_of};
 use crate::store::Inner;
 
-use super::rebuild::{Doubts, FrameId, replay};
+use super::rebuild::{FrameId, replay};
 
 /// Edits of one commit, about.
 const BATCH: usize = 1024;
@@ -22,23 +24,18 @@ pub(crate) fn recover(inner: &Inner) -> Result<()> {
     let _lock = inner.wait_for_mover_lock()?;
     // Another opener may have done it while this one waited.
     let anew = inner.catalog.is_new()?;
-    let doubts = if anew { replay(inner)? } else { Doubts::default() };
+    let doubts = if anew { replay(inner)? } else { HashSet::new() };
     if is_new && inner.catalog.tail()?.sequence == 0 {
         inner.begin_after_what_is_there()?;
     }
-    if !doubts.frames.is_empty() || held_something(inner, &emptied)? {
+    if !doubts.is_empty() || held_something(inner, &emptied)? {
         inner.owe_again(|object, extent, replica| {
             emptied.contains(&replica.target)
-                || doubts.frames.contains(&(object, extent.frame())) && !inner.holds(object, extent, replica)
+                || doubts.contains(&(object, extent.frame())) && !inner.holds(object, extent, replica)
         })?;
     }
     if anew {
         inner.name_again()?;
-    }
-    if doubts.left_out {
-        // What was left out is in the log still, and later marks will be behind it.
-        inner.mark_synced()?;
-        inner.snapshot()?;
     }
     Ok(())
 }

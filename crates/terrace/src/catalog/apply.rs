@@ -199,6 +199,9 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Merge { key, object, extents } => {
                 let Some(mut object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
                 self.lay(key, &mut object, extents)?;
+                // It may hold the bytes of a write that is void, and with them the object's end.
+                let end = extents.iter().map(|new| new.extent.end()).max().unwrap_or(0);
+                object.length = object.length.max(end);
                 self.put(&keys::object(key), &object)
             }
             Edit::Want { key, object, want } => {
@@ -256,6 +259,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             }
             Edit::Synced { sequence } => self.put(keys::SYNCED, sequence),
             Edit::Followed { target, key, sequence } => self.followed(*target, key, *sequence),
+            Edit::Void { .. } => Ok(()),
         }
     }
 

@@ -127,7 +127,13 @@ pub enum Edit {
         key: Vec<u8>,
         sequence: u64,
     },
+    /// The edits at these places of commit `sequence` were not carried out when the log was replayed, and never will be:
+    /// their bytes were lost with the power.
+    Void { sequence: u64, edits: Vec<u32> },
 }
+
+/// Places of edits that are void, by the sequence of their commit.
+pub type Voids = std::collections::HashMap<u64, Vec<u32>>;
 
 /// A change, and what it expects.
 #[derive(Clone, Debug, Default)]

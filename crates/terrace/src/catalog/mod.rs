@@ -16,7 +16,7 @@ mod record;
 mod snapshot;
 
 pub use apply::{Dead, Live};
-pub use change::{Change, Edit, Expect, NewExtent};
+pub use change::{Change, Edit, Expect, NewExtent, Voids};
 pub use children::Child;
 pub(crate) use extents::lay;
 pub(crate) use record::frames;
@@ -224,24 +224,36 @@ impl Catalog {
         })
     }
 
-    /// Brings the catalog up to the end of its log; each commit first passes `keep`.
-    pub fn replay(&self, mut keep: impl FnMut(u64, &mut Vec<Edit>)) -> Result<Tail> {
+    /// Brings the catalog up to the end of its log. Of each commit `check` is given the places of the edits that are void
+    /// already, and adds those that cannot be carried out: this is noted in the log, as it must stay so.
+    pub fn replay(&self, void: &Voids, mut check: impl FnMut(u64, &[Edit], &mut Vec<u32>)) -> Result<Tail> {
         let env = self.env()?;
         let mut txn = env.write_txn()?;
         let start = self.tail_in(&env, &txn)?;
         let mut next_id = self.claimed(&env, &txn)?;
-        let end = self.log.replay(start, |record| {
+        let mut found: Vec<Edit> = Vec::new();
+        let mut end = self.log.replay(start, |record| {
             let mut applier = Applier::new(env.records, &mut txn, record.first, record.time);
-            for (sequence, mut edits) in (record.first..).zip(record.commits) {
-                keep(sequence, &mut edits);
+            for (sequence, edits) in (record.first..).zip(record.commits) {
+                let mut gone = void.get(&sequence).cloned().unwrap_or_default();
+                let known = gone.len();
+                check(sequence, &edits, &mut gone);
                 applier.sequence = sequence;
-                for edit in &edits {
+                for (place, edit) in (0..).zip(&edits) {
                     next_id = next_id.max(highest_id(edit) + 1);
-                    applier.apply(edit)?;
+                    if !gone.contains(&place) {
+                        applier.apply(edit)?;
+                    }
+                }
+                if gone.len() > known {
+                    found.push(Edit::Void { sequence, edits: gone.split_off(known) });
                 }
             }
             applier.finish()
         })?;
+        if !found.is_empty() {
+            end = self.log.append(end, seconds(), 1, &encode(&found)?, &mut Vec::new())?;
+        }
         env.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
         if end.sequence > 0 {
             // Blocks that were claimed but not used in any commit are passed over.

@@ -281,6 +281,42 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
     }
 
     #[test]
+    fn all_that_a_configuration_may_say_is_kept() {
+        let text = r#"
+            [store]
+            replicas = { min = 1, max = 5, default = 3 }
+            ack = "placed"
+            requirements = ["min_read_latency"]
+            block = "1MiB"
+            cost_model = "measured"
+            [[rule]]
+            prefix = "checkpoints/"
+            requirements = ["max_durability"]
+            [[tier]]
+            name = "ram"
+            kind = "directory"
+            targets = ["/dev/shm/terrace"]
+            capacity = "2GiB"
+            persistent = false
+            [[tier]]
+            name = "pfs"
+            kind = "directory"
+            layout = "plain"
+            targets = ["/mnt/a", { path = "/mnt/b", domain = "rack1", node = "n3" }]
+            throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
+            [[tier]]
+            name = "bucket"
+            kind = "object"
+            service = "redis"
+            options = { endpoint = "tcp://10.0.0.1:6379", db = "2" }
+        "#;
+        let config = Config::parse(text, "test").expect("parses");
+        assert_eq!((config.rules.len(), config.tiers.len()), (1, 3));
+        assert_eq!(config.tiers[2].options.get("db").map(String::as_str), Some("2"));
+        assert_eq!(Config::parse(&config.to_toml(), "again").expect("parses").to_toml(), config.to_toml());
+    }
+
+    #[test]
     fn plain_layout_is_the_tiers_or_the_rules() {
         let text = TWO.replacen("kind = \"directory\"", "kind = \"directory\"\nlayout = \"plain\"", 1)
             + "\n[[rule]]\nprefix = \"packed\"\nlayout = \"frames\"\n[[rule]]\nprefix = \"files\"\nlayout = \"plain\"\n";

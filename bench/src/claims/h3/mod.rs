@@ -1,5 +1,7 @@
 //! Plans in a second: in the planner alone, and in a real stream of writes.
 
+pub mod alone;
+
 use anyhow::Result;
 use terrace::{Ack, Config, PutOptions, Store};
 
@@ -27,6 +29,39 @@ fn store(place: &Place, name: &str) -> Result<Store> {
 }
 
 pub fn run() -> Result<Vec<Row>> {
+    let mut rows = planner_alone()?;
+    rows.extend(in_a_store()?);
+    Ok(rows)
+}
+
+/// The planner alone, with and without its memory, at sizes from which on requests have to be split.
+fn planner_alone() -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for (policy, name) in alone::policies().iter().zip(alone::POLICIES) {
+        for kib in [4, 64, 1 << 10, 16 << 10, 64 << 10] {
+            for (with_memo, goal) in [(true, 2e6), (false, 300e3)] {
+                let outcome = alone::stream(kib << 10, policy, with_memo)?;
+                let memo = if with_memo { "" } else { "out" };
+                let row = Row::new(
+                    "H3",
+                    format!("planner alone, requests of {kib} KiB, with{memo} memo, {name}"),
+                    outcome.rate,
+                    "plans/s",
+                );
+                rows.push(row.beside(PAPER, Better::Higher).goal(goal, Better::Higher).details(format!(
+                    "3 replicas, 9 targets of 4 tiers, 14 encodings; {:.1} % remembered, {:.1} % split, {:.2} % not proven",
+                    outcome.remembered * 100.0,
+                    outcome.split * 100.0,
+                    outcome.unproven * 100.0
+                )));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// What planning takes of a store's puts.
+fn in_a_store() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let mut rows = Vec::new();
     for (length, writes) in [(4 << 10, 20_000), (64 << 10, 4_000), (MIB, 400), (64 * MIB, 6)] {
