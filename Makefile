@@ -86,6 +86,8 @@ soak: python-installed ## the long counts: kills, faults, power losses, operatio
 	TERRACE_MOUNT_MIB=3072 $(CARGO) test -p terrace-cli --test mount -- --nocapture
 	TERRACE_FILES=3000 $(CARGO) test -p terrace --test files -- --nocapture
 	TERRACE_CONVERSIONS=100000 $(CARGO) test -p terrace-views --test conversion -- --nocapture
+	TERRACE_DATASETS=5000 $(CARGO) test -p terrace-datasets --test random -- --nocapture
+	TERRACE_KILLS=600 $(CARGO) test -p terrace-datasets --test kill -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py

@@ -13,6 +13,7 @@ pub mod overhead;
 pub mod python;
 pub mod rebuild;
 pub mod regret;
+pub mod replicas;
 pub mod shares;
 pub mod small;
 pub mod throttle;
@@ -45,4 +46,5 @@ pub const ALL: &[(&str, &str, Run)] = &[
     ("python", "put and get of 4 KiB and 1 MiB from Python, beside plain files and fsspec's local ones", python::run),
     ("throttle", "an emulated device's speed against what was set", throttle::run),
     ("views", "conversion between layouts, as a share of memcpy's speed", views::run),
+    ("replicas", "datasets in a store: reading what is not stored, keeping several layouts", replicas::run),
 ];

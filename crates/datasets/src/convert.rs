@@ -2,11 +2,11 @@
 
 use std::io;
 
-use terrace_views::convert::{Plan, Touched};
+use terrace_views::convert::{Gathered, Plan, Touched};
 use terrace_views::layout::{Layout, of_view};
 use terrace_views::model::Sizes;
 
-use crate::touch::gathered;
+use crate::touch::touched;
 use crate::{Declared, Error, Result};
 
 const STEP: u64 = 4 << 20;
@@ -52,7 +52,7 @@ pub fn convert(
         match plan.straight(at, length) {
             Some((_, place)) => read(place, piece).map_err(failed)?,
             None => {
-                let mut parts = gathered(&plan, at, length, NEAR)?;
+                let mut parts = Gathered::new(touched(&plan, at, length, NEAR)?);
                 parts.fill(|part: &Touched, into| read(part.bytes.start, into)).map_err(failed)?;
                 plan.read_gathered(at, piece, &parts)?;
             }

@@ -15,8 +15,8 @@ use crate::state::State;
 use crate::view::View;
 use crate::{Error, Result, keys};
 
-/// Someone who meets a change looks again this often.
-pub(crate) const ATTEMPTS: usize = 64;
+/// Someone who meets a change looks again this often: a long request meets many short ones of other processes.
+pub(crate) const ATTEMPTS: usize = 1000;
 /// From this attempt on, writers of this process wait for whoever looks again.
 pub(crate) const PATIENT: usize = 8;
 

@@ -43,12 +43,14 @@ mod loaded;
 mod owed;
 mod read;
 mod repair;
+mod resize;
 mod settle;
 mod sizes;
 mod state;
 mod touch;
 mod view;
 mod write;
+mod writer;
 
 pub use convert::convert;
 pub use dataset::Dataset;

@@ -5,7 +5,7 @@ use terrace_views::convert::{Plan, Touched};
 use crate::dataset::{ATTEMPTS, PATIENT, Shared};
 use crate::loaded::{Loaded, Seen};
 use crate::state::State;
-use crate::touch::gathered;
+use crate::touch::with_gathered;
 use crate::{Error, Result};
 
 /// Parts of a file less than this apart are read as one: the store verifies so much at a time.
@@ -115,12 +115,14 @@ impl Shared {
         }
         let mut at = offset;
         for piece in out.chunks_mut(PIECE as usize) {
-            let mut parts = gathered(plan, at, piece.len() as u64, NEAR)?;
-            parts.fill(|part: &Touched, into| self.fetch(loaded, state, part.file, part.bytes.start, into))?;
-            match renew {
-                true => plan.renew_gathered(at, piece, &parts)?,
-                false => plan.read_gathered(at, piece, &parts)?,
-            }
+            with_gathered(plan, at, piece.len() as u64, NEAR, |parts| {
+                parts.fill(|part: &Touched, into| self.fetch(loaded, state, part.file, part.bytes.start, into))?;
+                match renew {
+                    true => plan.renew_gathered(at, piece, parts)?,
+                    false => plan.read_gathered(at, piece, parts)?,
+                }
+                Ok(())
+            })?;
             at += piece.len() as u64;
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::dataset::{ATTEMPTS, Dataset, Shared};
 use crate::owed::Owed;
 use crate::read::Trouble;
-use crate::write::Writer;
+use crate::writer::Writer;
 use crate::{Error, Result};
 
 /// What a repair found.

@@ -8,7 +8,7 @@ use crate::dataset::{ATTEMPTS, Shared};
 use crate::loaded::{Loaded, Seen};
 use crate::read::{Attempt, Trouble};
 use crate::state::State;
-use crate::write::Writer;
+use crate::writer::Writer;
 use crate::{Error, Result};
 
 /// What is made at once.

@@ -1,8 +1,11 @@
 //! Which parts of files a request touches, joined where they are near, and never much more than that.
 
+use std::cell::Cell;
+
 use terrace_views::convert::{Gathered, Plan, Touched};
 
 use crate::Result;
+use crate::read::Attempt;
 
 /// More bytes than this for one byte of the request are too many.
 const TIMES: u64 = 64;
@@ -41,7 +44,25 @@ fn collect(plan: &Plan, offset: u64, length: u64, gap: u64, parts: &mut Vec<Touc
     collect(plan, offset + half, length - half, gap, parts)
 }
 
-/// Room for what is touched.
-pub fn gathered(plan: &Plan, offset: u64, length: u64, gap: u64) -> Result<Gathered> {
-    Ok(Gathered::new(touched(plan, offset, length, gap)?))
+/// Memory that a thread keeps: new memory costs more to have than to fill.
+const KEPT: usize = 16 << 20;
+
+/// Does something with room for what is touched. All of a part is to be filled, or written to, before it is looked at.
+pub fn with_gathered<T>(
+    plan: &Plan,
+    offset: u64,
+    length: u64,
+    gap: u64,
+    run: impl FnOnce(&mut Gathered) -> Attempt<T>,
+) -> Attempt<T> {
+    thread_local! {
+        static MEMORY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    let mut parts = Gathered::within(touched(plan, offset, length, gap)?, MEMORY.take());
+    let done = run(&mut parts);
+    let memory = parts.into_memory();
+    if memory.capacity() <= KEPT {
+        MEMORY.set(memory);
+    }
+    done
 }

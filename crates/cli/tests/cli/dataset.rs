@@ -101,7 +101,7 @@ fn a_dataset_is_added_written_read_changed_repaired_and_removed() {
 
     place.write("less.dataset", "dataset { var data [1000]struct { a, b, c float32 } }\nview b { var b [] { b } = data }\nreplica b { view b }\n");
     let refused = place.run(["dataset", "edit", "points", "less.dataset"]);
-    assert!(refused.err.contains("stores what no replica does that stays"), "{}", refused.err);
+    assert!(refused.err.contains("cannot be made of those that stay"), "{}", refused.err);
     place.write("wrong.dataset", POINTS.replace("aos }", "aos\ntier moon }"));
     assert!(place.run(["dataset", "add", "wrong.dataset"]).err.contains("the tier \"moon\", which the store has not"));
     place.good(["dataset", "rm", "points"]);

@@ -7,6 +7,7 @@ mod damage;
 mod dataset;
 mod errors;
 mod explain;
+mod guide;
 mod names;
 mod output;
 mod place;

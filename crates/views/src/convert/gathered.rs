@@ -30,6 +30,11 @@ impl Part {
 impl Gathered {
     /// Room for parts, by file and in order, as zeros.
     pub fn new(touched: Vec<Touched>) -> Gathered {
+        Gathered::within(touched, Vec::new())
+    }
+
+    /// Room for parts in memory that was used before: what is in it is still there.
+    pub fn within(touched: Vec<Touched>, mut bytes: Vec<u8>) -> Gathered {
         let mut at = 0;
         let place = |touched: Touched| {
             let part = Part { touched, at };
@@ -37,7 +42,13 @@ impl Gathered {
             part
         };
         let parts = touched.into_iter().map(place).collect();
-        Gathered { parts, bytes: vec![0; at] }
+        bytes.resize(at, 0);
+        Gathered { parts, bytes }
+    }
+
+    /// The memory, to be used again.
+    pub fn into_memory(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// The parts, each with its bytes.

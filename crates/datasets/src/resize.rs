@@ -1,0 +1,100 @@
+//! Arrays that become longer or shorter: what that changes in the files of replicas.
+
+use terrace_views::convert::{Plan, Stored};
+use terrace_views::model::Sizes;
+
+use crate::loaded::Loaded;
+use crate::read::Attempt;
+use crate::writer::Writer;
+
+/// What moves at once when arrays become longer or shorter.
+const STEP: usize = 1 << 20;
+
+impl Writer<'_> {
+    /// Notes what bytes of a file say of sizes.
+    pub fn note_sizes(&mut self, file: usize, at: u64, bytes: &[u8]) -> Attempt<()> {
+        let loaded = self.loaded;
+        for place in loaded.varying.iter().flat_map(|one| &one.places).filter(|place| place.file == file) {
+            let (start, end) =
+                (place.offset.max(at), (place.offset + place.size() as u64).min(at + bytes.len() as u64));
+            if start >= end {
+                continue;
+            }
+            let known = self.written.iter().position(|(known, offset, _)| (*known, *offset) == (file, place.offset));
+            let mut value = match known {
+                Some(known) => self.written.remove(known).2,
+                None => vec![0; place.size()],
+            };
+            if known.is_none() {
+                self.unchanged(std::iter::once(file));
+                self.shared.fetch(loaded, self.state, file, place.offset, &mut value)?;
+            }
+            let into = value.get_mut((start - place.offset) as usize..(end - place.offset) as usize);
+            if let (Some(into), Some(from)) = (into, bytes.get((start - at) as usize..(end - at) as usize)) {
+                into.copy_from_slice(from);
+            }
+            self.written.push((file, place.offset, value));
+        }
+        Ok(())
+    }
+
+    /// Makes files as long as the sizes say that are being written, and lays out anew what lies elsewhere then.
+    pub fn resize(&mut self) -> Attempt<()> {
+        let mut sizes: Sizes = self.loaded.sizes.clone();
+        for one in &self.loaded.varying {
+            let written = one.places.iter().find_map(|place| {
+                let own = self.written.iter().find(|(file, offset, _)| (*file, *offset) == (place.file, place.offset));
+                own.map(|(_, _, bytes)| place.value(bytes))
+            });
+            if let Some(value) = written {
+                sizes.insert(one.variable, value);
+            }
+        }
+        if sizes == self.loaded.sizes {
+            return Ok(());
+        }
+        let shrinks =
+            sizes.iter().any(|(variable, size)| self.loaded.sizes.get(variable).is_some_and(|old| old > size));
+        let (object, declared) = (self.loaded.object.clone(), self.loaded.declared.clone());
+        let next = Loaded::new(&self.shared.name, object, declared, sizes)?;
+        for (file, (old, new)) in self.loaded.files.iter().zip(&next.files).enumerate() {
+            let (same, stays) = (old.layout.is_same(&new.layout), old.layout.lies_as(&new.layout));
+            if same || self.state.object(file).is_none() {
+                if self.made.get(file) == Some(&true) {
+                    self.batch.set_length(&old.key, new.length());
+                }
+                continue;
+            }
+            self.unchanged(std::iter::once(file));
+            if shrinks || !stays {
+                self.move_file(file, &next)?;
+            }
+            self.batch.set_length(&old.key, new.length());
+        }
+        Ok(())
+    }
+
+    /// Gives a file's elements the places that they have from now on.
+    fn move_file(&mut self, file: usize, next: &Loaded) -> Attempt<()> {
+        let (Some(old), Some(new)) = (self.loaded.files.get(file), next.files.get(file)) else { return Ok(()) };
+        let Some(object) = self.state.object(file) else { return Ok(()) };
+        let stored = Stored { layout: &old.layout, first_file: file, rate: 1.0 };
+        let plan = Plan::reading(&new.layout, &[stored]);
+        let mut at = 0;
+        while at < new.length() {
+            let mut piece = vec![0; STEP.min((new.length() - at) as usize)];
+            self.shared.pull(self.loaded, self.state, &plan, at, &mut piece, true)?;
+            self.batch.write(&old.key, object.id, at, &piece, old.element)?;
+            at += piece.len() as u64;
+        }
+        for (_, offset, bytes) in self.written.iter().filter(|(written, ..)| *written == file) {
+            self.batch.write(&old.key, object.id, *offset, bytes, old.element)?;
+        }
+        // What it lacks lies elsewhere now, too.
+        let lacks = self.state.owed(file).is_some_and(|owed| !owed.is_empty());
+        if lacks || self.owed.get(file).is_some_and(Option::is_some) {
+            self.lack(file, 0..u64::MAX);
+        }
+        Ok(())
+    }
+}
