@@ -100,7 +100,7 @@ fn what_is_found_without_a_log_is_offered_under_numbers() {
     let place = Place::new();
     place.write("tree/a", noise(1_500_000, 3));
     place.good(["put", "tree", "d", "--ack", "durable"]);
-    for folder in ["store", "ram", "disk"] {
+    for folder in ["store", "tiers/ram", "tiers/disk"] {
         let _ = fs::remove_dir_all(place.path(folder).join("log"));
     }
     let (found, code) = place.json(["rebuild", "--salvage"]);
