@@ -137,9 +137,13 @@ fn a_segment_that_is_mostly_dead_is_copied_out_and_its_space_comes_back() {
         used(&store, "disk")
     };
     let before = settle();
-    store.compact().unwrap();
-    let after = settle();
-    assert!(after * 3 < before, "{before} bytes, then {after}");
+    // What the background has freed meanwhile waits for a mark, and that for what is on its way.
+    let compacted = (0..10).map(|_| {
+        store.compact().unwrap();
+        settle()
+    });
+    let after: Vec<u64> = compacted.take_while(|after| after * 3 >= before).collect();
+    assert!(after.len() < 10, "{before} bytes, then {after:?}");
     for n in (0..20_000).step_by(10) {
         assert!(store.get(&key(n)).unwrap() == bytes(n));
         store.remove(&key(n)).unwrap();
