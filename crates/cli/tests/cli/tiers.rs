@@ -106,7 +106,7 @@ fn what_is_found_without_a_log_is_offered_under_numbers() {
     let (found, code) = place.json(["rebuild", "--salvage"]);
     assert_eq!((found, code), (json!({"objects": 1, "bytes": 1_500_000, "incomplete": 0}), 0));
     let names = place.good(["ls", "salvaged"]);
-    place.good(["get", &format!("salvaged/{}", names.trim()), "found"]);
+    place.good(["get", names.trim(), "found"]);
     assert!(place.read("found") == place.read("tree/a"), "{names}");
 }
 
