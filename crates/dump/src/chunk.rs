@@ -1,0 +1,180 @@
+//! Step 1: buffers become chunks, known by a hash that is as good as their bytes.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use fastcdc::v2020::FastCDC;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// The identity of a chunk: BLAKE3 of its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Hash(pub [u8; Hash::LENGTH]);
+
+impl Hash {
+    /// In bytes.
+    pub const LENGTH: usize = blake3::OUT_LEN;
+
+    /// Of some bytes.
+    pub fn of(bytes: &[u8]) -> Hash {
+        Hash(blake3::hash(bytes).into())
+    }
+
+    /// A number made of a part of it, which is as random as all of it.
+    pub fn number(&self) -> u64 {
+        let mut first = [0; 8];
+        first.copy_from_slice(&self.0[..8]);
+        u64::from_le_bytes(first)
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}..", self.number().swap_bytes())
+    }
+}
+
+impl std::hash::Hash for Hash {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.number());
+    }
+}
+
+/// Maps by chunk. The identity is random enough not to be hashed again.
+pub type ByHash<T> = HashMap<Hash, T, BuildHasherDefault<Same>>;
+
+/// Takes a number for its own hash.
+#[derive(Default)]
+pub struct Same(u64);
+
+impl Hasher for Same {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 << 8) | u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+}
+
+/// How buffers are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Chunking {
+    /// Every so many bytes. Finds equal pages of memory, at the least cost.
+    Fixed(u32),
+    /// Where the content says so, at about so many bytes (FastCDC, 2020). Finds equal bytes wherever they have moved to.
+    Content(u32),
+}
+
+impl Default for Chunking {
+    fn default() -> Self {
+        Chunking::Fixed(4096)
+    }
+}
+
+impl Chunking {
+    /// The sizes that there may be, in bytes.
+    pub const SIZES: std::ops::RangeInclusive<u32> = 256..=4 << 20;
+
+    /// # Errors
+    /// [`Error::Refused`] where the size is beyond [`Chunking::SIZES`].
+    pub fn check(self) -> Result<()> {
+        let (Chunking::Fixed(size) | Chunking::Content(size)) = self;
+        match Chunking::SIZES.contains(&size) {
+            true => Ok(()),
+            false => Err(Error::Refused(format!("chunks of {size} bytes; choose 256 bytes to 4 MiB, usually 4 KiB"))),
+        }
+    }
+
+    /// The buffer's chunks, in order.
+    pub fn cut(self, buffer: &[u8]) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+        match self {
+            Chunking::Fixed(size) => Box::new(buffer.chunks(size as usize)),
+            Chunking::Content(size) => {
+                // FastCDC wants even sizes.
+                let size = size & !7;
+                let cuts = FastCDC::new(buffer, size as usize / 4, size as usize, size as usize * 4);
+                Box::new(cuts.map(|cut| &buffer[cut.offset..cut.offset + cut.length]))
+            }
+        }
+    }
+}
+
+/// The chunks of a rank's buffers, each once, and where they stand.
+pub struct Chunks<'a> {
+    /// Each distinct chunk, in the order in which they were met.
+    pub distinct: Vec<Chunk<'a>>,
+    /// For each chunk of each buffer in turn, its number among `distinct`.
+    pub sequence: Vec<u32>,
+}
+
+/// A chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk<'a> {
+    /// Its identity.
+    pub hash: Hash,
+    /// Its bytes, where they are.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Chunks<'a> {
+    /// Cuts buffers into chunks, and leaves out what was there before.
+    pub fn of(buffers: &[&'a [u8]], chunking: Chunking) -> Chunks<'a> {
+        let mut numbers: ByHash<u32> = ByHash::default();
+        let (mut distinct, mut sequence) = (Vec::new(), Vec::new());
+        for bytes in buffers.iter().flat_map(|buffer| chunking.cut(buffer)) {
+            let hash = Hash::of(bytes);
+            let number = *numbers.entry(hash).or_insert_with(|| {
+                distinct.push(Chunk { hash, bytes });
+                distinct.len() as u32 - 1
+            });
+            sequence.push(number);
+        }
+        Chunks { distinct, sequence }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        // Few kinds of pages, so that some are equal.
+        prop::collection::vec((0u8..6, 1usize..700), 0..40)
+            .prop_map(|runs| runs.into_iter().flat_map(|(byte, length)| vec![byte; length]).collect())
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_put_together_are_the_buffers(a in bytes(), b in bytes(), size in 256u32..2000, content: bool) {
+            let chunking = if content { Chunking::Content(size) } else { Chunking::Fixed(size) };
+            let chunks = Chunks::of(&[&a, &b], chunking);
+            let whole: Vec<u8> = chunks.sequence.iter().flat_map(|n| chunks.distinct[*n as usize].bytes).copied().collect();
+            prop_assert_eq!(whole, [&a[..], &b].concat());
+            for (i, one) in chunks.distinct.iter().enumerate() {
+                prop_assert_eq!(one.hash, Hash::of(one.bytes));
+                prop_assert!(chunks.distinct[..i].iter().all(|other| other.bytes != one.bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_by_content_are_found_again_where_bytes_were_put_before_them() {
+        let bytes: Vec<u8> =
+            (0..200_000u64).flat_map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()).collect();
+        let moved = [b"some bytes more".as_slice(), &bytes].concat();
+        let chunking = Chunking::Content(4096);
+        let one = Chunks::of(&[&bytes], chunking).distinct.len();
+        let both = Chunks::of(&[&bytes, &moved], chunking).distinct.len();
+        assert!(one > 100 && both < one + 10, "{one} chunks, {both} with what has moved");
+    }
+}

@@ -1,0 +1,103 @@
+//! What can go wrong with a dump or a restore.
+
+use std::fmt;
+
+/// The result of a dump or a restore.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every way in which a dump or a restore can fail.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The node's store failed.
+    #[error(transparent)]
+    Store(#[from] terrace::Error),
+    /// A rank died, or left while the others needed it.
+    #[error("rank {rank} died; the dump that was being made does not exist, start again and restore the one before")]
+    Died {
+        /// The rank.
+        rank: u32,
+    },
+    /// The transport failed.
+    #[error("the transport failed while {what}: {reason}; the ranks must be started again")]
+    Transport {
+        /// What was being done.
+        what: &'static str,
+        /// What the transport says.
+        reason: String,
+    },
+    /// Another rank failed, so that this one's part came to nothing.
+    #[error("rank {rank}: {reason}")]
+    Elsewhere {
+        /// The rank.
+        rank: u32,
+        /// What it said.
+        reason: String,
+    },
+    /// The ranks and stores do not fit together, or an argument cannot be used.
+    #[error("{0}")]
+    Refused(String),
+    /// No dump of the name, or of the version, is complete.
+    #[error("there is no dump {name:?}{}; those that there are: {known}", version.map(|v| format!(" of version {v}")).unwrap_or_default())]
+    NotFound {
+        /// The dump's name.
+        name: String,
+        /// The version that was asked for; none: the newest.
+        version: Option<u64>,
+        /// The versions that there are, as text.
+        known: String,
+    },
+    /// What was stored or sent does not decode.
+    #[error("{what} is damaged: {reason}")]
+    Damaged {
+        /// What does not decode.
+        what: String,
+        /// Why.
+        reason: String,
+    },
+    /// Too many stores are lost.
+    #[error("{} of the dump cannot be restored from the stores that are here: {}", bytes(.0), ranges(.0))]
+    Lost(Vec<Lost>),
+}
+
+/// A range of a rank's buffer that no store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lost {
+    /// The rank that dumped it.
+    pub rank: u32,
+    /// Which of its buffers, from 0.
+    pub buffer: u32,
+    /// The first byte lost.
+    pub start: u64,
+    /// The first byte after it that is not.
+    pub end: u64,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}, buffer {}, bytes {}..{}", self.rank, self.buffer, self.start, self.end)
+    }
+}
+
+/// Ranges that an error's text names.
+const NAMED: usize = 8;
+
+fn bytes(lost: &[Lost]) -> String {
+    format!("{} bytes", lost.iter().map(|range| range.end - range.start).sum::<u64>())
+}
+
+fn ranges(lost: &[Lost]) -> String {
+    let named: Vec<String> = lost.iter().take(NAMED).map(Lost::to_string).collect();
+    let more = if lost.len() > NAMED { format!("; and {} ranges more", lost.len() - NAMED) } else { String::new() };
+    named.join("; ") + &more
+}
+
+impl Error {
+    /// Whether it is the transport that failed: the ranks can no longer agree on anything.
+    pub fn is_transport(&self) -> bool {
+        matches!(self, Error::Died { .. } | Error::Transport { .. })
+    }
+
+    pub(crate) fn damaged(what: impl Into<String>, reason: impl fmt::Display) -> Error {
+        Error::Damaged { what: what.into(), reason: reason.to_string() }
+    }
+}

@@ -1,0 +1,9 @@
+//! Collective dumps of the buffers of many ranks, replicated over the nodes' stores. Natural duplicates count as replicas.
+
+pub mod chunk;
+mod error;
+pub mod reduce;
+pub mod table;
+pub mod transport;
+
+pub use error::{Error, Lost, Result};

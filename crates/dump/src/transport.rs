@@ -1,0 +1,79 @@
+//! What a dump needs of the world of ranks that it runs in.
+
+pub mod threads;
+
+use crate::{Error, Result};
+
+/// A world of ranks, as one of them sees it. Each call but [`World::send`] and [`World::receive`] is collective: every rank
+/// makes it, in the same order. Where a rank has died, the others' calls fail instead of waiting for ever.
+pub trait World {
+    /// This rank.
+    fn rank(&self) -> u32;
+
+    /// The node that each rank is on, numbered from 0. Ranks of one node share a store, and its fate.
+    fn nodes(&self) -> &[u32];
+
+    /// What each rank has to say, in order of ranks.
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
+
+    /// Sends to a rank, which receives.
+    fn send(&self, to: u32, bytes: &[u8]) -> Result<()>;
+
+    /// What a rank sent to this one, the earliest first.
+    fn receive(&self, from: u32) -> Result<Vec<u8>>;
+
+    /// Opens memory of `bytes` bytes on each rank, into which the others put.
+    fn window(&self, bytes: usize) -> Result<Box<dyn Window + '_>>;
+
+    /// Returns once every rank has called it.
+    fn barrier(&self) -> Result<()> {
+        self.all_gather(&[]).map(drop)
+    }
+
+    /// Number of ranks.
+    fn size(&self) -> u32 {
+        self.nodes().len() as u32
+    }
+
+    /// The node that this rank is on.
+    fn node(&self) -> u32 {
+        self.nodes()[self.rank() as usize]
+    }
+
+    /// Whether this rank is its node's first, which does what is done once for each node.
+    fn leads(&self) -> bool {
+        self.nodes().iter().position(|node| *node == self.node()) == Some(self.rank() as usize)
+    }
+}
+
+/// Memory of each rank into which others put, one-sided.
+pub trait Window {
+    /// Puts bytes into the memory of rank `to`; they are there once both have called [`Window::fence`].
+    fn put(&mut self, to: u32, offset: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Collective: returns once all that was put has arrived.
+    fn fence(&mut self) -> Result<()>;
+
+    /// Shows what has been put here. Nobody may put meanwhile.
+    fn read(&self, sink: &mut dyn FnMut(&[u8]));
+}
+
+/// Goes on only if what each rank did by itself went well with all of them; all get the same answer.
+///
+/// # Errors
+/// This rank's own error, or [`Error::Elsewhere`], which says what went wrong with the first rank that failed.
+pub fn agree<T>(world: &dyn World, done: Result<T>) -> Result<T> {
+    // A transport that failed cannot be used to say so.
+    if let Err(error) = &done
+        && error.is_transport()
+    {
+        return done;
+    }
+    let said = done.as_ref().err().map(|error| error.to_string()).unwrap_or_default();
+    let all = world.all_gather(said.as_bytes())?;
+    let value = done?;
+    match all.iter().position(|said| !said.is_empty()) {
+        Some(rank) => Err(Error::Elsewhere { rank: rank as u32, reason: String::from_utf8_lossy(&all[rank]).into() }),
+        None => Ok(value),
+    }
+}
