@@ -2,6 +2,7 @@
 
 pub mod chunk;
 mod error;
+pub mod plan;
 pub mod reduce;
 pub mod table;
 pub mod transport;

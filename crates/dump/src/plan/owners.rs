@@ -1,0 +1,139 @@
+//! Who stores a chunk that several ranks have, and who sends it where copies are missing.
+
+use smallvec::SmallVec;
+
+use super::Ring;
+use crate::table::{Entry, Holder, Table};
+
+/// A copy that is missing: who sends it to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The rank that has the chunk in memory.
+    pub from: u32,
+    /// The rank that stores it.
+    pub to: u32,
+}
+
+/// Where a chunk is to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placed {
+    /// Ranks that store it of their own memory.
+    pub owners: SmallVec<[u32; 4]>,
+    /// Copies that are sent.
+    pub sent: SmallVec<[Sent; 4]>,
+}
+
+impl Placed {
+    /// The nodes that have it then, beside those that had it stored before.
+    pub fn nodes<'a>(&'a self, nodes: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+        self.owners.iter().copied().chain(self.sent.iter().map(|sent| sent.to)).map(|rank| nodes[rank as usize])
+    }
+}
+
+/// Places each of the table's chunks on `copies` nodes, or on all if there are fewer. Nodes that have it stored count.
+/// Owners are those of its holders that have least to do so far; what is missing they send, by turns, to the next partner
+/// whose node has none.
+///
+/// `loads` are the bytes that each rank stores and sends all the same; they grow by what it is given here.
+pub fn own(table: &Table, ring: &Ring<'_>, loads: &mut [u64], copies: usize) -> Vec<Placed> {
+    let copies = copies.min(ring.node_count());
+    table.entries().iter().map(|entry| place(entry, ring, loads, copies)).collect()
+}
+
+fn place(entry: &Entry, ring: &Ring<'_>, loads: &mut [u64], copies: usize) -> Placed {
+    let missing = copies.saturating_sub(entry.stored.len());
+    let mut taken: SmallVec<[u32; 8]> = entry.stored.iter().copied().collect();
+    let mut free: SmallVec<[Holder; 6]> =
+        entry.holders.iter().filter(|holder| !taken.contains(&holder.node)).copied().collect();
+    free.sort_unstable_by_key(|holder| (loads[holder.rank as usize], holder.rank));
+    let owners: SmallVec<[u32; 4]> = free.iter().take(missing).map(|holder| holder.rank).collect();
+    for owner in &owners {
+        loads[*owner as usize] += u64::from(entry.length);
+        taken.push(ring.nodes()[*owner as usize]);
+    }
+    // Where all holders' stores have it, the holders send.
+    let senders = match owners.is_empty() {
+        true => entry.holders.iter().map(|holder| holder.rank).collect(),
+        false => owners.clone(),
+    };
+    let mut sent = SmallVec::new();
+    for _ in owners.len()..missing {
+        let Some(from) = senders.iter().copied().min_by_key(|rank| (loads[*rank as usize], *rank)) else { break };
+        let Some(to) = ring.partners(from, &taken).next() else { break };
+        loads[from as usize] += u64::from(entry.length);
+        taken.push(ring.nodes()[to as usize]);
+        sent.push(Sent { from, to });
+    }
+    Placed { owners, sent }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::chunk::Hash;
+    use crate::plan::unordered;
+    use crate::table::Bounds;
+
+    fn entry(chunk: u32, holders: &[Holder], stored: &[u32]) -> Entry {
+        let (ranks, holders) = (holders.len() as u32, SmallVec::from_slice(holders));
+        Entry { hash: Hash::of(&chunk.to_le_bytes()), length: 10, ranks, stored: stored.into(), holders }
+    }
+
+    fn table(entries: Vec<Entry>) -> Table {
+        Table::new(entries, Bounds { entries: usize::MAX, nodes: 8 })
+    }
+
+    proptest! {
+        #[test]
+        fn every_chunk_is_on_as_many_nodes_as_asked_and_sent_by_those_who_have_it(
+            chunks in prop::collection::vec(
+                (prop::collection::btree_set(0u32..12, 2..8), prop::collection::btree_set(0u32..6, 0..4)), 1..20),
+            per_node in 1u32..4, copies in 1usize..7,
+        ) {
+            let nodes: Vec<u32> = (0..12).map(|rank| rank / per_node).collect();
+            let count = *nodes.last().expect("ranks") + 1;
+            let entries = chunks.iter().enumerate().map(|(chunk, (ranks, stored))| {
+                let mut holders: Vec<Holder> = ranks.iter().map(|r| Holder { node: nodes[*r as usize], rank: *r }).collect();
+                holders.dedup_by_key(|holder| holder.node);
+                let stored: Vec<u32> = stored.iter().copied().filter(|node| *node < count).collect();
+                entry(chunk as u32, &holders, &stored)
+            });
+            let table = table(entries.collect());
+            let ring = Ring::new(unordered(&nodes), &nodes);
+            let mut loads = vec![0; 12];
+            let placed = own(&table, &ring, &mut loads, copies);
+            let mut moved = vec![0u64; 12];
+            for (entry, placed) in table.entries().iter().zip(&placed) {
+                let stored: Vec<u32> = entry.stored.iter().copied().chain(placed.nodes(&nodes)).collect();
+                let distinct: BTreeSet<u32> = stored.iter().copied().collect();
+                prop_assert_eq!(distinct.len(), stored.len(), "no node twice");
+                prop_assert_eq!(stored.len(), copies.min(count as usize).max(entry.stored.len()));
+                let has = |rank: u32| entry.holders.iter().any(|holder| holder.rank == rank);
+                prop_assert!(placed.owners.iter().all(|owner| has(*owner)));
+                prop_assert!(placed.sent.iter().all(|sent| has(sent.from)));
+                // A copy moves only where no holder can store it.
+                let could = entry.holders.iter().filter(|h| !entry.stored.contains(&h.node)).count();
+                prop_assert!(placed.sent.is_empty() || placed.owners.len() == could);
+                placed.owners.iter().chain(placed.sent.iter().map(|s| &s.from)).for_each(|r| moved[*r as usize] += 10);
+            }
+            prop_assert_eq!(moved, loads);
+        }
+    }
+
+    #[test]
+    fn loads_become_even() {
+        // Rank 0 has much of its own already; all ranks have all of 1,000 chunks.
+        let nodes: Vec<u32> = (0..8).collect();
+        let holders: Vec<Holder> = nodes.iter().map(|rank| Holder { node: *rank, rank: *rank }).collect();
+        let table = table((0..1000).map(|chunk| entry(chunk, &holders, &[])).collect());
+        let mut loads = vec![0; 8];
+        loads[0] = 2000;
+        own(&table, &Ring::new(unordered(&nodes), &nodes), &mut loads, 2);
+        let (least, most) = (loads.iter().min(), loads.iter().max());
+        assert!(most.zip(least).is_some_and(|(most, least)| most - least <= 10), "{loads:?}");
+    }
+}

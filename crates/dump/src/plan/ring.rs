@@ -1,0 +1,60 @@
+//! Ranks in a ring: each finds its partners by going on from where it stands.
+
+/// An order of all ranks, closed to a ring.
+#[derive(Clone, Debug)]
+pub struct Ring<'a> {
+    order: Vec<u32>,
+    /// Where each rank stands in it.
+    places: Vec<usize>,
+    /// The node of each rank.
+    nodes: &'a [u32],
+}
+
+impl<'a> Ring<'a> {
+    /// Closes an order, which names each rank of `nodes` once.
+    pub fn new(order: Vec<u32>, nodes: &'a [u32]) -> Ring<'a> {
+        let mut places = vec![0; order.len()];
+        for (place, rank) in order.iter().enumerate() {
+            places[*rank as usize] = place;
+        }
+        Ring { order, places, nodes }
+    }
+
+    /// The next ranks after `rank`, each on another node, and on none of `taken`.
+    pub fn partners(&self, rank: u32, taken: &[u32]) -> impl Iterator<Item = u32> {
+        let place = self.places[rank as usize];
+        let mut taken = taken.to_vec();
+        self.order[place + 1..].iter().chain(&self.order[..place]).copied().filter(move |other| {
+            let node = self.nodes[*other as usize];
+            let free = !taken.contains(&node);
+            if free {
+                taken.push(node);
+            }
+            free
+        })
+    }
+
+    /// The node of each rank.
+    pub fn nodes(&self) -> &'a [u32] {
+        self.nodes
+    }
+
+    /// How many nodes there are.
+    pub fn node_count(&self) -> usize {
+        self.nodes.iter().max().map_or(0, |last| *last as usize + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partners_are_on_different_nodes() {
+        let ring = Ring::new(vec![0, 1, 2, 3, 4, 5], &[0, 0, 1, 1, 2, 2]);
+        assert_eq!(ring.partners(0, &[0]).collect::<Vec<_>>(), [2, 4]);
+        assert_eq!(ring.partners(5, &[2]).collect::<Vec<_>>(), [0, 2]);
+        assert_eq!(ring.partners(3, &[1, 0]).collect::<Vec<_>>(), [4]);
+        assert_eq!(ring.node_count(), 3);
+    }
+}
