@@ -2,6 +2,8 @@
 
 pub mod chunk;
 mod error;
+pub mod exchange;
+mod parcel;
 pub mod plan;
 pub mod reduce;
 pub mod table;

@@ -1,0 +1,122 @@
+//! Chunks on their way: a letter that names its chunks, then holds their bytes in the same order.
+
+use crate::chunk::{Chunk, Hash};
+use crate::exchange::Letter;
+use crate::{Error, Result};
+
+/// Bytes before the names: how many there are.
+const COUNT: usize = 4;
+/// Bytes for each name: the hash, the length.
+const NAME: usize = Hash::LENGTH + 4;
+
+/// The head of a letter that brings these chunks.
+pub fn head<'a>(chunks: impl ExactSizeIterator<Item = &'a Chunk<'a>>) -> Vec<u8> {
+    let mut head = Vec::with_capacity(COUNT + chunks.len() * NAME);
+    head.extend((chunks.len() as u32).to_le_bytes());
+    for chunk in chunks {
+        head.extend(chunk.hash.0);
+        head.extend((chunk.bytes.len() as u32).to_le_bytes());
+    }
+    head
+}
+
+/// The letter of this head and these chunks.
+pub fn letter<'a>(to: u32, head: &'a [u8], chunks: impl Iterator<Item = &'a Chunk<'a>>) -> Letter<'a> {
+    Letter { to, parts: std::iter::once(head).chain(chunks.map(|chunk| chunk.bytes)).collect() }
+}
+
+/// Takes a letter apart as it comes.
+#[derive(Default)]
+pub struct Opened {
+    /// What has come and is not used yet.
+    waiting: Vec<u8>,
+    /// Names whose bytes have not come yet, the next one last; none before the head is whole.
+    names: Option<Vec<(Hash, u32)>>,
+}
+
+impl Opened {
+    /// Takes more bytes of the letter; hands out the chunks that are whole with them.
+    pub fn add(&mut self, mut bytes: &[u8], whole: &mut dyn FnMut(Hash, &[u8]) -> Result<()>) -> Result<()> {
+        if self.names.is_none() {
+            self.waiting.extend_from_slice(bytes);
+            let Some(head) = self.head()? else { return Ok(()) };
+            let rest = self.waiting.split_off(head);
+            self.waiting.clear();
+            return self.add(&rest, whole);
+        }
+        let names = self.names.get_or_insert_default();
+        while let Some((hash, length)) = names.last().copied() {
+            let missing = (length as usize).saturating_sub(self.waiting.len());
+            if bytes.len() < missing {
+                self.waiting.extend_from_slice(bytes);
+                return Ok(());
+            }
+            let (now, later) = bytes.split_at(missing);
+            if self.waiting.is_empty() {
+                whole(hash, now)?;
+            } else {
+                self.waiting.extend_from_slice(now);
+                whole(hash, &self.waiting)?;
+                self.waiting.clear();
+            }
+            names.pop();
+            bytes = later;
+        }
+        match bytes.is_empty() {
+            true => Ok(()),
+            false => Err(Error::damaged("a letter of chunks", format!("{} bytes too many", bytes.len()))),
+        }
+    }
+
+    /// Reads the head, if it has come: its length.
+    fn head(&mut self) -> Result<Option<usize>> {
+        let Some((count, names)) = self.waiting.split_first_chunk::<COUNT>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*count) as usize * NAME;
+        let Some(names) = names.get(..length) else { return Ok(None) };
+        let name = |name: &[u8]| {
+            let (hash, length) = name.split_first_chunk()?;
+            Some((Hash(*hash), u32::from_le_bytes(length.try_into().ok()?)))
+        };
+        let names: Option<Vec<_>> = names.chunks_exact(NAME).rev().map(name).collect();
+        self.names = Some(names.ok_or_else(|| Error::damaged("a letter of chunks", "its names are cut off"))?);
+        Ok(Some(COUNT + length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn chunks_come_out_as_they_went_in_however_the_letter_is_cut(
+            chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..10),
+            cuts in prop::collection::vec(1usize..60, 1..50),
+        ) {
+            let chunks: Vec<Chunk<'_>> = chunks.iter().map(|bytes| Chunk { hash: Hash::of(bytes), bytes }).collect();
+            let head = head(chunks.iter());
+            let whole = letter(0, &head, chunks.iter()).parts.concat();
+            let (mut opened, mut out) = (Opened::default(), Vec::new());
+            let mut rest = &whole[..];
+            for cut in cuts.iter().cycle() {
+                let (now, later) = rest.split_at(rest.len().min(*cut));
+                opened.add(now, &mut |hash, bytes| {
+                    out.push((hash, bytes.to_vec()));
+                    Ok(())
+                }).expect("whole");
+                rest = later;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            prop_assert_eq!(out, chunks.iter().map(|c| (c.hash, c.bytes.to_vec())).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn anything_can_come(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Opened::default().add(&bytes, &mut |_, _| Ok(()));
+        }
+    }
+}
