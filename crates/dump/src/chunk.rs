@@ -95,7 +95,7 @@ impl Chunking {
     }
 
     /// The buffer's chunks, in order.
-    pub fn cut(self, buffer: &[u8]) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+    pub fn cut<'a>(self, buffer: &'a [u8]) -> Box<dyn Iterator<Item = &'a [u8]> + 'a> {
         match self {
             Chunking::Fixed(size) => Box::new(buffer.chunks(size as usize)),
             Chunking::Content(size) => {
@@ -139,6 +139,13 @@ impl<'a> Chunks<'a> {
             sequence.push(number);
         }
         Chunks { distinct, sequence }
+    }
+
+    /// Cuts buffers into chunks, and leaves nothing out: equal ones are there as often as they were met.
+    pub fn all(buffers: &[&'a [u8]], chunking: Chunking) -> Chunks<'a> {
+        let cut = buffers.iter().flat_map(|buffer| chunking.cut(buffer));
+        let distinct: Vec<Chunk<'a>> = cut.map(|bytes| Chunk { hash: Hash::of(bytes), bytes }).collect();
+        Chunks { sequence: (0..distinct.len() as u32).collect(), distinct }
     }
 }
 

@@ -42,7 +42,7 @@ pub enum Error {
         /// The dump's name.
         name: String,
         /// The version that was asked for; none: the newest.
-        version: Option<u64>,
+        version: Option<u32>,
         /// The versions that there are, as text.
         known: String,
     },

@@ -53,6 +53,7 @@ impl Table {
     /// A table of entries that are all different.
     pub fn new(mut entries: Vec<Entry>, bounds: Bounds) -> Table {
         entries.sort_unstable_by_key(|entry| entry.hash);
+        entries.iter_mut().for_each(|entry| entry.trim(bounds));
         Table(entries).bounded(bounds)
     }
 
@@ -110,18 +111,23 @@ impl Table {
 
 impl Entry {
     fn join(mut self, other: Entry, bounds: Bounds) -> Entry {
-        let chunk = self.hash.number();
         self.ranks += other.ranks;
         self.stored.extend(other.stored);
+        self.holders.extend(other.holders);
+        self.trim(bounds);
+        self
+    }
+
+    /// Keeps as many nodes as fit, each once: those of the least scores, whatever order they came in.
+    fn trim(&mut self, bounds: Bounds) {
+        let chunk = self.hash.number();
         self.stored.sort_unstable_by_key(|node| (score(chunk, *node), *node));
         self.stored.dedup();
         self.stored.truncate(bounds.nodes);
-        self.holders.extend(other.holders);
         let order = |holder: &Holder| (score(chunk, holder.node), holder.node, score(!chunk, holder.rank), holder.rank);
         self.holders.sort_unstable_by_key(order);
         self.holders.dedup_by_key(|holder| holder.node);
         self.holders.truncate(bounds.nodes);
-        self
     }
 }
 

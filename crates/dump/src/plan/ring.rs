@@ -21,7 +21,7 @@ impl<'a> Ring<'a> {
     }
 
     /// The next ranks after `rank`, each on another node, and on none of `taken`.
-    pub fn partners(&self, rank: u32, taken: &[u32]) -> impl Iterator<Item = u32> {
+    pub fn partners<'s>(&'s self, rank: u32, taken: &[u32]) -> impl Iterator<Item = u32> + use<'s, 'a> {
         let place = self.places[rank as usize];
         let mut taken = taken.to_vec();
         self.order[place + 1..].iter().chain(&self.order[..place]).copied().filter(move |other| {

@@ -133,6 +133,11 @@ impl Store {
         done
     }
 
+    /// The store's number, which no other store has.
+    pub fn id(&self) -> u64 {
+        self.inner.catalog.log().store()
+    }
+
     /// The store's directory.
     pub fn dir(&self) -> &Path {
         &self.inner.dir

@@ -1,0 +1,211 @@
+//! The dump: the steps in their order, and what makes it exist.
+
+mod holdings;
+
+use std::collections::BTreeMap;
+
+use terrace::Store;
+
+use crate::ask::say;
+use crate::chunk::{Chunk, Chunking, Chunks};
+use crate::confirm::{Confirmed, confirm};
+use crate::exchange::{Letter, Moved, exchange};
+use crate::manifest::{self, Complete, Manifest};
+use crate::names::{self, Part};
+use crate::pack::Packer;
+use crate::parcel::{self, Opened};
+use crate::session::Session;
+use crate::transport::{World, agree};
+use crate::{Error, Result};
+use holdings::Holdings;
+
+/// What of equal chunks is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicates {
+    /// Nothing: every chunk is stored and replicated.
+    Kept,
+    /// What a rank has twice.
+    Local,
+    /// Also what other ranks have: natural copies count as replicas.
+    Collective,
+}
+
+/// How to dump.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// On how many nodes each chunk is to be; where there are fewer nodes, on all. 1 to 16.
+    pub replicas: u32,
+    /// How buffers are cut.
+    pub chunking: Chunking,
+    /// What is left out.
+    pub duplicates: Duplicates,
+    /// Whether partners are chosen by load, or by their ranks only.
+    pub by_load: bool,
+    /// The most chunks that ranks tell each other about; 2^17, as in AC-FTE.
+    pub table: usize,
+    /// Bytes of each of two windows, in which chunks of others come in.
+    pub window: usize,
+    /// The version to make; none: the one after the newest.
+    pub version: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            replicas: 3,
+            chunking: Chunking::default(),
+            duplicates: Duplicates::Collective,
+            by_load: true,
+            table: 1 << 17,
+            window: 32 << 20,
+            version: None,
+        }
+    }
+}
+
+/// What a dump has done, on one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dumped {
+    /// The dump's version.
+    pub version: u32,
+    /// On how many nodes each chunk is.
+    pub copies: u32,
+    /// Bytes of this rank's buffers.
+    pub bytes: u64,
+    /// Bytes of its distinct chunks.
+    pub distinct: u64,
+    /// Bytes of chunks that it has put into packs, its own and others'.
+    pub stored: u64,
+    /// What chunks have moved.
+    pub chunks: Moved,
+    /// What asking and manifests have moved.
+    pub records: Moved,
+}
+
+/// Dumps each rank's buffers, so that all of them can be restored after the loss of any `replicas - 1` nodes' stores.
+/// Collective. All ranks name the same dump, with the same options. Once it has returned the dump is durable.
+///
+/// # Errors
+/// Where a rank fails, all are told; the dump does not exist then, and those before it do. A dump of which only the last
+/// step is missing may exist all the same.
+pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], options: &Options) -> Result<Dumped> {
+    let session = Session::begin(world, store, name)?;
+    let version = agree(world, next(&session, options))?;
+    session.each_node(|| clean(&session))?;
+    let copies = options.replicas.min(session.stores.len() as u32);
+
+    let chunks = match options.duplicates {
+        Duplicates::Kept => Chunks::all(buffers, options.chunking),
+        _ => Chunks::of(buffers, options.chunking),
+    };
+    let confirmed = match options.duplicates {
+        Duplicates::Kept => Confirmed::none(&chunks.distinct),
+        _ => confirm(&session, &chunks.distinct, session.version(None).ok(), options.window)?,
+    };
+    let holdings = Holdings::plan(world, &chunks.distinct, &confirmed.nodes, copies as usize, options)?;
+
+    let prefix = format!("{}/{}", names::version(name, Part::Packs, version), world.rank());
+    let mut packer = Packer::new(store, prefix, options.duplicates == Duplicates::Collective);
+    let moved = move_chunks(world, &chunks.distinct, &holdings, &mut packer, options.window);
+    let moved = agree(world, moved)?;
+    let stored = packer.bytes;
+    let indexed = packer.finish().and_then(|mut index| {
+        index.append(confirmed.index);
+        manifest::put(store, &names::share(name, Part::Index, version, world.rank()), &index)
+    });
+    agree(world, indexed)?;
+
+    let manifest = Manifest {
+        buffers: buffers.iter().map(|buffer| buffer.len() as u64).collect(),
+        chunks: holdings.held(&chunks.distinct),
+        sequence: chunks.sequence,
+    };
+    let lengths = world.all_gather(&manifest::encode(&manifest.buffers)?)?;
+    let mut records = confirmed.moved;
+    records += spread(&session, version, &manifest, &holdings.partners, options.window)?;
+    session.each_node(|| Ok(store.sync()?))?;
+    session.each_node(|| {
+        let buffers =
+            lengths.iter().map(|bytes| manifest::decode("lengths of buffers", bytes)).collect::<Result<_>>()?;
+        let complete = Complete { buffers, copies, stores: session.stores.clone() };
+        manifest::put(store, &names::version(name, Part::Complete, version), &complete)?;
+        Ok(store.sync()?)
+    })?;
+    Ok(Dumped {
+        version,
+        copies,
+        bytes: manifest.buffers.iter().sum(),
+        distinct: chunks.distinct.iter().map(|chunk| chunk.bytes.len() as u64).sum(),
+        stored,
+        chunks: moved,
+        records,
+    })
+}
+
+/// The version to make.
+fn next(session: &Session<'_>, options: &Options) -> Result<u32> {
+    options.chunking.check()?;
+    if !(1..=16).contains(&options.replicas) {
+        return Err(Error::Refused(format!("{} replicas; choose 1 to 16", options.replicas)));
+    }
+    let newest = session.versions.keys().next_back().copied();
+    let next = newest.map_or(Some(0), |newest| newest.checked_add(1));
+    let refuse = |reason: &str| Err(Error::Refused(format!("dump {:?}: {reason}", session.name)));
+    match (options.version, newest, next) {
+        (Some(version), Some(newest), _) if version <= newest => {
+            refuse(&format!("version {version} cannot follow version {newest}; name a later one, or drop that"))
+        }
+        (Some(version), ..) | (None, _, Some(version)) => Ok(version),
+        (None, _, None) => refuse("there is no later version; use another name"),
+    }
+}
+
+/// Removes what dumps have left that never came to exist.
+fn clean(session: &Session<'_>) -> Result<()> {
+    let newest = session.versions.keys().next_back().copied();
+    for part in [Part::Index, Part::Manifest, Part::Packs] {
+        for key in names::below(session.store, &names::all(session.name, part))? {
+            if names::version_of(&key).is_some_and(|version| newest.is_none_or(|newest| version > newest)) {
+                session.store.remove(key.as_bytes())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Stores this rank's chunks that are its to store, and those that others send it.
+fn move_chunks(
+    world: &dyn World,
+    chunks: &[Chunk<'_>],
+    holdings: &Holdings,
+    packer: &mut Packer<'_>,
+    window: usize,
+) -> Result<Moved> {
+    let of = |numbers: &'_ [u32]| numbers.iter().map(|number| chunks[*number as usize]).collect::<Vec<_>>();
+    let sent: Vec<(u32, Vec<Chunk<'_>>)> = holdings.sent.iter().map(|(to, numbers)| (*to, of(numbers))).collect();
+    let heads: Vec<Vec<u8>> = sent.iter().map(|(_, chunks)| parcel::head(chunks.iter())).collect();
+    let letters: Vec<Letter<'_>> =
+        sent.iter().zip(&heads).map(|((to, chunks), head)| parcel::letter(*to, head, chunks.iter())).collect();
+    // A failure here must not keep the others waiting in the exchange.
+    let mut own = holdings.own.iter().map(|number| chunks[*number as usize]);
+    let kept = own.try_for_each(|chunk| packer.add(chunk.hash, chunk.bytes));
+    let mut opened: BTreeMap<u32, Opened> = BTreeMap::new();
+    let moved = exchange(world, &letters, window, &mut |from, bytes| {
+        opened.entry(from).or_default().add(bytes, &mut |hash, chunk| packer.add(hash, chunk))
+    });
+    kept.and(moved)
+}
+
+/// Stores the manifest in this node's store and in its partners'.
+fn spread(session: &Session<'_>, version: u32, manifest: &Manifest, partners: &[u32], window: usize) -> Result<Moved> {
+    let key = |rank| names::share(session.name, Part::Manifest, version, rank);
+    let bytes = manifest::encode(manifest)?;
+    let letters = partners.iter().map(|to| (*to, bytes.clone())).collect();
+    let (mut heard, moved) = say(session.world, &letters, window)?;
+    heard.insert(session.world.rank(), bytes);
+    let store = |(rank, bytes): (&u32, &Vec<u8>)| {
+        session.store.put_bytes(key(*rank).as_bytes(), bytes, &manifest::once()).map(drop)
+    };
+    agree(session.world, heard.iter().try_for_each(store).map_err(Error::from))?;
+    Ok(moved)
+}

@@ -1,0 +1,79 @@
+//! Buffers that fill with chunks as they come.
+
+use std::collections::BTreeMap;
+
+use crate::Lost;
+use crate::chunk::{ByHash, Hash};
+use crate::manifest::{Complete, Held, Manifest, Position};
+
+/// Buffers of some ranks.
+pub struct Buffers {
+    buffers: BTreeMap<u32, Vec<Vec<u8>>>,
+    manifests: BTreeMap<u32, Manifest>,
+    /// Where each chunk that has not come stands.
+    places: ByHash<Vec<(u32, Position)>>,
+    /// What is lost as its manifest is.
+    lost: Vec<Lost>,
+}
+
+impl Buffers {
+    /// Makes room for the buffers of ranks, of which these manifests are left.
+    pub fn new(wanted: &[u32], complete: &Complete, manifests: BTreeMap<u32, Manifest>) -> Buffers {
+        let mut places: ByHash<Vec<(u32, Position)>> = ByHash::default();
+        let (mut buffers, mut lost) = (BTreeMap::new(), Vec::new());
+        for rank in wanted {
+            let lengths = complete.buffers.get(*rank as usize).map_or(&[][..], Vec::as_slice);
+            let manifest = manifests.get(rank).filter(|manifest| manifest.buffers == lengths);
+            for position in manifest.and_then(|manifest| manifest.positions().ok()).into_iter().flatten() {
+                if let Some(held) = manifest.and_then(|manifest| manifest.chunks.get(position.chunk as usize)) {
+                    places.entry(held.hash).or_default().push((*rank, position));
+                }
+            }
+            if manifest.is_none() {
+                let whole = |(buffer, end): (u32, &u64)| Lost { rank: *rank, buffer, start: 0, end: *end };
+                lost.extend((0..).zip(lengths).map(whole));
+            }
+            buffers.insert(*rank, lengths.iter().map(|length| vec![0; *length as usize]).collect());
+        }
+        Buffers { buffers, manifests, places, lost }
+    }
+
+    /// The chunks that the buffers are made of.
+    pub fn chunks(&self) -> impl Iterator<Item = &Held> {
+        self.manifests.values().flat_map(|manifest| &manifest.chunks)
+    }
+
+    /// Puts a chunk wherever it stands.
+    pub fn fill(&mut self, hash: &Hash, bytes: &[u8]) {
+        for (rank, at) in self.places.remove(hash).unwrap_or_default() {
+            let buffer = self.buffers.get_mut(&rank).and_then(|buffers| buffers.get_mut(at.buffer as usize));
+            let place = buffer.and_then(|buffer| buffer.get_mut(at.start as usize..at.start as usize + bytes.len()));
+            if let Some(place) = place {
+                place.copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// The buffers, and what has not come.
+    pub fn finish(self) -> (BTreeMap<u32, Vec<Vec<u8>>>, Vec<Lost>) {
+        let chunk = |(rank, at): &(u32, Position)| Lost {
+            rank: *rank,
+            buffer: at.buffer,
+            start: at.start,
+            end: at.start + u64::from(at.length),
+        };
+        let mut lost: Vec<Lost> = self.places.values().flatten().map(chunk).chain(self.lost).collect();
+        lost.retain(|range| range.start < range.end);
+        lost.sort_unstable();
+        let mut ranges: Vec<Lost> = Vec::new();
+        for range in lost {
+            match ranges.last_mut() {
+                Some(last) if (last.rank, last.buffer, last.end) == (range.rank, range.buffer, range.start) => {
+                    last.end = range.end;
+                }
+                _ => ranges.push(range),
+            }
+        }
+        (self.buffers, ranges)
+    }
+}

@@ -1,0 +1,86 @@
+//! Stores of nodes, and buffers with natural duplicates.
+
+#![allow(dead_code, missing_docs, clippy::unwrap_used)]
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use terrace::{Config, Store};
+
+/// Stores of nodes, in a directory that goes with them.
+pub struct Place {
+    dir: TempDir,
+    made: usize,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { dir: tempfile::tempdir().unwrap(), made: 0 }
+    }
+
+    /// Makes a new store.
+    pub fn store(&mut self) -> Store {
+        self.made += 1;
+        let at = self.dir.path().join(self.made.to_string());
+        let disk = at.join("disk");
+        let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", disk.display());
+        Store::init(&at.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
+    }
+
+    pub fn stores(&mut self, count: usize) -> Vec<Store> {
+        (0..count).map(|_| self.store()).collect()
+    }
+
+    /// The files that hold the frames of a store made here.
+    pub fn segments(store: &Store) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        let mut open = vec![store.dir().with_file_name("disk")];
+        while let Some(dir) = open.pop() {
+            for entry in std::fs::read_dir(dir).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() { open.push(path) } else { found.push(path) }
+            }
+        }
+        found
+    }
+}
+
+/// A chunk's length in these tests.
+pub const CHUNK: usize = 256;
+
+fn random(seed: u64) -> impl Iterator<Item = u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 32) as u8
+    })
+}
+
+/// A chunk's bytes, by number.
+pub fn chunk(number: u64) -> Vec<u8> {
+    random(number).take(CHUNK).collect()
+}
+
+/// Two buffers of a rank: chunks that all ranks have, some that neighbours share, some of its own, one twice, a short end.
+/// `round` changes a few.
+pub fn buffers(rank: u32, round: u64) -> Vec<Vec<u8>> {
+    let rank = u64::from(rank);
+    let all = (0..12).chain([3, 3]);
+    let pairs = (0..6).map(|i| 1000 + rank / 2 * 100 + i);
+    let own = (0..4 + rank % 3 * 4).map(|i| 100_000 + rank * 1000 + i);
+    let new = (0..round * 2).map(|i| 1_000_000 + rank * 1000 + i);
+    let first: Vec<u8> = all.chain(own).flat_map(chunk).chain(random(rank).take(77)).collect();
+    vec![first, Vec::new(), pairs.chain(new).flat_map(chunk).collect()]
+}
+
+pub fn slices(buffers: &[Vec<u8>]) -> Vec<&[u8]> {
+    buffers.iter().map(Vec::as_slice).collect()
+}
+
+/// All sets of `count` of `0..of`.
+pub fn sets(of: usize, count: usize) -> Vec<Vec<usize>> {
+    let all = (0u32..1 << of).filter(|set| set.count_ones() as usize == count);
+    all.map(|set| (0..of).filter(|i| set & (1 << i) != 0).collect()).collect()
+}

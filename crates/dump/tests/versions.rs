@@ -1,0 +1,144 @@
+//! Successive dumps: only what changed moves; ranks that die; old versions dropped.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{CHUNK, Place, buffers, slices};
+use terrace::Store;
+use terrace_dump::chunk::Chunking;
+use terrace_dump::transport::World;
+use terrace_dump::transport::threads::Threads;
+use terrace_dump::{Dumped, Error, Options, Result, Wanted, dump, gc, restore};
+
+const WINDOW: usize = 3000;
+
+fn dump_on(threads: &Threads, stores: &[&Store], replicas: u32, round: u64) -> Vec<Result<Dumped>> {
+    let chunking = Chunking::Fixed(CHUNK as u32);
+    let options = Options { replicas, chunking, window: WINDOW, ..Options::default() };
+    threads.run(|world| {
+        let buffers = buffers(world.rank(), round);
+        dump(world, stores[world.node() as usize], "state", &slices(&buffers), &options)
+    })
+}
+
+/// The version that is restored, and all buffers.
+fn restored(nodes: &[u32], stores: &[&Store], version: Option<u32>) -> Result<(u32, BTreeMap<u32, Vec<Vec<u8>>>)> {
+    let restored = Threads::on(nodes)
+        .run(|world| restore(world, stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW));
+    let (mut found, mut all) = (0, BTreeMap::new());
+    for restored in restored {
+        let restored = restored?;
+        found = restored.version;
+        all.extend(restored.whole()?);
+    }
+    Ok((found, all))
+}
+
+fn is_round(restored: &BTreeMap<u32, Vec<Vec<u8>>>, round: u64) -> bool {
+    restored.iter().all(|(rank, restored)| *restored == buffers(*rank, round))
+}
+
+#[test]
+fn only_what_changed_moves() {
+    let nodes: Vec<u32> = (0..8).map(|rank| rank / 2).collect();
+    let mut place = Place::new();
+    let stores = place.stores(5);
+    let all: Vec<&Store> = stores[..4].iter().collect();
+    let threads = Threads::on(&nodes);
+    let chunks = |done: Vec<Result<Dumped>>| {
+        let done: Vec<Dumped> = done.into_iter().collect::<Result<_>>().unwrap();
+        (done.iter().map(|done| done.stored).sum::<u64>(), done.iter().map(|done| done.chunks.sent).sum::<u64>())
+    };
+    let (first, _) = chunks(dump_on(&threads, &all, 3, 0));
+    assert_eq!(chunks(dump_on(&threads, &all, 3, 0)), (0, 0), "nothing has changed");
+    // Two new chunks for each rank, three times.
+    let (stored, sent) = chunks(dump_on(&threads, &all, 3, 1));
+    assert_eq!(stored, 8 * 2 * 3 * CHUNK as u64);
+    assert!(sent < 8 * 2 * 2 * (CHUNK as u64 + 64), "{sent} bytes sent");
+    for (version, round) in [(0, 0), (1, 0), (2, 1)] {
+        assert!(is_round(&restored(&nodes, &all, Some(version)).unwrap().1, round), "version {version}");
+    }
+    // A store is lost, and an empty one in its place: nothing is confirmed there, and all is there again.
+    let renewed = [all[0], all[1], &stores[4], all[3]];
+    let (stored, _) = chunks(dump_on(&threads, &renewed, 3, 1));
+    assert!(stored > first / 6 && stored < first, "{stored} bytes stored again of {first}");
+    for left in 0..4 {
+        // With three replicas on four nodes, two nodes have all.
+        let left = [renewed[left], renewed[(left + 1) % 4]];
+        assert!(is_round(&restored(&[0, 1], &left, Some(3)).unwrap().1, 1));
+    }
+}
+
+#[test]
+fn a_dump_in_which_a_rank_died_does_not_exist() {
+    let nodes = [0, 0, 1, 2];
+    let mut place = Place::new();
+    let stores = place.stores(3);
+    let all: Vec<&Store> = stores.iter().collect();
+    let mut round = 0;
+    dump_on(&Threads::on(&nodes), &all, 2, round).into_iter().for_each(|done| assert!(done.is_ok()));
+    let (mut whole, mut none) = (0, 0);
+    for victim in [0, 1, 3] {
+        for call in (0..).step_by(3) {
+            let done = dump_on(&Threads::on(&nodes).kill(victim, call), &all, 2, round + 1);
+            let died = done.iter().filter(|done| matches!(done, Err(error) if error.is_transport())).count();
+            let well = done.iter().filter(|done| done.is_ok()).count();
+            assert_eq!(died + well, 4, "each has the dump or is told: {done:?}");
+            let (_, restored) = restored(&nodes, &all, None).unwrap();
+            // Those before the last step agree; of the last itself it may be that only some were told.
+            let exists = is_round(&restored, round + 1);
+            assert!(exists || is_round(&restored, round), "rank {victim} died at call {call}");
+            assert!(exists || well == 0, "a dump that returned well exists");
+            round += u64::from(exists);
+            (whole, none) = if exists { (whole + 1, none) } else { (whole, none + 1) };
+            if well == 4 {
+                break;
+            }
+        }
+    }
+    assert!(none > 30 && whole >= 3, "{none} dumps died, {whole} did not");
+    assert!(dump_on(&Threads::on(&nodes), &all, 2, round + 1).iter().all(Result::is_ok));
+    assert!(is_round(&restored(&nodes, &all, None).unwrap().1, round + 1));
+}
+
+#[test]
+fn old_versions_are_dropped_and_shared_chunks_stay() {
+    let nodes: Vec<u32> = (0..4).collect();
+    let mut place = Place::new();
+    let stores = place.stores(4);
+    let all: Vec<&Store> = stores.iter().collect();
+    let threads = Threads::on(&nodes);
+    for round in [0, 6, 1, 1] {
+        assert!(dump_on(&threads, &all, 2, round).iter().all(Result::is_ok));
+    }
+    for (keep, left) in [(3, &[(1, 6), (2, 1), (3, 1)][..]), (2, &[(2, 1), (3, 1)]), (0, &[(3, 1)])] {
+        let mut dropped = 0;
+        for store in &all {
+            let one = gc::collect(store, "state", keep).unwrap();
+            dropped += one.bytes;
+            assert_eq!(one.versions.len(), 1);
+            assert_eq!(gc::collect(store, "state", keep).unwrap(), gc::Dropped::default());
+        }
+        assert_eq!(dropped > 0, keep == 2, "only version 1 has what others have not");
+        for (version, round) in left {
+            assert!(
+                is_round(&restored(&nodes, &all, Some(*version)).unwrap().1, *round),
+                "version {version} of {left:?}"
+            );
+        }
+        // Version 0 is gone.
+        assert!(matches!(restored(&nodes, &all, Some(0)), Err(Error::NotFound { .. })));
+    }
+    // What is left is what one version takes.
+    let fresh = place.stores(4);
+    let alone: Vec<&Store> = fresh.iter().collect();
+    assert!(dump_on(&threads, &alone, 2, 1).iter().all(Result::is_ok));
+    let bytes = |stores: &[&Store]| -> u64 {
+        let packs = stores.iter().flat_map(|store| store.list(b"dumps/state/packs", None, 1000).unwrap());
+        packs.map(|(_, object)| object.length).sum()
+    };
+    assert_eq!(bytes(&all), bytes(&alone), "packs that were mostly dead have been made anew");
+}
