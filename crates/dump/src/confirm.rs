@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use smallvec::SmallVec;
-
 use crate::ask::{Said, ask};
 use crate::chunk::{ByHash, Chunk, Hash};
 use crate::exchange::Moved;
 use crate::manifest::{self, Complete, Index, Manifest};
 use crate::names::{self, Part};
 use crate::pack::Packed;
+use crate::plan::Nodes;
 use crate::session::Session;
 use crate::{Error, Result};
 
@@ -17,7 +16,7 @@ use crate::{Error, Result};
 #[derive(Default)]
 pub struct Confirmed {
     /// For each chunk of this rank, the nodes that have it.
-    pub nodes: Vec<SmallVec<[u32; 4]>>,
+    pub nodes: Vec<Nodes>,
     /// What this rank has confirmed to others of its node's store.
     pub index: Index,
     /// What asking has moved.
@@ -27,7 +26,7 @@ pub struct Confirmed {
 impl Confirmed {
     /// As where nobody was asked.
     pub fn none(chunks: &[Chunk<'_>]) -> Confirmed {
-        Confirmed { nodes: vec![SmallVec::new(); chunks.len()], ..Confirmed::default() }
+        Confirmed { nodes: vec![Nodes::new(); chunks.len()], ..Confirmed::default() }
     }
 }
 
@@ -71,6 +70,9 @@ fn questions(
 ) -> BTreeMap<u32, Vec<usize>> {
     let key = names::share(session.name, Part::Manifest, version, session.world.rank());
     let Ok(manifest) = manifest::get::<Manifest>(session.store, &key) else { return BTreeMap::new() };
+    if manifest.attempt != complete.attempt {
+        return BTreeMap::new();
+    }
     let held: ByHash<&[u32]> = manifest.chunks.iter().map(|held| (held.hash, &held.stores[..])).collect();
     let mut questions: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (number, chunk) in chunks.iter().enumerate() {

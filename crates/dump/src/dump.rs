@@ -1,8 +1,7 @@
 //! The dump: the steps in their order, and what makes it exist.
 
-mod holdings;
-
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 
 use terrace::Store;
 
@@ -10,14 +9,16 @@ use crate::ask::say;
 use crate::chunk::{Chunk, Chunking, Chunks};
 use crate::confirm::{Confirmed, confirm};
 use crate::exchange::{Letter, Moved, exchange};
-use crate::manifest::{self, Complete, Manifest};
+use crate::manifest::{self, Complete, Held, Manifest};
 use crate::names::{self, Part};
 use crate::pack::Packer;
 use crate::parcel::{self, Opened};
+use crate::plan::{self, Holdings, Load, Nodes, Plan};
+use crate::reduce::reduce;
 use crate::session::Session;
+use crate::table::{Holder, Table};
 use crate::transport::{World, agree};
 use crate::{Error, Result};
-use holdings::Holdings;
 
 /// What of equal chunks is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +103,7 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
         Duplicates::Kept => Confirmed::none(&chunks.distinct),
         _ => confirm(&session, &chunks.distinct, session.version(None).ok(), options.window)?,
     };
-    let holdings = Holdings::plan(world, &chunks.distinct, &confirmed.nodes, copies as usize, options)?;
+    let holdings = plan(world, &chunks.distinct, &confirmed.nodes, copies as usize, options)?;
 
     let prefix = format!("{}/{}", names::version(name, Part::Packs, version), world.rank());
     let mut packer = Packer::new(store, prefix, options.duplicates == Duplicates::Collective);
@@ -115,19 +116,14 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
     });
     agree(world, indexed)?;
 
-    let manifest = Manifest {
-        buffers: buffers.iter().map(|buffer| buffer.len() as u64).collect(),
-        chunks: holdings.held(&chunks.distinct),
-        sequence: chunks.sequence,
-    };
-    let lengths = world.all_gather(&manifest::encode(&manifest.buffers)?)?;
+    let complete = complete(&session, buffers, copies)?;
+    let lengths = complete.buffers[world.rank() as usize].clone();
+    let held = held(&chunks.distinct, &holdings);
+    let manifest = Manifest { attempt: complete.attempt, buffers: lengths, chunks: held, sequence: chunks.sequence };
     let mut records = confirmed.moved;
     records += spread(&session, version, &manifest, &holdings.partners, options.window)?;
     session.each_node(|| Ok(store.sync()?))?;
     session.each_node(|| {
-        let buffers =
-            lengths.iter().map(|bytes| manifest::decode("lengths of buffers", bytes)).collect::<Result<_>>()?;
-        let complete = Complete { buffers, copies, stores: session.stores.clone() };
         manifest::put(store, &names::version(name, Part::Complete, version), &complete)?;
         Ok(store.sync()?)
     })?;
@@ -140,6 +136,47 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
         chunks: moved,
         records,
     })
+}
+
+/// What all ranks know before chunks move. Collective.
+fn plan(
+    world: &dyn World,
+    chunks: &[Chunk<'_>],
+    stored: &[Nodes],
+    copies: usize,
+    options: &Options,
+) -> Result<Holdings> {
+    let holder = Holder { node: world.node(), rank: world.rank() };
+    let bounds = plan::bounds(options.table, copies);
+    let shared = match options.duplicates {
+        Duplicates::Collective => reduce(world, plan::leaf(holder, chunks, stored, bounds), bounds)?,
+        _ => Table::default(),
+    };
+    let mine = Load::of(chunks, stored, &shared, copies);
+    let loads = world.all_gather(&manifest::encode(&mine)?)?;
+    let loads = loads.iter().map(|load| manifest::decode("a rank's load", load)).collect::<Result<Vec<Load>>>()?;
+    Ok(Plan::new(shared, &loads, world.nodes(), copies, options.by_load).holdings(world.rank(), chunks, stored))
+}
+
+/// What all ranks have in common. Collective.
+fn complete(session: &Session<'_>, buffers: &[&[u8]], copies: u32) -> Result<Complete> {
+    let lengths: Vec<u64> = buffers.iter().map(|buffer| buffer.len() as u64).collect();
+    let mine = (RandomState::new().hash_one(session.stores.len()), lengths);
+    let said = session.world.all_gather(&manifest::encode(&mine)?)?;
+    let decode = |said: &Vec<u8>| manifest::decode::<(u64, Vec<u64>)>("lengths of buffers", said);
+    let said = said.iter().map(decode).collect::<Result<Vec<_>>>()?;
+    let (attempts, buffers): (Vec<u64>, Vec<Vec<u64>>) = said.into_iter().unzip();
+    Ok(Complete { attempt: attempts[0], buffers, copies, stores: session.stores.clone() })
+}
+
+/// The chunks as a manifest names them.
+fn held(chunks: &[Chunk<'_>], holdings: &Holdings) -> Vec<Held> {
+    let held = |(chunk, nodes): (&Chunk<'_>, &Nodes)| Held {
+        hash: chunk.hash,
+        length: chunk.bytes.len() as u32,
+        stores: nodes.clone(),
+    };
+    chunks.iter().zip(&holdings.nodes).map(held).collect()
 }
 
 /// The version to make.

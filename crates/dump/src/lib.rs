@@ -15,6 +15,7 @@ pub mod plan;
 pub mod reduce;
 mod restore;
 mod session;
+pub mod simulate;
 pub mod table;
 pub mod transport;
 

@@ -11,6 +11,8 @@ use crate::{Error, Result};
 /// Of which chunks a rank's buffers are made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
+    /// As [`Complete::attempt`].
+    pub attempt: u64,
     /// Each buffer's length in bytes.
     pub buffers: Vec<u64>,
     /// The distinct chunks.
@@ -69,8 +71,11 @@ pub struct Held {
 }
 
 /// What all ranks of a dump have in common. Its being there is what makes the dump exist.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Complete {
+    /// A random number: should a version be made twice, as only stores that were away knew that it was there, nothing of
+    /// the one is taken for the other's.
+    pub attempt: u64,
     /// The length in bytes of each buffer of each rank.
     pub buffers: Vec<Vec<u64>>,
     /// On how many nodes each chunk is.

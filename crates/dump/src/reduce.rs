@@ -40,7 +40,8 @@ pub fn reduce(world: &dyn World, mine: Table, bounds: Bounds) -> Result<Table> {
     decode(&shared)
 }
 
-fn encode(table: &Table) -> Result<Vec<u8>> {
+/// A table as it is sent.
+pub fn encode(table: &Table) -> Result<Vec<u8>> {
     postcard::to_stdvec(table).map_err(|e| Error::damaged("a table of chunks", e))
 }
 

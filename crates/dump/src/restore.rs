@@ -74,7 +74,7 @@ pub fn restore(
     let beyond = wanted.iter().find(|rank| **rank >= ranks);
     let refuse = |rank: &u32| Err(Error::Refused(format!("rank {rank} did not dump; ranks 0 to {} did", ranks - 1)));
     agree(world, beyond.map_or(Ok(()), refuse))?;
-    let manifests = manifests::fetch(&session, version, &wanted, window)?;
+    let manifests = manifests::fetch(&session, version, complete, &wanted, window)?;
     let mut buffers = Buffers::new(&wanted, complete, manifests);
     let here = packed(&session, version, |hash| session.answers(hash))?;
     let mut missing = missing(&session, complete, &buffers);

@@ -51,7 +51,7 @@ impl<'a> Session<'a> {
             let other = &said[rank].name;
             return Err(Error::Refused(format!("this rank is about dump {name:?}, rank {rank} about {other:?}")));
         }
-        let versions = said.into_iter().flat_map(|said| said.versions).collect();
+        let versions = known(said);
         let mut ranks = vec![Vec::new(); stores.len()];
         world.nodes().iter().zip(0..).for_each(|(node, rank)| ranks[*node as usize].push(rank));
         Ok(Session { world, store, name, stores, versions, ranks })
@@ -108,6 +108,16 @@ fn versions(world: &dyn World, store: &Store, name: &str) -> Result<Vec<(u32, Co
         }
     }
     Ok(versions)
+}
+
+/// The versions that any store knows. Of two that have the same number it is the one that more stores know.
+fn known(said: Vec<Hello>) -> BTreeMap<u32, Complete> {
+    let mut told: BTreeMap<u32, BTreeMap<Complete, usize>> = BTreeMap::new();
+    for (version, complete) in said.into_iter().flat_map(|said| said.versions) {
+        *told.entry(version).or_default().entry(complete).or_default() += 1;
+    }
+    let most = |told: BTreeMap<Complete, usize>| told.into_iter().max_by_key(|(_, stores)| *stores);
+    told.into_iter().filter_map(|(version, told)| Some((version, most(told)?.0))).collect()
 }
 
 /// The store of each node: one for all its ranks, and for no others.

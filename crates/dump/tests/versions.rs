@@ -15,6 +15,9 @@ use terrace_dump::{Dumped, Error, Options, Result, Wanted, dump, gc, restore};
 
 const WINDOW: usize = 3000;
 
+/// The buffers of each rank.
+type Ranks = BTreeMap<u32, Vec<Vec<u8>>>;
+
 fn dump_on(threads: &Threads, stores: &[&Store], replicas: u32, round: u64) -> Vec<Result<Dumped>> {
     let chunking = Chunking::Fixed(CHUNK as u32);
     let options = Options { replicas, chunking, window: WINDOW, ..Options::default() };
@@ -25,7 +28,7 @@ fn dump_on(threads: &Threads, stores: &[&Store], replicas: u32, round: u64) -> V
 }
 
 /// The version that is restored, and all buffers.
-fn restored(nodes: &[u32], stores: &[&Store], version: Option<u32>) -> Result<(u32, BTreeMap<u32, Vec<Vec<u8>>>)> {
+fn restored(nodes: &[u32], stores: &[&Store], version: Option<u32>) -> Result<(u32, Ranks)> {
     let restored = Threads::on(nodes)
         .run(|world| restore(world, stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW));
     let (mut found, mut all) = (0, BTreeMap::new());
@@ -37,7 +40,7 @@ fn restored(nodes: &[u32], stores: &[&Store], version: Option<u32>) -> Result<(u
     Ok((found, all))
 }
 
-fn is_round(restored: &BTreeMap<u32, Vec<Vec<u8>>>, round: u64) -> bool {
+fn is_round(restored: &Ranks, round: u64) -> bool {
     restored.iter().all(|(rank, restored)| *restored == buffers(*rank, round))
 }
 

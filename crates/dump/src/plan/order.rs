@@ -1,8 +1,12 @@
 //! The order of the ring: those who send much stand between those who send little, so that nobody receives from two of them.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 use super::Ring;
+
+/// Ranks looked at for one that is on no node of its neighbours'.
+const LOOK: usize = 64;
 
 /// The order that looks at nodes only: ranks of one node are apart, each node's first ranks first.
 pub fn unordered(nodes: &[u32]) -> Vec<u32> {
@@ -16,21 +20,27 @@ pub fn unordered(nodes: &[u32]) -> Vec<u32> {
 /// far as [`largest_receive`] tells.
 ///
 /// Whoever receives does so from the `copies - 1` ranks before it. So the heaviest of every `copies` ranks begin a row each,
-/// the heaviest row with the lightest ranks behind it.
+/// the heaviest row with the lightest ranks behind it. Neighbours are on different
+/// nodes where that can be: otherwise they are passed over, and others receive in their place.
 pub fn by_load(loads: &[u64], nodes: &[u32], copies: usize) -> Vec<u32> {
-    let within = within(nodes);
+    let (within, copies) = (within(nodes), copies.max(1));
     // Among equals, neighbours are on different nodes.
     let apart = |rank: &u32| (within[*rank as usize], nodes[*rank as usize]);
     let mut heavy: Vec<u32> = (0..nodes.len() as u32).collect();
     heavy.sort_by_key(|rank| (Reverse(loads[*rank as usize]), apart(rank)));
-    let mut light = heavy.split_off(heavy.len().div_ceil(copies.max(1)));
+    let mut light = heavy.split_off(heavy.len().div_ceil(copies));
     light.sort_by_key(|rank| (loads[*rank as usize], apart(rank)));
-    let mut light = light.into_iter();
-    let rows = heavy.into_iter().flat_map(|first| {
-        let others: Vec<u32> = light.by_ref().take(copies - 1).collect();
-        std::iter::once(first).chain(others)
-    });
-    let (interleaved, plain) = (rows.collect::<Vec<_>>(), unordered(nodes));
+    let (mut heavy, mut light) = (VecDeque::from(heavy), VecDeque::from(light));
+    let mut interleaved: Vec<u32> = Vec::with_capacity(nodes.len());
+    while interleaved.len() < nodes.len() {
+        let first = interleaved.len().is_multiple_of(copies) || light.is_empty();
+        let from = if first && !heavy.is_empty() { &mut heavy } else { &mut light };
+        let near = &interleaved[interleaved.len().saturating_sub(copies - 1)..];
+        let apart = |rank: &u32| near.iter().all(|other| nodes[*other as usize] != nodes[*rank as usize]);
+        let next = from.iter().take(LOOK).position(apart).unwrap_or(0);
+        interleaved.extend(from.remove(next));
+    }
+    let plain = unordered(nodes);
     let largest = |order: &[u32]| largest_receive(&Ring::new(order.to_vec(), nodes), loads, copies);
     if largest(&interleaved) <= largest(&plain) { interleaved } else { plain }
 }

@@ -4,13 +4,19 @@ use std::collections::BTreeMap;
 
 use crate::Result;
 use crate::ask::{Said, ask};
-use crate::manifest::{self, Manifest};
+use crate::manifest::{self, Complete, Manifest};
 use crate::names::{self, Part};
 use crate::session::Session;
 use crate::transport::agree;
 
 /// Fetches the manifests of ranks, as far as any store has them. Collective.
-pub fn fetch(session: &Session<'_>, version: u32, wanted: &[u32], window: usize) -> Result<BTreeMap<u32, Manifest>> {
+pub fn fetch(
+    session: &Session<'_>,
+    version: u32,
+    complete: &Complete,
+    wanted: &[u32],
+    window: usize,
+) -> Result<BTreeMap<u32, Manifest>> {
     let mut holders = holders(session, version)?;
     let mut found = BTreeMap::new();
     loop {
@@ -31,11 +37,13 @@ pub fn fetch(session: &Session<'_>, version: u32, wanted: &[u32], window: usize)
         })?;
         for said in said.values() {
             let manifests: BTreeMap<u32, Vec<u8>> = manifest::decode("an answer", said)?;
-            let whole = |bytes: &[u8]| -> Result<Manifest> {
-                let manifest: Manifest = manifest::decode("a manifest", bytes)?;
-                manifest.positions().map(|_| manifest)
-            };
-            found.extend(manifests.iter().filter_map(|(rank, bytes)| Some((*rank, whole(bytes).ok()?))));
+            let whole = manifests.iter().filter_map(|(rank, bytes)| {
+                let manifest: Manifest = manifest::decode("a manifest", bytes).ok()?;
+                let lengths = complete.buffers.get(*rank as usize)?;
+                let ours = manifest.attempt == complete.attempt && manifest.buffers == *lengths;
+                (ours && manifest.positions().is_ok()).then_some((*rank, manifest))
+            });
+            found.extend(whole);
         }
     }
 }
