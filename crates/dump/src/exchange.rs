@@ -151,7 +151,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Puts what of the letter belongs to the round that covers this part of the receiver's row.
-    fn put(&mut self, window: &mut dyn Window, rows: &Rows, covered: Range<u64>) -> Result<u64> {
+    fn put(&mut self, window: &mut (dyn Window<'a> + 'a), rows: &Rows, covered: Range<u64>) -> Result<u64> {
         let start = rows.outgoing.get(&self.letter.to).copied().unwrap_or(0);
         let range = overlap(&(start..start + self.length), &covered);
         let mut at = range.start;

@@ -13,6 +13,7 @@ mod pack;
 mod parcel;
 pub mod plan;
 pub mod reduce;
+pub mod regions;
 mod restore;
 mod session;
 pub mod simulate;

@@ -23,7 +23,7 @@ pub trait World {
     fn receive(&self, from: u32) -> Result<Vec<u8>>;
 
     /// Opens memory of `bytes` bytes on each rank, into which the others put.
-    fn window(&self, bytes: usize) -> Result<Box<dyn Window + '_>>;
+    fn window<'b>(&'b self, bytes: usize) -> Result<Box<dyn Window<'b> + 'b>>;
 
     /// Returns once every rank has called it.
     fn barrier(&self) -> Result<()> {
@@ -47,9 +47,10 @@ pub trait World {
 }
 
 /// Memory of each rank into which others put, one-sided.
-pub trait Window {
-    /// Puts bytes into the memory of rank `to`; they are there once both have called [`Window::fence`].
-    fn put(&mut self, to: u32, offset: usize, bytes: &[u8]) -> Result<()>;
+pub trait Window<'b> {
+    /// Puts bytes into the memory of rank `to`; they are there once both have called [`Window::fence`]. Until then they may
+    /// be read where they are.
+    fn put(&mut self, to: u32, offset: usize, bytes: &'b [u8]) -> Result<()>;
 
     /// Collective: returns once all that was put has arrived.
     fn fence(&mut self) -> Result<()>;

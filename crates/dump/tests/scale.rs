@@ -9,6 +9,10 @@ use terrace_dump::{Duplicates, Options};
 /// Ranks of a node, as in the paper.
 const NODE: u32 = 12;
 const TABLE: usize = 256;
+
+/// One figure of a rank's cost.
+type Part = fn(&Cost) -> u64;
+
 const BYTES: [u8; 4096] = [0; 4096];
 
 /// A rank's chunks: 60 that all have, 20 that neighbours have, some of its own; a part of the domain has many of these.
@@ -48,7 +52,7 @@ fn what_a_rank_does_grows_no_faster_than_a_logarithm_of_their_number() {
             assert!(cost.partners <= 12, "{} partners", cost.partners);
         }
     }
-    let parts: [(&str, fn(&Cost) -> u64); 4] = [
+    let parts: [(&str, Part); 4] = [
         ("stored of its own", |cost| cost.own),
         ("sent", |cost| cost.sent),
         ("received", |cost| cost.received),

@@ -181,7 +181,7 @@ impl World for ThreadWorld {
         }
     }
 
-    fn window(&self, bytes: usize) -> Result<Box<dyn Window + '_>> {
+    fn window<'b>(&'b self, bytes: usize) -> Result<Box<dyn Window<'b> + 'b>> {
         let met = self.meet(Brought::Memory(Arc::new(Mutex::new(vec![0; bytes]))))?;
         let memory = |brought: &Brought| match brought {
             Brought::Memory(memory) => Ok(memory.clone()),
@@ -197,8 +197,8 @@ struct ThreadWindow<'a> {
     memories: Vec<Memory>,
 }
 
-impl Window for ThreadWindow<'_> {
-    fn put(&mut self, to: u32, offset: usize, bytes: &[u8]) -> Result<()> {
+impl<'b> Window<'b> for ThreadWindow<'b> {
+    fn put(&mut self, to: u32, offset: usize, bytes: &'b [u8]) -> Result<()> {
         self.world.call()?;
         let mut memory = self.memories[to as usize].lock();
         match memory.get_mut(offset..offset + bytes.len()) {
@@ -249,9 +249,10 @@ mod tests {
     #[test]
     fn what_is_put_is_there_after_the_fence() {
         let read = Threads::on(&[0, 0, 0, 0]).run(|world| {
+            let mine = [world.rank() as u8 + 1];
             let mut window = world.window(4)?;
             for to in 0..4 {
-                window.put(to, world.rank() as usize, &[world.rank() as u8 + 1])?;
+                window.put(to, world.rank() as usize, &mine)?;
             }
             window.fence()?;
             let mut read = Vec::new();
