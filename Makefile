@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint soak bench install servers tools python python-installed python-test
+.PHONY: build demo test lint soak bench install servers tools python python-installed python-test mpi mpi-test mpi-installed install-mpi
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
@@ -47,10 +47,27 @@ python-test: python-installed ## the Python package's tests, on a development bu
 	cd crates/python && ../../$(PYTHON) -m ruff check --quiet $(CHECKED) && ../../$(PYTHON) -m ruff format --check --quiet $(CHECKED)
 	$(PYTEST)
 
+MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev python3-mpi4py
+MPI = -p terrace-dump-mpi --features mpi
+
+mpi-installed: ## OpenMPI with what its bindings are made with, and mpi4py
+	@command -v mpirun mpicc > /dev/null && /usr/bin/python3 -c "import mpi4py" 2> /dev/null \
+	  && ls /usr/lib/llvm-*/lib/libclang*.so* > /dev/null 2>&1 || { \
+	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$root apt-get update -qq && $$root apt-get install -qq -y $(MPI_PACKAGES) > /dev/null; }
+
+mpi: mpi-installed ## what dumps under mpirun: target/debug/terrace-dump and the library for C
+	$(CARGO) build $(MPI)
+
+mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
+	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
+	timeout 600 $(CARGO) test $(MPI)
+
 test: servers tools ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples
 	$(CARGO) test --workspace
 	$(MAKE) python-test
+	$(MAKE) mpi-test
 	demo/run > /dev/null
 
 lint: ## formatting, clippy and docs, warnings denied
@@ -77,6 +94,13 @@ endif
 PROFILE ?= release
 BUILT = $(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+
+install-mpi: mpi-installed ## with PREFIX: terrace-dump, and the library for C and Python
+	$(CARGO) build --profile $(PROFILE) $(MPI)
+	install -D target/$(BUILT)/terrace-dump $(DESTDIR)$(PREFIX)/bin/terrace-dump
+	install -D target/$(BUILT)/libterrace_dump_mpi.so $(DESTDIR)$(PREFIX)/lib/libterrace_dump.so
+	install -D -m 644 crates/dump-mpi/include/terrace_dump.h $(DESTDIR)$(PREFIX)/include/terrace_dump.h
+	install -D -m 644 crates/dump-mpi/python/terrace_dump.py $(DESTDIR)$(PREFIX)/lib/python/terrace_dump.py
 
 soak: python-installed ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture

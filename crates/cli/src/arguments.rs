@@ -9,6 +9,7 @@ use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
 
 use crate::dataset::Dataset;
+use crate::dump::Dump;
 use crate::view::View;
 use crate::wishes::Wishes;
 
@@ -17,6 +18,7 @@ Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
 Move:   stage evict drain tune mount
 Care:   init profile scrub repair rebuild
+Ranks:  dump restore  dump gc|ls
 Views:  dataset check|fmt|explain|import|add|edit|ls|show|repair|rm  view read|write|convert|export
 
 `terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
@@ -99,6 +101,14 @@ pub enum Command {
         prefix: OsString,
         #[command(flatten)]
         filter: Filter,
+    },
+    /// Dump files of MPI ranks under mpirun, replicated over the nodes' stores; `dump gc` drops old versions.
+    Dump(Dump),
+    /// Restore files that MPI ranks dumped, under mpirun.
+    Restore {
+        /// What `terrace-dump restore` takes: NAME FILES and flags; --help shows them.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<OsString>,
     },
     /// Wait until nothing is owed and all is durable.
     Sync,

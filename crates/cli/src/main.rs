@@ -4,6 +4,7 @@ mod arguments;
 mod care;
 mod copy;
 mod dataset;
+mod dump;
 mod errors;
 mod explain;
 mod interrupt;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         // It listens for signals itself, and what it runs has an exit code.
         Command::Mount(mount) => mount::mount(&arguments, mount),
+        // They become another program, which listens by itself.
+        Command::Dump(dump::Dump { care: None, rest }) => dump::become_program(&arguments, "dump", rest).map(exit_code),
+        Command::Restore { rest } => dump::become_program(&arguments, "restore", rest).map(exit_code),
         _ => interrupt::listen().context("listening for signals").and_then(|()| run(&arguments)).map(exit_code),
     };
     match done {
@@ -88,6 +92,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Mv { from, to } => care::mv(store, from, to, show),
         Command::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
         Command::Sync => care::sync(store, show),
+        Command::Dump(dump::Dump { care: Some(care), .. }) => dump::care(store, care, show),
         Command::Locate { key } => look::locate(store, key, show),
         Command::Explain(asked) => explain::explain(store, asked, show),
         Command::Hot { prefix, limit } => look::hot(store, prefix.as_deref(), *limit, show),
@@ -106,6 +111,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         // These need no open store.
         Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
         Command::Mount(_) | Command::Dataset(_) | Command::View(_) => Ok(true),
+        Command::Dump(_) | Command::Restore { .. } => Ok(true),
         Command::Completions { .. } | Command::Manual { .. } => Ok(true),
     }
 }

@@ -1,0 +1,79 @@
+//! Dumps of MPI ranks. What needs MPI is a program of its own, so that this one never links it.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use terrace::Store;
+use terrace_dump::gc;
+
+use crate::arguments::Arguments;
+use crate::output::{Show, count};
+
+/// The program that dumps.
+const PROGRAM: &str = "terrace-dump";
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Dump {
+    #[command(subcommand)]
+    pub care: Option<Care>,
+    /// What `terrace-dump dump` takes: NAME FILES and flags; --help shows them.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub rest: Vec<OsString>,
+}
+
+#[derive(Subcommand)]
+pub enum Care {
+    /// Drop old versions from this node's store; chunks that others share stay. On each node, while nothing is dumped.
+    Gc {
+        /// The dump; otherwise all.
+        name: Option<String>,
+        /// Keep so many of the newest versions, one at least.
+        #[arg(long, default_value_t = 1)]
+        keep: usize,
+    },
+    /// Show the dumps that this node's store knows, with their versions.
+    Ls,
+}
+
+/// Becomes the program that dumps.
+pub fn become_program(arguments: &Arguments, command: &str, rest: &[OsString]) -> Result<bool> {
+    let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(PROGRAM)).filter(|path| path.exists());
+    let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let error = process::Command::new(&program).arg("--store").arg(arguments.store()?).arg(command).args(rest).exec();
+    Err(error).with_context(|| {
+        format!("starting {}, which is built apart, with MPI (`make mpi`): put it beside terrace", program.display())
+    })
+}
+
+pub fn care(store: &Store, care: &Care, show: Show) -> Result<bool> {
+    match care {
+        Care::Gc { name, keep } => collect(store, name.as_deref(), *keep, show),
+        Care::Ls => list(store, show),
+    }
+}
+
+fn collect(store: &Store, name: Option<&str>, keep: usize, show: Show) -> Result<bool> {
+    let names = name.map_or_else(|| gc::dumps(store), |name| Ok(vec![name.to_owned()]))?;
+    for name in names {
+        let dropped = gc::collect(store, &name, keep)?;
+        let versions = count(dropped.versions.len() as u64, "version");
+        let words = format!("{name}: {versions} dropped, {} bytes of chunks", dropped.bytes);
+        show.result(&json!({"dump": name, "dropped": dropped.versions, "bytes": dropped.bytes}), &words)?;
+    }
+    Ok(true)
+}
+
+fn list(store: &Store, show: Show) -> Result<bool> {
+    for name in gc::dumps(store)? {
+        let versions = gc::versions(store, &name)?;
+        let words: Vec<String> = versions.iter().map(u32::to_string).collect();
+        show.result(&json!({"dump": name, "versions": versions}), &format!("{name}: {}", words.join(" ")))?;
+    }
+    Ok(true)
+}

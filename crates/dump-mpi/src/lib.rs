@@ -1,0 +1,11 @@
+//! Dumps of MPI programs: the transport, and the library for C and Python.
+#![cfg(feature = "mpi")]
+
+mod door;
+mod failure;
+mod window;
+mod world;
+
+pub use door::*;
+pub use failure::*;
+pub use world::MpiWorld;

@@ -1,0 +1,82 @@
+//! One-sided puts, which rsmpi has only as MPI's own functions.
+
+// MPI takes pointers; each call says why they are good.
+#![allow(unsafe_code)]
+
+use std::ffi::c_int;
+
+use mpi::ffi;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{AsRaw, Equivalence};
+use terrace_dump::transport::Window;
+use terrace_dump::{Error, Result};
+
+/// A window of each rank's memory.
+pub struct MpiWindow<'b> {
+    window: ffi::MPI_Win,
+    /// Made a pointer as others write to it.
+    memory: *mut [u8],
+    _world: &'b SimpleCommunicator,
+}
+
+impl<'b> MpiWindow<'b> {
+    /// Opens the window. Collective.
+    pub fn open(world: &'b SimpleCommunicator, bytes: usize) -> Result<MpiWindow<'b>> {
+        let memory = Box::into_raw(vec![0; bytes].into_boxed_slice());
+        // SAFETY: the memory lives until the window is freed, which dropping does first.
+        let (made, window) = unsafe {
+            let (mut window, info) = (ffi::RSMPI_WIN_NULL, ffi::RSMPI_INFO_NULL);
+            let size = bytes as ffi::MPI_Aint;
+            (ffi::MPI_Win_create(memory.cast(), size, 1, info, world.as_raw(), &mut window), window)
+        };
+        // Where it cannot be opened the memory stays, as MPI may know it.
+        good(made, "opening a window")?;
+        let mut window = MpiWindow { window, memory, _world: world };
+        window.fence()?;
+        Ok(window)
+    }
+}
+
+impl<'b> Window<'b> for MpiWindow<'b> {
+    fn put(&mut self, to: u32, offset: usize, bytes: &'b [u8]) -> Result<()> {
+        let kind = u8::equivalent_datatype();
+        // A chunk is far shorter than what MPI counts; a letter's head may not be.
+        for (i, piece) in bytes.chunks(1 << 30).enumerate() {
+            let (count, at) = (piece.len() as c_int, (offset + (i << 30)) as ffi::MPI_Aint);
+            // SAFETY: the bytes outlive the window, so they are there until the fence that ends the put.
+            let put = unsafe {
+                let (from, kind) = (piece.as_ptr().cast(), kind.as_raw());
+                ffi::MPI_Put(from, count, kind, to as c_int, at, count, kind, self.window)
+            };
+            good(put, "putting")?;
+        }
+        Ok(())
+    }
+
+    fn fence(&mut self) -> Result<()> {
+        // SAFETY: the window is open.
+        good(unsafe { ffi::MPI_Win_fence(0, self.window) }, "waiting for what was put")
+    }
+
+    fn read(&self, sink: &mut dyn FnMut(&[u8])) {
+        // SAFETY: nobody puts here between the fence and the next one's puts, as the caller sees to.
+        sink(unsafe { &*self.memory });
+    }
+}
+
+impl Drop for MpiWindow<'_> {
+    fn drop(&mut self) {
+        // SAFETY: a window is freed once, and its memory after it, which only it has pointed to.
+        unsafe {
+            ffi::MPI_Win_free(&mut self.window);
+            drop(Box::from_raw(self.memory));
+        }
+    }
+}
+
+fn good(code: c_int, what: &'static str) -> Result<()> {
+    match code as u32 {
+        ffi::MPI_SUCCESS => Ok(()),
+        code => Err(Error::Transport { what, reason: format!("MPI's error {code}") }),
+    }
+}

@@ -1,0 +1,99 @@
+//! MPI as the transport of a dump. MPI ends the job where a rank dies, so that nobody waits for it.
+
+use std::collections::BTreeMap;
+
+use mpi::datatype::PartitionMut;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
+use terrace_dump::transport::{Window, World};
+use terrace_dump::{Error, Result};
+
+use crate::window::MpiWindow;
+
+/// The ranks of a communicator of their own.
+pub struct MpiWorld {
+    communicator: SimpleCommunicator,
+    nodes: Vec<u32>,
+}
+
+impl MpiWorld {
+    /// The ranks of a communicator that nobody else uses. Collective. Ranks are on one node where they have the same
+    /// `TERRACE_NODE` in their environment, or none and share memory.
+    pub fn over(communicator: SimpleCommunicator) -> Result<MpiWorld> {
+        let shared = communicator.split_shared(communicator.rank());
+        let mut first = [communicator.rank()];
+        mpi::traits::Root::broadcast_into(&shared.process_at_rank(0), &mut first[..]);
+        let mut world = MpiWorld { communicator, nodes: Vec::new() };
+        let name = std::env::var("TERRACE_NODE").unwrap_or_else(|_| format!("\0{}", first[0]));
+        let mut numbers: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
+        for name in world.all_gather(name.as_bytes())? {
+            let next = numbers.len() as u32;
+            world.nodes.push(*numbers.entry(name).or_insert(next));
+        }
+        Ok(world)
+    }
+
+    fn rank_of(&self, rank: u32) -> mpi::topology::Process<'_> {
+        self.communicator.process_at_rank(rank as i32)
+    }
+}
+
+impl World for MpiWorld {
+    fn rank(&self) -> u32 {
+        self.communicator.rank() as u32
+    }
+
+    fn nodes(&self) -> &[u32] {
+        &self.nodes
+    }
+
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let mut lengths = vec![0u64; self.communicator.size() as usize];
+        self.communicator.all_gather_into(&(mine.len() as u64), &mut lengths[..]);
+        let total: u64 = lengths.iter().sum();
+        if i32::try_from(total).is_err() {
+            let reason = format!("{total} bytes of all ranks are more than MPI counts; use fewer ranks or buffers");
+            return Err(Error::Transport { what: "gathering", reason });
+        }
+        let counts: Vec<i32> = lengths.iter().map(|length| *length as i32).collect();
+        let before = |sum: &mut i32, count: &i32| {
+            let start = *sum;
+            *sum += count;
+            Some(start)
+        };
+        let starts: Vec<i32> = counts.iter().scan(0, before).collect();
+        if total == 0 {
+            return Ok(vec![Vec::new(); counts.len()]);
+        }
+        let mut all = vec![0; total as usize];
+        // OpenMPI takes the address of an empty slice, 1, for MPI_IN_PLACE: what is sent is a part of what has an address.
+        let mine = [mine, &[0]].concat();
+        let mine = &mine[..mine.len() - 1];
+        self.communicator
+            .all_gather_varcount_into(mine, &mut PartitionMut::new(&mut all[..], &counts[..], &starts[..]));
+        let mut rest = &all[..];
+        let split = |count: &i32| {
+            let (one, after) = rest.split_at(*count as usize);
+            rest = after;
+            one.to_vec()
+        };
+        Ok(counts.iter().map(split).collect())
+    }
+
+    fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {
+        if i32::try_from(bytes.len()).is_err() {
+            let reason = format!("{} bytes are more than MPI counts; use a smaller table", bytes.len());
+            return Err(Error::Transport { what: "sending", reason });
+        }
+        self.rank_of(to).send(bytes);
+        Ok(())
+    }
+
+    fn receive(&self, from: u32) -> Result<Vec<u8>> {
+        Ok(self.rank_of(from).receive_vec().0)
+    }
+
+    fn window<'b>(&'b self, bytes: usize) -> Result<Box<dyn Window<'b> + 'b>> {
+        Ok(Box::new(MpiWindow::open(&self.communicator, bytes)?))
+    }
+}
