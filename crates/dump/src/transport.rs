@@ -1,6 +1,7 @@
 //! What a dump needs of the world of ranks that it runs in.
 
 pub mod threads;
+pub mod throttle;
 
 use crate::{Error, Result};
 

@@ -1,0 +1,105 @@
+//! A world whose nodes have links of a given speed, for measurements as if on another machine.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::{Window, World};
+use crate::Result;
+
+/// The links of all nodes.
+pub struct Links {
+    /// Bytes per second, in each direction.
+    rate: f64,
+    /// When each node's link is free again: outwards, inwards.
+    free: Vec<Mutex<[Instant; 2]>>,
+}
+
+/// Who is ahead of the link by less does not sleep: short sleeps are longer than they say.
+const AHEAD: Duration = Duration::from_millis(2);
+
+impl Links {
+    /// A link of `rate` bytes per second for each of so many nodes.
+    pub fn new(nodes: usize, rate: f64) -> Links {
+        Links { rate, free: (0..nodes).map(|_| Mutex::new([Instant::now(); 2])).collect() }
+    }
+
+    /// Takes the time that bytes take from a node to another.
+    fn carry(&self, from: u32, to: u32, bytes: usize) {
+        let (Some(outwards), Some(inwards)) = (self.free.get(from as usize), self.free.get(to as usize)) else {
+            return;
+        };
+        if from == to {
+            return;
+        }
+        let takes = Duration::from_secs_f64(bytes as f64 / self.rate);
+        let done = |place: &mut Instant| {
+            *place = (*place).max(Instant::now()) + takes;
+            *place
+        };
+        // Never both locks at once.
+        let end = done(&mut outwards.lock()[0]);
+        let end = end.max(done(&mut inwards.lock()[1]));
+        let ahead = end.saturating_duration_since(Instant::now());
+        if ahead > AHEAD {
+            thread::sleep(ahead);
+        }
+    }
+}
+
+/// A world over links.
+pub struct Throttled<'w> {
+    /// The ranks.
+    pub world: &'w dyn World,
+    /// The links of their nodes, the same for all.
+    pub links: &'w Links,
+}
+
+impl World for Throttled<'_> {
+    fn rank(&self) -> u32 {
+        self.world.rank()
+    }
+
+    fn nodes(&self) -> &[u32] {
+        self.world.nodes()
+    }
+
+    fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
+        self.world.all_gather(mine)
+    }
+
+    fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {
+        self.links.carry(self.node(), self.nodes()[to as usize], bytes.len());
+        self.world.send(to, bytes)
+    }
+
+    fn receive(&self, from: u32) -> Result<Vec<u8>> {
+        self.world.receive(from)
+    }
+
+    fn window<'b>(&'b self, bytes: usize) -> Result<Box<dyn Window<'b> + 'b>> {
+        Ok(Box::new(ThrottledWindow { window: self.world.window(bytes)?, world: self }))
+    }
+}
+
+struct ThrottledWindow<'b> {
+    window: Box<dyn Window<'b> + 'b>,
+    world: &'b Throttled<'b>,
+}
+
+impl<'b> Window<'b> for ThrottledWindow<'b> {
+    fn put(&mut self, to: u32, offset: usize, bytes: &'b [u8]) -> Result<()> {
+        let nodes = self.world.nodes();
+        self.world.links.carry(self.world.node(), nodes[to as usize], bytes.len());
+        self.window.put(to, offset, bytes)
+    }
+
+    fn fence(&mut self) -> Result<()> {
+        self.window.fence()
+    }
+
+    fn read(&self, sink: &mut dyn FnMut(&[u8])) {
+        self.window.read(sink)
+    }
+}
