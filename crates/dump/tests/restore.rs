@@ -7,7 +7,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use common::{CHUNK, Place, buffers, sets, slices};
+use common::{CHUNK, Place, buffers, files, sets, slices};
 use terrace::Store;
 use terrace_dump::chunk::Chunking;
 use terrace_dump::transport::World;
@@ -160,7 +160,7 @@ fn damaged_chunks_come_from_elsewhere() {
     let stores = place.stores(4);
     dump_all(&nodes, &stores, 2, 0);
     // Every frame of one store is damaged, in the middle and at its ends.
-    for file in Place::segments(&stores[2]) {
+    for file in files(&stores[2].dir().with_file_name("disk")) {
         let mut bytes = fs::read(&file).unwrap();
         bytes.iter_mut().skip(50).step_by(199).for_each(|byte| *byte ^= 0x55);
         fs::write(&file, bytes).unwrap();
@@ -169,6 +169,18 @@ fn damaged_chunks_come_from_elsewhere() {
     assert!(keys.iter().all(|(key, _)| stores[2].get(key).is_err()), "all packs are damaged");
     let all: Vec<&Store> = stores.iter().collect();
     assert!(whole(restore_all(&nodes, &all)) == expected(4, 0));
+}
+
+#[test]
+fn a_dump_that_has_returned_needs_no_volatile_tier() {
+    let mut place = Place::new();
+    let (stores, memory): (Vec<Store>, Vec<_>) = (0..3).map(|_| place.volatile()).unzip();
+    dump_all(&[0, 1, 2], &stores, 2, 0);
+    for file in memory.iter().flat_map(|dir| files(dir)) {
+        fs::File::options().write(true).open(file).unwrap().set_len(0).unwrap();
+    }
+    let all: Vec<&Store> = stores.iter().collect();
+    assert!(whole(restore_all(&[0, 1, 2], &all)) == expected(3, 0));
 }
 
 #[test]

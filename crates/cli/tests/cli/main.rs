@@ -5,6 +5,7 @@
 mod copying;
 mod damage;
 mod dataset;
+mod dump;
 mod errors;
 mod explain;
 mod guide;

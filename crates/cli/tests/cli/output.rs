@@ -171,8 +171,7 @@ fn a_reader_that_goes_away_is_no_trouble_and_a_full_disk_is() {
 #[test]
 fn completions_and_the_manual_tell_of_every_command() {
     let place = Place::empty();
-    let commands =
-        "put get cat ls rm mv check sync locate stat status tiers top stage evict drain init scrub repair rebuild";
+    let commands = "put get cat ls rm mv check sync locate stat status tiers top stage evict drain init scrub repair rebuild dump restore";
     let help = place.good(["--help"]);
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = place.good(["completions", shell]);

@@ -2,7 +2,8 @@
 
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use terrace::{Config, Store};
@@ -27,22 +28,30 @@ impl Place {
         Store::init(&at.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
     }
 
+    /// Makes a new store whose first tier is lost when the machine is switched off; that tier's directory.
+    pub fn volatile(&mut self) -> (Store, PathBuf) {
+        self.made += 1;
+        let at = self.dir.path().join(self.made.to_string());
+        let tier = |name: &str, more: &str| {
+            format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{}']\n{more}", at.join(name).display())
+        };
+        let text = tier("ram", "persistent = false\n") + &tier("disk", "");
+        (Store::init(&at.join("store"), &Config::parse(&text, "test").unwrap()).unwrap(), at.join("ram"))
+    }
+
     pub fn stores(&mut self, count: usize) -> Vec<Store> {
         (0..count).map(|_| self.store()).collect()
     }
+}
 
-    /// The files that hold the frames of a store made here.
-    pub fn segments(store: &Store) -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        let mut open = vec![store.dir().with_file_name("disk")];
-        while let Some(dir) = open.pop() {
-            for entry in std::fs::read_dir(dir).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() { open.push(path) } else { found.push(path) }
-            }
-        }
-        found
+/// The files below a directory.
+pub fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
     }
+    found
 }
 
 /// A chunk's length in these tests.

@@ -1,0 +1,126 @@
+//! Real dumps of threads, over links and disks that are throttled to what a rank had of them in the paper.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use terrace::{Config, Store};
+use terrace_dump::transport::World;
+use terrace_dump::transport::threads::Threads;
+use terrace_dump::transport::throttle::{Links, Throttled};
+use terrace_dump::{Dumped, Duplicates, Options, dump};
+
+use super::{DISK, FACTORS, LINK};
+use crate::place::{Place, random_bytes};
+use crate::row::{Better, Row};
+
+/// What a dump took.
+struct Took {
+    seconds: f64,
+    ranks: Vec<Dumped>,
+}
+
+impl Took {
+    fn sum(&self, of: impl Fn(&Dumped) -> u64) -> f64 {
+        self.ranks.iter().map(of).sum::<u64>() as f64
+    }
+
+    /// The least seconds in which the bytes can be sent and stored, were they even over ranks.
+    fn bound(&self) -> f64 {
+        let ranks = self.ranks.len() as f64;
+        self.sum(|done| done.stored) / ranks / DISK + self.sum(|done| done.chunks.sent) / ranks / LINK
+    }
+}
+
+/// Dumps once, each rank on a node of its own; `encoding` none has the planner choose.
+fn once(pages: &[Vec<u8>], replicas: u32, duplicates: Duplicates, encoding: Option<&str>) -> Result<Took> {
+    let place = Place::new()?;
+    let rule = encoding.map_or(String::new(), |name| format!("[[rule]]\nprefix = 'dumps/'\nencoding = '{name}'\n"));
+    let store = |rank: usize| {
+        let dir = place.ram().join(rank.to_string());
+        let rate = DISK / 1e6;
+        let text = format!(
+            "{rule}[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\nthrottle = {{ read = '{rate:.2}MB/s', write = '{rate:.2}MB/s' }}\n",
+            dir.join("disk").display()
+        );
+        Ok(Store::init(&dir.join("store"), &Config::parse(&text, "bench")?)?)
+    };
+    let stores = (0..pages.len()).map(store).collect::<Result<Vec<Store>>>()?;
+    let nodes: Vec<u32> = (0..pages.len() as u32).collect();
+    let links = Links::new(nodes.len(), LINK);
+    let options = Options { replicas, duplicates, ..Options::default() };
+    let begin = Instant::now();
+    let done = Threads::on(&nodes).run(|world| {
+        let rank = world.rank() as usize;
+        dump(&Throttled { world, links: &links }, &stores[rank], "bench", &[&pages[rank]], &options)
+    });
+    let seconds = begin.elapsed().as_secs_f64();
+    Ok(Took { seconds, ranks: done.into_iter().collect::<terrace_dump::Result<_>>()? })
+}
+
+/// Rows for each factor.
+pub fn factors(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
+    let rows = FACTORS.map(|replicas| factor(what, pages, replicas)).collect::<Result<Vec<_>>>()?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// No deduplication, local, and collective, side by side.
+pub fn factor(what: &str, pages: &[Vec<u8>], replicas: u32) -> Result<Vec<Row>> {
+    let [none, local, ours] = [Duplicates::Kept, Duplicates::Local, Duplicates::Collective]
+        .map(|duplicates| once(pages, replicas, duplicates, Some("none")));
+    let (none, local, ours) = (none?, local?, ours?);
+    let megabytes = |took: &Took, of: fn(&Dumped) -> u64| took.sum(of) / 1e6;
+    let faster = |id: &str, name: &str, other: &Took, paper: f64| {
+        let bound = other.bound() / ours.bound();
+        let details = format!(
+            "{:.2} s instead of {:.2} s; byte bound {bound:.2}x; stored {:.1} of {:.1} MB, sent {:.1} of {:.1} MB; raw",
+            ours.seconds,
+            other.seconds,
+            megabytes(&ours, |done| done.stored),
+            megabytes(other, |done| done.stored),
+            megabytes(&ours, |done| done.chunks.sent),
+            megabytes(other, |done| done.chunks.sent),
+        );
+        Row::new(id, format!("{what}, factor {replicas}: faster than {name}"), other.seconds / ours.seconds, "x")
+            .beside(paper, Better::Higher)
+            .goal(0.9 * bound, Better::Higher)
+            .details(details)
+    };
+    let sent = |took: &Took| took.sum(|done| done.chunks.sent) / pages.len() as f64 / 1e6;
+    let mut rows = vec![faster("D1", "full replication", &none, 9.8), faster("D2", "local deduplication", &local, 2.8)];
+    if replicas > 1 {
+        rows.push(Row::new("D3", format!("{what}, factor {replicas}: sent per rank"), sent(&ours), "MB").details(
+            format!(
+                "{:.2} MB without deduplication, {:.2} MB with local; at most {:.2} MB to one rank",
+                sent(&none),
+                sent(&local),
+                ours.ranks.iter().map(|done| done.chunks.received).max().unwrap_or(0) as f64 / 1e6
+            ),
+        ));
+    }
+    Ok(rows)
+}
+
+/// With encodings chosen by the planner, apart.
+pub fn codec(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
+    let (raw, coded) = (once(pages, 3, Duplicates::Kept, Some("none"))?, once(pages, 3, Duplicates::Collective, None)?);
+    let row = Row::new(
+        "D1",
+        format!("{what}, factor 3: with codecs, faster than full replication"),
+        raw.seconds / coded.seconds,
+        "x",
+    );
+    Ok(vec![row.details(format!("{:.2} s instead of {:.2} s, which is without codecs", coded.seconds, raw.seconds))])
+}
+
+/// What looking for duplicates costs where there are none.
+pub fn unique() -> Result<Vec<Row>> {
+    let pages: Vec<Vec<u8>> = (1..=8).map(|seed| random_bytes(4 << 20, seed)).collect();
+    let none = once(&pages, 3, Duplicates::Kept, Some("none"))?.seconds;
+    let ours = once(&pages, 3, Duplicates::Collective, Some("none"))?.seconds;
+    let row = Row::new("D1", "unique data, factor 3: time over that of full replication", ours / none, "x");
+    Ok(vec![
+        row.beside(2.4, Better::Lower)
+            .goal(1.2, Better::Lower)
+            .details(format!("8 ranks, 4 MiB each; {ours:.2} s and {none:.2} s; beside: AC-FTE's own, on local disks")),
+    ])
+}

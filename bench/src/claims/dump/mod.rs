@@ -1,0 +1,32 @@
+//! Claims D1 to D4 (collective replication with deduplication): natural duplicates count as replicas.
+
+mod measured;
+mod pages;
+mod simulated;
+
+use anyhow::Result;
+
+use crate::row::Row;
+
+/// Factors, as in the paper's figures.
+const FACTORS: std::ops::RangeInclusive<u32> = 1..=6;
+/// A rank's share of a node of the paper's: gigabit Ethernet, in bytes per second, for twelve ranks.
+const LINK: f64 = 125e6 / 12.0;
+/// Likewise one hard disk.
+const DISK: f64 = 100e6 / 12.0;
+
+pub fn run() -> Result<Vec<Row>> {
+    let mut rows = simulated::run()?;
+    if let Some(pages) = pages::hpccg()? {
+        rows.extend(measured::factors("HPCCG 20^3", &pages)?);
+        rows.extend(measured::codec("HPCCG 20^3", &pages)?);
+        rows.extend(simulated::chunk_sizes("HPCCG 20^3", &pages)?);
+        rows.extend(simulated::partners("HPCCG 20^3, 8 ranks", &pages)?);
+    }
+    if let Some(pages) = pages::conjugate_gradients()? {
+        rows.extend(measured::factor("our CG 32^3", &pages, 3)?);
+        rows.extend(simulated::chunk_sizes("our CG 32^3", &pages)?);
+    }
+    rows.extend(measured::unique()?);
+    Ok(rows)
+}

@@ -1,0 +1,27 @@
+//! `terrace dump`, as far as it needs no MPI.
+
+use terrace::Store;
+use terrace_dump::transport::threads::Threads;
+use terrace_dump::{Options, Wanted, dump, restore};
+
+use crate::place::{Place, noise};
+
+#[test]
+fn old_dumps_are_shown_and_dropped() {
+    let place = Place::new();
+    let bytes = |round: u8| [noise(50_000, 7), vec![round; 30_000]].concat();
+    let store = Store::open(&place.path("store")).unwrap();
+    let alone = Threads::on(&[0]);
+    for round in 0..3 {
+        let done = alone.run(|world| dump(world, &store, "state", &[&bytes(round)], &Options::default()));
+        assert!(done.iter().all(Result::is_ok), "{done:?}");
+    }
+    assert_eq!(place.good(["dump", "ls"]), "state: 0 1 2\n");
+    assert!(place.good(["dump", "gc", "--keep", "2"]).starts_with("state: 1 version dropped, "));
+    assert!(place.good(["dump", "gc", "state"]).starts_with("state: 1 version dropped, "));
+    assert_eq!(place.json(["dump", "ls"]).0, serde_json::json!({"dump": "state", "versions": [2]}));
+    let restored = alone.run(|world| restore(world, &store, "state", None, Wanted::Dealt, 1 << 20));
+    let whole = restored.into_iter().map(|restored| restored.unwrap().whole().unwrap());
+    assert!(whole.into_iter().all(|ranks| ranks[&0] == [bytes(2)]));
+    place.bad(["dump", "gc", "no/name"], &["\"no/name\" cannot be a dump's name"]);
+}
