@@ -57,7 +57,7 @@ mpi-installed: ## OpenMPI with what its bindings are made with, and mpi4py
 	  $$root apt-get update -qq && $$root apt-get install -qq -y $(MPI_PACKAGES) > /dev/null; }
 
 mpi: mpi-installed ## what dumps under mpirun: target/debug/terrace-dump and the library for C
-	$(CARGO) build $(MPI)
+	$(CARGO) build $(MPI) --lib --bins --examples
 
 mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
 	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
