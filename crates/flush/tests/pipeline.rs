@@ -141,7 +141,7 @@ impl Sink<Request> for Kept {
         let tried = tried.entry(*destination).or_default();
         *tried += 1;
         // It fails on every second try, so that what is under way meets what is pulled again.
-        if *tried % 2 == 0 && *tried / 2 <= self.fails.get(destination).copied().unwrap_or(0) {
+        if tried.is_multiple_of(2) && *tried / 2 <= self.fails.get(destination).copied().unwrap_or(0) {
             return Err(Failure::Later("not now".into()));
         }
         self.written.lock().unwrap().entry(*destination).or_default().extend(written);

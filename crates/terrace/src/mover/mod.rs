@@ -210,6 +210,16 @@ impl Store {
         self.inner.sync_files()
     }
 
+    /// Makes what an object is owed, and all that was committed durable: nothing of the object is lost with the power then.
+    pub fn make_durable(&self, key: &[u8]) -> Result<()> {
+        self.sync_object(self.stat(key)?.id)
+    }
+
+    /// Makes durable what was committed and lies on persistent targets. Nothing that is owed is made.
+    pub fn sync_placed(&self) -> Result<()> {
+        self.inner.sync_files()
+    }
+
     /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
         if let Some(_lock) = self.inner.mover_lock()? {
