@@ -263,7 +263,7 @@ impl Log {
             end.trimmed = Some(head.generation);
             end.origins.records_changed();
         }
-        for page in end.pages.new(&self.store, &self.below(LOG))? {
+        for page in end.pages.all_new(&self.store, &self.below(LOG))? {
             end.next = end.next.max(page.end());
             end.origins.unread(page);
         }

@@ -39,7 +39,7 @@ pub struct Pages {
 
 impl Pages {
     /// Those behind all that were listed or seen before.
-    pub fn new(&mut self, store: &Store, folder: &[u8]) -> Result<Vec<Page>> {
+    pub fn all_new(&mut self, store: &Store, folder: &[u8]) -> Result<Vec<Page>> {
         let mut pages = Vec::new();
         loop {
             let listed = self.some(store, folder, 1024)?;
