@@ -354,6 +354,14 @@ impl Inner {
             if !claimed.claim(*task) {
                 continue;
             }
+            let placer = self.placer_for(task.object, &owed.key);
+            if placer.has_budget() {
+                // What a budget has left depends on each replica of the extent: they are made one after the other.
+                done += self.register(&mut changes)?;
+                if !claimed.claim_frame(*task) {
+                    continue;
+                }
+            }
             let Some(extent) = self.catalog.frame(task, &owed.key)? else {
                 done += self.forgive(task, &owed.key)?;
                 continue;
@@ -365,14 +373,6 @@ impl Inner {
             {
                 done += made;
                 continue;
-            }
-            let placer = self.placer_for(task.object, &owed.key);
-            if placer.has_budget() {
-                // What a budget has left depends on each replica of the extent: they are made one after the other.
-                done += self.register(&mut changes)?;
-                if !claimed.claim_frame(*task) {
-                    continue;
-                }
             }
             if let Some(edits) = self.make_one(task, owed, &extent, &placer)? {
                 changes.push(Change { expect: Vec::new(), edits });
