@@ -184,9 +184,9 @@ impl Inner {
     pub(crate) fn settle(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<bool> {
         let found = self.catalog.locate(key, 0, u64::MAX)?;
         let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
-        // What is to be made a file soon keeps the old one until then.
+        // What is to be made a file soon keeps the old one until then. It is not owed yet where it was only cut.
         if now.is_none() && self.is_awaited(device, found.as_ref())? {
-            return Ok(false);
+            return self.owe_file(device, key, found).map(|()| false);
         }
         match device.target.follow(key, now.as_ref(), before) {
             Ok(true) => Ok(true),
