@@ -215,6 +215,7 @@ impl Store {
         if let Some(_lock) = self.inner.mover_lock()? {
             while self.inner.follow_rules()? > 0 {}
         }
+        self.inner.follow_all()?;
         self.inner.finish(None, WAIT, &mut progress)?;
         self.inner.mark_synced()?;
         self.inner.reap(room::GRACE)?;
@@ -262,9 +263,7 @@ impl Inner {
             }
         }
         done += self.follow_rules()?;
-        if self.config.has_plain() {
-            self.tiers.devices.iter().try_for_each(|device| self.follow(device))?;
-        }
+        self.follow_all()?;
         self.evict()?;
         self.promote_in_time()?;
         self.compact_in_time()?;

@@ -26,11 +26,8 @@ const KEYS: usize = 256;
 impl Store {
     /// Brings the names of plain files up to date after a change; where that fails, the mover does it later.
     pub(crate) fn follow(&self) {
-        if self.inner.config.has_plain() {
-            let followed = self.inner.tiers.devices.iter().try_for_each(|device| self.inner.follow(device));
-            if let Err(error) = followed {
-                tracing::debug!(%error, "names of plain files are brought up to date later");
-            }
+        if let Err(error) = self.inner.follow_all() {
+            tracing::debug!(%error, "names of plain files are brought up to date later");
         }
     }
 
@@ -156,6 +153,14 @@ impl Inner {
         }
         crate::fail::point("plain:committed");
         Ok(replicas.len())
+    }
+
+    /// Sees that under each key of all targets stands what belongs there.
+    pub(super) fn follow_all(&self) -> Result<()> {
+        if !self.config.has_plain() {
+            return Ok(());
+        }
+        self.tiers.devices.iter().try_for_each(|device| self.follow(device))
     }
 
     /// Sees that under each key of a target stands what belongs there.

@@ -211,7 +211,9 @@ fn try_out(root: &Path, operations: &[Operation], moments: u64, random: &mut Ran
         assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0), "{}", shorten(&at()));
         // Zeros alone may be a hole, which has no file.
         for (key, bytes) in found.iter().filter(|(_, bytes)| plain && bytes.iter().any(|&byte| byte != 0)) {
-            assert!(plain_file(root, key).as_ref() == Some(bytes), "{:?}: {}", lengths(), shorten(&at()));
+            let file = plain_file(root, key);
+            let held = file.as_ref().map(Vec::len);
+            assert!(file.as_ref() == Some(bytes), "a file of {held:?} bytes, {:?}: {}", lengths(), shorten(&at()));
         }
         for key in [b"a", b"b"].map(|key| key.as_slice()).into_iter().filter(|key| !found.contains_key(*key)) {
             assert_eq!(plain_file(root, key), None, "{:?}: {}", lengths(), shorten(&at()));
