@@ -53,6 +53,8 @@ pub(crate) struct Mover {
     repairing: Mutex<()>,
     /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
     wishes: Mutex<HashMap<u64, Wanted>>,
+    /// Objects that other rules hold for since they were renamed, and their keys before.
+    renamed: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
     /// How replicas were planned to be encoded when they were owed. Whoever adopts them chooses.
     encodings: Mutex<HashMap<Task, Encoding>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -212,6 +214,7 @@ impl Store {
 
     /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
+        self.replan_renamed()?;
         if let Some(_lock) = self.inner.mover_lock()? {
             while self.inner.follow_rules()? > 0 {}
         }
@@ -250,7 +253,7 @@ impl Inner {
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
         self.hotness.fold_in_time();
-        let mut done = self.repair_suspects()? as usize;
+        let mut done = self.repair_suspects()? as usize + self.follow_renames()?;
         let Some(_lock) = self.mover_lock()? else { return Ok(done) };
         let mut after = None;
         loop {
