@@ -57,6 +57,7 @@ pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show
 pub fn mv(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
     let (from, to) = (from.as_bytes(), to.as_bytes());
     store.rename(from, to)?;
+    store.replan_renamed()?;
     let (from, to) = (key::show(from), key::show(to));
     show.result(&json!({"from": from, "to": to}), &format!("{from} is now {to}"))?;
     Ok(true)

@@ -53,6 +53,8 @@ pub(crate) struct Mover {
     repairing: Mutex<()>,
     /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
     wishes: Mutex<HashMap<u64, Wanted>>,
+    /// Objects that other rules hold for since they were renamed, and their keys before.
+    renamed: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
     /// How replicas were planned to be encoded when they were owed. Whoever adopts them chooses.
     encodings: Mutex<HashMap<Task, Encoding>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -222,9 +224,11 @@ impl Store {
 
     /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
+        self.replan_renamed()?;
         if let Some(_lock) = self.inner.mover_lock()? {
             while self.inner.follow_rules()? > 0 {}
         }
+        self.inner.follow_all()?;
         self.inner.finish(None, WAIT, &mut progress)?;
         self.inner.mark_synced()?;
         self.inner.reap(room::GRACE)?;
@@ -259,7 +263,7 @@ impl Inner {
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
         self.hotness.fold_in_time();
-        let mut done = self.repair_suspects()? as usize;
+        let mut done = self.repair_suspects()? as usize + self.follow_renames()?;
         let Some(_lock) = self.mover_lock()? else { return Ok(done) };
         let mut after = None;
         loop {
@@ -272,9 +276,7 @@ impl Inner {
             }
         }
         done += self.follow_rules()?;
-        if self.config.has_plain() {
-            self.tiers.devices.iter().try_for_each(|device| self.follow(device))?;
-        }
+        self.follow_all()?;
         self.evict()?;
         self.promote_in_time()?;
         self.compact_in_time()?;
@@ -364,6 +366,14 @@ impl Inner {
             if !claimed.claim(*task) {
                 continue;
             }
+            let placer = self.placer_for(task.object, &owed.key);
+            if placer.has_budget() {
+                // What a budget has left depends on each replica of the extent: they are made one after the other.
+                done += self.register(&mut changes)?;
+                if !claimed.claim_frame(*task) {
+                    continue;
+                }
+            }
             let Some(extent) = self.catalog.frame(task, &owed.key)? else {
                 done += self.forgive(task, &owed.key)?;
                 continue;
@@ -375,14 +385,6 @@ impl Inner {
             {
                 done += made;
                 continue;
-            }
-            let placer = self.placer_for(task.object, &owed.key);
-            if placer.has_budget() {
-                // What a budget has left depends on each replica of the extent: they are made one after the other.
-                done += self.register(&mut changes)?;
-                if !claimed.claim_frame(*task) {
-                    continue;
-                }
             }
             if let Some(edits) = self.make_one(task, owed, &extent, &placer)? {
                 changes.push(Change { expect: Vec::new(), edits });
