@@ -15,6 +15,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Segments that wait for a worker, each destination's in order and by one worker at a time.
 pub struct Dispatcher<'a, M: Move> {
     settings: &'a Settings,
+    sources: usize,
     state: Mutex<State<M>>,
     /// Segments came, went, or come no more.
     changed: Condvar,
@@ -46,6 +47,8 @@ struct Down {
     parked: bool,
     /// The sources that have been told to begin again.
     told: HashSet<usize>,
+    /// Whether it has taken something since. It is forgotten once all sources are told.
+    healed: bool,
 }
 
 /// Somebody is free to write to any destination but these.
@@ -61,7 +64,7 @@ pub enum Verdict {
 }
 
 impl<'a, M: Move> Dispatcher<'a, M> {
-    pub fn new(settings: &'a Settings) -> Self {
+    pub fn new(settings: &'a Settings, sources: usize) -> Self {
         let state = State {
             waiting: HashMap::new(),
             ready: VecDeque::new(),
@@ -74,7 +77,13 @@ impl<'a, M: Move> Dispatcher<'a, M> {
             down: HashMap::new(),
             floors: HashMap::new(),
         };
-        Dispatcher { settings, state: Mutex::new(state), changed: Condvar::new(), failed: AtomicBool::new(false) }
+        Dispatcher {
+            settings,
+            sources,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            failed: AtomicBool::new(false),
+        }
     }
 
     fn most_workers(&self) -> usize {
@@ -143,7 +152,12 @@ impl<'a, M: Move> Dispatcher<'a, M> {
     /// A segment was written.
     pub fn written(&self, destination: &DestinationOf<M>) {
         let mut state = self.state.lock();
-        state.down.remove(destination);
+        if let Some(down) = state.down.get_mut(destination) {
+            down.healed = true;
+            if down.told.len() == self.sources {
+                state.down.remove(destination);
+            }
+        }
         self.release(&mut state, destination);
     }
 
@@ -163,8 +177,14 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         let now = Instant::now();
         let mut state = self.state.lock();
         *state.floors.entry(destination.clone()).or_default() += 1;
-        let first = Down { since: now, due: now, wait: self.settings.retry, parked: false, told: HashSet::new() };
-        let down = state.down.entry(destination.clone()).or_insert(first);
+        let first = || {
+            let (parked, told, healed) = (false, HashSet::new(), false);
+            Down { since: now, due: now, wait: self.settings.retry, parked, told, healed }
+        };
+        let down = state.down.entry(destination.clone()).or_insert_with(first);
+        if down.healed {
+            *down = first();
+        }
         down.told.clear();
         down.due = now + down.wait;
         down.wait = (down.wait * 2).min(LONGEST);
@@ -192,6 +212,7 @@ impl<'a, M: Move> Dispatcher<'a, M> {
                 due.push((destination.clone(), floors.get(destination).copied().unwrap_or(0)));
             }
         }
+        down.retain(|_, down| !(down.healed && down.told.len() == self.sources));
         due
     }
 

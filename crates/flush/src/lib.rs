@@ -31,7 +31,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 pub use figures::{Closed, Figures};
-pub use pipeline::run;
+pub use pipeline::{Ended, run};
 pub use settings::Settings;
 
 /// What is moved, as a whole, to one destination.

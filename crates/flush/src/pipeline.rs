@@ -1,8 +1,9 @@
 //! The four stages, put together.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use parking_lot::Mutex;
 
@@ -46,52 +47,76 @@ impl<M: Move> Shared<'_, M> {
     }
 }
 
+/// Why a pipeline ended before its sources did.
+#[derive(Debug)]
+pub enum Ended<E> {
+    /// A source or the sink failed.
+    Failed(E),
+    /// The system gave no thread.
+    NoThread(io::Error),
+}
+
 /// Moves everything from the sources to the sink, until all sources have ended or one says stop.
 ///
 /// # Errors
 /// The first error of a source or the sink. What is not finished is pulled again by the next run.
-pub fn run<S: Source, K: Sink<S::Move, Error = S::Error>>(
-    sources: &[S],
+pub fn run<'a, S: Source, K: Sink<S::Move, Error = S::Error>>(
+    sources: &'a [S],
     sink: &K,
     settings: &Settings,
     figures: &Figures,
-) -> Result<(), S::Error> {
+) -> Result<(), Ended<S::Error>> {
     let (to_grouping, events) = sync_channel(BETWEEN);
     let (to_sorter, segments) = sync_channel::<Segment<S::Move>>(BETWEEN);
     let shared = Shared {
         settings,
         figures,
         memory: Memory::new(settings.memory, figures),
-        dispatch: Dispatcher::new(settings),
+        dispatch: Dispatcher::new(settings, sources.len()),
         stopped: AtomicBool::new(false),
         grouping: Mutex::new(Some(to_grouping.clone())),
     };
     let error = Mutex::new(None);
-    let fail = |found: S::Error| {
+    let end = |found| {
         error.lock().get_or_insert(found);
         shared.stop();
     };
+    let fail = |found: S::Error| end(Ended::Failed(found));
+    let (shared, fail) = (&shared, &fail);
     thread::scope(|scope| {
-        let (shared, fail) = (&shared, &fail);
-        let sorting = scope.spawn(move || {
+        let named = |name: &str| thread::Builder::new().name(format!("terrace-{name}"));
+        let no_thread = |error| end(Ended::NoThread(error));
+        let sorting = named("sorter").spawn_scoped(scope, move || {
             let void = |segment: Segment<S::Move>| shared.memory.give(segment.weight);
             sorter::sort(shared, &segments, |segment| {
                 if shared.dispatch.offer(segment, void) {
-                    scope.spawn(move || worker::work(shared, sources, sink, fail));
+                    let worker = move || worker::work(shared, sources, sink, fail);
+                    let begun = thread::Builder::new().name("terrace-flush".into()).spawn_scoped(scope, worker);
+                    if begun.is_err() {
+                        // This thread is as good as any.
+                        worker();
+                    }
                 }
             });
         });
-        scope.spawn(move || grouping::group(shared, &events, &to_sorter));
-        let collect = |(number, source)| {
-            let next = to_grouping.clone();
-            scope.spawn(move || collector::collect(source, number, shared, &next).map_err(fail))
-        };
-        let collectors: Vec<_> = sources.iter().enumerate().map(collect).collect();
-        // A panic is handed on by the scope.
-        collectors.into_iter().for_each(|collector| drop(collector.join()));
+        let grouping = named("grouping").spawn_scoped(scope, move || grouping::group(shared, &events, &to_sorter));
+        let begun = sorting.and_then(|sorting| grouping.map(|_| sorting));
+        let sorting = begun.map_err(no_thread).ok();
+        let collect =
+            move |number, source, next: &_| collector::collect(source, number, shared, next).unwrap_or_else(fail);
+        if let Some(((number, first), others)) = sources.iter().enumerate().collect::<Vec<_>>().split_first() {
+            let begin = |&(number, source): &(usize, &'a S)| {
+                let next = to_grouping.clone();
+                named("collector").spawn_scoped(scope, move || collect(number, source, &next)).map_err(no_thread)
+            };
+            let others: Vec<_> = others.iter().map(begin).collect();
+            collect(*number, first, &to_grouping);
+            others.into_iter().flatten().for_each(|other| drop(other.join()));
+        }
         drop(to_grouping);
         shared.grouping.lock().take();
-        drop(sorting.join());
+        // A panic is handed on by the scope.
+        drop(sorting.map(ScopedJoinHandle::join));
         shared.dispatch.end();
     });
     error.into_inner().map_or(Ok(()), Err)

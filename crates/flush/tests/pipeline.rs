@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use terrace_flush::{Failure, Figures, Move, Pulled, Settings, Sink, Source, run};
+use terrace_flush::{Ended, Failure, Figures, Move, Pulled, Settings, Sink, Source, run};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Request {
@@ -285,6 +285,6 @@ fn an_error_ends_the_pipeline_and_leaves_the_rest_in_the_source() {
     let log = Log::new(requests, 10);
     let error =
         run(&[&log], &Broken(AtomicUsize::new(0)), &Settings { max_bytes: 300, ..settings() }, &Figures::default());
-    assert_eq!(error, Err("broken".into()));
+    assert!(matches!(error, Err(Ended::Failed(error)) if error == "broken"));
     assert!(!log.left().is_empty());
 }

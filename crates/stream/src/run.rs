@@ -1,10 +1,14 @@
 //! A stream that runs: its sources, one destination of bytes, and the pipeline between them.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use terrace_flush::{DestinationOf, Pulled, Settings, Source};
+use terrace_flush::{DestinationOf, Ended, Figures, Pulled, Settings, Source};
 
 use crate::control::Control;
 use crate::deliver::Deliver;
@@ -12,8 +16,12 @@ use crate::destinations::Destination;
 use crate::entry::Entry;
 use crate::ledger::Ledger;
 use crate::log::{LogSource, SOURCE};
+use crate::seen::Seen;
 use crate::stream::Stream;
 use crate::{Error, Result};
+
+/// How often figures are left for others.
+const TOLD: Duration = Duration::from_secs(1);
 
 /// What a stream pulls besides its log.
 pub type AnySource = Box<dyn Source<Move = Entry, Error = Error> + Send>;
@@ -68,18 +76,49 @@ impl Running {
     /// # Errors
     /// Where the store or a source fails. What goes wrong at a destination is none: see [`Ledger::all`] for what is parked.
     pub fn go(self, settings: &Settings) -> Result<()> {
+        if self.destination.appends_only() && self.sources.len() > 1 {
+            return Err(Error::OneSource);
+        }
         let deliver = Deliver {
             destination: self.destination,
             ledger: self.ledger,
             sources: self.names,
             begun: Mutex::default(),
         };
-        let done = terrace_flush::run(&self.sources, &deliver, settings, &self.control.figures);
+        let figures = &self.control.figures;
+        let (ended, ends) = channel::<()>();
+        let done = thread::scope(|scope| {
+            let path = self.stream.seen_path();
+            scope.spawn(move || tell(figures, &path, &ends));
+            let done = terrace_flush::run(&self.sources, &deliver, settings, figures);
+            drop(ended);
+            done
+        });
+        let done = done.map_err(|ended| match ended {
+            Ended::Failed(error) => error,
+            Ended::NoThread(cause) => Error::io("starting a thread")(cause),
+        });
         let trim = |source: &Which| match source {
             Which::Log(log) => log.trim(true),
             Which::Other(_) => Ok(()),
         };
         done.and(self.sources.iter().try_for_each(trim))
+    }
+}
+
+/// Leaves the figures where others look, once a second and at the end.
+fn tell(figures: &Figures, path: &Path, ends: &Receiver<()>) {
+    let mut before = (Seen::default(), Instant::now());
+    loop {
+        let ended = ends.recv_timeout(TOLD) != Err(RecvTimeoutError::Timeout);
+        let seen = Seen::of(figures, &before);
+        if let Err(error) = seen.save(path) {
+            tracing::warn!(%error, "others do not see how the stream does");
+        }
+        if ended {
+            return;
+        }
+        before = (seen, Instant::now());
     }
 }
 
@@ -94,7 +133,7 @@ impl Source for Which {
         }
     }
 
-    fn wait(&self, limit: std::time::Duration) {
+    fn wait(&self, limit: Duration) {
         match self {
             Which::Log(log) => log.wait(limit),
             Which::Other(other) => other.wait(limit),
