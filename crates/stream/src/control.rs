@@ -24,7 +24,8 @@ impl Control {
         self.drain.store(true, Ordering::Release);
     }
 
-    pub(crate) fn stopped(&self) -> bool {
+    /// Whether it was told to end.
+    pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 

@@ -49,7 +49,7 @@ impl Deliver {
                 "it holds {length} bytes, though {watermark} were delivered; put it back as it was"
             )));
         }
-        self.destination.resume(name, mark.done.values().max().copied().unwrap_or_default())?;
+        self.destination.resume(name, mark.newest())?;
         self.begun.lock().insert(name.clone());
         Ok(mark)
     }
@@ -74,6 +74,9 @@ impl Deliver {
             let bytes = entry.request.bytes.clone();
             let offset = match entry.request.place {
                 Place::Append => end,
+                Place::At(_) if self.destination.appends_only() => {
+                    return Err(Failure::Never("it takes appends only, and a request has an offset".into()));
+                }
                 Place::At(offset) => offset,
             };
             let run = Run { offset, bytes };

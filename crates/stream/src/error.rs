@@ -50,6 +50,9 @@ pub enum Error {
         /// What is wrong there.
         reason: String,
     },
+    /// Several sources for a destination that takes one.
+    #[error("objects of a bucket are named by their source's order; give each source a stream of its own")]
+    OneSource,
     /// Another process runs the stream.
     #[error("stream {0:?} is run by another process; end that one, or give this stream another name")]
     Running(String),

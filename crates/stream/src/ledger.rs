@@ -25,6 +25,11 @@ const PARKED: &str = "parked";
 const DONE: &str = "done ";
 
 impl Mark {
+    /// The greatest position that is done, of any source.
+    pub fn newest(&self) -> Position {
+        self.done.values().max().copied().unwrap_or_default()
+    }
+
     fn attributes(&self) -> Attributes {
         let mut attributes = Attributes::now();
         attributes.user.extend(self.watermark.map(|end| (WATERMARK.into(), end.to_string())));

@@ -37,6 +37,8 @@ mod log;
 mod request;
 mod run;
 mod runs;
+mod seen;
+pub mod sources;
 mod stream;
 mod window;
 
@@ -48,6 +50,7 @@ pub use log::{Accepted, Log};
 pub use request::{Framed, Frames, MOST_BYTES, Name, Origin, Place, Request};
 pub use run::{AnySource, Running};
 pub use runs::Run;
+pub use seen::Seen;
 pub use stream::{Backlog, Producer, Stream};
 pub use terrace_flush::{Failure, Figures, Pulled, Settings, Source};
 pub use window::{AHEAD, Window};

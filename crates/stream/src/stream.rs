@@ -14,6 +14,7 @@ use crate::ledger::Ledger;
 use crate::log::{Accepted, Log, Page};
 use crate::request::{Framed, Name, Origin, Request};
 use crate::run::Running;
+use crate::seen::Seen;
 use crate::{Error, Result};
 
 /// Below which all that is kept of streams lies.
@@ -125,6 +126,15 @@ impl Stream {
             Err(Error::Running(_)) => Ok(true),
             Err(e) => Err(e),
         }
+    }
+
+    /// What the process that runs it, or ran it last, has done; none where nobody ever did.
+    pub fn seen(&self) -> Option<Seen> {
+        Seen::load(&self.seen_path())
+    }
+
+    pub(crate) fn seen_path(&self) -> PathBuf {
+        self.locks.join(format!("{}.figures", self.name))
     }
 
     /// How far its destinations have got.

@@ -2,7 +2,7 @@
 //! they do not know to be accepted, twice and shuffled; then every byte of every destination is compared.
 //! `TERRACE_KILLS` and `TERRACE_REQUESTS` set how many die over how many requests (`make soak`), `TERRACE_SEED` repeats a run.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 

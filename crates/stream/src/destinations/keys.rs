@@ -1,6 +1,6 @@
 //! Keys of a store, below a prefix.
 
-use terrace::{PutOptions, Store};
+use terrace::{Ack, PutOptions, Store};
 
 use super::{Destination, Outcome};
 use crate::Failure;
@@ -46,9 +46,10 @@ impl Destination for Keys {
     }
 
     fn write(&self, name: &[u8], _: Position, runs: &[Run]) -> Outcome<()> {
-        let key = self.key(name);
-        let write = |run: &Run| self.store.write_at(&key, run.offset, &run.bytes, &PutOptions::default());
-        outcome(runs.iter().try_for_each(|run| write(run).map(|_| ())))
+        let ranges: Vec<(u64, &[u8])> = runs.iter().map(|run| (run.offset, run.bytes.as_ref())).collect();
+        // On persistent targets at once: what is in memory first would have to be copied before it is durable.
+        let durable = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
+        outcome(self.store.write_all_at(&self.key(name), &ranges, &durable).map(|_| ()))
     }
 
     fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
@@ -65,7 +66,10 @@ impl Destination for Keys {
     }
 
     fn sync(&self, name: &[u8]) -> Outcome<()> {
-        // Its first replicas are on persistent targets, or owed to them: then it is durable once these are made.
-        outcome(self.store.make_durable(&self.key(name)))
+        // What was written is durable; what was cut is when its commit is.
+        match self.store.stat(&self.key(name)) {
+            Ok(_) => outcome(self.store.sync_placed()),
+            Err(e) => outcome(Err(e)),
+        }
     }
 }

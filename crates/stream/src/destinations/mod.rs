@@ -1,8 +1,12 @@
 //! Where streams go: files, objects of a bucket, keys of a store, and whatever else implements [`Destination`].
 
+#[cfg(feature = "object")]
+mod bucket;
 mod files;
 mod keys;
 
+#[cfg(feature = "object")]
+pub use bucket::Bucket;
 pub use files::Files;
 pub use keys::Keys;
 
@@ -17,6 +21,11 @@ pub type Outcome<T> = Result<T, Failure<Error>>;
 pub trait Destination: Send + Sync {
     /// Bytes that the name holds now: what a stream that appends goes on behind. None where that does not matter.
     fn length(&self, name: &[u8]) -> Outcome<Option<u64>>;
+
+    /// Whether it takes appends alone, and no bytes for an offset.
+    fn appends_only(&self) -> bool {
+        false
+    }
 
     /// Called before the first write of a run: whatever is there of requests behind `done` was written by a run that
     /// did not get to note it, and comes again.
