@@ -10,7 +10,7 @@ use crate::segment::Segment;
 use crate::{DestinationOf, Move, Settings};
 
 /// The longest wait before a destination that failed is tried again.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(5);
 
 /// Segments that wait for a worker, each destination's in order and by one worker at a time.
 pub struct Dispatcher<'a, M: Move> {

@@ -13,7 +13,7 @@ pub struct Settings {
     pub workers: usize,
     /// Bytes of all moves that were pulled and are not finished, at most.
     pub memory: usize,
-    /// The wait before a destination that failed is tried again; it doubles, up to a minute.
+    /// The wait before a destination that failed is tried again; it doubles, up to five seconds.
     pub retry: Duration,
     /// A destination that has failed for so long is parked.
     pub patience: Duration,

@@ -44,9 +44,10 @@ impl Deliver {
                 watermark
             }
         };
-        if let Some(length) = length.filter(|length| *length < watermark) {
+        let least = mark.cut.map_or(watermark, |cut| cut.min(watermark));
+        if let Some(length) = length.filter(|length| *length < least) {
             return Err(Failure::Never(format!(
-                "it holds {length} bytes, though {watermark} were delivered; put it back as it was"
+                "it holds {length} bytes, though {least} were delivered; put it back as it was"
             )));
         }
         self.destination.resume(name, mark.newest())?;
@@ -59,6 +60,7 @@ impl Deliver {
             true => self.begin(name)?,
             false => Mark::default(),
         };
+        let before = mark.clone();
         let mut end = mark.watermark.unwrap_or(0);
         let mut writes: Vec<Run> = Vec::new();
         let mut first = None;
@@ -85,11 +87,16 @@ impl Deliver {
             writes.push(run);
             if entry.request.ends {
                 self.write(name, first, &mut writes)?;
+                if before.watermark.is_some_and(|watermark| end < watermark) {
+                    // Else nobody could tell a cut that was not noted from a file that somebody has damaged.
+                    let cut = Some(before.cut.map_or(end, |cut| cut.min(end)));
+                    self.ledger.commit(name, Mark { cut, ..before.clone() })?;
+                }
                 self.destination.set_length(name, end)?;
             }
         }
         self.write(name, first.unwrap_or_default(), &mut writes)?;
-        (mark.watermark, mark.parked) = (Some(end), None);
+        (mark.watermark, mark.cut, mark.parked) = (Some(end), None, None);
         Ok(entries.iter().any(|entry| entry.noted).then_some(mark))
     }
 

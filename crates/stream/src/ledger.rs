@@ -16,11 +16,14 @@ pub struct Mark {
     pub watermark: Option<u64>,
     /// Of each source, by its name, the last request that is done.
     pub done: BTreeMap<String, Position>,
+    /// To which length, below the watermark, it is being cut.
+    pub cut: Option<u64>,
     /// Why it was given up, where it was.
     pub parked: Option<String>,
 }
 
 const WATERMARK: &str = "watermark";
+const CUT: &str = "cut";
 const PARKED: &str = "parked";
 const DONE: &str = "done ";
 
@@ -33,6 +36,7 @@ impl Mark {
     fn attributes(&self) -> Attributes {
         let mut attributes = Attributes::now();
         attributes.user.extend(self.watermark.map(|end| (WATERMARK.into(), end.to_string())));
+        attributes.user.extend(self.cut.map(|end| (CUT.into(), end.to_string())));
         attributes.user.extend(self.parked.clone().map(|reason| (PARKED.into(), reason)));
         attributes.user.extend(self.done.iter().map(|(source, at)| (format!("{DONE}{source}"), at.to_string())));
         attributes
@@ -43,6 +47,7 @@ impl Mark {
         for (name, value) in &attributes.user {
             match name.as_str() {
                 WATERMARK => mark.watermark = Some(value.parse().ok()?),
+                CUT => mark.cut = Some(value.parse().ok()?),
                 PARKED => mark.parked = Some(value.clone()),
                 name => {
                     mark.done.insert(name.strip_prefix(DONE)?.to_owned(), Position::parse(value)?);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -81,9 +81,7 @@ impl Files {
             opened => opened?,
         };
         let file = Arc::new(File::from(file));
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is no regular file"));
-        }
+        regular(&file)?;
         let mut open = self.open.lock();
         if open.len() >= OPEN {
             open.clear();
@@ -120,6 +118,15 @@ impl Files {
     }
 }
 
+/// What is known of a file that is no folder, and nothing stranger.
+fn regular(file: &File) -> io::Result<Metadata> {
+    let metadata = file.metadata()?;
+    match metadata.is_file() {
+        true => Ok(metadata),
+        false => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is no regular file")),
+    }
+}
+
 fn mode(flags: OFlags) -> Mode {
     if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() }
 }
@@ -127,7 +134,7 @@ fn mode(flags: OFlags) -> Mode {
 impl Destination for Files {
     fn length(&self, name: &[u8]) -> Outcome<Option<u64>> {
         let length = match self.at(Path::new(OsStr::from_bytes(name)), OFlags::PATH) {
-            Ok(file) => File::from(file).metadata().map(|metadata| metadata.len()),
+            Ok(file) => regular(&File::from(file)).map(|metadata| metadata.len()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
             Err(e) => Err(e),
         };
