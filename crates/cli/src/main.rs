@@ -7,6 +7,7 @@ mod dataset;
 mod dump;
 mod errors;
 mod explain;
+mod flush;
 mod interrupt;
 mod log;
 mod look;
@@ -93,6 +94,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
         Command::Sync => care::sync(store, show),
         Command::Dump(dump::Dump { care: Some(care), .. }) => dump::care(store, care, show),
+        Command::Flush(asked) => flush::flush(store, asked, show),
         Command::Locate { key } => look::locate(store, key, show),
         Command::Explain(asked) => explain::explain(store, asked, show),
         Command::Hot { prefix, limit } => look::hot(store, prefix.as_deref(), *limit, show),

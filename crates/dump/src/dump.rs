@@ -197,8 +197,17 @@ fn next(session: &Session<'_>, options: &Options) -> Result<u32> {
     }
 }
 
-/// Removes what dumps have left that never came to exist.
+/// Removes what dumps have left that never came to exist, and notes that one exists which other stores alone know, as a rank
+/// died while it was being noted.
 fn clean(session: &Session<'_>) -> Result<()> {
+    let Session { store, name, .. } = session;
+    for (version, complete) in session.versions.iter().filter(|(_, complete)| complete.stores.contains(&store.id())) {
+        let key = names::version(name, Part::Complete, *version);
+        let known = !names::below(store, &key)?.is_empty();
+        if !known && !names::below(store, &names::version(name, Part::Index, *version))?.is_empty() {
+            manifest::put(store, &key, complete)?;
+        }
+    }
     let newest = session.versions.keys().next_back().copied();
     for part in [Part::Index, Part::Manifest, Part::Packs] {
         for key in names::below(session.store, &names::all(session.name, part))? {

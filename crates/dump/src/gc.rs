@@ -43,15 +43,15 @@ pub fn versions(store: &Store, name: &str) -> Result<Vec<u32>> {
 pub fn collect(store: &Store, name: &str, keep: usize) -> Result<Dropped> {
     let mut versions = versions(store, name)?;
     let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
-    // First what makes a version exist, so that none exists in part.
+    let Some(last) = newest.last() else { return Ok(Dropped::default()) };
+    // First what makes a version exist, so that none exists in part; and what a gc that was killed has left of others.
     for part in [Part::Complete, Part::Manifest, Part::Index] {
         for key in names::below(store, &names::all(name, part))? {
-            if names::version_of(&key).is_some_and(|version| versions.contains(&version)) {
+            if names::version_of(&key).is_some_and(|version| version < *last && !newest.contains(&version)) {
                 store.remove(key.as_bytes())?;
             }
         }
     }
-    let Some(last) = newest.last() else { return Ok(Dropped::default()) };
     let before = bytes(store, name)?;
     repack(store, name, *last)?;
     Ok(Dropped { versions, bytes: before.saturating_sub(bytes(store, name)?) })

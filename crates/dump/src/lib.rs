@@ -1,4 +1,37 @@
 //! Collective dumps of the buffers of many ranks, replicated over the nodes' stores. Natural duplicates count as replicas.
+//!
+//! All ranks of a [`transport::World`] call [`dump()`], each with the store of its node; later, in another run with any number of ranks,
+//! they call [`restore()`], which needs all stores but any `replicas - 1`. [`regions`] does the same for regions of memory that have
+//! numbers; [`gc`] drops old versions. The steps are modules of their own: [`chunk`], [`table`] and [`reduce`], [`plan`],
+//! [`exchange`]; [`simulate`](simulate::simulate) runs them for thousands of ranks without moving anything.
+//!
+//! ```
+//! use terrace::{Config, Store};
+//! use terrace_dump::transport::{World, threads::Threads};
+//! use terrace_dump::{Options, Wanted, dump, restore};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let store = |node: u32| {
+//!     let at = dir.path().join(node.to_string());
+//!     let disk = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", at.join("disk").display());
+//!     Store::init(&at.join("store"), &Config::parse(&disk, "example")?)
+//! };
+//! let stores = [store(0)?, store(1)?, store(2)?];
+//! let dumped = Threads::on(&[0, 1, 2]).run(|world| {
+//!     let field = vec![world.rank() as u8; 100_000];
+//!     dump(world, &stores[world.node() as usize], "field", &[&field], &Options { replicas: 2, ..Options::default() })
+//! });
+//! assert!(dumped.iter().all(Result::is_ok));
+//! // One store is lost; two ranks restore the buffers of three.
+//! let restored = Threads::on(&[0, 1]).run(|world| {
+//!     let store = &stores[world.node() as usize + 1];
+//!     restore(world, store, "field", None, Wanted::Dealt, 1 << 20)?.whole()
+//! });
+//! let [first, second] = &restored[..] else { unreachable!() };
+//! assert_eq!(first.as_ref().map(|ranks| ranks[&2][0][7]).ok(), Some(2));
+//! assert_eq!(second.as_ref().map(|ranks| ranks[&1][0].len()).ok(), Some(100_000));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod ask;
 pub mod chunk;

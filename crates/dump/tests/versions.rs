@@ -108,6 +108,27 @@ fn a_dump_in_which_a_rank_died_does_not_exist() {
 }
 
 #[test]
+fn what_was_noted_in_some_stores_only_is_noted_in_all_by_the_next_dump() {
+    let nodes = [0, 1, 2];
+    let mut place = Place::new();
+    let stores = place.stores(3);
+    let all: Vec<&Store> = stores.iter().collect();
+    let threads = Threads::on(&nodes);
+    assert!(dump_on(&threads, &all, 2, 0).iter().all(Result::is_ok));
+    // As where a rank was killed in the last step.
+    stores[1].remove(b"dumps/state/complete/0000000000").unwrap();
+    stores[2].remove(b"dumps/state/complete/0000000000").unwrap();
+    assert!(is_round(&restored(&nodes, &all, None).unwrap().1, 0));
+    assert!(dump_on(&threads, &all, 2, 1).iter().all(Result::is_ok));
+    assert!(all.iter().all(|store| gc::versions(store, "state").unwrap() == [0, 1]));
+    // A gc that was killed after its first step is finished by the next.
+    stores[0].remove(b"dumps/state/complete/0000000000").unwrap();
+    all.iter().for_each(|store| drop(gc::collect(store, "state", 1).unwrap()));
+    assert!(all.iter().all(|store| store.list(b"dumps/state/index/0000000000", None, 9).unwrap().is_empty()));
+    assert!(is_round(&restored(&nodes, &all, None).unwrap().1, 1));
+}
+
+#[test]
 fn old_versions_are_dropped_and_shared_chunks_stay() {
     let nodes: Vec<u32> = (0..4).collect();
     let mut place = Place::new();

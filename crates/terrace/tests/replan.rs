@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::Path;
 
+use terrace::files::Files;
 use terrace::report::{Location, ReplicaState};
 use terrace::{Ack, Config, PutOptions, Store};
 
@@ -14,7 +15,12 @@ const TIERS: &str = "[[tier]]\nname = 'quick'\nkind = 'directory'\ntargets = ['D
      throttle = { read = '100MB/s', write = '100MB/s' }\n";
 
 fn new_store(dir: &Path) -> Store {
-    let text = format!("[store]\nreplicas = {{ default = 2 }}\n{TIERS}").replace("DIR", &dir.display().to_string());
+    new_store_with(dir, "")
+}
+
+fn new_store_with(dir: &Path, rules: &str) -> Store {
+    let text =
+        format!("[store]\nreplicas = {{ default = 2 }}\n{TIERS}{rules}").replace("DIR", &dir.display().to_string());
     Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
 }
 
@@ -70,6 +76,33 @@ fn what_is_cold_is_encoded_more_densely_where_it_lies() {
     }
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+}
+
+#[test]
+fn what_is_renamed_follows_the_rules_of_its_new_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = "[[rule]]\nprefix = 'many'\nreplicas = 3\n[[rule]]\nprefix = 'few'\nrequirements = ['min_storage']\n";
+    let store = new_store_with(dir.path(), rules);
+    put(&store, "many/a");
+    put(&store, "many/d/b");
+    let options = PutOptions { replicas: Some(2), ack: Some(Ack::Replicated), ..PutOptions::default() };
+    store.put_bytes(b"many/asked", &bytes(), &options).unwrap();
+    store.rename(b"many/a", b"few/a").unwrap();
+    store.rename(b"many/asked", b"few/asked").unwrap();
+    let files = Files::new(&store).unwrap();
+    files.rename(b"many/d", b"few/d", true).unwrap();
+    store.sync().unwrap();
+    let few = |key| replicas(&store, key).iter().all(|tiers| tiers.len() == 1);
+    assert!(few("few/a") && few("few/d/b"), "{:?}", replicas(&store, "few/a"));
+    assert!(replicas(&store, "few/asked").iter().all(|tiers| tiers.len() == 2), "what was asked for stands");
+    store.rename(b"few/a", b"many/back").unwrap();
+    store.sync().unwrap();
+    assert!(replicas(&store, "many/back").iter().all(|tiers| *tiers == ["quick", "slow", "slow"]));
+    for key in ["many/back", "few/d/b", "few/asked"] {
+        assert!(store.get(key.as_bytes()).unwrap() == bytes(), "{key}");
+    }
+    let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.repaired), (0, 0, 0));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::rebuild::{FrameId, frame_of};
+use crate::Result;
 use crate::catalog::{Edit, NewExtent, Replica, Voids};
 use crate::log::Record;
 use crate::store::Inner;
@@ -13,8 +14,10 @@ pub(super) struct Later<'a> {
     inner: &'a Inner,
     /// Replicas that were made later.
     made: HashMap<FrameId, Vec<Replica>>,
-    /// Ranges of objects that later commits lay new frames over: what was there before is not needed.
+    /// Ranges of objects that later commits lay new frames over, or cut off: what was there before is not needed.
     laid_over: HashMap<u64, Vec<(u64, Range<u64>)>>,
+    /// The objects that keys name after what was noted, where that says so.
+    names: HashMap<Vec<u8>, Option<u64>>,
     /// Whether some replica of a frame is there.
     held: HashMap<FrameId, bool>,
     /// Objects that were staged in part only.
@@ -29,6 +32,7 @@ impl<'a> Later<'a> {
             inner,
             made: HashMap::new(),
             laid_over: HashMap::new(),
+            names: HashMap::new(),
             held: HashMap::new(),
             broken: HashSet::new(),
             void: Voids::new(),
@@ -36,9 +40,10 @@ impl<'a> Later<'a> {
     }
 
     /// Notes a record; `writes` gathers what is to be looked at when all are noted.
-    pub fn note(&mut self, record: Record, writes: &mut Vec<(u64, Edit)>) {
+    pub fn note(&mut self, record: Record, writes: &mut Vec<(u64, Edit)>) -> Result<()> {
         for (sequence, edits) in (record.first..).zip(record.commits) {
             for edit in edits {
+                self.note_name(sequence, &edit)?;
                 match edit {
                     Edit::Made { task, replica } => self.made.entry(frame_of(&task)).or_default().push(replica),
                     Edit::Merge { .. } | Edit::Write { .. } => writes.push((sequence, edit)),
@@ -46,6 +51,38 @@ impl<'a> Later<'a> {
                     _ => {}
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Follows what keys name, to know what object is cut.
+    fn note_name(&mut self, sequence: u64, edit: &Edit) -> Result<()> {
+        match edit {
+            Edit::Put { key, object, .. } | Edit::Write { key, object, .. } => {
+                self.names.insert(key.clone(), Some(*object));
+            }
+            Edit::Rename { from, to } => {
+                let object = self.named(from)?;
+                self.names.insert(from.clone(), None);
+                self.names.insert(to.clone(), object);
+            }
+            Edit::Remove { key } => {
+                self.names.insert(key.clone(), None);
+            }
+            Edit::SetLength { key, length, .. } => {
+                if let Some(object) = self.named(key)? {
+                    self.laid_over.entry(object).or_default().push((sequence, *length..u64::MAX));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn named(&self, key: &[u8]) -> Result<Option<u64>> {
+        match self.names.get(key) {
+            Some(object) => Ok(*object),
+            None => Ok(self.inner.catalog.object(key)?.map(|object| object.id)),
         }
     }
 

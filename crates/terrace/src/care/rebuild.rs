@@ -36,8 +36,7 @@ pub(crate) fn replay(inner: &Inner) -> Result<HashSet<FrameId>> {
                 marked = *sequence;
             }
         }
-        later.note(record, &mut writes);
-        Ok(())
+        later.note(record, &mut writes)
     })?;
     writes.retain(|(sequence, _)| *sequence > marked);
     later.keep(writes);

@@ -63,6 +63,7 @@ impl Shared {
                 edits.extend(self.touch(parent(to))?);
             }
             self.commit(Change { expect: expect.clone(), edits })?;
+            self.store.note_rename(from, to);
             if let Some(state) = &mut state {
                 state.key = to.to_vec();
             }
@@ -86,13 +87,15 @@ impl Shared {
             }
         }
         let mut edits = Vec::new();
+        let mut renamed = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
             let mut page = self.store.list(from, after.as_deref(), PAGE)?;
             for (old, _) in &page {
                 let new = [to, &old[from.len()..]].concat();
                 check(&new)?;
-                edits.push(Edit::Rename { from: old.clone(), to: new });
+                edits.push(Edit::Rename { from: old.clone(), to: new.clone() });
+                renamed.push((old.clone(), new));
             }
             match page.pop() {
                 Some((last, _)) => after = Some(last),
@@ -113,6 +116,9 @@ impl Shared {
             FileError::Engine(Error::Conflict { .. }) => full(),
             other => other,
         })?;
+        for (old, new) in &renamed {
+            self.store.note_rename(old, new);
+        }
         for state in &mut states {
             state.key = [to, &state.key[from.len()..]].concat();
         }

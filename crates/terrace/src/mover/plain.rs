@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use terrace_codec::Encoding;
 
-use super::{Claimed, Inner};
+use super::Inner;
+use super::claimed::Claimed;
 use crate::catalog::{Change, Edit, Expect, Extent, Kind, Object, Replica, Task};
 use crate::frame::{self, Identity};
 use crate::report::TierState;
@@ -23,14 +24,19 @@ const BATCH: usize = 1024;
 /// Keys looked at in one go.
 const KEYS: usize = 256;
 
+/// What became of an object's name among the plain files.
+pub(crate) enum Naming {
+    Settled,
+    /// The object is to be made a file first.
+    Awaited,
+    Later,
+}
+
 impl Store {
     /// Brings the names of plain files up to date after a change; where that fails, the mover does it later.
     pub(crate) fn follow(&self) {
-        if self.inner.config.has_plain() {
-            let followed = self.inner.tiers.devices.iter().try_for_each(|device| self.inner.follow(device));
-            if let Err(error) = followed {
-                tracing::debug!(%error, "names of plain files are brought up to date later");
-            }
+        if let Err(error) = self.inner.follow_all() {
+            tracing::debug!(%error, "names of plain files are brought up to date later");
         }
     }
 
@@ -57,7 +63,7 @@ impl Inner {
     /// Makes an object the plain file that it is owed as; how many replicas that gave. None where it cannot be an ordinary
     /// file: then its extents are replicated as frames.
     pub(super) fn make_plain(&self, device: &Device, object: u64, key: &[u8], at_once: bool) -> Result<Option<usize>> {
-        let mut claimed = Claimed { mover: &self.mover, tasks: Vec::new() };
+        let mut claimed = Claimed::none(&self.mover);
         if !claimed.claim(Task { object, frame_offset: u64::MAX, write: 0, target: device.id }) {
             return Ok(Some(0));
         }
@@ -158,6 +164,14 @@ impl Inner {
         Ok(replicas.len())
     }
 
+    /// Sees that under each key of all targets stands what belongs there.
+    pub(super) fn follow_all(&self) -> Result<()> {
+        if !self.config.has_plain() {
+            return Ok(());
+        }
+        self.tiers.devices.iter().try_for_each(|device| self.follow(device))
+    }
+
     /// Sees that under each key of a target stands what belongs there.
     pub(crate) fn follow(&self, device: &Device) -> Result<()> {
         let mut after = Vec::new();
@@ -171,31 +185,35 @@ impl Inner {
             let Some((last, _)) = keys.last() else { return Ok(()) };
             after = last.clone();
             for (key, noted) in keys {
-                if self.settle(device, &key, &noted.files)? {
-                    let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
-                    self.catalog.commit(followed.into())?;
+                match self.settle(device, &key, &noted.files)? {
+                    Naming::Settled => {
+                        let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
+                        self.catalog.commit(followed.into())?;
+                    }
+                    // Where it was only cut it is not owed yet.
+                    Naming::Awaited => self.owe_file(device, &key)?,
+                    Naming::Later => {}
                 }
             }
         }
     }
 
     /// Sees that under a key stands what belongs there, in place of one of the files `before`; under [`Self::names_lock`].
-    /// False where that cannot be yet.
-    pub(crate) fn settle(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<bool> {
+    pub(crate) fn settle(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<Naming> {
         let found = self.catalog.locate(key, 0, u64::MAX)?;
         let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
         // What is to be made a file soon keeps the old one until then.
         if now.is_none() && self.is_awaited(device, found.as_ref())? {
-            return Ok(false);
+            return Ok(Naming::Awaited);
         }
         match device.target.follow(key, now.as_ref(), before) {
-            Ok(true) => Ok(true),
-            Ok(false) => self.owe_file(device, key, found).map(|()| false),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(true),
+            Ok(true) => Ok(Naming::Settled),
+            Ok(false) => self.owe_file(device, key).map(|()| Naming::Later),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Naming::Settled),
             Err(error) => {
                 device.failed(&error);
                 tracing::debug!(key = %crate::key::show(key), %error, "the plain file is not named yet");
-                Ok(false)
+                Ok(Naming::Later)
             }
         }
     }
@@ -212,8 +230,8 @@ impl Inner {
     }
 
     /// Owes an object as a plain file, unless it is owed already.
-    fn owe_file(&self, device: &Device, key: &[u8], found: Option<(Object, Vec<Extent>)>) -> Result<()> {
-        let Some((object, extents)) = found else { return Ok(()) };
+    fn owe_file(&self, device: &Device, key: &[u8]) -> Result<()> {
+        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
         let Some(first) = extents.first() else { return Ok(()) };
         if !self.is_owed(device, &object, first)? {
             let expect = vec![Expect::Generation(key.to_vec(), object.generation)];

@@ -41,11 +41,30 @@ impl Store {
                 first: dense,
                 rest: dense,
                 raw_first: false,
-                ..policy(inner, key, &PutOptions::default()).wanted
+                ..policy_of(inner, key)
             };
             inner.replan(key, object, extent, &wanted, true, edits, moved)
         })
     }
+
+    /// Plans anew, now, what this process has renamed to where other rules hold; otherwise the background or the next
+    /// [`Store::sync`] does. The replicas that this asks for are owed then.
+    pub fn replan_renamed(&self) -> Result<()> {
+        self.inner.follow_renames().map(drop)
+    }
+
+    /// Notes a rename, where other rules hold for the new key.
+    pub(crate) fn note_rename(&self, from: &[u8], to: &[u8]) {
+        let inner = &self.inner;
+        if !inner.config.rules.is_empty() && policy_of(inner, from) != policy_of(inner, to) {
+            inner.mover.renamed.lock().push((from.to_vec(), to.to_vec()));
+            self.start_mover(true);
+        }
+    }
+}
+
+fn policy_of(inner: &Inner, key: &[u8]) -> Wanted {
+    policy(inner, key, &PutOptions::default()).wanted
 }
 
 impl Inner {
@@ -108,7 +127,7 @@ impl Inner {
         let Some(progress) = self.progress() else { return Ok(0) };
         let page = self.catalog.list(b"", progress.after.as_deref(), ROUND)?;
         for (key, object) in &page {
-            self.follow_rule(key, object, &progress.before)?;
+            self.follow_rule(key, object, &policy_under(self, &progress.before, key).wanted)?;
         }
         match page.last() {
             Some((last, _)) => self.keep(&Progress { after: Some(last.clone()), ..progress }),
@@ -117,10 +136,22 @@ impl Inner {
         Ok(page.len())
     }
 
-    /// Plans an object anew where another policy holds for it now.
-    fn follow_rule(&self, key: &[u8], object: &Object, before: &Config) -> Result<()> {
-        let [then, now] = [before, &self.config].map(|config| policy_under(self, config, key).wanted);
-        if then == now {
+    /// Plans anew what was renamed to where other rules hold; how many objects these are.
+    pub(super) fn follow_renames(&self) -> Result<usize> {
+        let mut done = 0;
+        loop {
+            let Some((from, to)) = self.mover.renamed.lock().pop() else { return Ok(done) };
+            if let Some(object) = self.catalog.object(&to)? {
+                self.follow_rule(&to, &object, &policy_of(self, &from))?;
+            }
+            done += 1;
+        }
+    }
+
+    /// Plans an object anew where another policy holds for it now than `then`.
+    fn follow_rule(&self, key: &[u8], object: &Object, then: &Wanted) -> Result<()> {
+        let now = policy_of(self, key);
+        if *then == now {
             return Ok(());
         }
         // What was asked for with the object itself stands.

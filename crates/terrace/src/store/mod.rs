@@ -182,6 +182,7 @@ impl Store {
         self.inner
             .catalog
             .commit(Change { expect, edits: vec![Edit::Rename { from: from.to_vec(), to: to.to_vec() }] })?;
+        self.note_rename(from, to);
         self.follow();
         Ok(())
     }
