@@ -4,6 +4,7 @@ pub mod c2;
 pub mod c3;
 pub mod c8;
 pub mod c9;
+pub mod flush;
 pub mod h3;
 pub mod h4;
 pub mod h9;
@@ -38,6 +39,8 @@ pub const ALL: &[(&str, &str, Run)] = &[
     ("regret", "the cost of what is chosen over an oracle's that runs every encoding, on real files", regret::run),
     ("C8", "codecs behind one interface", c8::run),
     ("C9", "frames that describe themselves; the catalog from the tiers alone", c9::run),
+    ("R1", "streams: latency from accept to durable, beside batches", flush::latency),
+    ("R2", "streams: bandwidth, beside batches", flush::bandwidth),
     ("small", "put and get of 4 KiB and 64 KiB objects, beside SQLite and plain files", small::run),
     ("large", "put and get of one large object, beside cp", large::run),
     ("overhead", "time outside hashing and I/O; bytes written per byte", overhead::run),
