@@ -58,7 +58,7 @@ fn measure(place: &Place, number: usize, who: Who, size: usize, bytes: usize, ra
             loop {
                 let id = next.fetch_add(1, Ordering::Relaxed);
                 if id >= requests {
-                    return Ok(accepted);
+                    return anyhow::Ok(accepted);
                 }
                 let due = begun + Duration::from_secs_f64(id as f64 * size as f64 / rate);
                 thread::sleep(due.saturating_duration_since(Instant::now()));
