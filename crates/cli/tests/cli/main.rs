@@ -7,6 +7,7 @@ mod damage;
 mod dataset;
 mod errors;
 mod explain;
+mod flush;
 mod guide;
 mod names;
 mod output;
