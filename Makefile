@@ -7,8 +7,8 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server git sqlite3 fusermount3 gfortran valgrind
-PACKAGES := redis-server git sqlite3 fuse3 gfortran valgrind
+PROGRAMS := redis-server git sqlite3 fusermount3 gfortran valgrind strace
+PACKAGES := redis-server git sqlite3 fuse3 gfortran valgrind strace
 
 servers: ## real servers and programs that tests use
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \
@@ -112,6 +112,7 @@ soak: python-installed ## the long counts: kills, faults, power losses, operatio
 	TERRACE_CONVERSIONS=100000 $(CARGO) test -p terrace-views --test conversion -- --nocapture
 	TERRACE_DATASETS=5000 $(CARGO) test -p terrace-datasets --test random -- --nocapture
 	TERRACE_KILLS=600 $(CARGO) test -p terrace-datasets --test kill -- --nocapture
+	TERRACE_KILLS=500 TERRACE_REQUESTS=1000000 $(CARGO) test -p terrace-stream --test kill -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py

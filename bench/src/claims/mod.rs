@@ -5,6 +5,7 @@ pub mod c3;
 pub mod c8;
 pub mod c9;
 pub mod dump;
+pub mod flush;
 pub mod h3;
 pub mod h4;
 pub mod h9;
@@ -40,6 +41,8 @@ pub const ALL: &[(&str, &str, Run)] = &[
     ("C8", "codecs behind one interface", c8::run),
     ("C9", "frames that describe themselves; the catalog from the tiers alone", c9::run),
     ("D", "dumps of many ranks: time, bytes and the largest receive, with natural duplicates counted", dump::run),
+    ("R1", "streams: latency from accept to durable, beside batches", flush::latency),
+    ("R2", "streams: bandwidth, beside batches", flush::bandwidth),
     ("small", "put and get of 4 KiB and 64 KiB objects, beside SQLite and plain files", small::run),
     ("large", "put and get of one large object, beside cp", large::run),
     ("overhead", "time outside hashing and I/O; bytes written per byte", overhead::run),

@@ -19,12 +19,15 @@ const PAGE: usize = 1024;
 /// The longest bar of a heat map.
 const HEAT: u8 = 12;
 
-/// Every object at or below a prefix.
+/// Below which lies what the store keeps for itself: streams, files that are open and deleted.
+const OWN: &[u8] = b".terrace";
+
+/// Every object at or below a prefix; what the store keeps for itself only where it is asked for.
 pub fn each(store: &Store, prefix: &[u8], mut visit: impl FnMut(&[u8], &Object) -> Result<()>) -> Result<()> {
     let mut after: Option<Vec<u8>> = None;
     loop {
         let page = store.list(prefix, after.as_deref(), PAGE)?;
-        for (key, object) in &page {
+        for (key, object) in page.iter().filter(|(key, _)| key::below(prefix, OWN) || !key::below(key, OWN)) {
             visit(key, object)?;
         }
         match page.into_iter().next_back() {

@@ -270,3 +270,68 @@ fn compare(store: &Store, archive: &Path, until: u64) -> u64 {
     }
     bytes
 }
+
+/// Not a test of its own: pulls a directory, and dies.
+#[test]
+fn watcher() {
+    let Ok(dir) = std::env::var("TERRACE_STREAM_WATCHER") else { return };
+    let dir = Path::new(&dir);
+    let store = Store::open(&dir.join("store")).unwrap();
+    let stream = Stream::open(&store, "w", Ack::Placed).unwrap();
+    let control = Arc::new(Control::default());
+    control.drain();
+    let to = Arc::new(terrace_stream::destinations::Files::new(&dir.join("archive")).unwrap());
+    let source = |number, _| {
+        let settled = Duration::from_millis(1);
+        let source =
+            terrace_stream::sources::Directory::new(&store, "w", &dir.join("drop"), settled, number, &control)?;
+        Ok(Box::new(source) as terrace_stream::AnySource)
+    };
+    stream.run(to, &control).unwrap().with("directory", source).unwrap().go(&settings()).unwrap();
+}
+
+#[test]
+fn no_dropped_file_is_lost_whoever_dies() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    drop(store(dir));
+    fs::create_dir_all(dir.join("drop/d")).unwrap();
+    let points = ["stream:written", "stream:synced", "stream:recorded", "stream:unlinked"];
+    let mut random = Random::new(3);
+    let mut died = 0;
+    for (round, point) in (0..).zip(points.iter().cycle().take(number("TERRACE_KILLS", 60) as usize / 3)) {
+        let mut expected = BTreeMap::new();
+        for n in 0..6 {
+            let length = [0, 10, 300_000, 2_500_000][random.below(4) as usize];
+            let bytes: Vec<u8> = (0..length).map(|at| (at / 1000 + n + round) as u8).collect();
+            fs::write(dir.join(format!("drop/d/f{n}")), &bytes).unwrap();
+            expected.insert(format!("d/f{n}"), bytes);
+        }
+        let run = |point: Option<String>| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command
+                .args(["--exact", "watcher", "--nocapture"])
+                .env("TERRACE_STREAM_WATCHER", dir)
+                .stdout(Stdio::null());
+            command.stderr(File::create(dir.join("stderr-w")).unwrap());
+            if let Some(point) = point {
+                command.env("TERRACE_FAIL_POINT", point);
+            }
+            command.status().unwrap()
+        };
+        let status = run(Some(format!("{point}@{}", 1 + random.below(5))));
+        died += u64::from(status.signal() == Some(libc::SIGABRT));
+        // Whatever is not there any more has arrived.
+        for (name, bytes) in &expected {
+            let arrived = || fs::read(dir.join("archive").join(name)).is_ok_and(|found| found == *bytes);
+            assert!(dir.join("drop").join(name).exists() || arrived(), "round {round}: {name} is lost");
+        }
+        assert!(run(None).success(), "{}", fs::read_to_string(dir.join("stderr-w")).unwrap());
+        assert_eq!(fs::read_dir(dir.join("drop/d")).unwrap().count(), 0, "round {round}");
+        for (name, bytes) in &expected {
+            assert!(fs::read(dir.join("archive").join(name)).unwrap() == *bytes, "round {round}: {name}");
+        }
+    }
+    assert!(died > 0);
+    println!("{died} deaths while files were flushed: none lost");
+}

@@ -25,11 +25,14 @@ use terrace_stream::{
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// What a destination holds under a name.
+type Read = Box<dyn Fn(&[u8]) -> Vec<u8>>;
+
 /// A destination, and how to see what it holds.
 struct Case {
     name: &'static str,
     to: Arc<dyn Destination>,
-    read: Box<dyn Fn(&[u8]) -> Vec<u8>>,
+    read: Read,
     offsets: bool,
 }
 

@@ -8,6 +8,7 @@ mod dataset;
 mod dump;
 mod errors;
 mod explain;
+mod flush;
 mod guide;
 mod names;
 mod output;

@@ -7,6 +7,7 @@
 //! Which requests of a producer have come is in the pages themselves, and of those that are gone in a record of the
 //! producer, which is changed in the commit that removes them.
 
+mod group;
 mod origins;
 mod pages;
 mod source;
@@ -16,7 +17,6 @@ pub use source::{LogSource, NAME as SOURCE};
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -25,11 +25,9 @@ use terrace::{Ack, Attributes, PutOptions, Store};
 
 use crate::request::{Framed, Name, Origin};
 use crate::{Error, Result};
+use group::Queue;
 use origins::{Came, Origins};
 use pages::Pages;
-
-/// Bytes of a page, about: what has gathered beyond goes into the next.
-const PAGE: usize = 1 << 20;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,18 +50,6 @@ pub struct Log {
     /// How many pages this process has appended, for those who wait for more.
     appended: Mutex<u64>,
     more: Condvar,
-}
-
-/// Requests that wait for the page in progress to be written.
-#[derive(Default)]
-struct Queue {
-    leading: bool,
-    waiting: Vec<Arc<Waiting>>,
-}
-
-struct Waiting {
-    requests: Vec<Framed>,
-    done: Mutex<Option<Result<Vec<Accepted>>>>,
 }
 
 /// Where the log ends, as far as this process has seen.
@@ -98,64 +84,6 @@ impl Log {
 
     fn below(&self, what: &[u8]) -> Vec<u8> {
         [&self.folder, what].concat()
-    }
-
-    /// Takes requests, all or none; returns when they survive what the stream's [`Ack`] says.
-    ///
-    /// # Errors
-    /// Where one of them is not allowed, or the store takes nothing: then none was taken.
-    pub fn append(&self, requests: Vec<Framed>) -> Result<Vec<Accepted>> {
-        let mut queue = self.queue.lock();
-        if !queue.leading {
-            queue.leading = true;
-            drop(queue);
-            let result = self.write(&[&requests]).map(|mut accepted| accepted.pop().unwrap_or(Ok(Vec::new())));
-            self.lead();
-            return result.flatten();
-        }
-        let waiting = Arc::new(Waiting { requests, done: Mutex::new(None) });
-        queue.waiting.push(waiting.clone());
-        loop {
-            self.turn.wait(&mut queue);
-            if let Some(result) = waiting.done.lock().take() {
-                return result;
-            }
-        }
-    }
-
-    /// Writes what gathered while this thread led, until nothing has.
-    fn lead(&self) {
-        loop {
-            let mut queue = self.queue.lock();
-            if queue.waiting.is_empty() {
-                queue.leading = false;
-                return;
-            }
-            let mut bytes = 0;
-            let fits = |waiting: &&Arc<Waiting>| {
-                let fits = bytes < PAGE;
-                bytes += waiting.requests.iter().map(|one| one.request.bytes.len()).sum::<usize>();
-                fits
-            };
-            let count = queue.waiting.iter().take_while(fits).count();
-            let group: Vec<Arc<Waiting>> = queue.waiting.drain(..count).collect();
-            drop(queue);
-            let requests: Vec<&Vec<Framed>> = group.iter().map(|waiting| &waiting.requests).collect();
-            match self.write(&requests) {
-                Ok(accepted) => {
-                    for (waiting, accepted) in group.iter().zip(accepted) {
-                        *waiting.done.lock() = Some(accepted);
-                    }
-                }
-                Err(e) => {
-                    let e = Arc::new(e);
-                    group.iter().for_each(|waiting| *waiting.done.lock() = Some(Err(Error::Shared(e.clone()))));
-                }
-            }
-            // The lock is taken so that no waiter is between its check and its wait.
-            let _queue = self.queue.lock();
-            self.turn.notify_all();
-        }
     }
 
     /// Writes one page of these requests, less those that are known. Of a group in which one is not allowed none is written.
@@ -280,7 +208,7 @@ impl Log {
         let length = bytes.len();
         loop {
             let at = (length - bytes.len()) as u64;
-            match crate::request::take(&mut bytes, at)? {
+            match crate::frame::take(&mut bytes, at)? {
                 Some(framed) => requests.push(framed),
                 None => break,
             }

@@ -74,7 +74,9 @@ impl Inner {
     }
 
     fn merge_overlaid(&self) -> Result<()> {
-        for key in std::mem::take(&mut *self.mover.compaction.overlaid.lock()) {
+        // Nobody waits for the lock meanwhile: those who write short ranges take it, and this does below.
+        let overlaid = std::mem::take(&mut *self.mover.compaction.overlaid.lock());
+        for key in overlaid {
             if let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? {
                 for run in runs(&extents, self.config.block() as u64) {
                     if !self.merge(&key, &object, run)? {

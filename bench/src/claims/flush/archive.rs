@@ -1,0 +1,93 @@
+//! A slow archive: four targets, each with its own bandwidth, and a cost for each call.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use parking_lot::Mutex;
+use terrace_stream::destinations::{Destination, Files, Outcome};
+use terrace_stream::{Position, Run};
+
+/// Targets, each with one file.
+pub const TARGETS: usize = 4;
+/// Bytes per second of each.
+pub const BANDWIDTH: f64 = 5e6;
+/// What a write costs besides its bytes.
+pub const WRITE: Duration = Duration::from_micros(200);
+/// What a sync costs.
+pub const SYNC: Duration = Duration::from_millis(8);
+
+/// Which file a request goes to.
+pub fn file(id: u64) -> String {
+    format!("f{}", id as usize % TARGETS)
+}
+
+/// The archive, and when each request was durable there. A request begins with its number.
+pub struct Archive {
+    files: Files,
+    targets: Vec<Mutex<()>>,
+    size: usize,
+    written: Vec<Mutex<Vec<u64>>>,
+    durable: Mutex<Vec<Option<Instant>>>,
+}
+
+impl Archive {
+    pub fn new(root: &Path, size: usize, requests: u64) -> Result<Archive> {
+        Ok(Archive {
+            files: Files::new(root)?,
+            targets: (0..TARGETS).map(|_| Mutex::default()).collect(),
+            size,
+            written: (0..TARGETS).map(|_| Mutex::default()).collect(),
+            durable: Mutex::new(vec![None; requests as usize]),
+        })
+    }
+
+    fn target(&self, name: &[u8]) -> usize {
+        name.get(1).map_or(0, |digit| usize::from(digit - b'0')) % TARGETS
+    }
+
+    fn pause(&self, target: usize, time: Duration) {
+        let _turn = self.targets[target].lock();
+        thread::sleep(time);
+    }
+
+    /// When each request was durable.
+    pub fn durable(&self) -> Vec<Instant> {
+        self.durable.lock().iter().flatten().copied().collect()
+    }
+}
+
+impl Destination for Archive {
+    fn length(&self, name: &[u8]) -> Outcome<Option<u64>> {
+        self.files.length(name)
+    }
+
+    fn write(&self, name: &[u8], first: Position, runs: &[Run]) -> Outcome<()> {
+        let target = self.target(name);
+        for run in runs {
+            self.pause(target, WRITE + Duration::from_secs_f64(run.bytes.len() as f64 / BANDWIDTH));
+            let id = |request: &[u8]| request.first_chunk().map_or(0, |id| u64::from_le_bytes(*id));
+            self.written[target].lock().extend(run.bytes.chunks(self.size).map(id));
+        }
+        self.files.write(name, first, runs)
+    }
+
+    fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
+        self.files.set_length(name, length)
+    }
+
+    fn sync(&self, name: &[u8]) -> Outcome<()> {
+        let target = self.target(name);
+        self.pause(target, SYNC);
+        self.files.sync(name)?;
+        let now = Instant::now();
+        let mut durable = self.durable.lock();
+        for id in self.written[target].lock().drain(..) {
+            if let Some(at) = durable.get_mut(id as usize) {
+                *at = Some(now);
+            }
+        }
+        Ok(())
+    }
+}
