@@ -38,6 +38,8 @@ enum Step {
     Append(usize, usize),
     Read(usize, u64, usize),
     SetLength(usize, u64),
+    Clear(usize, u64, u64),
+    Extend(usize, u64),
     Flush(usize),
     Sync(usize),
     Chmod(usize, u32),
@@ -66,7 +68,9 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (handle.clone(), offset.clone(), length.clone()).prop_map(|(h, o, l)| Step::Write(h, o, l)),
         2 => (handle.clone(), length.clone()).prop_map(|(h, l)| Step::Append(h, l)),
         6 => (handle.clone(), offset.clone(), length).prop_map(|(h, o, l)| Step::Read(h, o, l)),
-        2 => (handle.clone(), offset).prop_map(|(h, l)| Step::SetLength(h, l)),
+        2 => (handle.clone(), offset.clone()).prop_map(|(h, l)| Step::SetLength(h, l)),
+        2 => (handle.clone(), offset.clone(), offset.clone()).prop_map(|(h, o, l)| Step::Clear(h, o, l)),
+        1 => (handle.clone(), offset).prop_map(|(h, l)| Step::Extend(h, l)),
         2 => handle.clone().prop_map(Step::Flush),
         1 => handle.prop_map(Step::Sync),
         1 => (path.clone(), 0..0o777u32).prop_map(|(p, m)| Step::Chmod(p, m | 0o600)),
@@ -174,6 +178,20 @@ impl Both {
             Step::SetLength(handle, length) => self.with(handle, |ours, theirs| {
                 ours.set_len(length).unwrap();
                 theirs.set_len(length).unwrap();
+            }),
+            Step::Clear(handle, offset, length) => self.with(handle, |ours, theirs| {
+                let end = theirs.metadata().unwrap().len().min(offset + length);
+                theirs.write_all_at(&vec![0; end.saturating_sub(offset) as usize], offset).unwrap();
+                ours.clear(offset, length).unwrap();
+                if offset < end {
+                    let data = ours.next_data(offset).unwrap();
+                    assert!(data.is_none_or(|data| data >= end));
+                    assert_eq!(ours.next_hole(offset).unwrap(), Some(offset));
+                }
+            }),
+            Step::Extend(handle, length) => self.with(handle, |ours, theirs| {
+                ours.extend(length).unwrap();
+                theirs.set_len(theirs.metadata().unwrap().len().max(length)).unwrap();
             }),
             Step::Flush(handle) => self.with(handle, |ours, _| ours.flush().unwrap()),
             Step::Sync(handle) => self.with(handle, |ours, _| ours.sync().unwrap()),

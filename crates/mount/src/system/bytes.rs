@@ -10,7 +10,7 @@ use super::{Answer, System, said};
 use crate::views;
 
 impl System {
-    fn file(&self, handle: FileHandle) -> Answer<Arc<File>> {
+    pub fn file(&self, handle: FileHandle) -> Answer<Arc<File>> {
         self.open.get(handle.0).ok_or(Errno::EBADF)
     }
 

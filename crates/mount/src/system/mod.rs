@@ -2,8 +2,10 @@
 
 mod attributes;
 mod bytes;
+mod holes;
 mod listing;
 mod names;
+mod pairs;
 mod space;
 
 use std::ffi::OsStr;
@@ -16,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
     LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use parking_lot::RwLock;
 use terrace::Files;
@@ -27,6 +29,7 @@ use crate::handles::Handles;
 use crate::nodes::{Nodes, ROOT};
 use crate::views::Views;
 use listing::Listings;
+use pairs::told;
 
 /// For so long the kernel takes attributes and names as known; other processes may change them.
 const KNOWN: Duration = Duration::from_secs(1);
@@ -277,6 +280,51 @@ impl Filesystem for System {
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         self.tell_space(reply);
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        done(self.allocate(number, handle, offset, length, mode), reply);
+    }
+
+    fn lseek(&self, _: &Request, number: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        match self.seek(number, handle, offset, whence) {
+            Ok(offset) => reply.offset(offset),
+            Err(error) => reply.error(error),
+        }
+    }
+
+    fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        told(self.pair(number, name), size, reply);
+    }
+
+    fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
+        told(self.pairs(number), size, reply);
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        number: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        done(self.set_pair(number, name, Some(value), flags), reply);
+    }
+
+    fn removexattr(&self, _: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        done(self.set_pair(number, name, None, 0), reply);
     }
 }
 

@@ -20,8 +20,10 @@ mod dirty;
 mod error;
 mod flush;
 mod handle;
+mod holes;
 mod names;
 mod open;
+mod pairs;
 mod path;
 mod rename;
 mod stat;
@@ -29,6 +31,7 @@ mod unlinked;
 
 pub use error::{FileError, FileResult};
 pub use handle::File;
+pub use pairs::Presence;
 pub use stat::{Owner, Setting, Special, Stat};
 
 use std::sync::Arc;

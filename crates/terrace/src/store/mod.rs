@@ -7,6 +7,7 @@ mod leases;
 mod monitor;
 mod open;
 mod sole;
+mod space;
 mod targets;
 mod tiers;
 mod trouble;
