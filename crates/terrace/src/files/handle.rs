@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
+use super::ahead::Course;
 use super::open::{Open, State};
 use super::{FileError, FileResult, Setting, Shared, Stat};
 use crate::catalog::{Change, Edit, Expect};
@@ -23,11 +26,13 @@ pub struct File {
     pub(super) open: Arc<Open>,
     /// Whether what is kept back is written when it is dropped, as it is at the latest when the last one is.
     pub(super) flushes: bool,
+    /// How it is read.
+    pub(super) course: Mutex<Course>,
 }
 
 impl File {
     pub(super) fn new(shared: Arc<Shared>, open: Arc<Open>) -> File {
-        File { shared, open, flushes: true }
+        File { shared, open, flushes: true, course: Mutex::default() }
     }
 
     /// The object's number.
@@ -58,6 +63,7 @@ impl File {
             state.dirty.overlay(offset, out);
             return Ok(out.len());
         }
+        self.shared.ahead.note(&self.shared.store, &self.course, &state.key, offset, out.len() as u64);
         let have = match self.shared.store.read_at(&state.key, offset, out) {
             Err(Error::NotFound { .. }) => return Err(FileError::stale(&state.key)),
             have => have?,
@@ -175,6 +181,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
+        self.course.get_mut().end(&self.shared.store);
         self.shared.close(&self.open, self.flushes);
     }
 }

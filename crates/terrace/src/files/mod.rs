@@ -16,6 +16,7 @@
 //! What is missing: hard links; the root's attributes are not kept. A directory is renamed
 //! by one commit that names every key below it.
 
+mod ahead;
 mod dirty;
 mod error;
 mod flush;
@@ -43,6 +44,7 @@ use crate::catalog::{Change, Child, Edit, Expect, Kind, Object};
 use crate::place::policy;
 use crate::write::now;
 use crate::{Error, PutOptions, Store, key};
+use ahead::Ahead;
 use open::OpenFiles;
 use unlinked::Unlinked;
 
@@ -53,6 +55,8 @@ pub struct Files {
 }
 
 struct Shared {
+    // Dropped before the store: its threads use it.
+    ahead: Ahead,
     store: Store,
     /// How files are written.
     options: PutOptions,
@@ -93,6 +97,7 @@ impl Files {
         let metadata = std::fs::metadata(store.dir()).map_err(Error::io(store.dir().display().to_string()))?;
         let owner = Owner { uid: metadata.uid(), gid: metadata.gid() };
         let shared = Arc::new(Shared {
+            ahead: Ahead::default(),
             store: store.clone(),
             options,
             owner,

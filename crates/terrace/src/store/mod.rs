@@ -30,7 +30,7 @@ use crate::config::Config;
 use crate::hotness::Hotness;
 use crate::mover::Mover;
 use crate::place::{Planned, Planner, Streams};
-use crate::read::Cache;
+use crate::read::{Cache, Fetched};
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
 use crate::tier::FILES;
 use crate::{Error, Result, key};
@@ -72,6 +72,8 @@ pub(crate) struct Inner {
     pub mover: Mover,
     /// What small reads have decoded.
     pub cache: Cache,
+    /// What was fetched before it was asked for.
+    pub fetched: Fetched,
     /// What was learned of which streams of bytes.
     pub streams: Streams,
     pub planner: Planner,
