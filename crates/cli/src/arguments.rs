@@ -9,13 +9,14 @@ use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
 
 use crate::dataset::Dataset;
+use crate::flush::Flush;
 use crate::view::View;
 use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
-Move:   stage evict drain tune mount
+Move:   flush stage evict drain tune mount
 Care:   init profile scrub repair rebuild
 Views:  dataset check|fmt|explain|import|add|edit|ls|show|repair|rm  view read|write|convert|export
 
@@ -102,6 +103,8 @@ pub enum Command {
     },
     /// Wait until nothing is owed and all is durable.
     Sync,
+    /// Let requests flow to where they belong, all the time and exactly once; without a source, show how that goes.
+    Flush(Flush),
     /// Show the objects as files in a directory, until it is unmounted.
     Mount(Mount),
     /// Show where an object's bytes are, and how they are encoded.

@@ -64,9 +64,14 @@ pub fn mv(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
 }
 
 pub fn sync(store: &Store, show: Show) -> Result<bool> {
-    let spinner = show.spinner();
-    store.sync_with(|owed| spinner.set_message(format!("{} owed", count(owed, "replica"))))?;
-    spinner.finish_and_clear();
+    let bar = show.steps(0).with_message("owed replicas made");
+    let mut most = 0;
+    store.sync_with(|owed| {
+        most = most.max(owed);
+        bar.set_length(most);
+        bar.set_position(most - owed);
+    })?;
+    bar.finish_and_clear();
     show.result(&json!({"owed": 0}), "nothing is owed, and all is durable")?;
     Ok(true)
 }

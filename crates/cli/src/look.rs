@@ -12,6 +12,7 @@ use serde_json::json;
 use terrace::report::{Replanning, ReplicaState, Status};
 use terrace::{HotRange, Kind, Object, Store, key};
 
+use crate::flush;
 use crate::output::{Show, count, size, table, time};
 
 const PAGE: usize = 1024;
@@ -169,8 +170,16 @@ pub fn hot(store: &Store, prefix: Option<&OsStr>, limit: usize, show: Show) -> R
 }
 
 pub fn status(store: &Store, show: Show) -> Result<bool> {
-    let status = store.status()?;
-    show.result(&status, &glance(&status))?;
+    let (status, streams) = (store.status()?, flush::streams(store)?);
+    let words = format!("{}{}", glance(&status), flush::glance(&streams));
+    #[derive(Serialize)]
+    struct All {
+        #[serde(flatten)]
+        status: Status,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        streams: Vec<flush::Shown>,
+    }
+    show.result(&All { status, streams }, &words)?;
     Ok(true)
 }
 

@@ -6,6 +6,7 @@ mod copy;
 mod dataset;
 mod errors;
 mod explain;
+mod flush;
 mod interrupt;
 mod log;
 mod look;
@@ -88,6 +89,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Mv { from, to } => care::mv(store, from, to, show),
         Command::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
         Command::Sync => care::sync(store, show),
+        Command::Flush(asked) => flush::flush(store, asked, show),
         Command::Locate { key } => look::locate(store, key, show),
         Command::Explain(asked) => explain::explain(store, asked, show),
         Command::Hot { prefix, limit } => look::hot(store, prefix.as_deref(), *limit, show),

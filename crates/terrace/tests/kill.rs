@@ -248,11 +248,18 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     while killed < kills {
         let round = killed / 2;
         let point = (round % 2 == 1).then(|| {
-            let name = FAIL_POINTS[(round / 2) as usize % FAIL_POINTS.len()];
-            format!(
-                "{name}@{}",
-                1 + random.below(if name.starts_with("snapshot") || name.starts_with("evict") { 2 } else { 8 })
-            )
+            let turn = (round / 2) as usize;
+            let missed = FAIL_POINTS.iter().find(|name| turn >= FAIL_POINTS.len() && !died_at.contains_key(**name));
+            let name = missed.copied().unwrap_or(FAIL_POINTS[turn % FAIL_POINTS.len()]);
+            let rare = name.starts_with("snapshot") || name.starts_with("evict");
+            let most = if missed.is_some() {
+                1
+            } else if rare {
+                2
+            } else {
+                8
+            };
+            format!("{name}@{}", 1 + random.below(most))
         });
         let mut writers = [spawn(dir, 0, next[0], point.clone()), spawn(dir, 1, next[1], None)];
         std::thread::sleep(Duration::from_millis(60 + random.below(250)));

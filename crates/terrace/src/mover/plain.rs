@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use terrace_codec::Encoding;
 
-use super::{Claimed, Inner};
+use super::Inner;
+use super::claimed::Claimed;
 use crate::catalog::{Change, Edit, Expect, Extent, Kind, Object, Replica, Task};
 use crate::frame::{self, Identity};
 use crate::report::TierState;
@@ -62,7 +63,7 @@ impl Inner {
     /// Makes an object the plain file that it is owed as; how many replicas that gave. None where it cannot be an ordinary
     /// file: then its extents are replicated as frames.
     pub(super) fn make_plain(&self, device: &Device, object: u64, key: &[u8], at_once: bool) -> Result<Option<usize>> {
-        let mut claimed = Claimed { mover: &self.mover, tasks: Vec::new() };
+        let mut claimed = Claimed::none(&self.mover);
         if !claimed.claim(Task { object, frame_offset: u64::MAX, write: 0, target: device.id }) {
             return Ok(Some(0));
         }

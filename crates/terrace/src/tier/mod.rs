@@ -2,6 +2,8 @@
 //!
 //! A [`Target`] is one device, directory or bucket. Throttle and faults are decorators around any target.
 
+#[cfg(feature = "object")]
+mod blobs;
 #[cfg(test)]
 mod conformance;
 pub mod decorate;
@@ -14,6 +16,8 @@ mod object;
 mod plain;
 mod segment;
 
+#[cfg(feature = "object")]
+pub use blobs::Blobs;
 pub use directory::Directory;
 pub use memory::Memory;
 #[cfg(feature = "object")]

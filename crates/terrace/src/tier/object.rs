@@ -62,7 +62,7 @@ pub fn unavailable(service: &str) -> Option<String> {
 }
 
 impl Service {
-    fn operator(&self) -> io::Result<Operator> {
+    pub(super) fn operator(&self) -> io::Result<Operator> {
         if let Some(reason) = unavailable(&self.name) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
@@ -121,7 +121,7 @@ fn expand(option: &str, value: &str) -> io::Result<String> {
 
 /// Runs a piece of work on the runtime that all object targets of the process share, started when first needed. The
 /// caller may itself be on a runtime.
-fn run<T: Send + 'static>(work: impl Future<Output = opendal::Result<T>> + Send + 'static) -> io::Result<T> {
+pub(super) fn run<T: Send + 'static>(work: impl Future<Output = opendal::Result<T>> + Send + 'static) -> io::Result<T> {
     static RUNTIME: OnceLock<io::Result<tokio::runtime::Runtime>> = OnceLock::new();
     let start = || {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();

@@ -182,11 +182,17 @@ impl Store {
     /// Writes `bytes` at `offset` of an object, which is made if the key names none. Nothing is read; other ranges of
     /// the object stay as they are, whoever writes them at the same time.
     pub fn write_at(&self, key: &[u8], offset: u64, bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
+        self.write_all_at(key, &[(offset, bytes)], options)
+    }
+
+    /// Writes several ranges of an object, each at its offset, as [`Store::write_at`] does one. All become visible by one commit; where
+    /// they overlap, the later one stands.
+    pub fn write_all_at(&self, key: &[u8], ranges: &[(u64, &[u8])], options: &PutOptions) -> Result<Receipt> {
         key::check(key)?;
         let policy = policy(&self.inner, key, options);
         loop {
             let named = self.inner.catalog.object(key)?.map(|object| object.id);
-            match self.write_ranges(key, named, &[(offset, bytes)], now(), &policy, options.element) {
+            match self.write_ranges(key, named, ranges, now(), &policy, options.element) {
                 // Where it was replaced meanwhile, the bytes belong to the object that is there now.
                 Err(Error::Conflict { .. }) if self.inner.catalog.object(key)?.map(|o| o.id) != named => {}
                 done => return done,

@@ -22,8 +22,15 @@ impl Redis {
     }
 
     /// Where OpenDAL finds it.
+    #[allow(dead_code)]
     pub fn endpoint(&self) -> String {
         format!("unix://localhost{}", self.socket().display())
+    }
+
+    /// Where Redis' own clients find it.
+    #[allow(dead_code)]
+    pub fn address(&self) -> String {
+        format!("redis+unix://{}", self.socket().display())
     }
 
     /// Ends the server as a power loss does.

@@ -1,0 +1,104 @@
+//! How streams do.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use terrace::{Ack, Store};
+use terrace_stream::{Control, Seen, Stream};
+
+use crate::output::{count, size, table};
+
+/// What is shown of a stream.
+#[derive(Serialize)]
+pub struct Shown {
+    pub name: String,
+    /// Whether some process runs it.
+    pub running: bool,
+    /// Requests in its log, of pages of which not all are done.
+    pub backlog: u64,
+    pub backlog_bytes: u64,
+    /// Seconds that the oldest of them has waited.
+    pub oldest: Option<f64>,
+    /// What whoever runs it has done.
+    pub seen: Option<Seen>,
+    pub parked: Vec<Parked>,
+}
+
+/// A destination that was given up.
+#[derive(Serialize)]
+pub struct Parked {
+    pub destination: String,
+    pub reason: String,
+}
+
+/// All streams of a store.
+pub fn streams(store: &Store) -> Result<Vec<Shown>> {
+    let show = |name: String| {
+        let stream = Stream::open(store, &name, Ack::Placed)?;
+        let backlog = stream.backlog()?;
+        let marks = stream.ledger().all()?.into_iter();
+        let parked = marks.filter_map(|(destination, mark)| {
+            Some(Parked { destination: String::from_utf8_lossy(&destination).into(), reason: mark.parked? })
+        });
+        Ok(Shown {
+            running: stream.is_running()?,
+            backlog: backlog.requests,
+            backlog_bytes: backlog.bytes,
+            oldest: backlog.age.map(|age| age.as_secs_f64()),
+            seen: stream.seen(),
+            parked: parked.collect(),
+            name,
+        })
+    };
+    Stream::list(store)?.into_iter().map(show).collect()
+}
+
+/// The same for people; nothing where there is no stream.
+pub fn glance(streams: &[Shown]) -> String {
+    if streams.is_empty() {
+        return String::new();
+    }
+    let heads =
+        ["stream", "state", "rate", "done", "backlog", "oldest", "by size/age/idle/memory", "retries", "parked"];
+    let mut rows = table(&heads);
+    for stream in streams {
+        let seen = stream.seen.clone().unwrap_or_default();
+        let rate = format!("{}/s, {}/s", seen.requests_per_second.round(), size(seen.bytes_per_second as u64));
+        rows.add_row([
+            stream.name.clone(),
+            if stream.running { "running".into() } else { "at rest".into() },
+            if stream.running { rate } else { "-".into() },
+            seen.requests.to_string(),
+            format!("{} ({})", stream.backlog, size(stream.backlog_bytes)),
+            stream.oldest.map_or("-".into(), |age| format!("{age:.1} s")),
+            format!("{}/{}/{}/{}", seen.by_size, seen.by_age, seen.by_idle, seen.by_memory),
+            seen.failed.to_string(),
+            stream.parked.len().to_string(),
+        ]);
+    }
+    let mut text = format!("\n{rows}");
+    for Parked { destination, reason } in streams.iter().flat_map(|stream| &stream.parked) {
+        text += &format!("\nparked: {destination}: {reason}");
+    }
+    text
+}
+
+/// Tells on a terminal how it goes, until it is stopped.
+pub fn tick(control: &Control, progress: &ProgressBar) {
+    let begun = Instant::now();
+    while !control.stopped() {
+        let figures = &control.figures;
+        let (moves, bytes) = (figures.moves.load(Relaxed), figures.bytes.load(Relaxed));
+        let rate = bytes as f64 / begun.elapsed().as_secs_f64().max(0.1);
+        let done = count(moves, "request");
+        progress.set_message(format!(
+            "{done} done, {}/s, {} writing",
+            size(rate as u64),
+            figures.workers.load(Relaxed)
+        ));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}

@@ -1,0 +1,122 @@
+//! What is flushed, and where to, as it is written on the command line.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use terrace::Store;
+use terrace_stream::destinations::{Destination, Files, Keys};
+use terrace_stream::sources::{Directory, Redis};
+use terrace_stream::{AnySource, Control, Running};
+
+use super::SETTLED;
+
+/// What is pulled from.
+pub enum From {
+    Stdin,
+    Directory(PathBuf),
+    /// A server's address, and the key of a stream there.
+    Redis(String, String),
+}
+
+impl From {
+    pub fn parse(text: &OsStr) -> Result<From> {
+        let bytes = text.as_bytes();
+        if bytes == b"-" {
+            return Ok(From::Stdin);
+        }
+        if !["redis:", "rediss:", "redis+unix:", "unix:"].iter().any(|scheme| bytes.starts_with(scheme.as_bytes())) {
+            return Ok(From::Directory(text.into()));
+        }
+        let text = text.to_str().context("the address of a Redis server is text")?;
+        let (address, query) = text.split_once('?').unwrap_or((text, ""));
+        let mut rest = Vec::new();
+        let mut key = None;
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            match part.strip_prefix("stream=") {
+                Some(stream) => key = Some(stream.to_owned()),
+                None => rest.push(part),
+            }
+        }
+        let key = key.with_context(|| format!("{text}: say which stream, as in {address}?stream=KEY"))?;
+        let address = if rest.is_empty() { address.to_owned() } else { format!("{address}?{}", rest.join("&")) };
+        Ok(From::Redis(address, key))
+    }
+
+    /// Has it pulled.
+    pub fn add(&self, running: Running, store: &Store, stream: &str, control: &Arc<Control>) -> Result<Running> {
+        Ok(match self {
+            From::Stdin => running.with_log(),
+            From::Directory(root) => running.with(&format!("directory {}", root.display()), |number, _| {
+                Ok(Box::new(Directory::new(store, stream, root, SETTLED, number, control)?) as AnySource)
+            })?,
+            From::Redis(address, key) => {
+                // Not its address, which may hold a password, and may change.
+                let name = format!("redis {key}");
+                running.with(&name, |number, ledger| {
+                    Ok(Box::new(Redis::new(address, key, &name, number, ledger, control)?) as AnySource)
+                })?
+            }
+        })
+    }
+}
+
+/// Where to.
+pub enum To {
+    Files(PathBuf),
+    Keys(Vec<u8>),
+    /// A service, a bucket, and a path in it.
+    Bucket(String, String, String),
+}
+
+impl To {
+    pub fn parse(text: &OsStr) -> Result<To> {
+        if let Some(prefix) = text.as_bytes().strip_prefix(b"key:") {
+            return Ok(To::Keys(prefix.to_vec()));
+        }
+        let service = text.to_str().and_then(|text| text.split_once("://"));
+        let Some((service, place)) = service else { return Ok(To::Files(text.into())) };
+        let (bucket, path) = place.split_once('/').unwrap_or((place, ""));
+        Ok(To::Bucket(service.into(), bucket.into(), format!("/{path}")))
+    }
+
+    pub fn open(self, store: &Store, options: &[String]) -> Result<Arc<dyn Destination>> {
+        if !options.is_empty() && !matches!(self, To::Bucket(..)) {
+            bail!("--option is for services, as in s3://BUCKET/PATH");
+        }
+        Ok(match self {
+            To::Files(root) => Arc::new(Files::new(&root)?),
+            To::Keys(prefix) => Arc::new(Keys::new(store, &prefix)),
+            To::Bucket(service, bucket, root) => open_bucket(service, bucket, root, options)?,
+        })
+    }
+}
+
+#[cfg(feature = "object")]
+fn open_bucket(name: String, bucket: String, root: String, options: &[String]) -> Result<Arc<dyn Destination>> {
+    use terrace::tier::{Service, unavailable};
+
+    if let Some(reason) = unavailable(&name) {
+        bail!(reason);
+    }
+    let parse = |option: &String| {
+        let (name, value) =
+            option.split_once('=').with_context(|| format!("{option}: write an option as name=value"))?;
+        Ok((name.to_owned(), value.to_owned()))
+    };
+    let mut options = options.iter().map(parse).collect::<Result<std::collections::BTreeMap<_, _>>>()?;
+    if !bucket.is_empty() {
+        options.insert("bucket".into(), bucket);
+    }
+    let timeout = std::time::Duration::from_secs(60);
+    Ok(Arc::new(terrace_stream::destinations::Bucket::new(&Service { name, options, root, timeout })?))
+}
+
+#[cfg(not(feature = "object"))]
+fn open_bucket(name: String, _: String, _: String, _: &[String]) -> Result<Arc<dyn Destination>> {
+    bail!(
+        "service {name:?} is not compiled in; the cargo feature services-{name} does that, if there is such a service"
+    )
+}

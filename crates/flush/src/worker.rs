@@ -1,0 +1,89 @@
+//! A worker: writes segments to their destinations, makes them stay, and finishes their moves.
+
+use crate::dispatcher::Verdict;
+use crate::pipeline::Shared;
+use crate::segment::Segment;
+use crate::{Failure, Sink, Source};
+
+/// Works until there has been nothing to do for a while, or there never will be.
+pub fn work<S: Source, K: Sink<S::Move, Error = S::Error>>(
+    shared: &Shared<'_, S::Move>,
+    sources: &[S],
+    sink: &K,
+    fail: &dyn Fn(S::Error),
+) {
+    let _alarm = Alarm(shared);
+    shared.figures.worker_begins();
+    while let Some(segment) = shared.dispatch.next() {
+        if shared.stopped() {
+            shared.dispatch.written(&segment.destination);
+            shared.memory.give(segment.weight);
+        } else if let Err(error) = write(shared, sources, sink, segment) {
+            fail(error);
+        }
+        shared.tell_free();
+    }
+    shared.figures.worker_ends();
+}
+
+fn write<S: Source, K: Sink<S::Move, Error = S::Error>>(
+    shared: &Shared<'_, S::Move>,
+    sources: &[S],
+    sink: &K,
+    segment: Segment<S::Move>,
+) -> Result<(), S::Error> {
+    let Segment { destination, moves, weight, .. } = segment;
+    let (numbers, moves): (Vec<usize>, Vec<S::Move>) = moves.into_iter().unzip();
+    let count = moves.len();
+    let written = sink.write(&destination, &moves).and_then(|written| sink.sync(&destination, written));
+    let failed = |reason: &str, for_good| {
+        shared.figures.failed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let void = |segment: Segment<S::Move>| shared.memory.give(segment.weight);
+        match shared.dispatch.failed(&destination, for_good, void) {
+            Verdict::Park => sink.park(&destination, reason),
+            Verdict::Retry => Ok(()),
+        }
+    };
+    let done = match written {
+        Ok(()) => {
+            let finished = finish(sources, numbers, moves);
+            shared.figures.finished(count, weight);
+            shared.dispatch.written(&destination);
+            finished
+        }
+        Err(Failure::Later(reason)) => failed(&reason, false),
+        Err(Failure::Never(reason)) => failed(&reason, true),
+        Err(Failure::Fatal(error)) => {
+            shared.dispatch.written(&destination);
+            Err(error)
+        }
+    };
+    // Last, as nothing is under way once no memory is held.
+    shared.memory.give(weight);
+    done
+}
+
+fn finish<S: Source>(sources: &[S], numbers: Vec<usize>, moves: Vec<S::Move>) -> Result<(), S::Error> {
+    if let [only] = sources {
+        return only.finish(moves);
+    }
+    let mut parts: Vec<Vec<S::Move>> = sources.iter().map(|_| Vec::new()).collect();
+    for (number, one) in numbers.into_iter().zip(moves) {
+        if let Some(part) = parts.get_mut(number) {
+            part.push(one);
+        }
+    }
+    let finish = |(source, part): (&S, Vec<S::Move>)| if part.is_empty() { Ok(()) } else { source.finish(part) };
+    sources.iter().zip(parts).try_for_each(finish)
+}
+
+/// Ends the pipeline where a worker panics: what it had would be waited for.
+struct Alarm<'a, 'b, M: crate::Move>(&'a Shared<'b, M>);
+
+impl<M: crate::Move> Drop for Alarm<'_, '_, M> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
+}

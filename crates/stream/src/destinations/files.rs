@@ -1,0 +1,167 @@
+//! Files below a directory.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use super::{Destination, Outcome};
+use crate::entry::Position;
+use crate::request::Name;
+use crate::runs::Run;
+use crate::{Error, Failure, Result};
+
+/// Files that are kept open.
+const OPEN: usize = 512;
+
+/// Files below a directory, out of which no name and no symbolic link leads.
+pub struct Files {
+    root: PathBuf,
+    folder: OwnedFd,
+    open: Mutex<HashMap<Name, Arc<File>>>,
+}
+
+impl Files {
+    /// Below `root`, which is made where it is missing.
+    pub fn new(root: &Path) -> Result<Files> {
+        let context = || format!("opening {}", root.display());
+        std::fs::create_dir_all(root).map_err(Error::io(context()))?;
+        let folder = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let folder = folder.map_err(|e| Error::io(context())(e.into()))?;
+        Ok(Files { root: root.to_owned(), folder, open: Mutex::default() })
+    }
+
+    fn at(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let within = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let open = || rustix::fs::openat2(&self.folder, path, flags | OFlags::CLOEXEC, mode(flags), within);
+        Ok(rustix::io::retry_on_intr(open)?)
+    }
+
+    /// The folder at `path`, which is made where it is missing; then its name lasts.
+    fn folder(&self, path: &Path) -> io::Result<OwnedFd> {
+        let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        match self.at(here, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        let above = self.folder(above)?;
+        match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(e.into()),
+        }
+        rustix::fs::fsync(&above)?;
+        self.at(path, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+
+    /// The file, made where it is missing; then its name lasts.
+    fn file(&self, name: &[u8]) -> io::Result<Arc<File>> {
+        if let Some(open) = self.open.lock().get(name) {
+            return Ok(open.clone());
+        }
+        let path = Path::new(OsStr::from_bytes(name));
+        let file = match self.at(path, OFlags::RDWR | OFlags::NONBLOCK) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let above = self.folder(path.parent().unwrap_or(Path::new("")))?;
+                let file = self.at(path, OFlags::RDWR | OFlags::CREATE)?;
+                rustix::fs::fsync(&above)?;
+                file
+            }
+            opened => opened?,
+        };
+        let file = Arc::new(File::from(file));
+        regular(&file)?;
+        let mut open = self.open.lock();
+        if open.len() >= OPEN {
+            open.clear();
+        }
+        open.insert(name.into(), file.clone());
+        Ok(file)
+    }
+
+    fn outcome<T>(&self, name: &[u8], doing: &str, done: io::Result<T>) -> Outcome<T> {
+        done.map_err(|e| {
+            // Whatever is wrong, it is looked at anew.
+            self.open.lock().remove(name);
+            let path = self.root.join(OsStr::from_bytes(name));
+            let reason = format!("{doing} {}: {e}", path.display());
+            match Errno::from_io_error(&e) {
+                Some(Errno::ISDIR | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG) => {
+                    Failure::Never(reason)
+                }
+                None if e.kind() == io::ErrorKind::IsADirectory => Failure::Never(reason),
+                _ => Failure::Later(reason),
+            }
+        })
+    }
+
+    /// Whether the name still leads to the file that was written to.
+    fn is_there(&self, name: &[u8], file: &File) -> io::Result<bool> {
+        let named = match rustix::fs::statat(self.folder.as_fd(), OsStr::from_bytes(name), AtFlags::empty()) {
+            Ok(named) => named,
+            Err(Errno::NOENT) => return Ok(false),
+            Err(e) => return Err(e.into()),
+        };
+        let written = file.metadata()?;
+        Ok((named.st_dev, named.st_ino) == (written.dev(), written.ino()))
+    }
+}
+
+/// What is known of a file that is no folder, and nothing stranger.
+fn regular(file: &File) -> io::Result<Metadata> {
+    let metadata = file.metadata()?;
+    match metadata.is_file() {
+        true => Ok(metadata),
+        false => Err(io::Error::new(io::ErrorKind::IsADirectory, "it is no regular file")),
+    }
+}
+
+fn mode(flags: OFlags) -> Mode {
+    if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() }
+}
+
+impl Destination for Files {
+    fn length(&self, name: &[u8]) -> Outcome<Option<u64>> {
+        let length = match self.at(Path::new(OsStr::from_bytes(name)), OFlags::PATH) {
+            Ok(file) => regular(&File::from(file)).map(|metadata| metadata.len()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(e) => Err(e),
+        };
+        self.outcome(name, "looking at", length.map(Some))
+    }
+
+    fn write(&self, name: &[u8], _: Position, runs: &[Run]) -> Outcome<()> {
+        let write = || {
+            let file = self.file(name)?;
+            runs.iter().try_for_each(|run| file.write_all_at(&run.bytes, run.offset))
+        };
+        self.outcome(name, "writing", write())
+    }
+
+    fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
+        self.outcome(name, "cutting", self.file(name).and_then(|file| file.set_len(length)))
+    }
+
+    fn sync(&self, name: &[u8]) -> Outcome<()> {
+        let sync = || {
+            let file = self.file(name)?;
+            file.sync_data()?;
+            match self.is_there(name, &file)? {
+                true => Ok(()),
+                false => Err(io::Error::other("it was moved or deleted while it was written")),
+            }
+        };
+        self.outcome(name, "syncing", sync())
+    }
+}

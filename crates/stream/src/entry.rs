@@ -1,0 +1,60 @@
+//! What moves through the pipeline: a request, with its place in its source.
+
+use std::fmt;
+
+use terrace_flush::Move;
+
+use crate::request::{Name, Request};
+
+/// A request's place in the order of its source: for the log its sequence, for Redis both halves of its id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub u64, pub u64);
+
+impl Position {
+    /// What `Display` wrote.
+    pub fn parse(text: &str) -> Option<Position> {
+        let (high, low) = text.split_once('-').unwrap_or((text, "0"));
+        Some(Position(high.parse().ok()?, low.parse().ok()?))
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            0 => write!(f, "{}", self.0),
+            low => write!(f, "{}-{low}", self.0),
+        }
+    }
+}
+
+/// A request that was pulled.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The request.
+    pub request: Request,
+    /// Its source's number in the stream.
+    pub source: usize,
+    /// Its place there.
+    pub position: Position,
+    /// Whether it is noted with its destination how far the source's requests have got. Those of sources that tell
+    /// themselves, and write the same bytes to the same offsets again, are not.
+    pub noted: bool,
+}
+
+impl Move for Entry {
+    type Destination = Name;
+    type Order = (usize, Position);
+
+    fn destination(&self) -> &Name {
+        &self.request.destination
+    }
+
+    fn order(&self) -> (usize, Position) {
+        (self.source, self.position)
+    }
+
+    fn weight(&self) -> usize {
+        // A request takes memory besides its bytes.
+        self.request.bytes.len() + 128
+    }
+}

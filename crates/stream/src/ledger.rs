@@ -1,0 +1,133 @@
+//! How far each destination has got: a record of the catalog for each, the attributes of an empty object.
+
+use std::collections::{BTreeMap, HashMap};
+
+use parking_lot::Mutex;
+use terrace::{Attributes, Store};
+
+use crate::entry::Position;
+use crate::request::{Name, escape, unescape};
+use crate::{Error, Result};
+
+/// How far a destination has got. It is committed only when the bytes are there to stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The end of all that went there; an append goes there. None where nothing was begun.
+    pub watermark: Option<u64>,
+    /// Of each source, by its name, the last request that is done.
+    pub done: BTreeMap<String, Position>,
+    /// To which length, below the watermark, it is being cut.
+    pub cut: Option<u64>,
+    /// Why it was given up, where it was.
+    pub parked: Option<String>,
+}
+
+const WATERMARK: &str = "watermark";
+const CUT: &str = "cut";
+const PARKED: &str = "parked";
+const DONE: &str = "done ";
+
+impl Mark {
+    /// The greatest position that is done, of any source.
+    pub fn newest(&self) -> Position {
+        self.done.values().max().copied().unwrap_or_default()
+    }
+
+    fn attributes(&self) -> Attributes {
+        let mut attributes = Attributes::now();
+        attributes.user.extend(self.watermark.map(|end| (WATERMARK.into(), end.to_string())));
+        attributes.user.extend(self.cut.map(|end| (CUT.into(), end.to_string())));
+        attributes.user.extend(self.parked.clone().map(|reason| (PARKED.into(), reason)));
+        attributes.user.extend(self.done.iter().map(|(source, at)| (format!("{DONE}{source}"), at.to_string())));
+        attributes
+    }
+
+    fn read(attributes: &Attributes) -> Option<Mark> {
+        let mut mark = Mark::default();
+        for (name, value) in &attributes.user {
+            match name.as_str() {
+                WATERMARK => mark.watermark = Some(value.parse().ok()?),
+                CUT => mark.cut = Some(value.parse().ok()?),
+                PARKED => mark.parked = Some(value.clone()),
+                name => {
+                    mark.done.insert(name.strip_prefix(DONE)?.to_owned(), Position::parse(value)?);
+                }
+            }
+        }
+        Some(mark)
+    }
+}
+
+/// The marks of a stream's destinations. One process writes them.
+pub struct Ledger {
+    store: Store,
+    folder: Vec<u8>,
+    known: Mutex<HashMap<Name, Option<Mark>>>,
+}
+
+impl Ledger {
+    /// Of the destinations whose records lie below `folder`.
+    pub fn new(store: &Store, folder: Vec<u8>) -> Ledger {
+        Ledger { store: store.clone(), folder, known: Mutex::default() }
+    }
+
+    fn key(&self, destination: &[u8]) -> Vec<u8> {
+        [&self.folder, b"/".as_slice(), &escape(destination)].concat()
+    }
+
+    /// How far a destination has got; none where nothing was ever begun there.
+    pub fn mark(&self, destination: &Name) -> Result<Option<Mark>> {
+        if let Some(known) = self.known.lock().get(destination) {
+            return Ok(known.clone());
+        }
+        let mark = match self.store.stat(&self.key(destination)) {
+            Ok(object) => Some(read(destination, &object.attributes)?),
+            Err(terrace::Error::NotFound { .. }) => None,
+            Err(e) => return Err(e.into()),
+        };
+        self.known.lock().insert(destination.clone(), mark.clone());
+        Ok(mark)
+    }
+
+    /// The last request of a source that is done at a destination.
+    pub fn done(&self, destination: &Name, source: &str) -> Result<Option<Position>> {
+        Ok(self.mark(destination)?.and_then(|mark| mark.done.get(source).copied()))
+    }
+
+    /// Notes how far a destination has got.
+    pub fn commit(&self, destination: &Name, mark: Mark) -> Result<()> {
+        let key = self.key(destination);
+        let is_new = self.mark(destination)?.is_none();
+        let mut batch = self.store.batch();
+        match is_new {
+            true => drop(batch.make(&key, 0, mark.attributes())?),
+            false => batch.set_attributes(&key, mark.attributes()),
+        }
+        batch.commit()?;
+        self.known.lock().insert(destination.clone(), Some(mark));
+        Ok(())
+    }
+
+    /// All destinations and how far they have got.
+    pub fn all(&self) -> Result<Vec<(Vec<u8>, Mark)>> {
+        let mut all = Vec::new();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let page = self.store.list(&self.folder, after.as_deref(), 1024)?;
+            for (key, object) in &page {
+                let name = unescape(key.get(self.folder.len() + 1..).unwrap_or_default());
+                let mark = read(&name, &object.attributes)?;
+                all.push((name, mark));
+            }
+            match page.into_iter().next_back() {
+                Some((last, _)) => after = Some(last),
+                None => return Ok(all),
+            }
+        }
+    }
+}
+
+fn read(destination: &[u8], attributes: &Attributes) -> Result<Mark> {
+    let what = || format!("the record of destination {:?}", String::from_utf8_lossy(destination));
+    Mark::read(attributes).ok_or_else(|| Error::damaged(what(), "a number is none"))
+}

@@ -1,0 +1,69 @@
+//! Pages of the log, by their keys.
+
+use std::collections::VecDeque;
+
+use terrace::Store;
+
+use crate::{Error, Result};
+
+/// One page: the sequence of its first request, and how many it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    pub first: u64,
+    pub count: u64,
+}
+
+impl Page {
+    /// The sequence after its last request.
+    pub fn end(&self) -> u64 {
+        self.first + self.count
+    }
+
+    /// Its key below `folder`. Keys are in the order of sequences.
+    pub fn key(&self, folder: &[u8]) -> Vec<u8> {
+        [folder, format!("/{:016x}-{:x}", self.first, self.count).as_bytes()].concat()
+    }
+
+    pub fn parse(key: &[u8], folder: &[u8]) -> Option<Page> {
+        let name = std::str::from_utf8(key.strip_prefix(folder)?.strip_prefix(b"/")?).ok()?;
+        let (first, count) = name.split_once('-')?;
+        Some(Page { first: u64::from_str_radix(first, 16).ok()?, count: u64::from_str_radix(count, 16).ok()? })
+    }
+}
+
+/// Pages as they are listed, each once.
+#[derive(Default)]
+pub struct Pages {
+    last: Option<Vec<u8>>,
+}
+
+impl Pages {
+    /// Those behind all that were listed or seen before.
+    pub fn all_new(&mut self, store: &Store, folder: &[u8]) -> Result<Vec<Page>> {
+        let mut pages = Vec::new();
+        loop {
+            let listed = self.some(store, folder, 1024)?;
+            if listed.is_empty() {
+                return Ok(pages);
+            }
+            pages.extend(listed);
+        }
+    }
+
+    /// At most `limit` of those.
+    pub fn some(&mut self, store: &Store, folder: &[u8], limit: usize) -> Result<VecDeque<Page>> {
+        let listed = store.list(folder, self.last.as_deref(), limit)?;
+        let parse = |key: &[u8]| {
+            let what = || format!("the key {:?}", String::from_utf8_lossy(key));
+            Page::parse(key, folder).ok_or_else(|| Error::damaged(what(), "it is no page of the log"))
+        };
+        let pages = listed.iter().map(|(key, _)| parse(key)).collect::<Result<_>>()?;
+        self.last = listed.into_iter().next_back().map(|(key, _)| key).or(self.last.take());
+        Ok(pages)
+    }
+
+    /// A page was written by this process, behind all others.
+    pub fn seen(&mut self, key: Vec<u8>) {
+        self.last = Some(key);
+    }
+}

@@ -1,0 +1,198 @@
+//! The log as a source: pages are pulled in order of arrival, and trimmed when all their requests are done.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use terrace_flush::{Pulled, Source};
+
+use super::origins::{Came, came};
+use super::pages::{Page, Pages};
+use super::{LOG, Log};
+use crate::control::Control;
+use crate::entry::{Entry, Position};
+use crate::ledger::Ledger;
+use crate::request::Name;
+use crate::{Error, Result};
+
+/// The source's name in the marks of destinations.
+pub const NAME: &str = "log";
+/// Pages that are listed at once.
+const LISTED: usize = 256;
+/// Pages that are trimmed by one commit, about.
+const TRIMMED: usize = 64;
+/// The longest time that a page which is done stays.
+const STAYS: Duration = Duration::from_millis(500);
+/// How often it is looked whether another process has appended something.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A stream's log, from where its destinations have got to.
+pub struct LogSource {
+    log: Arc<Log>,
+    ledger: Arc<Ledger>,
+    control: Arc<Control>,
+    number: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    listed: Pages,
+    /// Pages that were listed, and are durable, but not pulled.
+    coming: VecDeque<Page>,
+    /// Pages that were pulled, by their first sequences, as long as some of their requests are not done.
+    open: BTreeMap<u64, Open>,
+    /// Of which pages what is to be pulled again.
+    again: BTreeMap<u64, HashSet<Name>>,
+    done: Vec<(Page, Came)>,
+    trimmed: Option<Instant>,
+    appended: u64,
+}
+
+struct Open {
+    page: Page,
+    came: Came,
+    /// Requests that are not done, by destination.
+    left: HashMap<Name, usize>,
+}
+
+impl LogSource {
+    /// The log as source number `number`.
+    pub fn new(log: Arc<Log>, ledger: Arc<Ledger>, control: Arc<Control>, number: usize) -> LogSource {
+        LogSource { log, ledger, control, number, state: Mutex::default() }
+    }
+
+    /// What of a page is not done.
+    fn entries(&self, page: &Page) -> Result<(Vec<Entry>, Came)> {
+        let requests = self.log.page(page)?;
+        let came = came(&requests);
+        let mut entries = Vec::with_capacity(requests.len());
+        for (sequence, framed) in (page.first..).zip(requests) {
+            let (position, request) = (Position(sequence, 0), framed.request);
+            if self.ledger.done(&request.destination, NAME)? < Some(position) {
+                entries.push(Entry { request, source: self.number, position, noted: true });
+            }
+        }
+        Ok((entries, came))
+    }
+
+    /// Lists what has been appended since. What is pulled is durable: a destination never knows more than the log does
+    /// after a loss of power.
+    fn list(&self, state: &mut State) -> Result<()> {
+        if state.coming.is_empty() {
+            state.coming = state.listed.some(&self.log.store, &self.log.below(LOG), LISTED)?;
+            if !state.coming.is_empty() {
+                self.log.store.sync_placed()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pull_again(&self, state: &mut State) -> Result<Option<Vec<Entry>>> {
+        let Some((first, names)) = state.again.pop_first() else { return Ok(None) };
+        let Some(open) = state.open.get(&first) else { return Ok(Some(Vec::new())) };
+        let (mut entries, _) = self.entries(&open.page)?;
+        entries.retain(|entry| names.contains(&entry.request.destination));
+        Ok(Some(entries))
+    }
+
+    fn pull_next(&self, state: &mut State) -> Result<Option<Vec<Entry>>> {
+        self.list(state)?;
+        let Some(page) = state.coming.pop_front() else { return Ok(None) };
+        let (entries, came) = self.entries(&page)?;
+        let mut left: HashMap<Name, usize> = HashMap::new();
+        for entry in &entries {
+            *left.entry(entry.request.destination.clone()).or_default() += 1;
+        }
+        match left.is_empty() {
+            true => state.done.push((page, came)),
+            false => drop(state.open.insert(page.first, Open { page, came, left })),
+        }
+        Ok(Some(entries))
+    }
+
+    /// Trims what is done, where that is much or `now`.
+    pub fn trim(&self, now: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        let due = state.done.len() >= TRIMMED || state.trimmed.is_none_or(|at| at.elapsed() >= STAYS);
+        if state.done.is_empty() || !(due || now) {
+            return Ok(());
+        }
+        let done = std::mem::take(&mut state.done);
+        state.trimmed = Some(Instant::now());
+        drop(state);
+        self.log.trim(&done)
+    }
+}
+
+impl Source for LogSource {
+    type Move = Entry;
+    type Error = Error;
+
+    fn pull(&self, budget: usize) -> Result<Pulled<Entry>> {
+        if self.control.stopped() {
+            return Ok(Pulled::Stop);
+        }
+        // Before it is looked: what is appended before that is not missed.
+        let ends = self.control.drains();
+        let mut pulled = Vec::new();
+        let mut bytes = 0;
+        let mut state = self.state.lock();
+        while bytes < budget {
+            let next = match self.pull_again(&mut state)? {
+                Some(again) => Some(again),
+                None => self.pull_next(&mut state)?,
+            };
+            let Some(entries) = next else { break };
+            bytes += entries.iter().map(|entry| entry.request.bytes.len()).sum::<usize>();
+            pulled.extend(entries);
+        }
+        terrace::fail::point("stream:pulled");
+        Ok(match pulled.is_empty() {
+            false => Pulled::Moves(pulled),
+            true if ends => Pulled::End,
+            true => Pulled::Nothing,
+        })
+    }
+
+    fn wait(&self, limit: Duration) {
+        // Where it fails it fails again when more is done.
+        let _ = self.trim(false);
+        let seen = self.state.lock().appended;
+        let appended = self.log.wait(seen, limit.min(LOOK));
+        self.state.lock().appended = appended;
+    }
+
+    fn finish(&self, moves: Vec<Entry>) -> Result<()> {
+        let mut state = self.state.lock();
+        for entry in moves {
+            let State { open, done, .. } = &mut *state;
+            let page = open.range_mut(..=entry.position.0).next_back();
+            let Some((&first, page)) = page else { continue };
+            if let Some(left) = page.left.get_mut(&entry.request.destination) {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    page.left.remove(&entry.request.destination);
+                }
+            }
+            if page.left.is_empty()
+                && let Some(Open { page, came, .. }) = open.remove(&first)
+            {
+                done.push((page, came));
+            }
+        }
+        drop(state);
+        self.trim(false)
+    }
+
+    fn again(&self, destination: &Name) -> Result<()> {
+        let mut state = self.state.lock();
+        let State { open, again, .. } = &mut *state;
+        let with = open.iter().filter(|(_, page)| page.left.contains_key(destination));
+        for (&first, _) in with {
+            again.entry(first).or_default().insert(destination.clone());
+        }
+        Ok(())
+    }
+}

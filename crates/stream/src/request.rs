@@ -1,0 +1,314 @@
+//! Requests, and how they are framed: in the log and on stdin.
+//!
+//! All integers are little-endian. A frame is a header of 32 bytes, then the destination, the producer and the bytes:
+//!
+//! | at | size | what |
+//! | --- | --- | --- |
+//! | 0 | 4 | `tfr1` |
+//! | 4 | 2 | length of the destination |
+//! | 6 | 2 | length of the producer; 0: none |
+//! | 8 | 4 | number of bytes |
+//! | 12 | 4 | flags: 1 append, 2 the destination ends behind these bytes |
+//! | 16 | 8 | offset; 0 where it is an append |
+//! | 24 | 8 | the producer's sequence, from 1 on; 0 where there is no producer |
+
+use std::io::Read;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Error, Result};
+
+/// A destination's or a producer's name.
+pub type Name = Arc<[u8]>;
+
+/// Bytes of a request, at most.
+pub const MOST_BYTES: usize = 16 << 20;
+/// Bytes of a frame before its names.
+const HEADER: usize = 32;
+const MAGIC: [u8; 4] = *b"tfr1";
+const APPEND: u32 = 1;
+const ENDS: u32 = 2;
+/// Bytes of a destination's name, at most, each `/` and `%` counted three times: it is part of a key.
+const MOST_NAME: usize = 900;
+
+/// Where in its destination a request's bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Behind all that went there before.
+    Append,
+    /// At this offset.
+    At(u64),
+}
+
+/// Bytes for a destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Where they go: a path below what the stream flushes to, such as `runs/a.h5`.
+    pub destination: Name,
+    /// Where in it.
+    pub place: Place,
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Whether the destination ends behind them: what it holds there is cut off.
+    pub ends: bool,
+}
+
+/// Who sent a request, so that it is known when it is sent again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The producer's name.
+    pub producer: Name,
+    /// Its number among the producer's requests, which begin with 1.
+    pub sequence: u64,
+}
+
+/// A request with its origin, as it is framed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Framed {
+    /// The request.
+    pub request: Request,
+    /// Who sent it; none where it will not be sent again.
+    pub origin: Option<Origin>,
+}
+
+impl Request {
+    /// Bytes behind all that went to the destination before.
+    pub fn append(destination: impl AsRef<[u8]>, bytes: impl Into<Bytes>) -> Request {
+        let (destination, place) = (destination.as_ref().into(), Place::Append);
+        Request { destination, place, bytes: bytes.into(), ends: false }
+    }
+
+    /// Bytes at an offset.
+    pub fn at(destination: impl AsRef<[u8]>, offset: u64, bytes: impl Into<Bytes>) -> Request {
+        let (destination, place) = (destination.as_ref().into(), Place::At(offset));
+        Request { destination, place, bytes: bytes.into(), ends: false }
+    }
+
+    /// # Errors
+    /// Where its destination or its length is not allowed.
+    pub fn check(&self) -> Result<()> {
+        if self.bytes.len() > MOST_BYTES {
+            return Err(Error::TooLong { bytes: self.bytes.len() });
+        }
+        let overflows = |at: u64| at.checked_add(self.bytes.len() as u64).is_none_or(|end| end > i64::MAX as u64);
+        if matches!(self.place, Place::At(at) if overflows(at)) {
+            return Err(self.refuse("the offset is beyond what a file can have"));
+        }
+        check_destination(&self.destination)
+    }
+
+    fn refuse(&self, reason: &str) -> Error {
+        Error::BadDestination { name: String::from_utf8_lossy(&self.destination).into(), reason: reason.into() }
+    }
+}
+
+/// # Errors
+/// Where the name would lead out of what the stream flushes to, or is too long.
+pub fn check_destination(name: &[u8]) -> Result<()> {
+    let refuse = |reason: String| Error::BadDestination { name: String::from_utf8_lossy(name).into(), reason };
+    terrace::key::check(name).map_err(|e| refuse(e.to_string()))?;
+    match escape(name).len() {
+        0..=MOST_NAME => Ok(()),
+        length => Err(refuse(format!("it takes {length} bytes, and {MOST_NAME} are allowed"))),
+    }
+}
+
+/// The name as one component of a key.
+pub fn escape(name: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(name.len());
+    for &byte in name {
+        match byte {
+            b'/' => escaped.extend_from_slice(b"%2F"),
+            b'%' => escaped.extend_from_slice(b"%25"),
+            // A name of dots is no component.
+            b'.' if name.iter().all(|b| *b == b'.') => escaped.extend_from_slice(b"%2E"),
+            _ => escaped.push(byte),
+        }
+    }
+    escaped
+}
+
+/// The name that was escaped so.
+pub fn unescape(escaped: &[u8]) -> Vec<u8> {
+    let mut name = Vec::with_capacity(escaped.len());
+    let mut rest = escaped;
+    while let Some((&byte, after)) = rest.split_first() {
+        let coded = match rest {
+            [b'%', b'2', b'F', ..] => Some(b'/'),
+            [b'%', b'2', b'5', ..] => Some(b'%'),
+            [b'%', b'2', b'E', ..] => Some(b'.'),
+            _ => None,
+        };
+        name.push(coded.unwrap_or(byte));
+        rest = if coded.is_some() { rest.get(3..).unwrap_or_default() } else { after };
+    }
+    name
+}
+
+impl Framed {
+    /// Appends the frame to `out`.
+    ///
+    /// # Errors
+    /// Where the request or its origin is not allowed.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
+        let Framed { request, origin } = self;
+        request.check()?;
+        let producer: &[u8] = origin.as_ref().map_or(&[], |origin| &origin.producer);
+        if let Some(origin) = origin
+            && (producer.is_empty() || producer.len() > 255 || producer.contains(&0) || origin.sequence == 0)
+        {
+            return Err(Error::BadProducer(String::from_utf8_lossy(producer).into()));
+        }
+        let (offset, append) = match request.place {
+            Place::Append => (0, APPEND),
+            Place::At(offset) => (offset, 0),
+        };
+        let flags = append | if request.ends { ENDS } else { 0 };
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&(request.destination.len() as u16).to_le_bytes());
+        out.extend_from_slice(&(producer.len() as u16).to_le_bytes());
+        out.extend_from_slice(&(request.bytes.len() as u32).to_le_bytes());
+        out.extend_from_slice(&flags.to_le_bytes());
+        out.extend_from_slice(&offset.to_le_bytes());
+        out.extend_from_slice(&origin.as_ref().map_or(0, |origin| origin.sequence).to_le_bytes());
+        out.extend_from_slice(&request.destination);
+        out.extend_from_slice(producer);
+        out.extend_from_slice(&request.bytes);
+        Ok(())
+    }
+}
+
+/// The header's fields.
+struct Header {
+    destination: usize,
+    producer: usize,
+    bytes: usize,
+    flags: u32,
+    offset: u64,
+    sequence: u64,
+}
+
+impl Header {
+    fn parse(raw: &[u8; HEADER]) -> Result<Header, String> {
+        let number = |range: std::ops::Range<usize>| {
+            raw.get(range).unwrap_or_default().iter().rev().fold(0, |n: u64, byte| n << 8 | u64::from(*byte))
+        };
+        if raw.first_chunk() != Some(&MAGIC) {
+            return Err(format!("it should begin with {:?}", String::from_utf8_lossy(&MAGIC)));
+        }
+        let header = Header {
+            destination: number(4..6) as usize,
+            producer: number(6..8) as usize,
+            bytes: number(8..12) as usize,
+            flags: number(12..16) as u32,
+            offset: number(16..24),
+            sequence: number(24..32),
+        };
+        if header.flags & !(APPEND | ENDS) != 0 {
+            return Err(format!("flags {:#x} are not known", header.flags));
+        }
+        if header.bytes > MOST_BYTES {
+            return Err(Error::TooLong { bytes: header.bytes }.to_string());
+        }
+        if header.flags & APPEND != 0 && header.offset != 0 {
+            return Err("an append has an offset".into());
+        }
+        if (header.producer == 0) != (header.sequence == 0) {
+            return Err("a producer goes with a sequence of 1 or more".into());
+        }
+        Ok(header)
+    }
+
+    fn length(&self) -> usize {
+        self.destination + self.producer + self.bytes
+    }
+
+    /// The frame, of the bytes that follow on the header.
+    fn frame(&self, body: &Bytes) -> Result<Framed, String> {
+        let names = self.destination + self.producer;
+        let part = |range: std::ops::Range<usize>| body.get(range).unwrap_or_default();
+        let place = if self.flags & APPEND != 0 { Place::Append } else { Place::At(self.offset) };
+        let request = Request {
+            destination: part(0..self.destination).into(),
+            place,
+            bytes: body.slice(names..),
+            ends: self.flags & ENDS != 0,
+        };
+        request.check().map_err(|e| e.to_string())?;
+        let producer: Name = part(self.destination..names).into();
+        let origin = (!producer.is_empty()).then_some(Origin { producer, sequence: self.sequence });
+        if origin.as_ref().is_some_and(|origin| origin.producer.len() > 255 || origin.producer.contains(&0)) {
+            return Err("the producer's name is not allowed".into());
+        }
+        Ok(Framed { request, origin })
+    }
+}
+
+/// Takes the frame that `bytes` begin with off them; none where nothing is left. `at` is where they begin.
+pub fn take(bytes: &mut Bytes, at: u64) -> Result<Option<Framed>> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    let bad = |reason: String| Error::BadFrame { at, reason };
+    let cut = || bad("it is cut off".into());
+    let header = Header::parse(bytes.first_chunk().ok_or_else(cut)?).map_err(bad)?;
+    if bytes.len() < HEADER + header.length() {
+        return Err(cut());
+    }
+    let mut body = bytes.split_to(HEADER + header.length());
+    header.frame(&body.split_off(HEADER)).map(Some).map_err(bad)
+}
+
+/// Frames of a stream of bytes.
+pub struct Frames<R> {
+    source: R,
+    at: u64,
+}
+
+impl<R: Read> Frames<R> {
+    /// Reads frames from `source`.
+    pub fn new(source: R) -> Frames<R> {
+        Frames { source, at: 0 }
+    }
+
+    fn read(&mut self) -> Result<Option<Framed>> {
+        let at = self.at;
+        let bad = |reason: String| Error::BadFrame { at, reason };
+        let mut header = [0; HEADER];
+        match fill(&mut self.source, &mut header)? {
+            0 => return Ok(None),
+            HEADER => {}
+            _ => return Err(bad("it is cut off".into())),
+        }
+        let header = Header::parse(&header).map_err(bad)?;
+        let mut body = vec![0; header.length()];
+        if fill(&mut self.source, &mut body)? < body.len() {
+            return Err(bad("it is cut off".into()));
+        }
+        self.at += (HEADER + body.len()) as u64;
+        header.frame(&Bytes::from(body)).map(Some).map_err(bad)
+    }
+}
+
+impl<R: Read> Iterator for Frames<R> {
+    type Item = Result<Framed>;
+
+    fn next(&mut self) -> Option<Result<Framed>> {
+        self.read().transpose()
+    }
+}
+
+/// Reads until `out` is full or the source ends; how much was read.
+fn fill(source: &mut impl Read, out: &mut [u8]) -> Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = out.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match source.read(rest) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Error::io("reading requests")(e)),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,212 @@
+//! A stream of a Redis server: entries with the fields `destination` and `bytes`, and `offset` where they do not append.
+//! They are pulled from the server, which is their log; an entry is deleted there when it is done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::redis::{Client, Connection, RedisResult, Value, from_redis_value};
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::control::Control;
+use crate::entry::{Entry, Position};
+use crate::ledger::Ledger;
+use crate::request::{Name, Place, Request};
+use crate::{Error, Pulled, Result, Source};
+
+/// Entries that are pulled at once.
+const AT_ONCE: usize = 256;
+/// The server may be away for so long.
+const AWAY: Duration = Duration::from_secs(60);
+/// The wait before it is tried again.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// A Redis stream as a source.
+pub struct Redis {
+    client: Client,
+    key: String,
+    name: String,
+    number: usize,
+    ledger: Arc<Ledger>,
+    control: Arc<Control>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    connection: Option<Connection>,
+    away: Option<Instant>,
+    last: Option<Position>,
+    /// Entries that were pulled and are not done.
+    open: BTreeMap<Position, Name>,
+    /// Of these, what is to be pulled again.
+    again: BTreeSet<Position>,
+}
+
+/// An entry's id, and its fields and values.
+type Raw = (String, Vec<(Vec<u8>, Vec<u8>)>);
+
+impl Redis {
+    /// The stream `key` of the server at `address`, such as `redis://127.0.0.1:6379/0`, as source number `number`.
+    /// `name` is what it is called in the marks of destinations.
+    pub fn new(
+        address: &str,
+        key: &str,
+        name: &str,
+        number: usize,
+        ledger: Arc<Ledger>,
+        control: &Arc<Control>,
+    ) -> Result<Redis> {
+        let client = Client::open(address).map_err(|e| failed(address, &e))?;
+        let (key, name, control) = (key.to_owned(), name.to_owned(), control.clone());
+        Ok(Redis { client, key, name, number, ledger, control, state: Mutex::default() })
+    }
+
+    /// Asks the server; nothing where it is away, which it may be for a while.
+    fn ask<T>(&self, state: &mut State, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> Result<Option<T>> {
+        let connected = match state.connection.take() {
+            Some(connection) => Ok(connection),
+            None => self.client.get_connection_with_timeout(Duration::from_secs(5)),
+        };
+        let asked = connected.and_then(|mut connection| Ok((ask(&mut connection)?, connection)));
+        match asked {
+            Ok((answer, connection)) => {
+                (state.connection, state.away) = (Some(connection), None);
+                Ok(Some(answer))
+            }
+            Err(e) => {
+                let passing =
+                    e.is_io_error() || e.is_timeout() || e.is_connection_dropped() || e.is_connection_refusal();
+                let since = *state.away.get_or_insert_with(Instant::now);
+                let passing = passing || matches!(e.code(), Some("LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN"));
+                if !passing || since.elapsed() > AWAY {
+                    return Err(failed(&format!("stream {:?}", self.key), &e));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    fn range(&self, state: &mut State, from: String, to: &str) -> Result<Option<Vec<Entry>>> {
+        let ask = |connection: &mut Connection| {
+            ::redis::cmd("XRANGE")
+                .arg(&self.key)
+                .arg(&from)
+                .arg(to)
+                .arg("COUNT")
+                .arg(AT_ONCE)
+                .query::<Vec<Value>>(connection)
+        };
+        let Some(found) = self.ask(state, ask)? else { return Ok(None) };
+        let entries = found.into_iter().map(|value| self.entry(value)).collect::<Result<_>>()?;
+        Ok(Some(entries))
+    }
+
+    fn entry(&self, value: Value) -> Result<Entry> {
+        let what = || format!("an entry of the Redis stream {:?}", self.key);
+        let (id, fields): Raw = from_redis_value(value).map_err(|e| Error::damaged(what(), e))?;
+        let what = || format!("entry {id} of the Redis stream {:?}", self.key);
+        let field = |name: &str| fields.iter().find(|(field, _)| field == name.as_bytes()).map(|(_, value)| value);
+        let missing = |name: &str| Error::damaged(what(), format!("it has no field {name:?}"));
+        let place = match field("offset").map(|offset| std::str::from_utf8(offset).ok()?.parse().ok()) {
+            None => Place::Append,
+            Some(Some(offset)) => Place::At(offset),
+            Some(None) => return Err(Error::damaged(what(), "its offset is no number")),
+        };
+        let request = Request {
+            destination: field("destination").ok_or_else(|| missing("destination"))?.as_slice().into(),
+            place,
+            bytes: Bytes::from(field("bytes").ok_or_else(|| missing("bytes"))?.clone()),
+            ends: false,
+        };
+        request.check().map_err(|e| Error::damaged(what(), e))?;
+        let position = Position::parse(&id).ok_or_else(|| Error::damaged(what(), "its id is none"))?;
+        Ok(Entry { request, source: self.number, position, noted: true })
+    }
+
+    fn delete(&self, state: &mut State, done: &[Position]) -> Result<()> {
+        if done.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = done.iter().map(|at| id(*at)).collect();
+        // Where the server is away they are found to be done when they are pulled again.
+        self.ask(state, |connection| ::redis::cmd("XDEL").arg(&self.key).arg(&ids).query::<u64>(connection)).map(drop)
+    }
+
+    fn next(&self, state: &mut State) -> Result<Option<Vec<Entry>>> {
+        if let Some(at) = state.again.first().copied() {
+            let found = self.range(state, id(at), &id(at))?;
+            if found.is_some() {
+                state.again.remove(&at);
+            }
+            return Ok(found);
+        }
+        let from = state.last.map_or("-".into(), |last| format!("({}", id(last)));
+        let found = self.range(state, from, "+")?;
+        let Some(last) = found.as_ref().and_then(|found| found.last()) else { return Ok(None) };
+        state.last = Some(last.position);
+        Ok(found)
+    }
+}
+
+fn id(position: Position) -> String {
+    format!("{}-{}", position.0, position.1)
+}
+
+fn failed(what: &str, error: &::redis::RedisError) -> Error {
+    Error::io(format!("Redis, {what}"))(std::io::Error::other(error.to_string()))
+}
+
+impl Source for Redis {
+    type Move = Entry;
+    type Error = Error;
+
+    fn pull(&self, budget: usize) -> Result<Pulled<Entry>> {
+        if self.control.stopped() {
+            return Ok(Pulled::Stop);
+        }
+        let ends = self.control.drains();
+        let mut state = self.state.lock();
+        let (mut pulled, mut bytes, mut done) = (Vec::new(), 0, Vec::new());
+        while bytes < budget
+            && let Some(entries) = self.next(&mut state)?
+        {
+            for entry in entries {
+                if self.ledger.done(&entry.request.destination, &self.name)? >= Some(entry.position) {
+                    done.push(entry.position);
+                    continue;
+                }
+                bytes += entry.request.bytes.len();
+                state.open.insert(entry.position, entry.request.destination.clone());
+                pulled.push(entry);
+            }
+        }
+        self.delete(&mut state, &done)?;
+        Ok(match pulled.is_empty() {
+            false => Pulled::Moves(pulled),
+            true if ends && state.away.is_none() => Pulled::End,
+            true => Pulled::Nothing,
+        })
+    }
+
+    fn wait(&self, limit: Duration) {
+        let away = self.state.lock().away.is_some();
+        std::thread::sleep(if away { AGAIN } else { limit.min(Duration::from_millis(2)) });
+    }
+
+    fn finish(&self, moves: Vec<Entry>) -> Result<()> {
+        let mut state = self.state.lock();
+        let done: Vec<Position> = moves.iter().map(|entry| entry.position).collect();
+        done.iter().for_each(|at| drop(state.open.remove(at)));
+        self.delete(&mut state, &done)
+    }
+
+    fn again(&self, destination: &Name) -> Result<()> {
+        let mut state = self.state.lock();
+        let missed = state.open.iter().filter(|(_, name)| *name == destination).map(|(at, _)| *at);
+        let missed: Vec<Position> = missed.collect();
+        state.again.extend(missed);
+        Ok(())
+    }
+}

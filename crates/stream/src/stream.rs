@@ -1,0 +1,194 @@
+//! A stream in a store.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::FlockOperation;
+use terrace::{Ack, Store};
+
+use crate::control::Control;
+use crate::destinations::Destination;
+use crate::ledger::Ledger;
+use crate::log::{Accepted, Log, Page};
+use crate::request::{Framed, Name, Origin, Request};
+use crate::run::Running;
+use crate::seen::Seen;
+use crate::{Error, Result};
+
+/// Below which all that is kept of streams lies.
+const FOLDER: &str = ".terrace/streams";
+
+/// How often it is tried to become the one that runs a stream.
+const TRIES: usize = 4;
+
+/// A stream of requests: a log that many append to, and how far its destinations have got. Cheap to clone.
+#[derive(Clone)]
+pub struct Stream {
+    store: Store,
+    name: String,
+    folder: String,
+    locks: PathBuf,
+    pub(crate) log: Arc<Log>,
+}
+
+/// What waits in a stream's log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Requests, those of pages of which a part is done among them.
+    pub requests: u64,
+    /// Bytes of the log's pages.
+    pub bytes: u64,
+    /// How long the oldest has waited.
+    pub age: Option<Duration>,
+}
+
+impl Stream {
+    /// The stream of this name, which begins when it is first appended to. `ack` says what a request survives once it is accepted.
+    pub fn open(store: &Store, name: &str, ack: Ack) -> Result<Stream> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if !(1..=64).contains(&name.len()) || name.starts_with('.') || !name.chars().all(allowed) {
+            return Err(Error::BadName(name.into()));
+        }
+        let locks = store.dir().join("streams");
+        std::fs::create_dir_all(&locks).map_err(Error::io(format!("making {}", locks.display())))?;
+        let folder = format!("{FOLDER}/{name}");
+        let log = Log::open(store, folder.as_bytes(), locks.join(format!("{name}.append")), ack);
+        Ok(Stream { store: store.clone(), name: name.into(), folder, locks, log: Arc::new(log) })
+    }
+
+    /// The names of all streams of a store.
+    pub fn list(store: &Store) -> Result<Vec<String>> {
+        let mut names: Vec<String> = Vec::new();
+        loop {
+            // Behind all that lies below the last one.
+            let after = names.last().map(|name| format!("{FOLDER}/{name}/\u{10ffff}"));
+            let next = store.list(FOLDER.as_bytes(), after.as_ref().map(|key| key.as_bytes()), 1)?;
+            let Some((key, _)) = next.first() else { return Ok(names) };
+            let key = String::from_utf8_lossy(key);
+            let name = key.strip_prefix(FOLDER).and_then(|rest| rest.split('/').nth(1));
+            let Some(name) = name.filter(|name| names.last().is_none_or(|last| last != name)) else { return Ok(names) };
+            names.push(name.to_owned());
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes requests, all or none; they will not be sent again. Returns when they survive what the stream's `Ack` says.
+    pub fn append(&self, requests: Vec<Request>) -> Result<()> {
+        let framed = requests.into_iter().map(|request| Framed { request, origin: None });
+        self.log.append(framed.collect()).map(drop)
+    }
+
+    /// Takes requests, all or none, some of which may have been taken before.
+    pub fn append_framed(&self, requests: Vec<Framed>) -> Result<Vec<Accepted>> {
+        self.log.append(requests)
+    }
+
+    /// One who numbers its requests, so that it may send them again. It goes on behind the last of which all before have come.
+    pub fn producer(&self, name: impl AsRef<[u8]>) -> Result<Producer> {
+        let name: Name = name.as_ref().into();
+        let next = self.log.contiguous(&name)? + 1;
+        Ok(Producer { stream: self.clone(), name, next })
+    }
+
+    /// Makes this process the one that runs the stream, to these destinations.
+    ///
+    /// # Errors
+    /// [`Error::Running`] where another process does.
+    pub fn run(&self, to: Arc<dyn Destination>, control: &Arc<Control>) -> Result<Running> {
+        Ok(Running::new(self, to, control, self.lock()?))
+    }
+
+    fn lock(&self) -> Result<File> {
+        let path = self.locks.join(format!("{}.run", self.name));
+        let open = |path: &Path| File::options().create(true).truncate(false).write(true).open(path);
+        let file = open(&path).map_err(Error::io(format!("opening {}", path.display())))?;
+        for _ in 0..TRIES {
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(file),
+                // Somebody may only be looking whether it runs.
+                Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(5)),
+                Err(e) => return Err(Error::io(format!("locking {}", path.display()))(e.into())),
+            }
+        }
+        Err(Error::Running(self.name.clone()))
+    }
+
+    /// Whether some process runs it now.
+    pub fn is_running(&self) -> Result<bool> {
+        match self.lock() {
+            Ok(_) => Ok(false),
+            Err(Error::Running(_)) => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// What the process that runs it, or ran it last, has done; none where nobody ever did.
+    pub fn seen(&self) -> Option<Seen> {
+        Seen::load(&self.seen_path())
+    }
+
+    pub(crate) fn seen_path(&self) -> PathBuf {
+        self.locks.join(format!("{}.figures", self.name))
+    }
+
+    /// How far its destinations have got.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes())
+    }
+
+    /// What waits in its log.
+    pub fn backlog(&self) -> Result<Backlog> {
+        let mut backlog = Backlog::default();
+        let folder = format!("{}/log", self.folder).into_bytes();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let listed = self.store.list(&folder, after.as_deref(), 1024)?;
+            for (key, object) in &listed {
+                backlog.requests += Page::parse(key, &folder).map_or(0, |page| page.count);
+                backlog.bytes += object.length;
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let age = now.saturating_sub(Duration::from_nanos(object.attributes.mtime.max(0) as u64));
+                backlog.age = Some(backlog.age.map_or(age, |oldest| oldest.max(age)));
+            }
+            match listed.into_iter().next_back() {
+                Some((last, _)) => after = Some(last),
+                None => return Ok(backlog),
+            }
+        }
+    }
+}
+
+/// One who numbers its requests.
+pub struct Producer {
+    stream: Stream,
+    name: Name,
+    next: u64,
+}
+
+impl Producer {
+    /// The number of the next request.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Sends the next request; its number. Where it fails it may have been taken: [`Producer::resend`] it.
+    pub fn send(&mut self, request: Request) -> Result<u64> {
+        let sequence = self.next;
+        self.next += 1;
+        self.resend(sequence, request)?;
+        Ok(sequence)
+    }
+
+    /// Sends a request that may have been taken before.
+    pub fn resend(&self, sequence: u64, request: Request) -> Result<Accepted> {
+        let origin = Some(Origin { producer: self.name.clone(), sequence });
+        let accepted = self.stream.append_framed(vec![Framed { request, origin }])?;
+        Ok(accepted.first().copied().unwrap_or(Accepted::Known))
+    }
+}

@@ -1,0 +1,94 @@
+//! Which of a producer's requests have come: the highest contiguous sequence, and a bounded window beyond it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// How far a producer may be ahead of what is missing.
+pub const AHEAD: u64 = 4096;
+
+/// Sequences of one producer that have come; they begin with 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    contiguous: u64,
+    beyond: BTreeSet<u64>,
+}
+
+impl Window {
+    /// The highest sequence up to which all have come.
+    pub fn contiguous(&self) -> u64 {
+        self.contiguous
+    }
+
+    /// Whether it has come.
+    pub fn contains(&self, sequence: u64) -> bool {
+        sequence <= self.contiguous || self.beyond.contains(&sequence)
+    }
+
+    /// Whether it is near enough to what is missing to be taken.
+    pub fn reaches(&self, sequence: u64) -> bool {
+        sequence <= self.contiguous.saturating_add(AHEAD)
+    }
+
+    /// It has come.
+    pub fn add(&mut self, sequence: u64) {
+        if sequence > self.contiguous {
+            self.beyond.insert(sequence);
+            self.advance();
+        }
+    }
+
+    /// All that have come to either.
+    pub fn merge(&mut self, other: &Window) {
+        self.contiguous = self.contiguous.max(other.contiguous);
+        self.beyond.extend(&other.beyond);
+        self.beyond = self.beyond.split_off(&(self.contiguous + 1));
+        self.advance();
+    }
+
+    fn advance(&mut self) {
+        while self.beyond.remove(&(self.contiguous + 1)) {
+            self.contiguous += 1;
+        }
+    }
+
+    /// What [`Window`]'s `Display` wrote.
+    pub fn parse(text: &str) -> Option<Window> {
+        let (contiguous, beyond) = text.split_once('+').unwrap_or((text, ""));
+        let beyond = beyond.split(',').filter(|part| !part.is_empty()).map(|part| part.parse().ok());
+        Some(Window { contiguous: contiguous.parse().ok()?, beyond: beyond.collect::<Option<_>>()? })
+    }
+}
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.contiguous)?;
+        let separators = std::iter::once('+').chain(std::iter::repeat(','));
+        self.beyond.iter().zip(separators).try_for_each(|(sequence, separator)| write!(f, "{separator}{sequence}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn windows_are_sets(a in prop::collection::vec(1u64..40, 0..60), b in prop::collection::vec(1u64..40, 0..60)) {
+            let window = |of: &[u64]| {
+                let mut window = Window::default();
+                of.iter().for_each(|sequence| window.add(*sequence));
+                window
+            };
+            let mut merged = window(&a);
+            merged.merge(&window(&b));
+            for sequence in 1..41 {
+                prop_assert_eq!(window(&a).contains(sequence), a.contains(&sequence));
+                prop_assert_eq!(merged.contains(sequence), a.contains(&sequence) || b.contains(&sequence));
+            }
+            prop_assert!((1..=merged.contiguous()).all(|sequence| merged.contains(sequence)));
+            prop_assert!(!merged.contains(merged.contiguous() + 1));
+            prop_assert_eq!(Window::parse(&merged.to_string()), Some(merged));
+        }
+    }
+}

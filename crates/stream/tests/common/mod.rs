@@ -1,0 +1,124 @@
+//! What the tests of streams share.
+
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use terrace::{Config, Store};
+use terrace_stream::destinations::{Destination, Files, Keys, Outcome};
+use terrace_stream::{Failure, Position, Run, Settings};
+
+/// A number from the environment.
+pub fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap())
+}
+
+/// The same numbers for the same seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        random.below(2);
+        random
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+
+    pub fn shuffle<T>(&mut self, all: &mut [T]) {
+        for at in (1..all.len()).rev() {
+            all.swap(at, self.below(at as u64 + 1) as usize);
+        }
+    }
+}
+
+/// A store with memory above a disk.
+pub fn store(dir: &Path) -> Store {
+    let d = dir.display();
+    let text = format!(
+        "[store]\nreplicas = {{ min = 1, max = 3, default = 1 }}\n\
+         [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\ncapacity = '64MiB'\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/disk']\n"
+    );
+    Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
+}
+
+/// Small, so that each thing happens often.
+pub fn settings() -> Settings {
+    Settings {
+        max_bytes: 100_000,
+        memory: 400_000,
+        retry: Duration::from_millis(2),
+        max_age: Duration::from_millis(20),
+        rest: Duration::from_millis(20),
+        ..Settings::default()
+    }
+}
+
+/// Destinations of all kinds, by the first part of the name. `flaky` fails now and then, after it has written; `bad`
+/// always, unless all is healthy.
+pub struct Routed {
+    files: Files,
+    keys: Keys,
+    healthy: bool,
+    random: Mutex<Random>,
+}
+
+impl Routed {
+    pub fn new(store: &Store, archive: &Path, healthy: bool, seed: u64) -> Routed {
+        Routed {
+            files: Files::new(archive).unwrap(),
+            keys: Keys::new(store, b"archive"),
+            healthy,
+            random: Mutex::new(Random::new(seed)),
+        }
+    }
+
+    fn of(&self, name: &[u8]) -> &dyn Destination {
+        if name.starts_with(b"key/") { &self.keys } else { &self.files }
+    }
+
+    fn fails(&self, name: &[u8]) -> Outcome<()> {
+        if name.starts_with(b"bad/") && !self.healthy {
+            return Err(Failure::Never("it is bad".into()));
+        }
+        if name.starts_with(b"flaky/") && self.random.lock().unwrap().below(4) == 0 {
+            return Err(Failure::Later("it is flaky".into()));
+        }
+        Ok(())
+    }
+}
+
+impl Destination for Routed {
+    fn length(&self, name: &[u8]) -> Outcome<Option<u64>> {
+        self.of(name).length(name)
+    }
+
+    fn write(&self, name: &[u8], first: Position, runs: &[Run]) -> Outcome<()> {
+        self.of(name).write(name, first, runs)?;
+        self.fails(name)
+    }
+
+    fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
+        self.of(name).set_length(name, length)
+    }
+
+    fn sync(&self, name: &[u8]) -> Outcome<()> {
+        self.fails(name)?;
+        self.of(name).sync(name)
+    }
+}
+
+/// What a destination holds.
+pub fn requests_of(store: &Store, archive: &Path, name: &[u8]) -> Vec<u8> {
+    let name = std::str::from_utf8(name).unwrap();
+    match name.starts_with("key/") {
+        true => store.get(format!("archive/{name}").as_bytes()).unwrap(),
+        false => std::fs::read(archive.join(name)).unwrap(),
+    }
+}

@@ -1,0 +1,272 @@
+//! kill -9: real processes append to a stream and run it, die at random moments and at every fail point, send again what
+//! they do not know to be accepted, twice and shuffled; then every byte of every destination is compared.
+//! `TERRACE_KILLS` and `TERRACE_REQUESTS` set how many die over how many requests (`make soak`), `TERRACE_SEED` repeats a run.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::{Random, Routed, number, requests_of, settings, store};
+use terrace::{Ack, Store};
+use terrace_stream::{Control, Framed, Name, Origin, Place, Request, Stream};
+
+const FAIL_POINTS: [&str; 13] = [
+    "stream:appending",
+    "stream:appended",
+    "stream:pulled",
+    "stream:written",
+    "stream:synced",
+    "stream:committed",
+    "stream:trimmed",
+    "commit:logged",
+    "put:written",
+    "put:committed",
+    "batch:written",
+    "batch:committed",
+    "sync:log",
+];
+const PRODUCERS: u64 = 4;
+
+fn framed(producer: u64, sequence: u64) -> Framed {
+    let name: Name = format!("p{producer}").into_bytes().into();
+    Framed { request: request(producer, sequence), origin: Some(Origin { producer: name, sequence }) }
+}
+
+/// The request that a number stands for. What is appended tells whose it is; nobody knows in which order it arrives.
+fn request(producer: u64, sequence: u64) -> Request {
+    let mut random = Random::new(producer << 40 | sequence);
+    let kind = random.below(100);
+    let length = if kind == 0 { 70_000 } else { random.below(300) };
+    let body: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
+    match random.below(8) {
+        to @ 0..=2 => {
+            let mut bytes = [producer.to_le_bytes(), sequence.to_le_bytes(), length.to_le_bytes()].concat();
+            bytes.extend(body);
+            Request::append(["file/a", "file/deep/er/b", "key/c"][to as usize], bytes)
+        }
+        to @ 3..=5 => {
+            let bytes: Vec<u8> = (0..64).map(|_| random.below(256) as u8).collect();
+            Request::at(
+                format!("{}{producer}", ["file/at", "key/at", "flaky/at"][to as usize - 3]),
+                64 * sequence,
+                bytes,
+            )
+        }
+        6 => Request::append("flaky/b", [producer.to_le_bytes(), sequence.to_le_bytes(), 0u64.to_le_bytes()].concat()),
+        _ => Request::append("bad/d", [producer.to_le_bytes(), sequence.to_le_bytes(), 0u64.to_le_bytes()].concat()),
+    }
+}
+
+/// Sends the requests of one producer from where it got to, each chunk shuffled and some of it twice.
+fn send(stream: &Stream, producer: u64, until: u64, seed: u64) {
+    let mut random = Random::new(seed * 31 + producer);
+    let mut next = stream.producer(format!("p{producer}")).unwrap().next().saturating_sub(random.below(60)).max(1);
+    while next <= until {
+        let end = (next + 1 + random.below(100)).min(until + 1);
+        let mut chunk: Vec<u64> =
+            (next..end).flat_map(|at| std::iter::repeat_n(at, 1 + random.below(6) as usize / 5)).collect();
+        random.shuffle(&mut chunk);
+        let mut rest = chunk.as_slice();
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(1 + random.below(20) as usize));
+            stream.append_framed(now.iter().map(|at| framed(producer, *at)).collect()).unwrap();
+            rest = later;
+        }
+        next = end;
+    }
+}
+
+/// Not a test of its own: what the processes that are killed do.
+#[test]
+fn worker() {
+    let Ok(text) = std::env::var("TERRACE_STREAM_WORKER") else { return };
+    let (dir, words) = text.split_once(' ').unwrap();
+    let numbers: Vec<u64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
+    let [role, seed, until] = numbers[..] else { panic!("{words}") };
+    let dir = Path::new(dir);
+    let store = Store::open(&dir.join("store")).unwrap();
+    let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
+    let control = Arc::new(Control::default());
+    std::thread::scope(|scope| {
+        let sending: Vec<_> = (0..PRODUCERS)
+            .filter(|producer| role == 2 || producer % 2 == role)
+            .map(|producer| {
+                let stream = &stream;
+                scope.spawn(move || send(stream, producer, until, seed))
+            })
+            .collect();
+        if role > 0 {
+            let healthy = role == 2;
+            let to = Routed::new(&store, &dir.join("archive"), healthy, seed);
+            let running = stream.run(Arc::new(to), &control).unwrap().with_log();
+            let control = &control;
+            scope.spawn(move || {
+                sending.into_iter().for_each(|one| one.join().unwrap());
+                if healthy {
+                    resend_all(
+                        until,
+                        &Stream::open(&Store::open(&dir.join("store")).unwrap(), "s", Ack::Placed).unwrap(),
+                    );
+                    control.drain();
+                }
+            });
+            running.go(&settings()).unwrap();
+        }
+    });
+}
+
+/// Sends everything again, twice and shuffled.
+fn resend_all(until: u64, stream: &Stream) {
+    let mut all: Vec<(u64, u64)> =
+        (0..PRODUCERS).flat_map(|p| (1..=until).flat_map(move |at| [(p, at), (p, at)])).collect();
+    Random::new(7).shuffle(&mut all);
+    for chunk in all.chunks(500) {
+        let accepted = stream.append_framed(chunk.iter().map(|(p, at)| framed(*p, *at)).collect()).unwrap();
+        assert!(accepted.iter().all(|one| *one == terrace_stream::Accepted::Known), "a request was accepted twice");
+    }
+}
+
+fn spawn(dir: &Path, role: u64, seed: u64, until: u64, point: Option<&str>) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "worker", "--nocapture"]).stdout(Stdio::null());
+    command.stderr(File::create(dir.join(format!("stderr-{role}"))).unwrap());
+    command.env("TERRACE_STREAM_WORKER", format!("{} {role} {seed} {until}", dir.display()));
+    if let Some(point) = point {
+        command.env("TERRACE_FAIL_POINT", point);
+    }
+    command.spawn().unwrap()
+}
+
+#[test]
+fn every_byte_arrives_exactly_once_whoever_dies() {
+    let kills = number("TERRACE_KILLS", 60);
+    let requests = number("TERRACE_REQUESTS", 100_000);
+    let seed = number("TERRACE_SEED", 1);
+    let until = requests / PRODUCERS;
+    let mut random = Random::new(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    drop(store(dir));
+    let mut died_at: BTreeMap<String, u64> = BTreeMap::new();
+    let (mut killed, mut round) = (0, 0);
+    while killed < kills {
+        // Each life gets a share of the requests, so that there are some for the last one.
+        let share = (until * (killed + 2) / (kills + 1)).min(until);
+        let point = (round % 2 == 1).then(|| {
+            let name = FAIL_POINTS[(round / 2) % FAIL_POINTS.len()];
+            format!("{name}@{}", 1 + random.below(if name == "stream:trimmed" { 2 } else { 30 }))
+        });
+        let dying = if round % 4 == 1 && !point.as_ref().is_some_and(|point| runner_only(point)) { 0 } else { 1 };
+        let mut workers = [0, 1]
+            .map(|role| spawn(dir, role, seed << 20 | round as u64, share, point.as_deref().filter(|_| role == dying)));
+        std::thread::sleep(Duration::from_millis(40 + random.below(300)));
+        let begin = Instant::now();
+        while point.is_some()
+            && begin.elapsed() < Duration::from_secs(3)
+            && workers[dying as usize].try_wait().unwrap().is_none()
+        {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        for (role, worker) in workers.iter_mut().enumerate() {
+            let status = worker.try_wait().unwrap();
+            let says = fs::read_to_string(dir.join(format!("stderr-{role}"))).unwrap();
+            assert!(
+                status.is_none_or(|s| s.code().is_none_or(|code| code == 0)),
+                "round {round}, worker {role}: {says}"
+            );
+            worker.kill().unwrap();
+            let signal = worker.wait().unwrap().signal();
+            killed += u64::from(signal.is_some());
+            if signal == Some(libc::SIGABRT) {
+                *died_at.entry(point.as_deref().unwrap().split('@').next().unwrap().into()).or_default() += 1;
+            }
+        }
+        round += 1;
+    }
+    let parked = |store: &Store| {
+        let ledger = Stream::open(store, "s", Ack::Placed).unwrap().ledger().all().unwrap();
+        ledger
+            .into_iter()
+            .filter(|(_, mark)| mark.parked.is_some())
+            .map(|(name, _)| String::from_utf8(name).unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(parked(&Store::open(&dir.join("store")).unwrap()), ["bad/d"]);
+    // The last one heals what was bad, sends all again, twice and shuffled, and lives.
+    let last = spawn(dir, 2, seed << 20 | 0xFFFFF, until, None).wait().unwrap();
+    assert!(last.success(), "{}", fs::read_to_string(dir.join("stderr-2")).unwrap());
+    let store = Store::open(&dir.join("store")).unwrap();
+    assert!(parked(&store).is_empty());
+    let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
+    assert_eq!(stream.backlog().unwrap().requests, 0, "the log was not trimmed");
+    let bytes = compare(&store, &dir.join("archive"), until);
+    println!("{killed} kills, {} requests, {bytes} bytes in all destinations: each once", until * PRODUCERS);
+    println!("of them at fail points: {died_at:?}");
+    assert!(
+        kills < 6 * FAIL_POINTS.len() as u64 || died_at.len() == FAIL_POINTS.len(),
+        "a fail point was never reached"
+    );
+}
+
+fn runner_only(point: &str) -> bool {
+    ["stream:pulled", "stream:written", "stream:synced", "stream:committed", "stream:trimmed", "batch", "sync"]
+        .iter()
+        .any(|only| point.starts_with(only))
+}
+
+/// Compares every byte of every destination with what was sent; how many these are.
+fn compare(store: &Store, archive: &Path, until: u64) -> u64 {
+    let mut appended: HashMap<Name, HashMap<(u64, u64), Vec<u8>>> = HashMap::new();
+    let mut fixed: HashMap<Name, Vec<u8>> = HashMap::new();
+    for (producer, sequence) in (0..PRODUCERS).flat_map(|p| (1..=until).map(move |at| (p, at))) {
+        let request = request(producer, sequence);
+        match request.place {
+            Place::Append => {
+                appended.entry(request.destination).or_default().insert((producer, sequence), request.bytes.to_vec());
+            }
+            Place::At(offset) => {
+                let file = fixed.entry(request.destination).or_default();
+                let end = offset as usize + request.bytes.len();
+                file.resize(file.len().max(end), 0);
+                file[offset as usize..end].copy_from_slice(&request.bytes);
+            }
+        }
+    }
+    let mut bytes = 0;
+    for (name, expected) in fixed {
+        let found = requests_of(store, archive, &name);
+        assert!(
+            found == expected,
+            "{:?}: {} bytes, not {}",
+            String::from_utf8_lossy(&name),
+            found.len(),
+            expected.len()
+        );
+        bytes += found.len() as u64;
+    }
+    for (name, mut expected) in appended {
+        let found = requests_of(store, archive, &name);
+        let shown = String::from_utf8_lossy(&name);
+        bytes += found.len() as u64;
+        let mut rest = found.as_slice();
+        while !rest.is_empty() {
+            let at = found.len() - rest.len();
+            let field = |n: usize| u64::from_le_bytes(rest[8 * n..8 * n + 8].try_into().unwrap());
+            let id = (field(0), field(1));
+            let request =
+                expected.remove(&id).unwrap_or_else(|| panic!("{shown} at {at}: {id:?} again, or never sent"));
+            assert!(rest.starts_with(&request), "{shown} at {at}: {id:?} has other bytes");
+            rest = &rest[request.len()..];
+        }
+        assert!(expected.is_empty(), "{shown}: {} requests are missing", expected.len());
+    }
+    bytes
+}

@@ -1,0 +1,41 @@
+//! Claims: no two threads of a process make the same replica.
+
+use super::Mover;
+use crate::catalog::{TargetId, Task};
+
+/// Tasks that a thread works on, until it is dropped.
+pub(super) struct Claimed<'a> {
+    mover: &'a Mover,
+    tasks: Vec<Task>,
+}
+
+impl<'a> Claimed<'a> {
+    /// Nothing is claimed yet.
+    pub fn none(mover: &'a Mover) -> Self {
+        Claimed { mover, tasks: Vec::new() }
+    }
+
+    /// False where another thread of this process works on it.
+    pub fn claim(&mut self, task: Task) -> bool {
+        let free = self.mover.claimed.lock().insert(task);
+        if free {
+            self.tasks.push(task);
+        }
+        free
+    }
+
+    /// False where another thread of this process works on another replica of the same frame.
+    pub fn claim_frame(&mut self, task: Task) -> bool {
+        let frame = Task { target: TargetId::MAX, ..task };
+        self.tasks.contains(&frame) || self.claim(frame)
+    }
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        let mut claimed = self.mover.claimed.lock();
+        self.tasks.iter().for_each(|task| {
+            claimed.remove(task);
+        });
+    }
+}

@@ -1,0 +1,148 @@
+//! Making owed replicas.
+
+use std::sync::atomic::Ordering;
+
+use super::claimed::Claimed;
+use crate::catalog::{Change, Edit, Expect, Extent, Owed, TargetId, Task};
+use crate::frame::Identity;
+use crate::place::{Placer, policy};
+use crate::report::TierState;
+use crate::store::Inner;
+use crate::write::{PutOptions, element_of};
+use crate::{Error, Result};
+
+/// Replicas that were made and are to be registered; nobody else makes them meanwhile.
+pub(super) struct Made<'a> {
+    pub claimed: Claimed<'a>,
+    pub changes: Vec<Change>,
+    /// How many tasks are done already.
+    pub done: usize,
+}
+
+impl Inner {
+    /// Makes these owed replicas, as far as their targets allow; how many are no longer owed. What is being written to is
+    /// made a plain file once it is left alone, unless that is to be `at_once`.
+    pub(super) fn make(&self, tasks: &[(Task, Owed)], at_once: bool) -> Result<usize> {
+        let mut made = Made { claimed: Claimed::none(&self.mover), changes: Vec::new(), done: 0 };
+        tasks.iter().try_for_each(|(task, owed)| self.make_next(&mut made, task, owed, at_once))?;
+        self.register(made)
+    }
+
+    /// Makes one more, unless the store is being closed or another thread is at it.
+    pub(super) fn make_next(&self, made: &mut Made<'_>, task: &Task, owed: &Owed, at_once: bool) -> Result<()> {
+        if self.mover.stopping.load(Ordering::Acquire) || !made.claimed.claim(*task) {
+            return Ok(());
+        }
+        let placer = self.placer_for(task.object, &owed.key);
+        if placer.has_budget() {
+            // What a budget has left depends on each replica of the extent: they are made one after the other.
+            self.commit_made(made)?;
+            if !made.claimed.claim_frame(*task) {
+                return Ok(());
+            }
+        }
+        let Some(extent) = self.catalog.frame(task, &owed.key)? else {
+            made.done += self.forgive(task, &owed.key)?;
+            return Ok(());
+        };
+        let device = self.tiers.device(task.target)?;
+        if device.state() == TierState::Ok
+            && self.config.is_plain(device.tier, &owed.key)
+            && let Some(done) = self.make_plain(device, task.object, &owed.key, at_once)?
+        {
+            made.done += done;
+            return Ok(());
+        }
+        if let Some(edits) = self.make_one(task, owed, &extent, &placer)? {
+            made.changes.push(Change { expect: Vec::new(), edits });
+        }
+        Ok(())
+    }
+
+    /// Commits what was made; how many are no longer owed.
+    pub(super) fn register(&self, mut made: Made<'_>) -> Result<usize> {
+        self.commit_made(&mut made)?;
+        Ok(made.done)
+    }
+
+    fn commit_made(&self, made: &mut Made<'_>) -> Result<()> {
+        crate::fail::point("mover:copied");
+        let changes = std::mem::take(&mut made.changes);
+        if !changes.is_empty() {
+            self.catalog.commit_many(&changes)?.into_iter().try_for_each(|result| result.map(|_| ()))?;
+        }
+        crate::fail::point("mover:committed");
+        made.done += changes.len();
+        Ok(())
+    }
+
+    /// Owes no longer what belongs to no extent, unless its object has just been renamed.
+    fn forgive(&self, task: &Task, key: &[u8]) -> Result<usize> {
+        let expect = vec![Expect::Owed(*task, key.to_vec())];
+        match self.catalog.commit(Change { expect, edits: vec![Edit::Forgive { task: *task }] }) {
+            Ok(_) => Ok(1),
+            Err(Error::Conflict { .. }) => Ok(0),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Makes one owed replica: the edits that register it, or none where it cannot be made now.
+    fn make_one(&self, task: &Task, owed: &Owed, extent: &Extent, placer: &Placer<'_>) -> Result<Option<Vec<Edit>>> {
+        let device = self.tiers.device(task.target)?;
+        match device.state() {
+            TierState::Ok => {}
+            TierState::Full | TierState::ReadOnly if extent.replicas.iter().any(|r| r.target == task.target) => {
+                // It was to be compacted; what is there stays where it is.
+                return Ok(Some(vec![Edit::Forgive { task: *task }]));
+            }
+            TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, extent),
+            TierState::Away => return Ok(None),
+        }
+        let Some(raw) = self.read_frame(task.object, extent) else { return Ok(None) };
+        let replica = extent.replicas.len() as u8;
+        let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
+        let more = owed.then_drop.is_none() && extent.replicas.iter().all(|r| r.target != task.target);
+        let densest = extent.replicas.iter().map(|r| r.stored).min().unwrap_or(0);
+        if more && !placer.affords(extent, densest) {
+            // It turned out that fewer fit than were planned.
+            return Ok(Some(vec![Edit::Forgive { task: *task }]));
+        }
+        let encoding = match self.mover.encodings.lock().get(task).copied() {
+            Some(planned) => planned,
+            None => placer.encoding(device, extent, &raw, self.catalog.owed_to(task)?.len()),
+        };
+        match placer.append(device, identity, encoding, &raw) {
+            Ok(replica) => {
+                let mut edits = vec![Edit::Made { task: *task, replica }];
+                if more && !placer.affords(extent, replica.stored) {
+                    // Registered only so that its place is given back.
+                    let key = serde_bytes::ByteBuf::from(owed.key.clone());
+                    edits.push(Edit::Lost { task: *task, key, place: replica.place, owed: None });
+                }
+                Ok(Some(edits))
+            }
+            Err(e) => {
+                device.failed(&e);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Places replicas of an object as was wished for when it was written, or as the rules say.
+    pub(crate) fn placer_for<'a>(&'a self, object: u64, key: &'a [u8]) -> Placer<'a> {
+        let wish = self.mover.wishes.lock().get(&object).copied();
+        let wanted = wish.unwrap_or_else(|| policy(self, key, &PutOptions::default()).wanted);
+        Placer::new(self, key, element_of(key), wanted)
+    }
+
+    /// Owes a replica, which its target does not take, to another one, if there is one.
+    fn owe_elsewhere(&self, task: &Task, owed: &Owed, extent: &Extent) -> Result<Option<Vec<Edit>>> {
+        let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
+        let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
+        let places = self.placer_for(task.object, &owed.key).place_more(extent.raw_len as usize, 1, &chosen);
+        let Some(target) = places.first().map(|placed| placed.target) else { return Ok(None) };
+        let key = serde_bytes::ByteBuf::from(owed.key.clone());
+        let owe = Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: owed.then_drop };
+        Ok(Some(vec![Edit::Forgive { task: *task }, owe]))
+    }
+}

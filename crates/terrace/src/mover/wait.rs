@@ -1,0 +1,124 @@
+//! Waiting until what is owed is made, and what was written durable.
+
+use std::time::{Duration, Instant};
+
+use super::{BATCH, WAIT, room};
+use crate::catalog::Task;
+use crate::config::Ack;
+use crate::report::TierState;
+use crate::store::{Inner, Store};
+use crate::write::Receipt;
+use crate::{Error, Result};
+
+impl Store {
+    /// Waits until a write has reached `ack`; this thread does what of it is owed.
+    ///
+    /// # Errors
+    /// [`Error::StillOwed`] where that cannot be done within 30 seconds without progress.
+    pub fn wait(&self, receipt: &mut Receipt, ack: Ack) -> Result<()> {
+        // A range is durable only with what it was laid over, as after `fsync` of a file.
+        if ack == Ack::Durable || ack == Ack::Replicated && receipt.owed > 0 {
+            self.inner.finish(Some(receipt.object), WAIT, &mut |_| {})?;
+            receipt.owed = 0;
+            receipt.owed_to.clear();
+            receipt.have = receipt.want;
+        }
+        match ack {
+            Ack::Placed => Ok(()),
+            Ack::Replicated => self.inner.copy_log(false),
+            Ack::Durable => {
+                self.inner.sync_files()?;
+                receipt.durable = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes what one object is owed, and all that was committed durable.
+    pub(crate) fn sync_object(&self, object: u64) -> Result<()> {
+        self.inner.finish(Some(object), WAIT, &mut |_| {})?;
+        self.inner.sync_files()
+    }
+
+    /// Makes what an object is owed, and all that was committed durable: nothing of the object is lost with the power then.
+    pub fn make_durable(&self, key: &[u8]) -> Result<()> {
+        self.sync_object(self.stat(key)?.id)
+    }
+
+    /// Makes durable what was committed and lies on persistent targets. Nothing that is owed is made.
+    pub fn sync_placed(&self) -> Result<()> {
+        self.inner.sync_files()
+    }
+
+    /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
+    pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
+        self.replan_renamed()?;
+        if let Some(_lock) = self.inner.mover_lock()? {
+            while self.inner.follow_rules()? > 0 {}
+        }
+        self.inner.follow_all()?;
+        self.inner.finish(None, WAIT, &mut progress)?;
+        self.inner.mark_synced()?;
+        self.inner.reap(room::GRACE)?;
+        match self.inner.mover_lock()? {
+            Some(_lock) => self.inner.snapshot_if_due(),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until nothing is owed, then makes all durable.
+    pub fn sync(&self) -> Result<()> {
+        self.sync_with(|_| {})
+    }
+
+    pub(crate) fn sync_within(&self, limit: Duration) -> Result<()> {
+        self.inner.finish(None, limit, &mut |_| {})?;
+        self.inner.mark_synced()
+    }
+
+    /// Gives back, now, all dead space that a sync covers: readers have had no grace.
+    pub fn reap_now(&self) -> Result<()> {
+        self.inner.reap(Duration::ZERO)
+    }
+}
+
+impl Inner {
+    /// Makes what an object, or everything, is owed, until nothing is or nothing has moved for `limit`.
+    pub(crate) fn finish(&self, object: Option<u64>, limit: Duration, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut moved = Instant::now();
+        loop {
+            let made = match object {
+                Some(object) => self.make_of(object)?,
+                None => self.make_all_telling(progress)?,
+            };
+            if made > 0 {
+                moved = Instant::now();
+            }
+            let owed = self.catalog.owed_count(object)?;
+            progress(owed);
+            if owed == 0 {
+                return Ok(());
+            }
+            if moved.elapsed() > limit {
+                return Err(Error::StillOwed { owed, seconds: limit.as_secs() });
+            }
+            if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
+                self.clear()?;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Makes what one object is owed: on this thread, which waits for it.
+    fn make_of(&self, object: u64) -> Result<usize> {
+        let mut after = Task { object, frame_offset: 0, write: 0, target: 0 };
+        let mut made = 0;
+        loop {
+            let mut tasks = self.catalog.owed(Some(&after), BATCH)?;
+            tasks.retain(|(task, _)| task.object == object);
+            let Some((last, _)) = tasks.last() else { return Ok(made) };
+            after = *last;
+            made += self.make(&tasks, true)?;
+        }
+    }
+}

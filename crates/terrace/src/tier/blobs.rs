@@ -1,0 +1,62 @@
+//! Blobs of a service by their names, for those who want no frames.
+
+use std::io;
+
+use futures::TryStreamExt as _;
+use opendal::{Buffer, Operator};
+
+use super::object::{Service, run};
+
+/// Blobs below the root of a service.
+pub struct Blobs {
+    operator: Operator,
+}
+
+impl Blobs {
+    /// Those of a service, which is not asked yet.
+    ///
+    /// # Errors
+    /// Where the service is unknown, or its options cannot be.
+    pub fn new(service: &Service) -> io::Result<Blobs> {
+        Ok(Blobs { operator: service.operator()? })
+    }
+
+    /// Writes a blob, whole or not at all; returns when the service says that it has it.
+    pub fn write(&self, name: &str, parts: Vec<Buffer>) -> io::Result<()> {
+        let (operator, name) = (self.operator.clone(), name.to_owned());
+        let bytes: Buffer = parts.into_iter().flatten().collect();
+        run(async move { operator.write(&name, bytes).await.map(drop) })
+    }
+
+    /// A blob's bytes.
+    pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let (operator, name) = (self.operator.clone(), name.to_owned());
+        run(async move { operator.read(&name).await.map(|bytes| bytes.to_vec()) })
+    }
+
+    /// The names of the blobs below `folder`, which ends with a `/`, in order.
+    pub fn list(&self, folder: &str) -> io::Result<Vec<String>> {
+        let (operator, folder) = (self.operator.clone(), folder.to_owned());
+        let listed = run(async move {
+            let entries = operator.lister_with(&folder).recursive(true).await?;
+            let names = entries.map_ok(|entry| entry.path().to_owned()).try_collect::<Vec<String>>().await?;
+            Ok(names)
+        });
+        match listed {
+            // Nothing was ever written there.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            listed => {
+                let mut names = listed?;
+                names.retain(|name| !name.ends_with('/'));
+                names.sort_unstable();
+                Ok(names)
+            }
+        }
+    }
+
+    /// Deletes blobs; those that are not there are no error.
+    pub fn delete(&self, names: Vec<String>) -> io::Result<()> {
+        let operator = self.operator.clone();
+        run(async move { operator.delete_iter(names).await })
+    }
+}
