@@ -72,7 +72,7 @@ pub fn beside_a_proxy(mounted: &Mounted, bare: &Bare) -> Result<Vec<Row>> {
 
 /// A pair's speeds, ours first, whoever had the first turn.
 fn alternating(round: usize, ours: &Path, theirs: &Path, run: impl Fn(&Path) -> Result<f64>) -> Result<[f64; 2]> {
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         let ours = run(ours)?;
         Ok([ours, run(theirs)?])
     } else {
