@@ -11,6 +11,7 @@ pub mod h4;
 pub mod h9;
 pub mod large;
 pub mod memory;
+pub mod mount;
 pub mod overhead;
 pub mod python;
 pub mod rebuild;
@@ -48,6 +49,7 @@ pub const ALL: &[(&str, &str, Run)] = &[
     ("overhead", "time outside hashing and I/O; bytes written per byte", overhead::run),
     ("rebuild", "the catalog made anew from the log", rebuild::run),
     ("memory", "a 3 GiB file in bounded memory", memory::run),
+    ("mount", "a mounted store beside the plain file system and a bare FUSE proxy, in pairs", mount::run),
     ("python", "put and get of 4 KiB and 1 MiB from Python, beside plain files and fsspec's local ones", python::run),
     ("throttle", "an emulated device's speed against what was set", throttle::run),
     ("views", "conversion between layouts, as a share of memcpy's speed", views::run),

@@ -95,6 +95,15 @@ pub struct TierStatus {
     pub state: TierState,
 }
 
+/// What all targets can hold, before encoding and replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes in use and free; `u64::MAX` where a target has no limit.
+    pub capacity: u64,
+    /// Bytes that are free.
+    pub free: u64,
+}
+
 /// Whether a tier can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]

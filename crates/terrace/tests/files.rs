@@ -38,6 +38,8 @@ enum Step {
     Append(usize, usize),
     Read(usize, u64, usize),
     SetLength(usize, u64),
+    Clear(usize, u64, u64),
+    Extend(usize, u64),
     Flush(usize),
     Sync(usize),
     Chmod(usize, u32),
@@ -66,7 +68,9 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (handle.clone(), offset.clone(), length.clone()).prop_map(|(h, o, l)| Step::Write(h, o, l)),
         2 => (handle.clone(), length.clone()).prop_map(|(h, l)| Step::Append(h, l)),
         6 => (handle.clone(), offset.clone(), length).prop_map(|(h, o, l)| Step::Read(h, o, l)),
-        2 => (handle.clone(), offset).prop_map(|(h, l)| Step::SetLength(h, l)),
+        2 => (handle.clone(), offset.clone()).prop_map(|(h, l)| Step::SetLength(h, l)),
+        2 => (handle.clone(), offset.clone(), offset.clone()).prop_map(|(h, o, l)| Step::Clear(h, o, l)),
+        1 => (handle.clone(), offset).prop_map(|(h, l)| Step::Extend(h, l)),
         2 => handle.clone().prop_map(Step::Flush),
         1 => handle.prop_map(Step::Sync),
         1 => (path.clone(), 0..0o777u32).prop_map(|(p, m)| Step::Chmod(p, m | 0o600)),
@@ -174,6 +178,20 @@ impl Both {
             Step::SetLength(handle, length) => self.with(handle, |ours, theirs| {
                 ours.set_len(length).unwrap();
                 theirs.set_len(length).unwrap();
+            }),
+            Step::Clear(handle, offset, length) => self.with(handle, |ours, theirs| {
+                let end = theirs.metadata().unwrap().len().min(offset + length);
+                theirs.write_all_at(&vec![0; end.saturating_sub(offset) as usize], offset).unwrap();
+                ours.clear(offset, length).unwrap();
+                if offset < end {
+                    let data = ours.next_data(offset).unwrap();
+                    assert!(data.is_none_or(|data| data >= end));
+                    assert_eq!(ours.next_hole(offset).unwrap(), Some(offset));
+                }
+            }),
+            Step::Extend(handle, length) => self.with(handle, |ours, theirs| {
+                ours.extend(length).unwrap();
+                theirs.set_len(theirs.metadata().unwrap().len().max(length)).unwrap();
             }),
             Step::Flush(handle) => self.with(handle, |ours, _| ours.flush().unwrap()),
             Step::Sync(handle) => self.with(handle, |ours, _| ours.sync().unwrap()),
@@ -423,4 +441,42 @@ fn a_write_that_comes_too_late_takes_nothing_along() {
     store.rename(b"a", b"b").unwrap();
     assert!(matches!(file.write_at(0, &vec![1; BLOCK]), Err(FileError::Stale(_))));
     assert!(store.get(b"b").unwrap() == bytes);
+}
+
+/// What is fetched ahead of a reader is never older than what was written before it is read.
+#[test]
+fn a_file_that_is_read_in_order_shows_what_is_written_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = Files::new(&store(dir.path())).unwrap();
+    let mut bytes: Vec<u8> = (0..6 << 20).map(|at: u32| (at.wrapping_mul(2654435761) >> 24) as u8).collect();
+    let writer = files.create(b"a", 0o600, OWNER, true).unwrap();
+    writer.write_at(0, &bytes).unwrap();
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    for round in 0..20 {
+        let reader = files.open(b"a").unwrap();
+        let (mut at, mut out) = (0, vec![0; 300_000]);
+        while at < bytes.len() {
+            let length = if round % 2 == 0 { BLOCK } else { 1 + random(out.len()) };
+            let read = reader.read_at(at as u64, &mut out[..length]).unwrap();
+            assert_eq!(read, length.min(bytes.len() - at));
+            assert!(out[..read] == bytes[at..at + read], "round {round}: {read} bytes at {at} differ");
+            at += read;
+            if random(4) == 0 {
+                let start = (at + random(1 << 20)).min(bytes.len() - 1);
+                let end = (start + 1 + random(2 * BLOCK)).min(bytes.len());
+                bytes[start..end].iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+                writer.write_at(start as u64, &bytes[start..end]).unwrap();
+                if random(2) == 0 {
+                    writer.flush().unwrap();
+                }
+            }
+        }
+    }
+    drop((writer, files));
+    // Nothing of it holds the store open.
+    Store::rebuild(&dir.path().join("store")).unwrap();
 }

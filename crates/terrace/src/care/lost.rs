@@ -74,6 +74,11 @@ impl<'a> Later<'a> {
                     self.laid_over.entry(object).or_default().push((sequence, *length..u64::MAX));
                 }
             }
+            Edit::Clear { key, start, end, .. } => {
+                if let Some(object) = self.named(key)? {
+                    self.laid_over.entry(object).or_default().push((sequence, *start..*end));
+                }
+            }
             _ => {}
         }
         Ok(())

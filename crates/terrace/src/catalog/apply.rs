@@ -260,6 +260,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Synced { sequence } => self.put(keys::SYNCED, sequence),
             Edit::Followed { target, key, sequence } => self.followed(*target, key, *sequence),
             Edit::Void { .. } => Ok(()),
+            Edit::Clear { key, start, end, mtime } => self.clear(key, *start, *end, *mtime),
         }
     }
 
@@ -310,6 +311,14 @@ impl<'a, 'env> Applier<'a, 'env> {
             self.edit_extents(&mut object, length, end, |all| extents::clear(all, length, end))?;
         }
         object.length = length;
+        object.attributes.mtime = mtime;
+        self.put_object(key, &mut object)
+    }
+
+    fn clear(&mut self, key: &[u8], start: u64, end: u64, mtime: i64) -> Result<()> {
+        let Some(mut object) = self.object(key)? else { return Ok(()) };
+        self.unfollow(object.id, key)?;
+        self.edit_extents(&mut object, start, end, |all| extents::clear(all, start, end))?;
         object.attributes.mtime = mtime;
         self.put_object(key, &mut object)
     }

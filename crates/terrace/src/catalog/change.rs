@@ -130,6 +130,14 @@ pub enum Edit {
     /// The edits at these places of commit `sequence` were not carried out when the log was replayed, and never will be:
     /// their bytes were lost with the power.
     Void { sequence: u64, edits: Vec<u32> },
+    /// Takes `start..end` out of an object: it reads as zeros. The length stays.
+    Clear {
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        start: u64,
+        end: u64,
+        mtime: i64,
+    },
 }
 
 /// Places of edits that are void, by the sequence of their commit.

@@ -43,6 +43,22 @@ pub enum FileError {
     /// The open file was removed, replaced or renamed by another process (`ESTALE`).
     #[error("{0:?} was removed, replaced or renamed by another process; open it again")]
     Stale(String),
+    /// The file has no attribute of this name (`ENODATA`).
+    #[error("{path:?} has no attribute {name:?}")]
+    NoAttribute {
+        /// The path.
+        path: String,
+        /// The attribute's name.
+        name: String,
+    },
+    /// Files here cannot have that (`ENOTSUP`).
+    #[error("{path:?}: {reason}")]
+    NotSupported {
+        /// The path.
+        path: String,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] Error),
@@ -62,6 +78,8 @@ impl FileError {
             FileError::Reserved(_) => libc::EPERM,
             FileError::TooLarge(_) => libc::EFBIG,
             FileError::Stale(_) => libc::ESTALE,
+            FileError::NoAttribute { .. } => libc::ENODATA,
+            FileError::NotSupported { .. } => libc::ENOTSUP,
             FileError::Engine(error) => match error {
                 Error::NotFound { .. } => libc::ENOENT,
                 Error::BadKey { .. } => libc::EINVAL,

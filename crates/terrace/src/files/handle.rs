@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use parking_lot::Mutex;
+
+use super::ahead::Course;
 use super::open::{Open, State};
 use super::{FileError, FileResult, Setting, Shared, Stat};
 use crate::catalog::{Change, Edit, Expect};
@@ -23,11 +26,13 @@ pub struct File {
     pub(super) open: Arc<Open>,
     /// Whether what is kept back is written when it is dropped, as it is at the latest when the last one is.
     pub(super) flushes: bool,
+    /// How it is read.
+    pub(super) course: Mutex<Course>,
 }
 
 impl File {
     pub(super) fn new(shared: Arc<Shared>, open: Arc<Open>) -> File {
-        File { shared, open, flushes: true }
+        File { shared, open, flushes: true, course: Mutex::default() }
     }
 
     /// The object's number.
@@ -44,7 +49,7 @@ impl File {
     }
 
     /// What the store knows about it.
-    fn committed(&self, state: &State) -> FileResult<Stat> {
+    pub(super) fn committed(&self, state: &State) -> FileResult<Stat> {
         let object = self.shared.object(&state.key)?.filter(|object| object.id == self.open.id);
         Ok(Stat::of(&object.ok_or_else(|| FileError::stale(&state.key))?, self.shared.owner))
     }
@@ -58,6 +63,7 @@ impl File {
             state.dirty.overlay(offset, out);
             return Ok(out.len());
         }
+        self.shared.ahead.note(&self.shared.store, &self.course, &state.key, offset, out.len() as u64);
         let have = match self.shared.store.read_at(&state.key, offset, out) {
             Err(Error::NotFound { .. }) => return Err(FileError::stale(&state.key)),
             have => have?,
@@ -112,17 +118,33 @@ impl File {
 
     /// Cuts the file to `length` bytes, or extends it with zeros.
     pub fn set_len(&self, length: u64) -> FileResult<()> {
+        self.cut(&mut self.open.state.write(), length)
+    }
+
+    /// Extends the file with zeros to `length` bytes where it is shorter.
+    pub fn extend(&self, length: u64) -> FileResult<()> {
         let mut state = self.open.state.write();
+        match self.committed(&state)?.length.max(state.dirty.end()) < length {
+            true => self.cut(&mut state, length),
+            false => Ok(()),
+        }
+    }
+
+    fn cut(&self, state: &mut State, length: u64) -> FileResult<()> {
         if i64::try_from(length).is_err() {
             return Err(FileError::TooLarge(key::show(&state.key)));
         }
         let mtime = now();
-        let edit = Edit::SetLength { key: state.key.clone(), length, mtime };
-        let expect = vec![Expect::Names(state.key.clone(), self.open.id)];
-        self.shared.of_open(&state, self.shared.commit(Change { expect, edits: vec![edit] }))?;
-        self.shared.drop_kept(&mut state, length, u64::MAX);
+        self.change(state, Edit::SetLength { key: state.key.clone(), length, mtime })?;
+        self.shared.drop_kept(state, length, u64::MAX);
         state.written = state.written.map(|(since, _)| (since, mtime));
         Ok(())
+    }
+
+    /// Changes the object, if it still has its key.
+    pub(super) fn change(&self, state: &State, edit: Edit) -> FileResult<()> {
+        let expect = vec![Expect::Names(state.key.clone(), self.open.id)];
+        self.shared.of_open(state, self.shared.commit(Change { expect, edits: vec![edit] }))
     }
 
     /// Changes attributes.
@@ -159,6 +181,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
+        self.course.get_mut().end(&self.shared.store);
         self.shared.close(&self.open, self.flushes);
     }
 }

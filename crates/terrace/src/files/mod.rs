@@ -16,12 +16,15 @@
 //! What is missing: hard links; the root's attributes are not kept. A directory is renamed
 //! by one commit that names every key below it.
 
+mod ahead;
 mod dirty;
 mod error;
 mod flush;
 mod handle;
+mod holes;
 mod names;
 mod open;
+mod pairs;
 mod path;
 mod rename;
 mod stat;
@@ -29,6 +32,7 @@ mod unlinked;
 
 pub use error::{FileError, FileResult};
 pub use handle::File;
+pub use pairs::Presence;
 pub use stat::{Owner, Setting, Special, Stat};
 
 use std::sync::Arc;
@@ -40,6 +44,7 @@ use crate::catalog::{Change, Child, Edit, Expect, Kind, Object};
 use crate::place::policy;
 use crate::write::now;
 use crate::{Error, PutOptions, Store, key};
+use ahead::Ahead;
 use open::OpenFiles;
 use unlinked::Unlinked;
 
@@ -50,6 +55,8 @@ pub struct Files {
 }
 
 struct Shared {
+    // Dropped before the store: its threads use it.
+    ahead: Ahead,
     store: Store,
     /// How files are written.
     options: PutOptions,
@@ -90,6 +97,7 @@ impl Files {
         let metadata = std::fs::metadata(store.dir()).map_err(Error::io(store.dir().display().to_string()))?;
         let owner = Owner { uid: metadata.uid(), gid: metadata.gid() };
         let shared = Arc::new(Shared {
+            ahead: Ahead::default(),
             store: store.clone(),
             options,
             owner,

@@ -114,6 +114,7 @@ impl Files {
 
     /// Another handle of a file that is open, even if it was removed. What is kept back stays so when it is dropped.
     pub fn opened(&self, id: u64) -> Option<File> {
-        self.shared.open.again(id).map(|open| File { shared: self.shared.clone(), open, flushes: false })
+        let shared = self.shared.clone();
+        self.shared.open.again(id).map(|open| File { shared, open, flushes: false, course: Mutex::default() })
     }
 }

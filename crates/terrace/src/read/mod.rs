@@ -1,6 +1,7 @@
 //! Reading: the nearest good replica of each extent, verified; any failure falls over to the next.
 
 mod cache;
+mod fetched;
 mod handle;
 mod view;
 
@@ -9,6 +10,7 @@ use std::io::{self, Write};
 use terrace_codec::Encoding;
 
 pub(crate) use cache::Cache;
+pub(crate) use fetched::Fetched;
 pub use handle::Handle;
 use view::View;
 
@@ -171,12 +173,26 @@ impl Inner {
 
     /// Reads from one extent's frame, from its raw byte `skip` on.
     fn read_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
+        match self.fetched.fill(extent, skip, out) {
+            true => Ok(()),
+            false => self.fetch_extent(key, object, extent, skip, out),
+        }
+    }
+
+    /// The same, from its replicas.
+    pub(crate) fn fetch_extent(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extent: &Extent,
+        skip: u32,
+        out: &mut [u8],
+    ) -> Result<()> {
         let inner = self;
         let mut tried = Vec::new();
         for replica in nearest(inner, extent)? {
             let device = inner.tiers.device(replica.target)?;
-            // Raw bytes on a quick device are as near as any cache of ours.
-            let dear = replica.encoding != Encoding::NONE || !device.quick;
+            let dear = is_dear(device, &replica);
             let read = |skip, out: &mut [u8]| read_replica(inner, device, object.id, extent, &replica, skip, out);
             let filled = match dear {
                 true => inner.cache.fill(extent, replica.encoding, skip, out, read),
@@ -200,6 +216,19 @@ impl Inner {
         let tried = if tried.is_empty() { "none: it has no replica".to_owned() } else { tried.join(", ") };
         Err(Error::Unreadable { key: key::show(key), start: extent.offset, length: u64::from(extent.length), tried })
     }
+
+    /// Whether an extent's nearest replica is worth being read before it is asked for.
+    pub(crate) fn is_dear(&self, extent: &Extent) -> Result<bool> {
+        match nearest(self, extent)?.first() {
+            Some(replica) => Ok(is_dear(self.tiers.device(replica.target)?, replica)),
+            None => Ok(false),
+        }
+    }
+}
+
+/// Raw bytes on a quick device are as near as any cache of ours.
+fn is_dear(device: &Device, replica: &Replica) -> bool {
+    replica.encoding != Encoding::NONE || !device.quick
 }
 
 /// A replica that a read found bad.

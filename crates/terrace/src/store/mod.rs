@@ -7,6 +7,7 @@ mod leases;
 mod monitor;
 mod open;
 mod sole;
+mod space;
 mod targets;
 mod tiers;
 mod trouble;
@@ -29,7 +30,7 @@ use crate::config::Config;
 use crate::hotness::Hotness;
 use crate::mover::Mover;
 use crate::place::{Planned, Planner, Streams};
-use crate::read::Cache;
+use crate::read::{Cache, Fetched};
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
 use crate::tier::FILES;
 use crate::{Error, Result, key};
@@ -71,6 +72,8 @@ pub(crate) struct Inner {
     pub mover: Mover,
     /// What small reads have decoded.
     pub cache: Cache,
+    /// What was fetched before it was asked for.
+    pub fetched: Fetched,
     /// What was learned of which streams of bytes.
     pub streams: Streams,
     pub planner: Planner,

@@ -14,7 +14,7 @@ use crate::hotness::Hotness;
 use crate::log::Log;
 use crate::mover::Mover;
 use crate::place::{Planner, Streams};
-use crate::read::Cache;
+use crate::read::{Cache, Fetched};
 use crate::tier::Ids;
 use crate::{Error, Result};
 
@@ -56,6 +56,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
     let inner = Inner {
         dir: dir.to_owned(),
         cache: Cache::new(config.store.cache.0),
+        fetched: Fetched::default(),
         config,
         catalog,
         tiers,

@@ -1,0 +1,34 @@
+//! How much there is, and how much is free.
+
+use fuser::ReplyStatfs;
+use terrace::files::FileError;
+
+use super::{Answer, System};
+use crate::answer::errno;
+
+/// What is counted in, and the longest name.
+const BLOCK: u32 = 4096;
+const NAME: u32 = 255;
+/// Programs count in signed numbers.
+const MOST: u64 = i64::MAX as u64;
+
+impl System {
+    pub fn tell_space(&self, reply: ReplyStatfs) {
+        match self.space() {
+            Ok((capacity, free, objects)) => {
+                let blocks = |bytes: u64| bytes.min(MOST) / u64::from(BLOCK);
+                let (capacity, free) = (blocks(capacity), blocks(free));
+                reply.statfs(capacity, free, free, objects, MOST, BLOCK, NAME, BLOCK);
+            }
+            Err(error) => reply.error(error),
+        }
+    }
+
+    /// Bytes that there are, those that are free, and the number of objects.
+    fn space(&self) -> Answer<(u64, u64, u64)> {
+        let store = self.files.store();
+        let objects = store.catalog().count().map_err(FileError::from).map_err(|error| errno(&error))?;
+        let room = store.room();
+        Ok((room.capacity, room.free, objects))
+    }
+}

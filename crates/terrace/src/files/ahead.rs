@@ -1,0 +1,195 @@
+//! Reading ahead: of a file that is read in order, what comes next is fetched and verified by threads while the reader is busy
+//! with what came before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+
+use crate::catalog::{Extent, Object};
+use crate::{Result, Store, fork};
+
+/// Threads that fetch.
+const THREADS: usize = 2;
+/// So much must have been read in order before anything is fetched.
+const IN_ORDER: u64 = 512 << 10;
+/// As much as was read in order is fetched ahead, but no more than this.
+const FARTHEST: u64 = 4 << 20;
+/// Requests of one read may come in another order: that far from where they should begin, in lengths of a request.
+const SLACK: u64 = 4;
+
+/// How a file is read by one handle.
+#[derive(Default)]
+pub struct Course {
+    /// Where the next byte in order is.
+    next: u64,
+    /// Bytes read in order so far.
+    run: u64,
+    /// Up to where it was fetched ahead.
+    asked: u64,
+    /// What was asked for.
+    names: Vec<(u64, u64)>,
+}
+
+impl Course {
+    /// Notes a read; the range that is worth fetching now.
+    fn read(&mut self, offset: u64, length: u64) -> Option<(u64, u64)> {
+        let end = offset + length;
+        if self.next.abs_diff(offset) <= SLACK.saturating_mul(length) {
+            self.run = self.run.saturating_add(length);
+            self.next = self.next.max(end);
+        } else {
+            (self.next, self.run, self.asked) = (end, length, end);
+        }
+        let window = self.run.min(FARTHEST);
+        self.asked = self.asked.max(self.next);
+        let want = self.run >= IN_ORDER && self.asked - self.next <= window / 2;
+        want.then(|| (std::mem::replace(&mut self.asked, self.next + window), self.next + window))
+    }
+
+    /// What was asked for is needed no more.
+    pub fn end(&mut self, store: &Store) {
+        if !self.names.is_empty() {
+            store.inner.fetched.forget(&self.names);
+        }
+    }
+}
+
+/// The threads, started when they are first needed.
+#[derive(Default)]
+pub struct Ahead(Mutex<Option<Threads>>);
+
+struct Threads {
+    sender: Sender<Job>,
+    all: Vec<JoinHandle<()>>,
+    stopping: Arc<AtomicBool>,
+    forks: u32,
+}
+
+/// An extent to fetch.
+struct Job {
+    store: Store,
+    object: Arc<(Vec<u8>, Object)>,
+    extent: Extent,
+}
+
+impl Ahead {
+    /// Notes a read, and has what comes next fetched where that is worth it.
+    pub fn note(&self, store: &Store, course: &Mutex<Course>, key: &[u8], offset: u64, length: u64) {
+        let mut course = course.lock();
+        if let Some((from, to)) = course.read(offset, length)
+            && let Err(error) = self.ask(store, &mut course, key, from, to)
+        {
+            tracing::debug!(key = %crate::key::show(key), %error, "nothing is read ahead");
+        }
+    }
+
+    /// Has the extents that begin in `from..to` fetched.
+    fn ask(&self, store: &Store, course: &mut Course, key: &[u8], from: u64, to: u64) -> Result<()> {
+        let inner = &store.inner;
+        let Some((object, extents)) = inner.catalog.locate(key, from, to)? else { return Ok(()) };
+        let object = Arc::new((key.to_vec(), object));
+        for extent in extents.into_iter().filter(|extent| extent.offset >= from) {
+            course.asked = course.asked.max(extent.end());
+            if inner.is_dear(&extent)? && inner.fetched.queue(&extent) {
+                course.names.push(extent.frame());
+                self.send(Job { store: store.clone(), object: object.clone(), extent });
+            }
+        }
+        let surplus = course.names.len().saturating_sub(2 * (FARTHEST >> 20) as usize);
+        course.names.drain(..surplus);
+        Ok(())
+    }
+
+    fn send(&self, job: Job) {
+        if let Err(refused) = self.0.lock().get_or_insert_with(Threads::start).sender.send(job) {
+            refused.0.forget();
+        }
+    }
+}
+
+impl Threads {
+    fn start() -> Threads {
+        let (sender, receiver) = channel();
+        let (receiver, stopping) = (Arc::new(Mutex::new(receiver)), Arc::new(AtomicBool::new(false)));
+        let start = |_| {
+            let (receiver, stopping) = (receiver.clone(), stopping.clone());
+            std::thread::Builder::new().name("terrace-ahead".into()).spawn(move || work(&receiver, &stopping)).ok()
+        };
+        Threads { sender, all: (0..THREADS).filter_map(start).collect(), stopping, forks: fork::count() }
+    }
+}
+
+fn work(jobs: &Mutex<Receiver<Job>>, stopping: &AtomicBool) {
+    loop {
+        let job = jobs.lock().recv();
+        match job {
+            Ok(job) if !stopping.load(Ordering::Relaxed) => job.fetch(),
+            Ok(job) => job.forget(),
+            Err(_) => return,
+        }
+    }
+}
+
+impl Job {
+    fn fetch(&self) {
+        let (inner, extent) = (&self.store.inner, &self.extent);
+        let Some(mut bytes) = inner.fetched.begin(extent) else { return };
+        let (key, object) = &*self.object;
+        let read = inner.fetch_extent(key, object, extent, extent.skip, &mut bytes);
+        // The reader finds out by himself what is wrong.
+        inner.fetched.end(extent, read.ok().map(|()| bytes));
+    }
+
+    fn forget(&self) {
+        self.store.inner.fetched.forget(&[self.extent.frame()]);
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        let Some(Threads { sender, all, stopping, forks }) = self.0.get_mut().take() else { return };
+        if forks != fork::count() {
+            // In a fork there are no threads to end.
+            return std::mem::forget((sender, all));
+        }
+        stopping.store(true, Ordering::Relaxed);
+        drop(sender);
+        for thread in all {
+            // A panic there has been printed; nothing is left to do about it.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_in_order_is_fetched_ahead_and_never_twice() {
+        let mut course = Course::default();
+        let (mut at, mut asked) = (0, 0);
+        while at < 64 << 20 {
+            if let Some((from, to)) = course.read(at, 100_000) {
+                assert!(from >= asked && to > from && to <= at + 100_000 + FARTHEST, "{from} {to} at {at}");
+                asked = to;
+            }
+            at += 100_000;
+        }
+        assert!(asked >= 64 << 20);
+        // Threads may take the requests of a long read in another order.
+        let mut course = Course::default();
+        let ranges = [3, 1, 0, 2, 5, 7, 4, 6].map(|at: u64| course.read(at << 20, 1 << 20));
+        assert!(ranges[2..].iter().any(Option::is_some));
+        // Here and there is no order.
+        let mut course = Course::default();
+        let mut at = 1u64;
+        for _ in 0..1000 {
+            at = at.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            assert_eq!(course.read(at >> 24, 100_000), None);
+        }
+    }
+}
