@@ -1,6 +1,8 @@
 //! Carries out edits on the catalog's records. Live commits and replay of the log both come through
 //! here, so a rebuilt catalog equals the one that was lost.
 
+use std::collections::HashSet;
+
 use heed::RwTxn;
 use serde::{Deserialize, Serialize};
 
@@ -443,7 +445,8 @@ impl<'a, 'env> Applier<'a, 'env> {
             return Ok(());
         }
         extents::store(self.records, self.txn, object, &before, &all)?;
-        self.bury_extents(object.id, &before, |old| all.iter().any(|left| left.same_frame(old)))
+        let left: HashSet<_> = all.iter().map(Extent::frame).collect();
+        self.bury_extents(object.id, &before, |old| left.contains(&old.frame()))
     }
 
     fn drop_extents(&mut self, object: &Object) -> Result<()> {
