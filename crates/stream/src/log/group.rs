@@ -24,7 +24,7 @@ pub(super) struct Waiting {
 }
 
 impl Log {
-    /// Takes requests, all or none; returns when they survive what the stream's [`Ack`] says.
+    /// Takes requests, all or none; returns when they survive what the stream's [`Ack`](terrace::Ack) says.
     ///
     /// # Errors
     /// Where one of them is not allowed, or the store takes nothing: then none was taken.
