@@ -82,7 +82,11 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
             bail!("--to says where to flush; say what, too: -, a directory or redis://...");
         }
         let streams = streams(store)?;
-        let words = if streams.is_empty() { "nothing was ever flushed here".into() } else { glance(&streams) };
+        let words = if streams.is_empty() {
+            "no stream flows here, and nothing waits to be flushed".into()
+        } else {
+            glance(&streams)
+        };
         show.result(&streams, words.trim_start())?;
         return Ok(streams.iter().all(|stream| stream.parked.is_empty()));
     }

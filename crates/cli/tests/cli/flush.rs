@@ -21,7 +21,7 @@ fn frame(destination: &str, producer: &str, sequence: u64, bytes: &[u8]) -> Vec<
 #[test]
 fn framed_requests_and_dropped_files_flow_to_an_archive() {
     let place = Place::new();
-    assert_eq!(place.good(["flush"]), "nothing was ever flushed here\n");
+    assert_eq!(place.good(["flush"]), "no stream flows here, and nothing waits to be flushed\n");
     let send = |bytes: &[u8]| {
         let mut command = place.command(["flush", "-", "--to", "archive"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
