@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint soak bench install servers tools python python-installed python-test mpi mpi-test mpi-installed install-mpi
+.PHONY: build demo test lint soak bench bench-quick bench-full install servers tools python python-installed python-test mpi mpi-test mpi-installed install-mpi peers
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
@@ -41,11 +41,20 @@ python-installed: target/python/installed
 	$(MATURIN) --profile dev --quiet --out target/wheels/dev
 	$(WHEEL) target/wheels/dev/*.whl
 
-CHECKED = --no-cache --config pyproject.toml . ../../bench/python
+CHECKED = --no-cache --config pyproject.toml . ../../bench/python ../../bench/peers
 PYTEST = cd crates/python && PYTHONDONTWRITEBYTECODE=1 timeout 600 ../../$(PYTHON) -m pytest
 python-test: python-installed ## the Python package's tests, on a development build
 	cd crates/python && ../../$(PYTHON) -m ruff check --quiet $(CHECKED) && ../../$(PYTHON) -m ruff format --check --quiet $(CHECKED)
 	$(PYTEST)
+
+PEERS := rclone restic rsync
+peers: ## what the bench puts beside Terrace: rclone, restic, rsync, and IOWarp in target/peers, which needs python3.11
+	@command -v $(PEERS) | wc -l | grep -qx $(words $(PEERS)) || { \
+	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
+	  $$root apt-get update -qq && $$root apt-get install -qq -y $(PEERS) > /dev/null; }
+	@test -x target/peers/iowarp/bin/clio_run || { python3.11 -m venv target/peers/iowarp && \
+	  target/peers/iowarp/bin/pip install --quiet --disable-pip-version-check -r bench/peers/requirements.txt; } || \
+	  echo "skipped: IOWarp cannot be installed here"
 
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev python3-mpi4py
 MPI = -p terrace-dump-mpi --features mpi
@@ -113,12 +122,21 @@ soak: python-installed ## the long counts: kills, faults, power losses, operatio
 	TERRACE_DATASETS=5000 $(CARGO) test -p terrace-datasets --test random -- --nocapture
 	TERRACE_KILLS=600 $(CARGO) test -p terrace-datasets --test kill -- --nocapture
 	TERRACE_KILLS=500 TERRACE_REQUESTS=1000000 $(CARGO) test -p terrace-stream --test kill -- --nocapture
+	TERRACE_POWER=1000 $(CARGO) test -p terrace-stream --test power -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
+	CASES=50000 $(CARGO) test -p terrace-views --test import -- --nocapture
+	CASES=1000000 $(CARGO) test -p terrace-serve --test hostile -- --nocapture
+	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture
 
-bench: python-installed ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
+bench: SIZE = usual
+bench-full: SIZE = full
+bench bench-full: python-installed peers ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
 	$(CARGO) build --bins
-	target/debug/terrace-bench --write docs
+	target/debug/terrace-bench --size $(SIZE) --write docs
+
+bench-quick: build ## the papers' evaluations in virtual time
+	target/debug/terrace-bench --size quick H1 H5 H6 C0 C4 C5 C6 C7

@@ -3,16 +3,18 @@
 //! Both sides of a ratio are measured in one run, alternating.
 
 mod claims;
+mod evaluation;
 mod oracle;
 mod place;
 mod report;
 mod row;
+mod size;
 mod timing;
 mod workers;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Parser;
 
 /// Measures what Terrace claims.
@@ -27,6 +29,9 @@ struct Arguments {
     /// Write benchmarks.json, benchmarks.md and plots into this folder, too.
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
+    /// How long it may take: minutes, less than an hour, or as long as it takes.
+    #[arg(long, value_enum, default_value = "usual")]
+    size: size::Size,
     /// What there is to measure.
     #[arg(long)]
     list: bool,
@@ -43,6 +48,7 @@ fn main() -> Result<()> {
         }
         return Ok(());
     }
+    arguments.size.set();
     let mut chosen = Vec::new();
     for id in &arguments.ids {
         match claims::ALL.iter().find(|(known, ..)| known.eq_ignore_ascii_case(id)) {
@@ -53,18 +59,28 @@ fn main() -> Result<()> {
     if chosen.is_empty() {
         chosen.extend(claims::ALL);
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for (id, what, run) in chosen {
         eprintln!("{id}: {what}");
-        rows.extend(run().with_context(|| format!("measuring {id}"))?);
-    }
-    if let Some(folder) = &arguments.write {
-        report::write(folder, &rows)?;
+        match run() {
+            Ok(measured) => {
+                if let Some(folder) = &arguments.write {
+                    report::write(folder, &measured)?;
+                }
+                rows.extend(measured);
+            }
+            // What else there is to measure says as much without it.
+            Err(error) => {
+                eprintln!("{id}: {error:#}");
+                failed.push(*id);
+            }
+        }
     }
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
         println!("{}", row::table(&rows));
     }
+    ensure!(failed.is_empty(), "not measured: {}", failed.join(", "));
     Ok(())
 }

@@ -1,5 +1,8 @@
 //! docs/benchmarks.json, .md and the plots beside them.
 
+mod bars;
+mod lines;
+
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -18,14 +21,16 @@ pub fn write(folder: &Path, rows: &[Row]) -> Result<()> {
         std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
     let mut all: Vec<Row> =
         old.into_iter().filter(|o| rows.iter().all(|r| r.id != o.id)).chain(rows.iter().cloned()).collect();
-    all.sort_by_key(|row| ALL.iter().position(|(id, ..)| *id == row.id));
+    all.sort_by_key(|row| (section(row), row.point.is_some(), row.id.clone()));
     std::fs::write(&json, serde_json::to_string_pretty(&all)? + "\n")?;
     let mut page = String::from(
         "# Benchmarks\n\n`make bench` writes this page. \"Beside\" is the paper's figure, or the peer's, measured in the same run, alternating; \
-         \"ratio\" is how many times better ours is. Data is made by the benchmark unless a row says otherwise.\n",
+         \"ratio\" is how many times better ours is. Data is made by the benchmark unless a row says otherwise. \
+         [learned.md](learned.md) says what the papers' evaluations taught.\n",
     );
-    for (id, what, _) in ALL {
-        let rows: Vec<&Row> = all.iter().filter(|row| row.id == *id).collect();
+    for (place, (id, what, _)) in ALL.iter().enumerate() {
+        let (points, rows): (Vec<&Row>, Vec<&Row>) =
+            all.iter().filter(|row| section(row) == Some(place)).partition(|row| row.point.is_some());
         if rows.is_empty() {
             continue;
         }
@@ -36,9 +41,10 @@ pub fn write(folder: &Path, rows: &[Row]) -> Result<()> {
         for row in &rows {
             let option = |value: Option<f64>| value.map(number).unwrap_or_default();
             let ratio = row.ratio.map(|r| format!("{r:.2}x")).unwrap_or_default();
+            let claim = if row.id == *id { String::new() } else { format!("{}: ", row.id) };
             writeln!(
                 page,
-                "| {} | {} | {} | {} | {} | {ratio} | {} | {} |",
+                "| {claim}{} | {} | {} | {} | {} | {ratio} | {} | {} |",
                 row.what,
                 option(row.paper),
                 option(row.goal),
@@ -49,13 +55,26 @@ pub fn write(folder: &Path, rows: &[Row]) -> Result<()> {
             )?;
         }
         let compared: Vec<&Row> = rows.into_iter().filter(|row| row.ratio.is_some()).collect();
-        if !compared.is_empty() {
+        let is_bars = |points: &[&Row]| points.iter().any(|row| row.point.as_ref().is_some_and(|point| point.bars));
+        if !is_bars(&points) && !compared.is_empty() {
             plot(&plots.join(format!("{id}.svg")), &compared).map_err(|e| anyhow!("plotting {id}: {e}"))?;
             writeln!(page, "\n![{id}](plots/{id}.svg)")?;
+        }
+        for (title, points) in lines::plots(&points) {
+            let name = lines::name(id, title);
+            let draw = if is_bars(&points) { bars::plot } else { lines::plot };
+            draw(&plots.join(&name), title, &points).map_err(|e| anyhow!("plotting {title}: {e}"))?;
+            writeln!(page, "\n![{title}](plots/{name})")?;
         }
     }
     std::fs::write(folder.join("benchmarks.md"), page)?;
     Ok(())
+}
+
+/// Of which entry of [`ALL`] a row is: the one with its id, or with what that begins with.
+fn section(row: &Row) -> Option<usize> {
+    let place = |is: &dyn Fn(&str) -> bool| ALL.iter().position(|(id, ..)| is(id));
+    place(&|id| id == row.id).or_else(|| place(&|id| row.id.starts_with(id)))
 }
 
 /// Bars of the ratios; the line is where both are equal.

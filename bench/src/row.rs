@@ -24,6 +24,23 @@ pub struct Row {
     pub pass: Option<bool>,
     /// Conditions, and what else was seen.
     pub details: String,
+    /// Where in a plot it is, if it is that instead of a row of a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub point: Option<Point>,
+}
+
+/// A place in a plot.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// The plot's title; the row's unit is that of its values.
+    pub plot: String,
+    /// Which of its lines.
+    pub line: String,
+    /// Where along it: lines have their points in the order of the rows.
+    pub at: String,
+    /// Whether it is a bar instead, beside those of the other lines at the same place.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bars: bool,
 }
 
 /// Which way a figure is better.
@@ -48,7 +65,20 @@ impl Row {
             ratio: None,
             pass: None,
             details: String::new(),
+            point: None,
         }
+    }
+
+    /// A point of a plot.
+    pub fn point(id: &str, plot: &str, line: &str, at: impl ToString, value: f64, unit: &str) -> Row {
+        let point = Point { plot: plot.into(), line: line.into(), at: at.to_string(), bars: false };
+        Row { point: Some(point), ..Row::new(id, format!("{plot}, {line}"), value, unit) }
+    }
+
+    /// A bar of a plot.
+    pub fn bar(id: &str, plot: &str, line: &str, at: impl ToString, value: f64, unit: &str) -> Row {
+        let bar = Row::point(id, plot, line, at, value, unit);
+        Row { point: bar.point.map(|point| Point { bars: true, ..point }), ..bar }
     }
 
     /// Beside the paper's figure, or a peer's from the same run.
@@ -78,7 +108,7 @@ pub fn table(rows: &[Row]) -> Table {
     table
         .load_preset(presets::NOTHING)
         .set_header(["id", "what", "beside", "goal", "ours", "unit", "ratio", "", "details"]);
-    for row in rows {
+    for row in rows.iter().filter(|row| row.point.is_none()) {
         table.add_row([
             row.id.clone(),
             row.what.clone(),

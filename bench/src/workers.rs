@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::claims::{h4, small, throttle};
+use crate::evaluation;
 
 /// Names what a worker is to do, in its environment.
 const TASK: &str = "TERRACE_BENCH_TASK";
@@ -21,6 +22,8 @@ pub enum Task {
     Small(small::Work),
     /// Writes through a throttle.
     Throttled(throttle::Work),
+    /// A rank's part of an evaluation.
+    Evaluation(evaluation::Work),
 }
 
 /// A worker's task and store.
@@ -49,6 +52,7 @@ pub fn work(assignment: &Assignment) -> Result<()> {
     let times: Vec<f64> = match &assignment.task {
         Task::Catalog(work) => h4::work(&store, assignment.worker, work, ready)?,
         Task::Small(work) => small::work(&store, assignment.worker, work, ready)?,
+        Task::Evaluation(work) => evaluation::work(&store, assignment.worker, work, ready)?,
         Task::Throttled(work) => throttle::work(&store, assignment.worker, work, ready)?,
     };
     println!("{}", serde_json::to_string(&times)?);

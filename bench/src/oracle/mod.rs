@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 
 pub use contest::{Mode, Outcomes};
-pub use files::File;
-pub use table::{Cost, Table};
+pub use files::{File, files};
+pub use table::{Cost, Table, measure};
 
 /// Bytes that are encoded at a time.
 pub const PIECE: usize = 256 << 10;

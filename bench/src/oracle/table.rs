@@ -82,7 +82,7 @@ fn parse(text: &str) -> Result<Cost> {
 }
 
 /// Encodes and decodes, the best of some runs; what comes back is compared.
-fn measure(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> Result<Cost> {
+pub fn measure(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> Result<Cost> {
     if encoding == Encoding::NONE {
         return Ok(Cost { stored: raw.len(), encode: 0.0, decode: 0.0 });
     }

@@ -1,8 +1,8 @@
 //! What went wrong, as a number and in words.
 
-use std::cell::RefCell;
-use std::ffi::{CString, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ffi::c_char;
+
+use crate::words;
 
 /// What a call came to.
 #[repr(C)]
@@ -74,26 +74,17 @@ impl Failure {
     }
 }
 
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
-}
-
 /// Why the last call of this thread that failed did so: a sentence, valid until the thread's next call that fails. Empty
 /// where none has.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_last_error() -> *const c_char {
-    LAST.with_borrow(|last| last.as_ptr())
+    words::last()
 }
 
 /// Runs a call, and keeps what went wrong.
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
-    let panicked = |_| Err(Failure::Internal("a call panicked".into()));
-    match catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked) {
+    match words::kept(call, |bug| Failure::Internal(bug.into())) {
         Ok(()) => Status::Ok,
-        Err(failure) => {
-            let text = CString::new(failure.to_string().replace('\0', " ")).unwrap_or_default();
-            LAST.with_borrow_mut(|last| *last = text);
-            failure.status()
-        }
+        Err(failure) => failure.status(),
     }
 }

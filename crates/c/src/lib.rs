@@ -10,6 +10,7 @@ mod failure;
 mod options;
 mod receipt;
 mod store;
+mod words;
 
 pub use bytes::*;
 pub use failure::*;

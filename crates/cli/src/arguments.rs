@@ -11,14 +11,16 @@ use terrace::WhatIf;
 use crate::dataset::Dataset;
 use crate::dump::Dump;
 use crate::flush::Flush;
+use crate::serve::Serve;
+use crate::simulate::Simulate;
 use crate::view::View;
 use crate::wishes::Wishes;
 
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
-Move:   flush stage evict drain tune mount
-Care:   init profile scrub repair rebuild
+Move:   flush stage evict drain tune mount serve
+Care:   init profile scrub repair rebuild simulate
 Ranks:  dump restore  dump gc|ls
 Views:  dataset check|fmt|explain|import|add|edit|ls|show|repair|rm  view read|write|convert|export
 
@@ -117,6 +119,9 @@ pub enum Command {
     Flush(Flush),
     /// Show the objects as files in a directory, until it is unmounted.
     Mount(Mount),
+    /// Serve the objects, and datasets' views, by a protocol of the network.
+    #[command(subcommand)]
+    Serve(Serve),
     /// Show where an object's bytes are, and how they are encoded.
     Locate { key: OsString },
     /// Show what is weighed for an object or a file: tiers and encodings, what wins, and why.
@@ -175,6 +180,8 @@ pub enum Command {
     },
     /// Measure what encodings and tiers do on this machine: less than 20 seconds.
     Profile(Profile),
+    /// Compare policies on a described cluster, in virtual time: seconds, bytes in each tier, cost and energy.
+    Simulate(Simulate),
     /// Show how well encodings are predicted: ratio and speeds, as predicted and as they came.
     Predictor {
         /// Begin anew with what `profile` or another store has learned.

@@ -17,6 +17,8 @@ mod opening;
 mod output;
 mod predictor;
 mod profile;
+mod serve;
+mod simulate;
 mod view;
 mod wishes;
 
@@ -39,8 +41,9 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     log::begin(&arguments);
     let done = match &arguments.command {
-        // It listens for signals itself, and what it runs has an exit code.
+        // These listen for signals themselves; what a mount runs has an exit code.
         Command::Mount(mount) => mount::mount(&arguments, mount),
+        Command::Serve(served) => serve::serve(&arguments, served).map(|()| ExitCode::SUCCESS),
         // They become another program, which listens by itself.
         Command::Dump(dump::Dump { care: None, rest }) => dump::become_program(&arguments, "dump", rest).map(exit_code),
         Command::Restore { rest } => dump::become_program(&arguments, "restore", rest).map(exit_code),
@@ -70,6 +73,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Command::View(view::View::Convert(convert)) => view::convert(convert, show),
         Command::Predictor { take } => predictor::predictor(&arguments.store()?, take.as_deref(), show),
         Command::Profile(asked) => profile::profile(&arguments.store()?, asked, show),
+        Command::Simulate(asked) => simulate::simulate(asked, show),
         Command::Completions { shell } => completions(*shell),
         Command::Manual { directory } => manual(directory),
         Command::View(view) => {
@@ -112,8 +116,8 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
         // These need no open store.
         Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
-        Command::Mount(_) | Command::Dataset(_) | Command::View(_) => Ok(true),
-        Command::Dump(_) | Command::Restore { .. } => Ok(true),
+        Command::Mount(_) | Command::Serve(_) | Command::Dataset(_) | Command::View(_) => Ok(true),
+        Command::Dump(_) | Command::Restore { .. } | Command::Simulate(_) => Ok(true),
         Command::Completions { .. } | Command::Manual { .. } => Ok(true),
     }
 }

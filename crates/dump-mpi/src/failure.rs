@@ -3,11 +3,11 @@
 // A name that C knows.
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
-use std::ffi::{CString, c_char};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ffi::c_char;
 
 use terrace_dump::Error;
+
+use crate::words;
 
 /// What a call came to. All ranks get the same, or `TERRACE_DUMP_STATUS_ELSEWHERE` where only others failed.
 #[repr(C)]
@@ -27,32 +27,22 @@ pub enum DumpStatus {
     Failed = 5,
 }
 
-thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
-}
-
 /// Why the last call of this thread that failed did so: a sentence, valid until the thread's next call that fails. Empty
 /// where none has.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_last_error() -> *const c_char {
-    LAST.with_borrow(|last| last.as_ptr())
+    words::last()
 }
 
 /// Runs a call, and keeps what went wrong.
 pub(crate) fn guard(call: impl FnOnce() -> terrace_dump::Result<()>) -> DumpStatus {
-    let panicked = |_| Err(Error::Refused("a call panicked; this is a bug of Terrace".into()));
-    match catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(panicked) {
+    let bug = |bug: &str| Error::Refused(format!("{bug}; this is a bug of Terrace"));
+    match words::kept(call, bug) {
         Ok(()) => DumpStatus::Ok,
-        Err(error) => {
-            let text = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
-            LAST.with_borrow_mut(|last| *last = text);
-            match error {
-                Error::NotFound { .. } => DumpStatus::NotFound,
-                Error::Refused(_) => DumpStatus::Invalid,
-                Error::Lost(_) => DumpStatus::Lost,
-                Error::Elsewhere { .. } => DumpStatus::Elsewhere,
-                _ => DumpStatus::Failed,
-            }
-        }
+        Err(Error::NotFound { .. }) => DumpStatus::NotFound,
+        Err(Error::Refused(_)) => DumpStatus::Invalid,
+        Err(Error::Lost(_)) => DumpStatus::Lost,
+        Err(Error::Elsewhere { .. }) => DumpStatus::Elsewhere,
+        Err(_) => DumpStatus::Failed,
     }
 }

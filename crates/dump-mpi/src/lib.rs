@@ -4,6 +4,8 @@
 mod door;
 mod failure;
 mod window;
+#[path = "../../c/src/words.rs"]
+mod words;
 mod world;
 
 pub use door::*;

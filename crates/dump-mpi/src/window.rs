@@ -22,7 +22,8 @@ pub struct MpiWindow<'b> {
 impl<'b> MpiWindow<'b> {
     /// Opens the window. Collective.
     pub fn open(world: &'b SimpleCommunicator, bytes: usize) -> Result<MpiWindow<'b>> {
-        let memory = Box::into_raw(vec![0; bytes].into_boxed_slice());
+        // What is empty has no address that MPI could know it by.
+        let memory = Box::into_raw(vec![0; bytes.max(1)].into_boxed_slice());
         // SAFETY: the memory lives until the window is freed, which dropping does first.
         let (made, window) = unsafe {
             let (mut window, info) = (ffi::RSMPI_WIN_NULL, ffi::RSMPI_INFO_NULL);

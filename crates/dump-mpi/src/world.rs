@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mpi::collective::SystemOperation;
 use mpi::datatype::PartitionMut;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
@@ -78,6 +79,12 @@ impl World for MpiWorld {
             one.to_vec()
         };
         Ok(counts.iter().map(split).collect())
+    }
+
+    fn most(&self, mine: u64) -> Result<u64> {
+        let mut most = mine;
+        self.communicator.all_reduce_into(&mine, &mut most, SystemOperation::max());
+        Ok(most)
     }
 
     fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {

@@ -22,17 +22,17 @@ impl Hash {
         Hash(blake3::hash(bytes).into())
     }
 
-    /// A number made of a part of it, which is as random as all of it.
+    /// A number made of its first bytes, which is as random as all of it, and in the same order.
     pub fn number(&self) -> u64 {
         let mut first = [0; 8];
         first.copy_from_slice(&self.0[..8]);
-        u64::from_le_bytes(first)
+        u64::from_be_bytes(first)
     }
 }
 
 impl fmt::Debug for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}..", self.number().swap_bytes())
+        write!(f, "{:016x}..", self.number())
     }
 }
 

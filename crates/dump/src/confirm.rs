@@ -7,7 +7,7 @@ use crate::chunk::{ByHash, Chunk, Hash};
 use crate::exchange::Moved;
 use crate::manifest::{self, Complete, Index, Manifest};
 use crate::names::{self, Part};
-use crate::pack::Packed;
+use crate::packed::Packed;
 use crate::plan::Nodes;
 use crate::session::Session;
 use crate::{Error, Result};

@@ -6,82 +6,21 @@ use std::hash::{BuildHasher, RandomState};
 use terrace::Store;
 
 use crate::ask::say;
-use crate::chunk::{Chunk, Chunking, Chunks};
+use crate::chunk::{Chunk, Chunks};
 use crate::confirm::{Confirmed, confirm};
 use crate::exchange::{Letter, Moved, exchange};
+use crate::halving::{Answers, meet};
 use crate::manifest::{self, Complete, Held, Manifest};
 use crate::names::{self, Part};
-use crate::pack::Packer;
+use crate::options::{Dumped, Duplicates, Options};
+use crate::pack::{Packer, pack};
 use crate::parcel::{self, Opened};
-use crate::plan::{self, Holdings, Load, Nodes, Plan};
-use crate::reduce::reduce;
+use crate::plan::{self, Decided, Holdings, Load, Mine, Nodes, Plan};
 use crate::session::Session;
-use crate::table::{Holder, Table};
+use crate::table::Holder;
 use crate::transport::{World, agree};
+use crate::votes::Votes;
 use crate::{Error, Result};
-
-/// What of equal chunks is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duplicates {
-    /// Nothing: every chunk is stored and replicated.
-    Kept,
-    /// What a rank has twice.
-    Local,
-    /// Also what other ranks have: natural copies count as replicas.
-    Collective,
-}
-
-/// How to dump.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// On how many nodes each chunk is to be; where there are fewer nodes, on all. 1 to 16.
-    pub replicas: u32,
-    /// How buffers are cut.
-    pub chunking: Chunking,
-    /// What is left out.
-    pub duplicates: Duplicates,
-    /// Whether partners are chosen by load, or by their ranks only.
-    pub by_load: bool,
-    /// The most chunks that ranks tell each other about; 2^17, as in AC-FTE.
-    pub table: usize,
-    /// Bytes of each of two windows, in which chunks of others come in.
-    pub window: usize,
-    /// The version to make; none: the one after the newest.
-    pub version: Option<u32>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            replicas: 3,
-            chunking: Chunking::default(),
-            duplicates: Duplicates::Collective,
-            by_load: true,
-            table: 1 << 17,
-            window: 32 << 20,
-            version: None,
-        }
-    }
-}
-
-/// What a dump has done, on one rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dumped {
-    /// The dump's version.
-    pub version: u32,
-    /// On how many nodes each chunk is.
-    pub copies: u32,
-    /// Bytes of this rank's buffers.
-    pub bytes: u64,
-    /// Bytes of its distinct chunks.
-    pub distinct: u64,
-    /// Bytes of chunks that it has put into packs, its own and others'.
-    pub stored: u64,
-    /// What chunks have moved.
-    pub chunks: Moved,
-    /// What asking and manifests have moved.
-    pub records: Moved,
-}
 
 /// Dumps each rank's buffers, so that all of them can be restored after the loss of any `replicas - 1` nodes' stores.
 /// Collective. All ranks name the same dump, with the same options. Once it has returned the dump is durable.
@@ -106,15 +45,15 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
     let holdings = plan(world, &chunks.distinct, &confirmed.nodes, copies as usize, options)?;
 
     let prefix = format!("{}/{}", names::version(name, Part::Packs, version), world.rank());
-    let mut packer = Packer::new(store, prefix, options.duplicates == Duplicates::Collective);
-    let moved = move_chunks(world, &chunks.distinct, &holdings, &mut packer, options.window);
-    let moved = agree(world, moved)?;
-    let stored = packer.bytes;
-    let indexed = packer.finish().and_then(|mut index| {
-        index.append(confirmed.index);
-        manifest::put(store, &names::share(name, Part::Index, version, world.rank()), &index)
+    let once = options.duplicates == Duplicates::Collective;
+    let packed =
+        pack(store, &prefix, once, |packer| move_chunks(world, &chunks.distinct, &holdings, packer, options.window));
+    let indexed = packed.and_then(|(moved, mut packs)| {
+        packs.index.append(confirmed.index);
+        manifest::put(store, &names::share(name, Part::Index, version, world.rank()), &packs.index)?;
+        Ok((moved, packs.bytes))
     });
-    agree(world, indexed)?;
+    let (moved, stored) = agree(world, indexed)?;
 
     let complete = complete(&session, buffers, copies)?;
     let lengths = complete.buffers[world.rank() as usize].clone();
@@ -138,7 +77,7 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
     })
 }
 
-/// What all ranks know before chunks move. Collective.
+/// What this rank does, once it is known what others have. Collective.
 fn plan(
     world: &dyn World,
     chunks: &[Chunk<'_>],
@@ -146,16 +85,21 @@ fn plan(
     copies: usize,
     options: &Options,
 ) -> Result<Holdings> {
-    let holder = Holder { node: world.node(), rank: world.rank() };
+    let mine = Mine { holder: Holder { node: world.node(), rank: world.rank() }, chunks, stored };
     let bounds = plan::bounds(options.table, copies);
-    let shared = match options.duplicates {
-        Duplicates::Collective => reduce(world, plan::leaf(holder, chunks, stored, bounds), bounds)?,
-        _ => Table::default(),
+    let collective = options.duplicates == Duplicates::Collective;
+    let voted = match collective {
+        true => meet(world, mine.votes(bounds), (), |votes| votes.shared().collect())?,
+        false => Answers::<Votes, bool>::default(),
     };
-    let mine = Load::of(chunks, stored, &shared, copies);
-    let loads = world.all_gather(&manifest::encode(&mine)?)?;
+    let loads = world.all_gather(&manifest::encode(&mine.load(&voted, copies))?)?;
     let loads = loads.iter().map(|load| manifest::decode("a rank's load", load)).collect::<Result<Vec<Load>>>()?;
-    Ok(Plan::new(shared, &loads, world.nodes(), copies, options.by_load).holdings(world.rank(), chunks, stored))
+    let plan = Plan::new(&loads, world.nodes(), copies, options.by_load);
+    let decided = match collective {
+        true => meet(world, mine.table(&voted, bounds), bounds, |home| plan.decide(home))?,
+        false => Decided::default(),
+    };
+    Ok(plan.holdings(&mine, &decided))
 }
 
 /// What all ranks have in common. Collective.
@@ -232,14 +176,14 @@ fn move_chunks(
     let heads: Vec<Vec<u8>> = sent.iter().map(|(_, chunks)| parcel::head(chunks.iter())).collect();
     let letters: Vec<Letter<'_>> =
         sent.iter().zip(&heads).map(|((to, chunks), head)| parcel::letter(*to, head, chunks.iter())).collect();
-    // A failure here must not keep the others waiting in the exchange.
-    let mut own = holdings.own.iter().map(|number| chunks[*number as usize]);
-    let kept = own.try_for_each(|chunk| packer.add(chunk.hash, chunk.bytes));
+    of(&holdings.own).iter().for_each(|chunk| packer.add(chunk.hash, chunk.bytes));
     let mut opened: BTreeMap<u32, Opened> = BTreeMap::new();
-    let moved = exchange(world, &letters, window, &mut |from, bytes| {
-        opened.entry(from).or_default().add(bytes, &mut |hash, chunk| packer.add(hash, chunk))
-    });
-    kept.and(moved)
+    exchange(world, &letters, window, &mut |from, bytes| {
+        opened.entry(from).or_default().add(bytes, &mut |hash, chunk| {
+            packer.add(hash, chunk);
+            Ok(())
+        })
+    })
 }
 
 /// Stores the manifest in this node's store and in its partners'.

@@ -1,14 +1,16 @@
 //! Step 4: bytes move between ranks, each put straight to where it belongs in its receiver's window.
 //!
-//! All letters to a rank lie in a row, in order of senders. An all-gather of their lengths tells each sender where its own
-//! begins, so that nobody waits for anybody. Rows longer than the window go in rounds; of two windows one is read while
-//! the other fills.
+//! Each receiver is told the lengths of the letters to it, and tells each sender where its own begins, so that nobody waits for
+//! anybody. What is longer than the window goes in rounds, in each an equal part of every letter; of two windows one is read
+//! while the other fills.
 
-use std::collections::BTreeMap;
+mod places;
+
 use std::ops::Range;
 
+use crate::Result;
 use crate::transport::{Window, World};
-use crate::{Error, Result};
+use places::{Place, Places, places};
 
 /// Bytes for a rank, in pieces that lie anywhere.
 pub struct Letter<'a> {
@@ -45,7 +47,7 @@ impl std::ops::AddAssign for Moved {
 }
 
 /// Sends letters, and hands what comes to `receive`: who sent it, and bytes of its letter, in order. Collective. Takes two
-/// windows of `window` bytes.
+/// windows of about `window` bytes.
 ///
 /// # Errors
 /// What `receive` fails with, once the exchange is over: the others are not kept waiting.
@@ -55,111 +57,69 @@ pub fn exchange(
     window: usize,
     receive: &mut dyn FnMut(u32, &[u8]) -> Result<()>,
 ) -> Result<Moved> {
-    let sizes: Vec<(u32, u64)> = letters.iter().map(|letter| (letter.to, letter.length())).collect();
-    let sizes = postcard::to_stdvec(&sizes).map_err(|e| Error::damaged("lengths of letters", e))?;
-    let sizes = world.all_gather(&sizes)?;
-    let decode = |bytes: &Vec<u8>| postcard::from_bytes(bytes).map_err(|e| Error::damaged("lengths of letters", e));
-    let sizes = sizes.iter().map(decode).collect::<Result<Vec<_>>>()?;
-    let plan = Rows::new(&sizes, world.rank());
-    let mut moved = Moved { rounds: plan.rounds(window), ..Moved::default() };
-    if moved.rounds == 0 {
+    let Places { outgoing, incoming, rounds } = places(world, letters, window)?;
+    let mut moved = Moved { rounds, ..Moved::default() };
+    if rounds == 0 {
         return Ok(moved);
     }
-    let room = plan.longest.min(window as u64) as usize;
-    let mut windows = [world.window(room)?, world.window(room)?];
-    let mut senders: Vec<Sender<'_>> = letters.iter().map(Sender::new).collect();
+    let room = incoming.last().map_or(0, |(_, place)| place.start + place.step);
+    let mut windows = [world.window(room as usize)?, world.window(room as usize)?];
+    let mut senders: Vec<Sender<'_>> = letters.iter().zip(outgoing).map(|(l, p)| Sender::new(l, p)).collect();
+    // Not all to the same rank first.
+    senders.sort_by_key(|sender| (sender.letter.to + world.size() - world.rank()) % world.size());
     let mut outcome = Ok(());
-    for round in 0..=moved.rounds {
+    for round in 0..=rounds {
         // What the round before has put is read after this one's puts, which go to the other window.
-        let covered = |round: u64| round * room as u64..(round + 1) * room as u64;
         let [even, odd] = &mut windows;
         let (now, before) = if round % 2 == 0 { (even, odd) } else { (odd, even) };
-        if round < moved.rounds {
+        if round < rounds {
             for sender in &mut senders {
-                let sent = sender.put(now.as_mut(), &plan, covered(round))?;
+                let sent = sender.put(now.as_mut(), round)?;
                 moved.sent += if sender.letter.to == world.rank() { 0 } else { sent };
             }
         }
         if round > 0 {
-            let covered = covered(round - 1);
             before.read(&mut |memory| {
-                for (from, range) in &plan.incoming {
-                    let part = overlap(range, &covered);
-                    let bytes = &memory[(part.start - covered.start) as usize..(part.end - covered.start) as usize];
-                    moved.received += if *from == world.rank() { 0 } else { bytes.len() as u64 };
-                    if outcome.is_ok() && !bytes.is_empty() {
+                for (from, place) in &incoming {
+                    let length = place.part(round - 1).count();
+                    let bytes = &memory[place.start as usize..place.start as usize + length];
+                    moved.received += if *from == world.rank() { 0 } else { length as u64 };
+                    if outcome.is_ok() && length > 0 {
                         outcome = receive(*from, bytes);
                     }
                 }
             });
         }
-        if round < moved.rounds {
+        if round < rounds {
             now.fence()?;
         }
     }
     outcome.map(|()| moved)
 }
 
-/// Where letters lie in their receivers' rows.
-struct Rows {
-    /// For each receiver of this rank's letters, where in its row that begins.
-    outgoing: BTreeMap<u32, u64>,
-    /// Letters to this rank, and what of its row they take.
-    incoming: Vec<(u32, Range<u64>)>,
-    /// The longest row of any rank.
-    longest: u64,
-}
-
-impl Rows {
-    /// By what each rank sends to which.
-    fn new(sizes: &[Vec<(u32, u64)>], rank: u32) -> Rows {
-        let mut rows = Rows { outgoing: BTreeMap::new(), incoming: Vec::new(), longest: 0 };
-        let mut lengths: BTreeMap<u32, u64> = BTreeMap::new();
-        for (from, letters) in sizes.iter().enumerate() {
-            for (to, length) in letters {
-                let end = lengths.entry(*to).or_default();
-                if from as u32 == rank {
-                    rows.outgoing.insert(*to, *end);
-                }
-                if *to == rank {
-                    rows.incoming.push((from as u32, *end..*end + length));
-                }
-                *end += length;
-            }
-        }
-        rows.longest = lengths.values().copied().max().unwrap_or(0);
-        rows
-    }
-
-    fn rounds(&self, window: usize) -> u64 {
-        self.longest.div_ceil(window.max(1) as u64)
-    }
-}
-
 /// How far a letter has been sent.
 struct Sender<'a> {
     letter: &'a Letter<'a>,
-    length: u64,
+    place: Place,
     /// The part that comes next, and its first byte that does.
     part: usize,
     skip: usize,
 }
 
 impl<'a> Sender<'a> {
-    fn new(letter: &'a Letter<'a>) -> Self {
-        Sender { letter, length: letter.length(), part: 0, skip: 0 }
+    fn new(letter: &'a Letter<'a>, place: Place) -> Self {
+        Sender { letter, place, part: 0, skip: 0 }
     }
 
-    /// Puts what of the letter belongs to the round that covers this part of the receiver's row.
-    fn put(&mut self, window: &mut (dyn Window<'a> + 'a), rows: &Rows, covered: Range<u64>) -> Result<u64> {
-        let start = rows.outgoing.get(&self.letter.to).copied().unwrap_or(0);
-        let range = overlap(&(start..start + self.length), &covered);
-        let mut at = range.start;
-        while at < range.end {
+    /// Puts what of the letter belongs to a round; how much that is.
+    fn put(&mut self, window: &mut (dyn Window<'a> + 'a), round: u64) -> Result<u64> {
+        let Range { start, end } = self.place.part(round);
+        let mut at = start;
+        while at < end {
             let Some(rest) = self.letter.parts.get(self.part).map(|part| &part[self.skip..]) else { break };
-            let piece = &rest[..rest.len().min((range.end - at) as usize)];
+            let piece = &rest[..rest.len().min((end - at) as usize)];
             if !piece.is_empty() {
-                window.put(self.letter.to, (at - covered.start) as usize, piece)?;
+                window.put(self.letter.to, (self.place.start + at - start) as usize, piece)?;
             }
             at += piece.len() as u64;
             self.skip += piece.len();
@@ -167,13 +127,8 @@ impl<'a> Sender<'a> {
                 (self.part, self.skip) = (self.part + 1, 0);
             }
         }
-        Ok(range.end - range.start)
+        Ok(end - start)
     }
-}
-
-fn overlap(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
-    let start = a.start.clamp(b.start, b.end);
-    start..a.end.clamp(start, b.end)
 }
 
 #[cfg(test)]
@@ -183,6 +138,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Error;
     use crate::transport::threads::Threads;
 
     /// For each rank, its letters: to whom, and the lengths of the parts.

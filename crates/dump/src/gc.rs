@@ -9,7 +9,8 @@ use crate::Result;
 use crate::chunk::ByHash;
 use crate::manifest::{self, Index, Place};
 use crate::names::{self, Part};
-use crate::pack::{Packed, Packer};
+use crate::pack::pack;
+use crate::packed::Packed;
 
 /// What was dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -144,9 +145,14 @@ fn pack_anew(
     let wanted: Vec<_> = of.keys().copied().collect();
     // A name that no pack has: gc runs again and again.
     let taken = names::below(store, &names::version(name, Part::Packs, version))?.len();
-    let mut packer = Packer::new(store, format!("{}/gc{taken}", names::version(name, Part::Packs, version)), true);
-    packed.read(store, &wanted, &mut |number, bytes| packer.add(wanted[number], bytes))?;
-    let index = packer.finish()?;
+    let prefix = format!("{}/gc{taken}", names::version(name, Part::Packs, version));
+    let ((), packs) = pack(store, &prefix, true, |packer| {
+        packed.read(store, &wanted, &mut |number, bytes| {
+            packer.add(wanted[number], bytes);
+            Ok(())
+        })
+    })?;
+    let index = packs.index;
     let places: ByHash<Place> = index.chunks.into_iter().collect();
     let unread = of.iter().filter(|(hash, _)| !places.contains_key(*hash)).map(|(_, pack)| pack.clone()).collect();
     Ok(Made { packs: index.packs, places, unread })

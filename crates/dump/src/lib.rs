@@ -2,8 +2,8 @@
 //!
 //! All ranks of a [`transport::World`] call [`dump()`], each with the store of its node; later, in another run with any number of ranks,
 //! they call [`restore()`], which needs all stores but any `replicas - 1`. [`regions`] does the same for regions of memory that have
-//! numbers; [`gc`] drops old versions. The steps are modules of their own: [`chunk`], [`table`] and [`reduce`], [`plan`],
-//! [`exchange`]; [`simulate`](simulate::simulate) runs them for thousands of ranks without moving anything.
+//! numbers; [`gc`] drops old versions. The steps are modules of their own: [`chunk`], [`votes`] and [`table`] by [`halving`],
+//! [`plan`], [`exchange`]; [`simulate`](simulate::simulate) runs them for thousands of ranks without moving anything.
 //!
 //! ```
 //! use terrace::{Config, Store};
@@ -40,19 +40,24 @@ mod dump;
 mod error;
 pub mod exchange;
 pub mod gc;
+pub mod halving;
 mod manifest;
 mod names;
+mod options;
 mod pack;
+mod packed;
 mod parcel;
 pub mod plan;
-pub mod reduce;
+
 pub mod regions;
 mod restore;
 mod session;
 pub mod simulate;
 pub mod table;
 pub mod transport;
+pub mod votes;
 
-pub use dump::{Dumped, Duplicates, Options, dump};
+pub use dump::dump;
 pub use error::{Error, Lost, Result};
+pub use options::{Dumped, Duplicates, Options};
 pub use restore::{Restored, Wanted, restore};

@@ -12,7 +12,7 @@ use crate::ask::{Said, ask};
 use crate::chunk::{ByHash, Chunk, Hash};
 use crate::confirm::{hashes_of, packed};
 use crate::manifest::Complete;
-use crate::pack::Packed;
+use crate::packed::Packed;
 use crate::parcel::{self, Opened};
 use crate::session::Session;
 use crate::transport::{World, agree};
@@ -125,8 +125,7 @@ fn fetch(
                 bytes += *length as usize;
             }
         }
-        let all = session.world.all_gather(&[u8::from(!questions.is_empty())])?;
-        if all.iter().all(|asks| asks[..] == [0]) {
+        if session.world.most(questions.len() as u64)? == 0 {
             return Ok(());
         }
         let (said, _) = ask(session.world, &questions, window, |heard| answer(session.store, here, heard))?;

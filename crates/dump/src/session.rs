@@ -31,8 +31,9 @@ pub struct Session<'a> {
 #[derive(Serialize, Deserialize)]
 struct Hello {
     store: u64,
-    name: String,
-    versions: Vec<(u32, Complete)>,
+    name: Hash,
+    /// Versions, and what tells their records apart.
+    versions: Vec<(u32, Hash)>,
 }
 
 impl<'a> Session<'a> {
@@ -41,17 +42,26 @@ impl<'a> Session<'a> {
     /// # Errors
     /// [`Error::Refused`] where nodes share a store or ranks of a node do not, or where ranks are about different dumps.
     pub fn begin(world: &'a dyn World, store: &'a Store, name: &'a str) -> Result<Session<'a>> {
-        let mine = names::check(name).and_then(|()| versions(world, store, name));
-        let hello = Hello { store: store.id(), name: name.to_owned(), versions: agree(world, mine)? };
+        let records = agree(world, names::check(name).and_then(|()| records(world, store, name)))?;
+        let versions = records.iter().map(|(version, record)| (*version, Hash::of(record))).collect();
+        let hello = Hello { store: store.id(), name: Hash::of(name.as_bytes()), versions };
         let said = world.all_gather(&manifest::encode(&hello)?)?;
         let said =
             said.iter().map(|said| manifest::decode("what a rank says", said)).collect::<Result<Vec<Hello>>>()?;
         let stores = stores(world.nodes(), &said)?;
-        if let Some(rank) = said.iter().position(|other| other.name != name) {
-            let other = &said[rank].name;
-            return Err(Error::Refused(format!("this rank is about dump {name:?}, rank {rank} about {other:?}")));
+        if let Some(rank) = said.iter().position(|other| other.name != hello.name) {
+            return Err(Error::Refused(format!("this rank is about dump {name:?}, rank {rank} about another")));
         }
-        let versions = known(said);
+        // Each record is told by one rank.
+        let tellers = tellers(&said);
+        let mine = records.into_iter().filter(|(version, _)| tellers.get(version) == Some(&world.rank()));
+        let told = world.all_gather(&manifest::encode(&mine.collect::<Vec<_>>())?)?;
+        let mut versions = BTreeMap::new();
+        for told in &told {
+            for (version, record) in manifest::decode::<Vec<(u32, Vec<u8>)>>("what a rank tells", told)? {
+                versions.insert(version, manifest::decode("a dump's record", &record)?);
+            }
+        }
         let mut ranks = vec![Vec::new(); stores.len()];
         world.nodes().iter().zip(0..).for_each(|(node, rank)| ranks[*node as usize].push(rank));
         Ok(Session { world, store, name, stores, versions, ranks })
@@ -92,32 +102,33 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What the node's store knows of complete versions; its first rank tells.
-fn versions(world: &dyn World, store: &Store, name: &str) -> Result<Vec<(u32, Complete)>> {
-    if !world.leads() {
-        return Ok(Vec::new());
-    }
-    let mut versions = Vec::new();
-    for key in names::below(store, &names::all(name, Part::Complete))? {
+/// The records of complete versions that the node's store has; its first rank tells.
+fn records(world: &dyn World, store: &Store, name: &str) -> Result<Vec<(u32, Vec<u8>)>> {
+    let mut records = Vec::new();
+    let keys = if world.leads() { names::below(store, &names::all(name, Part::Complete))? } else { Vec::new() };
+    for key in keys {
         let Some(version) = names::number(&key) else { continue };
-        match manifest::get(store, &key) {
-            Ok(complete) => versions.push((version, complete)),
+        let record = store.get(key.as_bytes()).map_err(Error::from);
+        match record.and_then(|record| manifest::decode::<Complete>(&key, &record).map(|_| record)) {
+            Ok(record) => records.push((version, record)),
             Err(error) => {
                 tracing::warn!("version {version} of dump {name:?} is known by other stores at most: {error}")
             }
         }
     }
-    Ok(versions)
+    Ok(records)
 }
 
-/// The versions that any store knows. Of two that have the same number it is the one that more stores know.
-fn known(said: Vec<Hello>) -> BTreeMap<u32, Complete> {
-    let mut told: BTreeMap<u32, BTreeMap<Complete, usize>> = BTreeMap::new();
-    for (version, complete) in said.into_iter().flat_map(|said| said.versions) {
-        *told.entry(version).or_default().entry(complete).or_default() += 1;
+/// For each version the first rank that has its record. Of two of the same number it is the one that more stores have.
+fn tellers(said: &[Hello]) -> BTreeMap<u32, u32> {
+    let mut known: BTreeMap<u32, BTreeMap<Hash, (usize, u32)>> = BTreeMap::new();
+    for (rank, said) in (0..).zip(said) {
+        for (version, record) in &said.versions {
+            known.entry(*version).or_default().entry(*record).or_insert((0, rank)).0 += 1;
+        }
     }
-    let most = |told: BTreeMap<Complete, usize>| told.into_iter().max_by_key(|(_, stores)| *stores);
-    told.into_iter().filter_map(|(version, told)| Some((version, most(told)?.0))).collect()
+    let most = |records: BTreeMap<Hash, (usize, u32)>| records.into_values().max_by_key(|(stores, _)| *stores);
+    known.into_iter().filter_map(|(version, records)| Some((version, most(records)?.1))).collect()
 }
 
 /// The store of each node: one for all its ranks, and for no others.

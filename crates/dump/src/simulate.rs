@@ -1,19 +1,23 @@
 //! What a dump costs each of many ranks, computed in one process by the very steps that a dump takes; no bytes move.
 
+use serde::Serialize;
+
 use crate::chunk::Chunk;
-use crate::plan::{Load, Nodes, Plan, bounds, leaf};
-use crate::reduce::{encode, tree};
-use crate::table::{Bounds, Holder, Table};
+use crate::halving::{Answers, Halving, Known};
+use crate::manifest::encode;
+use crate::plan::{Decided, Load, Mine, Nodes, Plan, bounds};
+use crate::table::Holder;
+use crate::votes::Votes;
 use crate::{Duplicates, Options, Result};
 
 /// What a dump costs a rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Tables that it receives, up and down the tree.
-    pub tables: u64,
+    /// Messages that it receives before chunks move: what others know, and answers.
+    pub messages: u64,
     /// Bytes of these.
-    pub table_bytes: u64,
-    /// Entries of the largest table that it holds.
+    pub asked: u64,
+    /// The most chunks of others' and its own of which it holds something at a time.
     pub entries: usize,
     /// Bytes of its own chunks that it stores.
     pub own: u64,
@@ -30,71 +34,78 @@ pub struct Cost {
 pub fn simulate<'a>(nodes: &[u32], chunks: impl Fn(u32) -> Vec<Chunk<'a>>, options: &Options) -> Result<Vec<Cost>> {
     let node_count = nodes.iter().max().map_or(0, |last| *last as usize + 1);
     let copies = node_count.min(options.replicas as usize);
-    let mut tables = Tables {
-        nodes,
-        chunks: &chunks,
-        bounds: bounds(options.table, copies),
-        costs: vec![Cost::default(); nodes.len()],
+    let bounds = bounds(options.table, copies);
+    let collective = options.duplicates == Duplicates::Collective;
+    let chunks: Vec<Vec<Chunk<'a>>> = (0..nodes.len() as u32).map(chunks).collect();
+    let stored: Vec<Vec<Nodes>> = chunks.iter().map(|chunks| vec![Nodes::new(); chunks.len()]).collect();
+    let ranks = (0..).zip(nodes).zip(chunks.iter().zip(&stored));
+    let mine =
+        ranks.map(|((rank, node), (chunks, stored))| Mine { holder: Holder { node: *node, rank }, chunks, stored });
+    let mine: Vec<Mine<'_>> = mine.collect();
+    let mut costs = vec![Cost::default(); nodes.len()];
+
+    let votes = mine.iter().map(|mine| mine.votes(bounds)).collect();
+    let voted = match collective {
+        true => meet(votes, (), |votes| votes.shared().collect(), &mut costs)?,
+        false => vec![Answers::<Votes, bool>::default(); mine.len()],
     };
-    let shared = match options.duplicates {
-        Duplicates::Collective => tables.reduce()?,
-        _ => Table::default(),
+    let loads: Vec<Load> = mine.iter().zip(&voted).map(|(mine, voted)| mine.load(voted, copies)).collect();
+    let plan = Plan::new(&loads, nodes, copies, options.by_load);
+    let tables = mine.iter().zip(&voted).map(|(mine, voted)| mine.table(voted, bounds)).collect();
+    let decided = match collective {
+        true => meet(tables, bounds, |home| plan.decide(home), &mut costs)?,
+        false => vec![Decided::default(); mine.len()],
     };
-    let mut costs = tables.costs;
-    let ranks = 0..nodes.len() as u32;
-    let load = |rank| {
-        let chunks = chunks(rank);
-        Load::of(&chunks, &vec![Nodes::new(); chunks.len()], &shared, copies)
-    };
-    let loads: Vec<Load> = ranks.clone().map(load).collect();
-    let plan = Plan::new(shared, &loads, nodes, copies, options.by_load);
-    for rank in ranks {
-        let chunks = chunks(rank);
-        let holdings = plan.holdings(rank, &chunks, &vec![Nodes::new(); chunks.len()]);
-        let bytes = |numbers: &[u32]| numbers.iter().map(|n| chunks[*n as usize].bytes.len() as u64).sum::<u64>();
-        costs[rank as usize].own = bytes(&holdings.own);
+    for (rank, (mine, decided)) in mine.iter().zip(&decided).enumerate() {
+        let holdings = plan.holdings(mine, decided);
+        let bytes = |numbers: &[u32]| numbers.iter().map(|n| mine.chunks[*n as usize].bytes.len() as u64).sum::<u64>();
+        costs[rank].own = bytes(&holdings.own);
         for (to, numbers) in &holdings.sent {
-            costs[rank as usize].partners += 1;
-            costs[rank as usize].sent += bytes(numbers);
+            costs[rank].partners += 1;
+            costs[rank].sent += bytes(numbers);
             costs[*to as usize].received += bytes(numbers);
         }
     }
     Ok(costs)
 }
 
-/// The reduction of all ranks' tables.
-struct Tables<'n, F> {
-    nodes: &'n [u32],
-    chunks: F,
-    bounds: Bounds,
-    costs: Vec<Cost>,
-}
-
-impl<'a, F: Fn(u32) -> Vec<Chunk<'a>>> Tables<'_, F> {
-    fn reduce(&mut self) -> Result<Table> {
-        let shared = self.merged(0)?.shared();
-        let bytes = encode(&shared)?.len() as u64;
-        for cost in &mut self.costs[1..] {
-            cost.tables += 1;
-            cost.table_bytes += bytes;
+/// What [`crate::halving::meet`] does, on all ranks at once, level by level.
+fn meet<K: Known, A: Clone + Default + Serialize>(
+    known: Vec<K>,
+    bounds: K::Bounds,
+    answer: impl Fn(&K) -> Answers<K, A>,
+    costs: &mut [Cost],
+) -> Result<Vec<Answers<K, A>>> {
+    let size = known.len() as u32;
+    let mut ranks: Vec<Halving<K>> =
+        (0..).zip(known).map(|(rank, known)| Halving::new(known, bounds, rank, size)).collect();
+    let depth = ranks.iter().map(|rank| rank.levels().len()).max().unwrap_or(0);
+    let mut receives = |to: u32, bytes: usize| {
+        costs[to as usize].messages += 1;
+        costs[to as usize].asked += bytes as u64;
+    };
+    for level in 0..depth {
+        let sends = |rank: &mut Halving<K>| Some((rank.levels().get(level)?.to, rank.send()));
+        let sent: Vec<(u32, K)> = ranks.iter_mut().filter_map(sends).collect();
+        for (to, known) in sent {
+            receives(to, encode(&known)?.len());
+            ranks[to as usize].hear(known);
         }
-        Ok(shared)
     }
-
-    /// What a rank has merged of those below it.
-    fn merged(&mut self, rank: u32) -> Result<Table> {
-        let chunks = (self.chunks)(rank);
-        let holder = Holder { node: self.nodes[rank as usize], rank };
-        let mut table = leaf(holder, &chunks, &vec![Nodes::new(); chunks.len()], self.bounds);
-        let mut cost = Cost { entries: table.entries().len(), ..Cost::default() };
-        for other in tree(rank, self.nodes.len() as u32).0 {
-            let other = self.merged(other)?;
-            cost.tables += 1;
-            cost.table_bytes += encode(&other)?.len() as u64;
-            table = table.merge(other, self.bounds);
-            cost.entries = cost.entries.max(table.entries().len());
+    let mut answers: Vec<Answers<K, A>> = ranks.iter().map(|rank| answer(&rank.known)).collect();
+    for level in (0..depth).rev() {
+        let replies = |(rank, answers): (&Halving<K>, &Answers<K, A>)| {
+            let from = rank.levels().get(level).map(|level| level.from.clone()).unwrap_or_default();
+            from.into_iter().zip(rank.answers(level, answers))
+        };
+        let said: Vec<(u32, Vec<A>)> = ranks.iter().zip(&answers).flat_map(replies).collect();
+        for (to, said) in said {
+            receives(to, encode(&said)?.len());
+            ranks[to as usize].learn(level, said, &mut answers[to as usize]);
         }
-        self.costs[rank as usize] = cost;
-        Ok(table)
     }
+    for (rank, cost) in ranks.iter().zip(costs) {
+        cost.entries = cost.entries.max(rank.most());
+    }
+    Ok(answers)
 }

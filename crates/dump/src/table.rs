@@ -1,4 +1,4 @@
-//! Step 2, pure: a bounded table of the chunks that most ranks have, with ranks that may store them. Tables merge in any
+//! Step 2, second half: a bounded table of the chunks that ranks share, with ranks that may store them. Tables merge in any
 //! grouping to the same table, as long as the bound leaves nothing out.
 //!
 //! What a merge keeps of a chunk's holders is a uniform sample of them, chosen by hashes of chunk and node: so no rank is
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use crate::chunk::Hash;
+use crate::halving::{Known, first};
 
 /// How much a table may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +58,30 @@ impl Table {
         Table(entries).bounded(bounds)
     }
 
-    /// What two tables know together.
-    pub fn merge(self, other: Table, bounds: Bounds) -> Table {
+    /// The entries, in order of hashes.
+    pub fn entries(&self) -> &[Entry] {
+        &self.0
+    }
+
+    /// Keeps the chunks that most ranks have; of equally frequent ones those of the least hash.
+    fn bounded(mut self, bounds: Bounds) -> Table {
+        if self.0.len() > bounds.entries {
+            let worth = |entry: &Entry| (Reverse(entry.ranks), entry.hash);
+            if let Some(last) = bounds.entries.checked_sub(1) {
+                self.0.select_nth_unstable_by_key(last, worth);
+            }
+            self.0.truncate(bounds.entries);
+            self.0.sort_unstable_by_key(|entry| entry.hash);
+        }
+        self
+    }
+}
+
+impl Known for Table {
+    type Key = Hash;
+    type Bounds = Bounds;
+
+    fn merge(self, other: Table, bounds: Bounds) -> Table {
         let mut merged = Vec::with_capacity(self.0.len() + other.0.len());
         let (mut left, mut right) = (self.0.into_iter().peekable(), other.0.into_iter().peekable());
         loop {
@@ -78,34 +101,13 @@ impl Table {
         Table(merged).bounded(bounds)
     }
 
-    /// Without what only one rank has, which that rank knows without being told.
-    pub fn shared(mut self) -> Table {
-        self.0.retain(|entry| entry.ranks > 1);
-        self
+    fn split_off(&mut self, rank: u32, size: u32) -> Table {
+        let first = first(rank, size);
+        Table(self.0.split_off(self.0.partition_point(|entry| entry.hash.number() < first)))
     }
 
-    /// The entries, in order of hashes.
-    pub fn entries(&self) -> &[Entry] {
-        &self.0
-    }
-
-    /// What is known of a chunk.
-    pub fn get(&self, hash: &Hash) -> Option<(usize, &Entry)> {
-        let at = self.0.binary_search_by_key(hash, |entry| entry.hash).ok()?;
-        Some((at, &self.0[at]))
-    }
-
-    /// Keeps the chunks that most ranks have; of equally frequent ones those of the least hash.
-    fn bounded(mut self, bounds: Bounds) -> Table {
-        if self.0.len() > bounds.entries {
-            let worth = |entry: &Entry| (Reverse(entry.ranks), entry.hash);
-            if let Some(last) = bounds.entries.checked_sub(1) {
-                self.0.select_nth_unstable_by_key(last, worth);
-            }
-            self.0.truncate(bounds.entries);
-            self.0.sort_unstable_by_key(|entry| entry.hash);
-        }
-        self
+    fn keys(&self) -> impl Iterator<Item = Hash> {
+        self.0.iter().map(|entry| entry.hash)
     }
 }
 
@@ -218,7 +220,7 @@ mod tests {
             let small = leaves(&ranks, bounds).into_iter().reduce(|a, b| a.merge(b, bounds)).unwrap_or_default();
             prop_assert!(small.entries().len() <= entries);
             for entry in small.entries() {
-                let (_, truth) = full.get(&entry.hash).expect("was there");
+                let truth = full.entries().iter().find(|known| known.hash == entry.hash).expect("was there");
                 prop_assert!(entry.ranks <= truth.ranks);
             }
             // As many as fit of those that all ranks have, if no rank has more than the table holds.
@@ -250,8 +252,9 @@ mod tests {
             };
             Table::new((from..from + 1000).map(entry).collect(), bounds)
         };
-        let both = held(0, 0).merge(held(1, 100), bounds).shared();
-        assert!(both.entries().len() >= 35, "{} of 50 entries are of chunks that both have", both.entries().len());
+        let both = held(0, 0).merge(held(1, 100), bounds);
+        let shared = both.entries().iter().filter(|entry| entry.ranks == 2).count();
+        assert!(shared >= 35, "{shared} of 50 entries are of chunks that both have");
     }
 
     #[test]

@@ -26,9 +26,12 @@ pub trait World {
     /// Opens memory of `bytes` bytes on each rank, into which the others put.
     fn window<'b>(&'b self, bytes: usize) -> Result<Box<dyn Window<'b> + 'b>>;
 
+    /// The greatest number that any rank has.
+    fn most(&self, mine: u64) -> Result<u64>;
+
     /// Returns once every rank has called it.
     fn barrier(&self) -> Result<()> {
-        self.all_gather(&[]).map(drop)
+        self.most(0).map(drop)
     }
 
     /// Number of ranks.
@@ -71,11 +74,13 @@ pub fn agree<T>(world: &dyn World, done: Result<T>) -> Result<T> {
     {
         return done;
     }
-    let said = done.as_ref().err().map(|error| error.to_string()).unwrap_or_default();
-    let all = world.all_gather(said.as_bytes())?;
-    let value = done?;
-    match all.iter().position(|said| !said.is_empty()) {
-        Some(rank) => Err(Error::Elsewhere { rank: rank as u32, reason: String::from_utf8_lossy(&all[rank]).into() }),
-        None => Ok(value),
+    // The first rank that failed has the greatest number.
+    let mine = if done.is_err() { u64::from(u32::MAX - world.rank()) } else { 0 };
+    let first = world.most(mine)?;
+    if first == 0 {
+        return done;
     }
+    let said = done.as_ref().err().filter(|_| mine == first).map(|error| error.to_string()).unwrap_or_default();
+    let reason = String::from_utf8_lossy(&world.all_gather(said.as_bytes())?.concat()).into_owned();
+    done.and(Err(Error::Elsewhere { rank: u32::MAX - first as u32, reason }))
 }

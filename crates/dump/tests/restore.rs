@@ -184,6 +184,28 @@ fn a_dump_that_has_returned_needs_no_volatile_tier() {
 }
 
 #[test]
+fn what_has_no_room_in_a_table_counts_as_unique() {
+    let nodes: Vec<u32> = (0..8).collect();
+    let mut place = Place::new();
+    for table in [0, 1, 9] {
+        let stores = place.stores(8);
+        let done = Threads::on(&nodes).run(|world| {
+            let buffers = buffers(world.rank(), 0);
+            let options = Options { table, ..options(3) };
+            dump(world, &stores[world.node() as usize], "state", &slices(&buffers), &options)
+        });
+        assert!(done.iter().all(Result::is_ok));
+        for lost in sets(8, 2).into_iter().step_by(3) {
+            let left: Vec<&Store> = (0..8).filter(|store| !lost.contains(store)).map(|store| &stores[store]).collect();
+            assert!(
+                whole(restore_all(&[0, 1, 2, 3, 4, 5], &left)) == expected(8, 0),
+                "table of {table}, {lost:?} lost"
+            );
+        }
+    }
+}
+
+#[test]
 fn what_is_not_there_is_told() {
     let mut place = Place::new();
     let stores = place.stores(2);

@@ -45,10 +45,9 @@ fn what_a_rank_does_grows_no_faster_than_a_logarithm_of_their_number() {
     for costs in [&few, &many] {
         let depth = u64::from((costs.len() as u32).next_power_of_two().ilog2());
         for cost in costs {
-            assert!(cost.tables <= depth + 1);
+            // Votes and tables, up and down; of the uneven half two ranks send to one.
+            assert!(cost.messages <= 2 * 2 * (depth + 1) * 3 / 2, "{} messages", cost.messages);
             assert!(cost.entries <= 2 * TABLE, "a table is bounded");
-            // An entry: hash, length, count, nodes and holders of all candidates.
-            assert!(cost.table_bytes <= (depth + 1) * TABLE as u64 * (32 + 8 + 6 * 8));
             assert!(cost.partners <= 12, "{} partners", cost.partners);
         }
     }
@@ -56,18 +55,17 @@ fn what_a_rank_does_grows_no_faster_than_a_logarithm_of_their_number() {
         ("stored of its own", |cost| cost.own),
         ("sent", |cost| cost.sent),
         ("received", |cost| cost.received),
-        ("tables", |cost| cost.table_bytes),
+        ("asked", |cost| cost.asked),
     ];
     for (what, of) in parts {
         let mean = |costs: &[Cost]| costs.iter().map(of).sum::<u64>() / costs.len() as u64;
         let most = |costs: &[Cost]| costs.iter().map(of).max().unwrap();
         eprintln!("{what}: mean {} and {}, most {} and {}", mean(&few), mean(&many), most(&few), most(&many));
-        assert!(
-            mean(&many) <= mean(&few) * 5 / 4,
-            "{what}: {} bytes a rank of 10,000, {} of 408",
-            mean(&many),
-            mean(&few)
-        );
+        // What is asked may grow as levels do; what is stored and moved is to stay as it is.
+        let growth = if what == "asked" { 10_000f64.ln() / 408f64.ln() } else { 1.25 };
+        for (few, many) in [(mean(&few), mean(&many)), (most(&few), most(&many))] {
+            assert!(many as f64 <= few as f64 * growth, "{what}: {many} bytes a rank of 10,000, {few} of 408");
+        }
     }
 }
 

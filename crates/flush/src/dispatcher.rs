@@ -27,7 +27,8 @@ struct State<M: Move> {
     waiting: HashMap<DestinationOf<M>, VecDeque<Segment<M>>>,
     /// Those with waiting segments that nobody writes to.
     ready: VecDeque<DestinationOf<M>>,
-    writing: HashSet<DestinationOf<M>>,
+    /// Those that are being written to, and since when.
+    writing: HashMap<DestinationOf<M>, Instant>,
     /// How many closed segments each destination has that are not done.
     closed: HashMap<DestinationOf<M>, usize>,
     queued: usize,
@@ -41,7 +42,9 @@ struct State<M: Move> {
 
 /// A destination that fails.
 struct Down {
-    since: Instant,
+    /// How long it has failed: what tries and the waits between them took. That all workers were busy with others is not held
+    /// against it.
+    failing: Duration,
     due: Instant,
     wait: Duration,
     parked: bool,
@@ -68,7 +71,7 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         let state = State {
             waiting: HashMap::new(),
             ready: VecDeque::new(),
-            writing: HashSet::new(),
+            writing: HashMap::new(),
             closed: HashMap::new(),
             queued: 0,
             workers: 0,
@@ -118,7 +121,7 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         state.queued += 1;
         let waiting = state.waiting.entry(destination.clone()).or_default();
         waiting.push_back(segment);
-        if waiting.len() == 1 && !state.writing.contains(&destination) {
+        if waiting.len() == 1 && !state.writing.contains_key(&destination) {
             state.ready.push_back(destination);
         }
         let start = state.resting == 0 && state.workers < self.most_workers();
@@ -135,7 +138,7 @@ impl<'a, M: Move> Dispatcher<'a, M> {
                 && let Some(segment) = state.waiting.get_mut(&destination).and_then(VecDeque::pop_front)
             {
                 state.queued -= 1;
-                state.writing.insert(destination);
+                state.writing.insert(destination, Instant::now());
                 self.changed.notify_all();
                 return Some(segment);
             }
@@ -177,18 +180,21 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         let now = Instant::now();
         let mut state = self.state.lock();
         *state.floors.entry(destination.clone()).or_default() += 1;
+        let tried = state.writing.get(destination).map_or(Duration::ZERO, Instant::elapsed);
         let first = || {
             let (parked, told, healed) = (false, HashSet::new(), false);
-            Down { since: now, due: now, wait: self.settings.retry, parked, told, healed }
+            Down { failing: Duration::ZERO, due: now, wait: self.settings.retry, parked, told, healed }
         };
         let down = state.down.entry(destination.clone()).or_insert_with(first);
         if down.healed {
             *down = first();
         }
         down.told.clear();
+        down.failing += tried;
+        down.parked = for_good || down.failing >= self.settings.patience;
+        down.failing += down.wait;
         down.due = now + down.wait;
         down.wait = (down.wait * 2).min(LONGEST);
-        down.parked = for_good || now.duration_since(down.since) >= self.settings.patience;
         let verdict = if down.parked { Verdict::Park } else { Verdict::Retry };
         let waiting = state.waiting.remove(destination).unwrap_or_default();
         state.queued -= waiting.len();

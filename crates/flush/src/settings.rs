@@ -15,7 +15,7 @@ pub struct Settings {
     pub memory: usize,
     /// The wait before a destination that failed is tried again; it doubles, up to five seconds.
     pub retry: Duration,
-    /// A destination that has failed for so long is parked.
+    /// A destination that has failed for so long, tries and waits between them together, is parked.
     pub patience: Duration,
     /// A thread that has had nothing to do for so long ends.
     pub rest: Duration,

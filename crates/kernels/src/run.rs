@@ -1,6 +1,6 @@
 //! Carrying moves out: which count is innermost, and in blocks of what size.
 
-use crate::kernel::{Area, GRAIN, Kernel, copy};
+use crate::kernel::{Area, GRAIN, Kernel, copy, turn_over};
 use crate::moves::{Move, Moves};
 
 /// Bytes of a block: source and destination stay in the first-level cache while all fields of it are moved.
@@ -114,7 +114,9 @@ struct Plane {
 impl Plane {
     fn run(&self, kernel: &Kernel, list: &[Move], base: (i64, i64), to: &mut [u8], from: &[u8]) {
         let area = Area { base, first_row: 0, rows: self.rows, first_element: 0, elements: self.elements };
-        kernel.run(area, self.block(list), to, from);
+        if !(self.across && turn_over(list, area, to, from)) {
+            kernel.run(area, self.block(list), to, from);
+        }
     }
 
     /// Rows and elements of a block.

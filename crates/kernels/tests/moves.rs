@@ -56,13 +56,44 @@ proptest! {
         let sizes = if equal { vec![sizes[0]; sizes.len()] } else { sizes };
         let gap = gap.saturating_sub(4);
         let moves = moves(&sizes, count, rows, gap.max(0), backwards, scatter);
-        let hull = moves.hull().unwrap();
-        let from: Vec<u8> = (0..hull.from.1).map(|i| (i * 31 + i / 256) as u8).collect();
-        let mut right = vec![0xee; hull.to.1 as usize];
-        let mut ours = right.clone();
-        slowly(&moves, &mut right, &from);
-        prop_assert!(!moves.clone().run(&mut ours, &from[1..]), "the source is too short");
-        prop_assert!(moves.run(&mut ours, &from));
-        prop_assert!(ours == right);
+        same(&moves)?;
     }
+
+    #[test]
+    fn a_matrix_is_turned_over_as_byte_by_byte(
+        size in prop::sample::select(vec![2u64, 4, 4, 8, 8, 16]), rows in 1..150u64, columns in 1..150u64,
+        gap in 0..40i64, swapped: bool, start in 0..64i64, backwards: bool,
+    ) {
+        let width = size as i64;
+        let (to_row, from_row) = (width * columns as i64 + gap, width * rows as i64 + gap);
+        let (from, step) = if backwards { (from_row * (columns as i64 - 1), -from_row) } else { (0, from_row) };
+        let unit = if swapped { size.min(4) } else { 1 };
+        let steps = vec![(to_row, width), (width, step)];
+        let moves = Moves { counts: vec![rows, columns], list: vec![Move { to: start, from, size, unit, steps }] };
+        same(&moves)?;
+    }
+}
+
+/// Larger than the caches, so that it is written past them; whole lines, and not.
+#[test]
+#[cfg_attr(miri, ignore = "it takes too long")]
+fn a_large_matrix_is_turned_over_as_byte_by_byte() {
+    for (rows, columns, start) in [(1600, 1600, 0), (1601, 1600, 4), (1600, 1603, 8)] {
+        let steps = vec![(4 * columns, 4), (4, 4 * rows)];
+        let list = vec![Move { to: start, from: 0, size: 4, unit: 1, steps }];
+        same(&Moves { counts: vec![rows as u64, columns as u64], list }).unwrap();
+    }
+}
+
+/// Carries the moves out, and slowly.
+fn same(moves: &Moves) -> Result<(), TestCaseError> {
+    let hull = moves.hull().unwrap();
+    let from: Vec<u8> = (0..hull.from.1).map(|i| (i * 31 + i / 256) as u8).collect();
+    let mut right = vec![0xee; hull.to.1 as usize];
+    let mut ours = right.clone();
+    slowly(moves, &mut right, &from);
+    prop_assert!(!moves.clone().run(&mut ours, &from[1..]), "the source is too short");
+    prop_assert!(moves.clone().run(&mut ours, &from));
+    prop_assert!(ours == right);
+    Ok(())
 }

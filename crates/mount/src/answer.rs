@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{Errno, FileAttr, FileType, INodeNo, TimeOrNow};
 use terrace::Kind;
-use terrace::files::{FileError, Special, Stat};
+use terrace::files::{Special, Stat};
+use terrace_tree::{Error, Node};
 
 /// What a file is.
 pub fn kind(kind: Kind, special: Option<Special>) -> FileType {
@@ -30,10 +31,11 @@ pub fn special(mode: u32, device: u32) -> Option<Special> {
     }
 }
 
-/// A file's attributes under a number.
-pub fn attributes(number: u64, stat: &Stat) -> FileAttr {
+/// A file's attributes.
+pub fn attributes(node: &Node) -> FileAttr {
+    let stat: &Stat = &node.stat;
     FileAttr {
-        ino: INodeNo(number),
+        ino: INodeNo(node.number),
         size: stat.length,
         blocks: stat.length.div_ceil(512),
         atime: time(stat.accessed),
@@ -74,8 +76,8 @@ pub fn nanoseconds(time: TimeOrNow) -> i64 {
 }
 
 /// The error's number. What the caller cannot know from it is logged.
-pub fn errno(error: &FileError) -> Errno {
-    if matches!(error, FileError::Engine(_)) {
+pub fn errno(error: &Error) -> Errno {
+    if error.is_the_stores() {
         tracing::warn!(%error, "a request failed");
     }
     Errno::from_i32(error.errno())

@@ -10,8 +10,8 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use nix::mount::{MntFlags, umount2};
 use terrace::Files;
 
+use crate::stale::Stale;
 use crate::system::System;
-use crate::views::Views;
 
 /// Threads that answer requests.
 const THREADS: usize = 4;
@@ -73,9 +73,9 @@ impl Mount {
         config.acl = if nix::unistd::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(THREADS);
         config.clone_fd = true;
-        let views = Arc::new(Views::new(files));
-        let session = Session::new(System::new(files.clone(), views.clone()), &path, &config).map_err(refused)?;
-        views.tell(session.notifier()).map_err(refused)?;
+        let stale = Arc::new(Stale::default());
+        let session = Session::new(System::new(files, stale.clone()), &path, &config).map_err(refused)?;
+        stale.tell(session.notifier()).map_err(refused)?;
         let run = std::thread::Builder::new().name("terrace-mount".into()).spawn(move || session.run());
         let session = Some(run.map_err(refused)?);
         Ok(Mount { files: files.clone(), path, session })

@@ -16,7 +16,8 @@ use terrace_plan::snapshot::{PAGE, Snapshot, Target, Tier, TierSet};
 struct Case {
     pages: u64,
     targets: Vec<Target>,
-    persistent: Vec<bool>,
+    /// Whether each tier outlives a reboot, and how full it is.
+    levels: Vec<(bool, f64)>,
     expected: Vec<(Encoding, Expected)>,
     policy: Policy,
     reads: f64,
@@ -32,9 +33,10 @@ impl Case {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let tier = |persistent: &bool| Tier { name: "t".into(), persistent: *persistent, watts: 3.0 };
-        let tiers = self.persistent.iter().map(tier).collect();
-        Snapshot::new(tiers, self.targets.clone(), 2.0).expect("a snapshot")
+        let tier = |(persistent, _): &(bool, f64)| Tier { name: "t".into(), persistent: *persistent, watts: 3.0 };
+        let tiers = self.levels.iter().map(tier).collect();
+        let empty = Snapshot::new(tiers, self.targets.clone(), 2.0).expect("a snapshot");
+        empty.filled(self.levels.iter().map(|(_, taken)| *taken))
     }
 
     fn present(&self, costs: &Costs) -> Vec<Piece> {
@@ -51,6 +53,10 @@ impl Case {
         let choices = self.targets.len() * (self.expected.len() + 1);
         (choices as f64).powi(self.policy.replicas.into()) * self.pages as f64
     }
+}
+
+fn taken() -> impl Strategy<Value = f64> {
+    prop_oneof![1 => Just(0.0), 2 => 0.0..1.0]
 }
 
 fn target(tiers: usize, most: u64) -> impl Strategy<Value = Target> {
@@ -126,13 +132,13 @@ fn case(largest: f64) -> impl Strategy<Value = Case> {
     (1u64..=8, 1usize..=4).prop_flat_map(move |(pages, tiers)| {
         let targets = prop::collection::vec(target(tiers, pages), 1..=4);
         let expected = prop::collection::vec(expected.clone(), 0..=3);
-        let persistent = prop::collection::vec(prop::bool::weighted(0.7), tiers);
+        let levels = prop::collection::vec((prop::bool::weighted(0.7), taken()), tiers);
         let held = (0..8u32, 1..9u32, 0usize..4, 0usize..4);
         let present = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec(held, 1..4)];
-        (targets, persistent, expected, policy(), reads.clone(), present).prop_map(
-            move |(targets, persistent, expected, policy, reads, present)| {
+        (targets, levels, expected, policy(), reads.clone(), present).prop_map(
+            move |(targets, levels, expected, policy, reads, present)| {
                 let expected: Vec<_> = ALL[1..].iter().copied().zip(expected).collect();
-                let mut case = Case { pages, targets, persistent, expected, policy, reads, present };
+                let mut case = Case { pages, targets, levels, expected, policy, reads, present };
                 while case.size() > largest {
                     match case.policy.replicas {
                         1 => case.pages -= 1,
@@ -165,8 +171,8 @@ fn full_case() -> impl Strategy<Value = Case> {
                 }
                 let policy = Policy { replicas: 3, tiers: TierSet::ALL, ..policy };
                 let expected = ALL[1..].iter().copied().zip(expected).collect();
-                let persistent = vec![policy.volatile, true, true, true];
-                Case { pages, targets, persistent, expected, policy, reads: 1.0, present: vec![] }
+                let levels = vec![(policy.volatile, 0.9), (true, 0.5), (true, 0.0), (true, 0.3)];
+                Case { pages, targets, levels, expected, policy, reads: 1.0, present: vec![] }
             },
         )
     })
@@ -246,12 +252,12 @@ fn large_case() -> impl Strategy<Value = Case> {
     (1u64..5000, 1usize..=4, 1u8..=9, (-9i32..60).prop_map(|steps| 1.05f64.powi(steps))).prop_flat_map(
         move |(pages, tiers, replicas, reads)| {
             let targets = prop::collection::vec(target(tiers, pages), 1..=12);
-            let persistent = prop::collection::vec(prop::bool::weighted(0.7), tiers);
-            (targets, persistent, expected.clone(), policy(), present.clone()).prop_map(
-                move |(targets, persistent, expected, policy, present)| {
+            let levels = prop::collection::vec((prop::bool::weighted(0.7), taken()), tiers);
+            (targets, levels, expected.clone(), policy(), present.clone()).prop_map(
+                move |(targets, levels, expected, policy, present)| {
                     let expected = ALL[1..].iter().copied().zip(expected).collect();
                     let policy = Policy { replicas: replicas.max(policy.least), ..policy };
-                    Case { pages, targets, persistent, expected, policy, reads, present }
+                    Case { pages, targets, levels, expected, policy, reads, present }
                 },
             )
         },
@@ -333,7 +339,7 @@ fn a_piece_may_be_as_long_as_leaves_the_others_room() {
     let policy = Policy { replicas: 2, least: 2, model: Model::Paper, ..Policy::default() };
     for free in [8586, 10437] {
         let targets = vec![of(0, 0, 1e9, free), of(1, 1, 1e9, u64::MAX / 4096), of(2, 0, 4.1e9, 25116)];
-        let (persistent, expected, present) = (vec![true, false], vec![], vec![]);
-        no_worse(&Case { pages: 7, targets, persistent, expected, policy, reads: 1.0, present }, 292, false).unwrap();
+        let (levels, expected, present) = (vec![(true, 0.0), (false, 0.0)], vec![], vec![]);
+        no_worse(&Case { pages: 7, targets, levels, expected, policy, reads: 1.0, present }, 292, false).unwrap();
     }
 }

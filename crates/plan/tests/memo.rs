@@ -68,15 +68,16 @@ fn a_hit_allocates_nothing() {
 proptest! {
     #[test]
     fn what_is_remembered_is_what_would_be_made(
-        states in prop::collection::vec((0usize..7, 0u64..40, 0u64..30, 0usize..3, 1u64..600), 1..60),
+        states in prop::collection::vec((0usize..7, 0u64..40, 0u64..30, 0usize..3, 1u64..600, 0usize..3), 1..60),
     ) {
         let levels = [("ram", false, 1, 2e9, 1e-6, 1), ("nvme", true, 3, 1e9, 1e-4, 8), ("pfs", true, 3, 1e8, 5e-3, 64)];
         let (tiers, mut targets) = storage::tiers(&levels);
         let codecs = codecs();
         let mut memo = Memo::new(16);
-        for (target, space, load, policy, pages) in states {
+        for (target, space, load, policy, pages, taken) in states {
             targets[target] = Target { free: space * 100_000, load: load as f64 / 10.0, ..targets[target].clone() };
             let snapshot = Snapshot::new(tiers.clone(), targets.clone(), 5.0).expect("a snapshot");
+            let snapshot = snapshot.filled([[0.0, 0.0], [0.4, 0.0], [0.8, 0.3]][taken]);
             let policy = [
                 Policy::default(),
                 Policy { spread: true, ..Policy::default() },

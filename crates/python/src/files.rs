@@ -13,6 +13,7 @@ use crate::failure::refused;
 use crate::key::{Key, shown};
 use crate::object::kind;
 use crate::store::Store;
+use crate::waiting::waited;
 
 /// Names that are asked for at a time.
 const PAGE: usize = 1000;
@@ -115,7 +116,8 @@ impl Files {
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        self.call(py, engine::Files::sync)
+        let files = self.0.clone();
+        waited(py, move || files.sync())?.map_err(refused)
     }
 }
 

@@ -11,6 +11,7 @@ mod progress;
 mod receipt;
 mod room;
 mod store;
+mod waiting;
 
 use pyo3::prelude::*;
 

@@ -19,6 +19,7 @@ use crate::options::{ack, options};
 use crate::progress::Told;
 use crate::receipt::Receipt;
 use crate::room;
+use crate::waiting::waited;
 
 /// An open store; what is required at opening holds for every call on it.
 #[pyclass(frozen, subclass, module = "terrace")]
@@ -221,14 +222,14 @@ impl Store {
 
     fn wait(&self, py: Python<'_>, receipt: &Receipt, level: &str) -> PyResult<()> {
         let (store, mut known, level) = (self.engine(py)?, receipt.now(), ack(level)?);
-        py.detach(|| store.wait(&mut known, level)).map_err(raised)?;
+        let known = waited(py, move || store.wait(&mut known, level).map(|()| known))?.map_err(raised)?;
         receipt.set(known);
         Ok(())
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let store = self.engine(py)?;
-        py.detach(|| store.sync()).map_err(raised)
+        waited(py, move || store.sync())?.map_err(raised)
     }
 
     fn locate<'py>(&self, py: Python<'py>, key: Key) -> PyResult<Bound<'py, PyAny>> {

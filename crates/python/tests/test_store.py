@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import threading
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy
 import pytest
 
 import terrace
+from conftest import CONFIG
 
 RECORD = [("a", "<i4"), ("b", "<f8")]
 DTYPES = ["<f8", "<f4", ">f8", "<f2", "<i2", "<u8", "|b1", "i1", "<c16", "<M8[s]", "<U5", "S3", RECORD]
@@ -202,3 +204,20 @@ def test_a_store_goes_to_other_processes(store: terrace.Store) -> None:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     assert store.get("b") == b"of the parent and the child"
+
+
+def test_waiting_is_interrupted_and_goes_on(tmp_path: Path) -> None:
+    config = tmp_path / "terrace.toml"
+    config.write_text(CONFIG.format(tmp_path) + 'throttle = { write = "1MB/s" }')
+    store = terrace.Store.create(tmp_path / "store", config)
+    receipt = store.put("a", numpy.random.default_rng(1).bytes(4 << 20))
+    for wait in [lambda: store.wait(receipt, "replicated"), store.sync]:
+        timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            wait()
+        timer.join()
+        assert store.status()["owed"] > 0
+    store.sync()
+    assert store.status()["owed"] == 0
+    store.close()

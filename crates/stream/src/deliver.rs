@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use terrace::Attributes;
 use terrace_flush::Sink;
 
-use crate::destinations::{Destination, Outcome};
+use crate::destinations::{Destination, End, Outcome};
 use crate::entry::{Entry, Position};
 use crate::ledger::{Ledger, Mark};
 use crate::request::{Name, Place};
@@ -37,10 +38,11 @@ impl Deliver {
         let watermark = match mark.watermark {
             Some(watermark) => watermark,
             None => {
-                // It must be known before the first byte is written: a run that dies leaves some of them.
+                // It must be known before the first byte is written: a run that dies, or a loss of power, leaves some of them.
                 let watermark = length.unwrap_or(0);
                 mark.watermark = Some(watermark);
                 self.ledger.commit(name, mark.clone())?;
+                self.ledger.sync()?;
                 watermark
             }
         };
@@ -55,24 +57,40 @@ impl Deliver {
         Ok(mark)
     }
 
+    /// Writes what is there of files.
+    fn write_parts(&self, name: &Name, entries: &[Entry]) -> Outcome<()> {
+        let mut writes: Vec<Run> = Vec::new();
+        for (entry, attributes) in entries.iter().filter_map(|entry| Some((entry, entry.file.as_ref()?))) {
+            let Place::At(offset) = entry.request.place else { continue };
+            let run = Run { offset, bytes: entry.request.bytes.clone() };
+            let length = run.end();
+            writes.push(run);
+            if entry.request.ends {
+                let end = End { length, attributes: Attributes::clone(attributes) };
+                self.destination.write_part(name, &runs(std::mem::take(&mut writes)), Some(&end))?;
+            }
+        }
+        if writes.is_empty() { Ok(()) } else { self.destination.write_part(name, &runs(writes), None) }
+    }
+
     fn deliver(&self, name: &Name, entries: &[Entry]) -> Outcome<Option<Mark>> {
-        let mut mark = match entries.iter().any(|entry| entry.noted) {
-            true => self.begin(name)?,
-            false => Mark::default(),
-        };
+        self.write_parts(name, entries)?;
+        let mut requests = entries.iter().filter(|entry| entry.file.is_none()).peekable();
+        if requests.peek().is_none() {
+            return Ok(None);
+        }
+        let mut mark = self.begin(name)?;
         let before = mark.clone();
         let mut end = mark.watermark.unwrap_or(0);
         let mut writes: Vec<Run> = Vec::new();
         let mut first = None;
-        for entry in entries {
-            if entry.noted {
-                let source = self.sources.get(entry.source).cloned().unwrap_or_default();
-                let done = mark.done.entry(source).or_default();
-                if entry.position <= *done {
-                    continue;
-                }
-                *done = entry.position;
+        for entry in requests {
+            let source = self.sources.get(entry.source).cloned().unwrap_or_default();
+            let done = mark.done.entry(source).or_default();
+            if entry.position <= *done {
+                continue;
             }
+            *done = entry.position;
             let bytes = entry.request.bytes.clone();
             let offset = match entry.request.place {
                 Place::Append => end,
@@ -91,13 +109,14 @@ impl Deliver {
                     // Else nobody could tell a cut that was not noted from a file that somebody has damaged.
                     let cut = Some(before.cut.map_or(end, |cut| cut.min(end)));
                     self.ledger.commit(name, Mark { cut, ..before.clone() })?;
+                    self.ledger.sync()?;
                 }
                 self.destination.set_length(name, end)?;
             }
         }
         self.write(name, first.unwrap_or_default(), &mut writes)?;
         (mark.watermark, mark.cut, mark.parked) = (Some(end), None, None);
-        Ok(entries.iter().any(|entry| entry.noted).then_some(mark))
+        Ok(Some(mark))
     }
 
     fn write(&self, name: &Name, first: Position, writes: &mut Vec<Run>) -> Outcome<()> {

@@ -1,7 +1,9 @@
 //! What moves through the pipeline: a request, with its place in its source.
 
 use std::fmt;
+use std::sync::Arc;
 
+use terrace::Attributes;
 use terrace_flush::Move;
 
 use crate::request::{Name, Request};
@@ -36,9 +38,9 @@ pub struct Entry {
     pub source: usize,
     /// Its place there.
     pub position: Position,
-    /// Whether it is noted with its destination how far the source's requests have got. Those of sources that tell
-    /// themselves, and write the same bytes to the same offsets again, are not.
-    pub noted: bool,
+    /// The file that it is a part of, as it is to be at the end. All parts of a file come in order, and again from the first byte
+    /// where one was not written. Where it is a request by itself, none: then it is noted with its destination that it is done.
+    pub file: Option<Arc<Attributes>>,
 }
 
 impl Move for Entry {

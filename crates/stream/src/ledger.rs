@@ -77,21 +77,26 @@ impl Ledger {
 
     /// How far a destination has got; none where nothing was ever begun there.
     pub fn mark(&self, destination: &Name) -> Result<Option<Mark>> {
+        self.look(destination, |mark| mark.cloned())
+    }
+
+    /// The last request of a source that is done at a destination.
+    pub fn done(&self, destination: &Name, source: &str) -> Result<Option<Position>> {
+        self.look(destination, |mark| mark?.done.get(source).copied())
+    }
+
+    fn look<T>(&self, destination: &Name, look: impl FnOnce(Option<&Mark>) -> T) -> Result<T> {
         if let Some(known) = self.known.lock().get(destination) {
-            return Ok(known.clone());
+            return Ok(look(known.as_ref()));
         }
         let mark = match self.store.stat(&self.key(destination)) {
             Ok(object) => Some(read(destination, &object.attributes)?),
             Err(terrace::Error::NotFound { .. }) => None,
             Err(e) => return Err(e.into()),
         };
-        self.known.lock().insert(destination.clone(), mark.clone());
-        Ok(mark)
-    }
-
-    /// The last request of a source that is done at a destination.
-    pub fn done(&self, destination: &Name, source: &str) -> Result<Option<Position>> {
-        Ok(self.mark(destination)?.and_then(|mark| mark.done.get(source).copied()))
+        let seen = look(mark.as_ref());
+        self.known.lock().insert(destination.clone(), mark);
+        Ok(seen)
     }
 
     /// Notes how far a destination has got.
@@ -106,6 +111,11 @@ impl Ledger {
         batch.commit()?;
         self.known.lock().insert(destination.clone(), Some(mark));
         Ok(())
+    }
+
+    /// Returns when a loss of power takes nothing of what was noted any more.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.store.sync_placed()?)
     }
 
     /// All destinations and how far they have got.

@@ -48,7 +48,7 @@ pub use entry::{Entry, Position};
 pub use error::{Error, Result};
 pub use frame::Frames;
 pub use ledger::{Ledger, Mark};
-pub use log::{Accepted, Log};
+pub use log::{Accepted, Submitted};
 pub use request::{Framed, MOST_BYTES, Name, Origin, Place, Request};
 pub use run::{AnySource, Running};
 pub use runs::Run;

@@ -54,6 +54,12 @@ pub struct Framed {
     pub origin: Option<Origin>,
 }
 
+impl From<Request> for Framed {
+    fn from(request: Request) -> Framed {
+        Framed { request, origin: None }
+    }
+}
+
 impl Request {
     /// Bytes behind all that went to the destination before.
     pub fn append(destination: impl AsRef<[u8]>, bytes: impl Into<Bytes>) -> Request {

@@ -11,7 +11,7 @@ use terrace::{Ack, Store};
 use crate::control::Control;
 use crate::destinations::Destination;
 use crate::ledger::Ledger;
-use crate::log::{Accepted, Log, Page};
+use crate::log::{Accepted, Log, Page, Submitted};
 use crate::request::{Framed, Name, Origin, Request};
 use crate::run::Running;
 use crate::seen::Seen;
@@ -80,13 +80,18 @@ impl Stream {
 
     /// Takes requests, all or none; they will not be sent again. Returns when they survive what the stream's `Ack` says.
     pub fn append(&self, requests: Vec<Request>) -> Result<()> {
-        let framed = requests.into_iter().map(|request| Framed { request, origin: None });
-        self.log.append(framed.collect()).map(drop)
+        self.log.append(requests.into_iter().map(Framed::from).collect()).map(drop)
     }
 
     /// Takes requests, all or none, some of which may have been taken before.
     pub fn append_framed(&self, requests: Vec<Framed>) -> Result<Vec<Accepted>> {
         self.log.append(requests)
+    }
+
+    /// Hands requests over, and does not wait: they are accepted soon, all or none, in the order in which they were handed over. Many make one
+    /// commit, so this is the way of those who have many small ones.
+    pub fn submit(&self, requests: Vec<Framed>) -> Submitted {
+        self.log.submit(requests)
     }
 
     /// One who numbers its requests, so that it may send them again. It goes on behind the last of which all before have come.

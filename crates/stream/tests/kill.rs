@@ -193,18 +193,16 @@ fn every_byte_arrives_exactly_once_whoever_dies() {
     }
     let parked = |store: &Store| {
         let ledger = Stream::open(store, "s", Ack::Placed).unwrap().ledger().all().unwrap();
-        ledger
-            .into_iter()
-            .filter(|(_, mark)| mark.parked.is_some())
-            .map(|(name, _)| String::from_utf8(name).unwrap())
-            .collect::<Vec<_>>()
+        let parked =
+            ledger.into_iter().filter_map(|(name, mark)| Some((String::from_utf8(name).unwrap(), mark.parked?)));
+        parked.collect::<Vec<_>>()
     };
-    assert_eq!(parked(&Store::open(&dir.join("store")).unwrap()), ["bad/d"]);
+    assert_eq!(parked(&Store::open(&dir.join("store")).unwrap()), [("bad/d".into(), "it is bad".into())]);
     // The last one heals what was bad, sends all again, twice and shuffled, and lives.
     let last = spawn(dir, 2, seed << 20 | 0xFFFFF, until, None).wait().unwrap();
     assert!(last.success(), "{}", fs::read_to_string(dir.join("stderr-2")).unwrap());
     let store = Store::open(&dir.join("store")).unwrap();
-    assert!(parked(&store).is_empty());
+    assert_eq!(parked(&store), []);
     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
     assert_eq!(stream.backlog().unwrap().requests, 0, "the log was not trimmed");
     let bytes = compare(&store, &dir.join("archive"), until);

@@ -8,16 +8,17 @@ mod server;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use common::{Random, settings, store};
 use server::Redis as Server;
 use terrace::tier::{Blobs, Service};
 use terrace::{Ack, Store};
-use terrace_stream::destinations::{Bucket, Destination, Files, Keys, Outcome};
+use terrace_stream::destinations::{Bucket, Destination, End, Files, Keys, Outcome};
 use terrace_stream::sources::{Directory, Redis};
 use terrace_stream::{
     AnySource, Control, Error, Failure, Framed, Frames, Origin, Place, Position, Request, Run, Settings, Stream,
@@ -49,6 +50,10 @@ fn cases(store: &Store, dir: &Path) -> Vec<Case> {
     let (archive, bucket, keys) = (dir.join("archive"), dir.join("bucket"), store.clone());
     let blobs = Blobs::new(&service(&bucket)).unwrap();
     let objects = move |name: &[u8]| {
+        // A whole file, or what was appended.
+        if let Ok(whole) = blobs.read(text(name)) {
+            return whole;
+        }
         let names = blobs.list(&format!("{}/", text(name))).unwrap();
         names.iter().flat_map(|name| blobs.read(name).unwrap()).collect()
     };
@@ -137,6 +142,11 @@ impl Destination for Flaky {
     fn write(&self, name: &[u8], first: Position, runs: &[Run]) -> Outcome<()> {
         self.fails()?;
         self.0.write(name, first, runs)?;
+        self.fails()
+    }
+    fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
+        self.fails()?;
+        self.0.write_part(name, runs, end)?;
         self.fails()
     }
     fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
@@ -232,8 +242,8 @@ fn watched(store: &Store, root: &Path, to: Arc<dyn Destination>, control: &Arc<C
 fn files_dropped_into_a_directory_flow_on_and_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
-    for case in cases(&store, dir.path()).into_iter().filter(|case| case.offsets) {
-        let root = dir.path().join(case.name);
+    for case in cases(&store, dir.path()) {
+        let root = dir.path().join(format!("drop-{}", case.name));
         fs::create_dir_all(root.join("a/b")).unwrap();
         let mut expected = Contents::new();
         let mut random = Random::new(9);
@@ -242,6 +252,9 @@ fn files_dropped_into_a_directory_flow_on_and_are_removed() {
             let length = [0, 1, 1 << 20, (1 << 20) + 1, 3_000_000, 700][n as usize % 6];
             let bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
             fs::write(root.join(".being-written"), &bytes).unwrap();
+            let file = fs::File::options().write(true).open(root.join(".being-written")).unwrap();
+            file.set_permissions(fs::Permissions::from_mode(0o640)).unwrap();
+            file.set_modified(UNIX_EPOCH + Duration::from_nanos(1_234_567_890_123_456_789 + n)).unwrap();
             fs::rename(root.join(".being-written"), root.join(&name)).unwrap();
             expected.insert(name.into_bytes(), bytes);
         };
@@ -269,6 +282,18 @@ fn files_dropped_into_a_directory_flow_on_and_are_removed() {
         });
         compare(&case, &expected);
         assert!(root.join(".hidden").exists());
+        let (mode, time) = match case.name {
+            "files" => {
+                let metadata = fs::metadata(dir.path().join("archive/a/b/f3")).unwrap();
+                (metadata.mode() & 0o777, metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec())
+            }
+            "keys" => {
+                let attributes = store.stat(b"archive/a/b/f3").unwrap().attributes;
+                (attributes.mode, attributes.mtime)
+            }
+            _ => continue,
+        };
+        assert_eq!((mode, time), (0o640, 1_234_567_890_123_456_792), "{}", case.name);
     }
 }
 
@@ -366,6 +391,30 @@ fn a_producer_may_send_again_and_not_too_far_ahead() {
     assert_eq!(stream.producer("p").unwrap().next(), 8);
     run();
     assert_eq!(fs::read_to_string(dir.path().join("archive/d")).unwrap(), "0123465");
+}
+
+#[test]
+fn what_is_submitted_arrives_in_order_and_many_requests_make_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
+    let submit = |n: u64| match n % 10 {
+        // Whoever waits does so for its own request, in turn with the others.
+        0 => stream.append(vec![Request::append("d", format!("{n} "))]).map(|()| None).unwrap(),
+        _ => Some(stream.submit(vec![Request::append("d", format!("{n} ")).into()])),
+    };
+    let submitted: Vec<_> = (0..2000).filter_map(submit).collect();
+    let refused = stream.submit(vec![Request::append("../d", "leads out").into()]);
+    let last = stream.submit(vec![Request::append("d", "last").into()]);
+    submitted.into_iter().for_each(|one| drop(one.wait().unwrap()));
+    assert!(matches!(refused.wait(), Err(Error::BadDestination { .. })));
+    last.wait().unwrap();
+    let pages = store.list(b".terrace/streams/s/log", None, 5000).unwrap().len();
+    assert!((1..1000).contains(&pages), "{pages} pages");
+    let to = Arc::new(Files::new(&dir.path().join("archive")).unwrap());
+    stream.run(to, &drained()).unwrap().with_log().go(&settings()).unwrap();
+    let expected: String = (0..2000).map(|n| format!("{n} ")).collect();
+    assert_eq!(fs::read_to_string(dir.path().join("archive/d")).unwrap(), expected + "last");
 }
 
 #[test]

@@ -57,12 +57,9 @@ fn a_budget_holds_as_many_replicas_as_it_pays_for() {
     let store = new_store(dir.path(), "replicas = { min = 1, max = 9, default = 3 }", "");
     let bytes = bytes();
     let options = PutOptions { budget: Some("3x".parse().unwrap()), ..replicated() };
-    // The first of a stream are planned with what little is known of it.
-    for number in 0..4 {
-        store.put_bytes(format!("d/{number}.txt").as_bytes(), &bytes, &options).unwrap();
-    }
-    let receipt = store.put_bytes(b"d/second.txt", &bytes, &options).unwrap();
-    let (extents, stored) = replicas(&store, "d/second.txt");
+    // Of this stream, the bytes themselves are all that is known.
+    let receipt = store.put_bytes(b"d/first.txt", &bytes, &options).unwrap();
+    let (extents, stored) = replicas(&store, "d/first.txt");
     assert!(extents.iter().all(|replicas| replicas.len() > 3), "{extents:?}");
     assert!(receipt.want > 3 && stored <= 3 * bytes.len() as u64, "{stored} of {} bytes", bytes.len());
     let plain = store.put_bytes(b"d/plain.txt", &bytes, &replicated()).unwrap();
@@ -71,8 +68,8 @@ fn a_budget_holds_as_many_replicas_as_it_pays_for() {
     let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
     store.sync().unwrap();
     assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
-    assert!(replicas(&store, "d/second.txt").1 <= 3 * bytes.len() as u64);
-    assert!(store.get(b"d/second.txt").unwrap() == bytes);
+    assert!(replicas(&store, "d/first.txt").1 <= 3 * bytes.len() as u64);
+    assert!(store.get(b"d/first.txt").unwrap() == bytes);
 }
 
 #[test]
@@ -84,10 +81,10 @@ fn an_encoding_that_a_rule_names_counts_where_space_is_planned() {
     let store = new_store(dir.path(), "replicas = { min = 1, max = 9, default = 3 }", rules);
     let bytes = bytes();
     // What the encoding does is known once it was used.
-    for key in ["named/first.txt", "named/second.txt"] {
+    for key in ["named/first.txt", "named/first.txt"] {
         store.put_bytes(key.as_bytes(), &bytes, &replicated()).unwrap();
     }
-    let (extents, stored) = replicas(&store, "named/second.txt");
+    let (extents, stored) = replicas(&store, "named/first.txt");
     assert!(extents.iter().all(|all| all.len() > 2 && all.iter().all(|(_, encoding)| encoding == "zstd-1")));
     assert!(stored as f64 <= 1.5 * bytes.len() as f64, "{stored} of {} bytes", bytes.len());
 
@@ -111,7 +108,12 @@ fn tiers_and_latency_of_a_rule_hold() {
         assert!(store.get(key.as_bytes()).unwrap() == bytes);
     }
     let tiers = |key| -> Vec<Vec<String>> {
-        replicas(&store, key).0.into_iter().map(|all| all.into_iter().map(|(tier, _)| tier).collect()).collect()
+        let sorted = |all: Vec<(String, String)>| {
+            let mut tiers: Vec<String> = all.into_iter().map(|(tier, _)| tier).collect();
+            tiers.sort();
+            tiers
+        };
+        replicas(&store, key).0.into_iter().map(sorted).collect()
     };
     assert!(tiers("slow/a").iter().all(|tiers| *tiers == ["pfs"; 3]));
     assert!(tiers("near/a").iter().all(|tiers| *tiers == ["burst", "burst", "burst", "burst", "pfs"]));

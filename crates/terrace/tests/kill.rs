@@ -55,6 +55,7 @@ enum Operation {
     Remove(Vec<u8>),
     Rename(Vec<u8>, Vec<u8>),
     SetLength(Vec<u8>, u64),
+    Clear(Vec<u8>, u64, u64),
     Sync,
     Reap,
     Compact,
@@ -71,7 +72,7 @@ fn operation(who: u64, seed: u64) -> Operation {
         let flat = random.below(2) == 0;
         (0..length).map(|i| if flat { (i / 50) as u8 } else { random.next() as u8 }).collect()
     };
-    match random.below(20) {
+    match random.below(21) {
         0..=8 => {
             let ack = [Ack::Placed, Ack::Placed, Ack::Replicated, Ack::Durable][random.below(4) as usize];
             let most = [5_000, 5_000, 80_000, 2_500_000][random.below(4) as usize];
@@ -85,6 +86,7 @@ fn operation(who: u64, seed: u64) -> Operation {
         15 | 16 => Operation::Rename(key, other),
         17 => Operation::SetLength(key, random.below(100_000)),
         18 => Operation::Sync,
+        19 => Operation::Clear(key, random.below(100_000), random.below(200_000)),
         _ if random.below(2) == 0 => Operation::Compact,
         _ => Operation::Reap,
     }
@@ -98,6 +100,7 @@ fn run(store: &Store, operation: &Operation) -> terrace::Result<()> {
         Operation::Remove(key) => store.remove(key),
         Operation::Rename(from, to) => store.rename(from, to),
         Operation::SetLength(key, length) => store.set_length(key, *length),
+        Operation::Clear(key, at, length) => common::clear(store, key, *at, *length),
         Operation::Sync => store.sync(),
         Operation::Reap => store.reap_now(),
         Operation::Compact => store.compact(),
@@ -129,6 +132,11 @@ fn model(model: &mut Model, operation: &Operation) {
         Operation::SetLength(key, length) => {
             if let Some(file) = model.get_mut(key) {
                 file.resize(*length as usize, 0);
+            }
+        }
+        Operation::Clear(key, at, length) => {
+            if let Some(file) = model.get_mut(key) {
+                common::clear_in(file, *at, *length);
             }
         }
         Operation::Sync | Operation::Reap | Operation::Compact => {}

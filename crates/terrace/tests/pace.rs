@@ -1,11 +1,13 @@
 //! The store's own flushing keeps pace: with the upper tier at its high watermark and writers at full speed, writes slow down to
-//! what the lower tier takes. None fails, which it would after it has waited for 30 seconds; and what is read meanwhile is right.
+//! what the lower tier takes. None fails, so none waits for longer than the 30 seconds after which it would; what is read meanwhile is
+//! right; and what is hot stays up.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use common::{noise, store_of, tier};
 use terrace::{Ack, PutOptions};
@@ -23,14 +25,23 @@ fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
     let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
     let (written, over, read) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let key = |number: u64| format!("w{}/{}", number % WRITERS, number / WRITERS).into_bytes();
+    // Read before it is crowded, and all the time.
+    let hot = noise(LENGTH, 1 << 40);
+    store.put_bytes(b"hot", &hot, &PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }).unwrap();
+    (0..200).for_each(|_| assert!(store.get(b"hot").unwrap() == hot));
+    let up = || store.locate(b"hot").unwrap().extents.iter().all(|e| e.replicas.iter().any(|r| r.tier == "ram"));
+    assert!(up());
+    let longest = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
-                let (store, options, written) = (&store, &options, &written);
+                let (store, options, written, longest) = (&store, &options, &written, &longest);
                 scope.spawn(move || {
                     for at in 0..OBJECTS {
                         let number = at * WRITERS + writer;
-                        store.put_bytes(&key(number), &noise(LENGTH, number), options).unwrap();
+                        let (bytes, begun) = (noise(LENGTH, number), Instant::now());
+                        store.put_bytes(&key(number), &bytes, options).unwrap();
+                        longest.fetch_max(begun.elapsed().as_millis() as u64, Ordering::Relaxed);
                         written.fetch_add(1, Ordering::Relaxed);
                     }
                 })
@@ -39,6 +50,7 @@ fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
         let reader = scope.spawn(|| {
             let mut next = 7u64;
             while !over.load(Ordering::Relaxed) {
+                assert!(store.get(b"hot").unwrap() == hot);
                 next = next.wrapping_mul(6364136223846793005).wrapping_add(1);
                 let number = (next >> 33) % (OBJECTS * WRITERS);
                 match store.get(&key(number)) {
@@ -55,6 +67,7 @@ fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
         over.store(true, Ordering::Relaxed);
         reader.join().unwrap();
     });
+    assert!(up(), "what is hot has left memory");
     store.sync().unwrap();
     assert_eq!(store.status().unwrap().owed, 0);
     for number in 0..OBJECTS * WRITERS {
@@ -62,4 +75,31 @@ fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
     }
     let (written, read) = (written.into_inner(), read.into_inner());
     println!("{written} objects, 9 times what the upper tier holds, and {read} reads meanwhile: none failed");
+    println!("the longest write took {} ms", longest.into_inner());
+}
+
+/// What is still owed is made of the bytes that were given: reading them back here would take half an hour.
+#[test]
+fn owed_replicas_are_not_read_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = tier(dir.path(), "tape", &["a", "b"], "throttle = { read = '1KB/s', write = '100MB/s' }");
+    let store = store_of(dir.path(), &[slow]);
+    let options = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+    store.put_bytes(b"k", &noise(2_000_000, 1), &options).unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
+}
+
+/// What memory at its high watermark would give up at once is not copied into it: reading that here would take hours.
+#[test]
+fn what_would_be_evicted_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let ram = tier(dir.path(), "ram", &["ram"], "persistent = false\ncapacity = '8MiB'");
+    let tape = tier(dir.path(), "tape", &["a"], "throttle = { read = '1KB/s', write = '200MB/s' }");
+    let store = store_of(dir.path(), &[ram, tape]);
+    let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+    for number in 0..80 {
+        store.put_bytes(format!("k{number}").as_bytes(), &noise(1_000_000, number), &options).unwrap();
+    }
+    store.sync().unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
 }

@@ -131,6 +131,28 @@ fn what_is_written_in_ranges_is_folded_in() {
 }
 
 #[test]
+fn holes_are_holes_in_the_files_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    let block = 1 << 20;
+    for (key, at, length) in [("part", 70_000, 9_000), ("end", 2 * block, 900_000), ("middle", block, block)] {
+        store.put_bytes(key.as_bytes(), &noise(2_900_000, 3), &replicated()).unwrap();
+        common::clear(&store, key.as_bytes(), at, length).unwrap();
+    }
+    for key in ["cut", "short"] {
+        store.put_bytes(key.as_bytes(), &noise(2_900_000, 4), &replicated()).unwrap();
+        store.set_length(key.as_bytes(), 2 * block).unwrap();
+    }
+    store.set_length(b"cut", 2_900_000).unwrap();
+    store.put_bytes(b"all", &noise(100_000, 5), &replicated()).unwrap();
+    common::clear(&store, b"all", 0, 100_000).unwrap();
+    store.sync().unwrap();
+    let mut expected = objects(&store);
+    assert!(expected.remove("all") == Some(vec![0; 100_000]), "of a hole alone there is no file");
+    assert!(files(dir.path()) == expected);
+}
+
+#[test]
 fn a_file_that_was_altered_is_found_and_made_anew() {
     let dir = tempfile::tempdir().unwrap();
     let store = new_store(dir.path());

@@ -43,12 +43,14 @@ fn stored(location: &Location) -> u64 {
     location.extents.iter().flat_map(|extent| &extent.replicas).map(|replica| replica.stored).sum()
 }
 
-/// Replicas that are there, of each extent.
+/// The tiers of the replicas that are there, of each extent.
 fn replicas(store: &Store, key: &str) -> Vec<Vec<String>> {
     let location = store.locate(key.as_bytes()).unwrap();
     let of = |extent: &terrace::report::ExtentLocation| {
         let there = extent.replicas.iter().filter(|r| r.state == ReplicaState::Present);
-        there.map(|r| r.tier.clone()).collect()
+        let mut tiers: Vec<String> = there.map(|r| r.tier.clone()).collect();
+        tiers.sort();
+        tiers
     };
     location.extents.iter().map(of).collect()
 }
@@ -97,12 +99,28 @@ fn what_is_renamed_follows_the_rules_of_its_new_place() {
     assert!(replicas(&store, "few/asked").iter().all(|tiers| tiers.len() == 2), "what was asked for stands");
     store.rename(b"few/a", b"many/back").unwrap();
     store.sync().unwrap();
-    assert!(replicas(&store, "many/back").iter().all(|tiers| *tiers == ["quick", "slow", "slow"]));
+    let back = replicas(&store, "many/back");
+    assert!(back.iter().all(|tiers| *tiers == ["quick", "slow", "slow"]), "{back:?}");
     for key in ["many/back", "few/d/b", "few/asked"] {
         assert!(store.get(key.as_bytes()).unwrap() == bytes(), "{key}");
     }
     let scrubbed = store.scrub(b"", true, None, |_| {}).unwrap();
     assert_eq!((scrubbed.bad, scrubbed.lost, scrubbed.repaired), (0, 0, 0));
+}
+
+#[test]
+fn what_is_renamed_while_it_is_owed_replicas_follows_the_rules_of_its_new_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = "[[rule]]\nprefix = 'few'\nreplicas = 1\n[[rule]]\nprefix = 'many'\nreplicas = 3\n";
+    let store = new_store_with(dir.path(), rules);
+    for (from, to, count) in [("many/a", "few/a", 1), ("few/b", "many/b", 3)] {
+        store.put_bytes(from.as_bytes(), &bytes(), &PutOptions::default()).unwrap();
+        store.rename(from.as_bytes(), to.as_bytes()).unwrap();
+        store.sync().unwrap();
+        let found = replicas(&store, to);
+        assert!(found.iter().all(|tiers| tiers.len() == count), "{found:?}");
+        assert!(store.get(to.as_bytes()).unwrap() == bytes());
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn imported(name: &str, bytes: impl AsRef<[u8]>, format: Option<Format>) -> Resu
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
-    import(&path, format, 100)
+    import(&path, format, 100).map(|imported| imported.declaration)
 }
 
 /// The layout of the one view of a declaration.
@@ -131,6 +131,125 @@ fn classic_netcdf_files_are_views_byte_for_byte() {
     assert!(time.offset == 212 && time.big && time.loops[0].digits[0].stride == 12, "{text}");
 }
 
+/// Made by `hdf5/make.py`, in the oldest form of the format and in the newest.
+#[test]
+fn hdf5_files_are_imported_by_what_they_hold() {
+    for name in ["old.h5", "new.h5"] {
+        let imported = import(&hdf5(name), None, 1).unwrap();
+        for line in [
+            "var fields_E_x [5, 7]float64",
+            "var fields_E_y [5, 7]float32",
+            "var fields_B_2 [3]complex128",
+            "var fields_B [3]float16",
+            "var counts [2, 3, 4]int64",
+            "var flags [9]bool",
+            "var words [4][10]uint8",
+            "var scalar int8",
+            "var raw [2][6]uint8",
+            "var colours [3]uint16",
+            "var chunked [100, 100]int32",
+        ] {
+            assert!(imported.declaration.contains(line), "{line} of {name}:\n{}", imported.declaration);
+        }
+        let mut diagnostics = Diagnostics::default();
+        let parsed = parse(&imported.declaration, 0, &mut diagnostics);
+        let model = Model::of(&parsed.file, &mut diagnostics);
+        let views: Vec<Layout> =
+            model.views.iter().map(|view| of_view(view, &model.dataset, &Sizes::new()).unwrap()).collect();
+        let [little, big] = &views[..] else { panic!("{}", imported.declaration) };
+        let leaf = |view: &Layout, path: &str| view.leaves.iter().find(|leaf| leaf.path == path).cloned().unwrap();
+        assert!(leaf(big, "counts").big && leaf(big, "fields_E_y").big && big.leaves.len() == 2);
+        assert!(!leaf(little, "fields_E_x").big);
+        let charge = leaf(little, "particles.charge");
+        assert_eq!(charge.offset - leaf(little, "particles.id").offset, 16);
+        assert_eq!(charge.loops[0].digits[0].stride, 18);
+        let spread = leaf(little, "spread.b");
+        assert_eq!(spread.offset - leaf(little, "spread.a").offset, 8);
+        assert_eq!(spread.loops[0].digits[0].stride, 24);
+        // One word for each that is left out.
+        let mut left: Vec<&str> = imported.left_out.iter().filter_map(|why| why.split([':', ' ']).next()).collect();
+        left.sort();
+        let hard = ["/fields/up", "/growing", "/links", "/mixed", "/more_counts", "/none", "/ragged", "/texts"];
+        assert_eq!(left, hard, "{:?}", imported.left_out);
+    }
+}
+
+fn hdf5(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hdf5").join(name)
+}
+
+/// `CASES` says how many files are damaged.
+#[test]
+fn damaged_hdf5_files_do_no_harm() {
+    let cases = std::env::var("CASES").map_or(800, |text| text.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.h5");
+    let mut state = 11u64;
+    let mut next = move |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    let (mut good, mut refused) = (0, 0);
+    for name in ["old.h5", "new.h5"] {
+        let whole = fs::read(hdf5(name)).unwrap();
+        for case in 0..cases {
+            let mut bytes = whole.clone();
+            match case % 4 {
+                0 => bytes.truncate(next(whole.len())),
+                1 => (0..1 + next(8)).for_each(|_| bytes[next(whole.len())] ^= 1 << next(8)),
+                2 => {
+                    let at = next(whole.len() - 8);
+                    bytes[at..at + 8].fill([0, 0xff][next(2)]);
+                }
+                _ => {
+                    let (from, to, length) = (next(whole.len() - 64), next(whole.len() - 64), next(64));
+                    bytes.copy_within(from..from + length, to);
+                }
+            }
+            fs::write(&path, &bytes).unwrap();
+            match import(&path, Some(Format::Hdf5), 1) {
+                Ok(_) => good += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    println!("{good} damaged files could be imported all the same, {refused} were refused");
+}
+
+#[test]
+fn real_hdf5_files() {
+    let Some(data) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
+        eprintln!("TERRACE_DATA is not set; no real files are imported");
+        return;
+    };
+    for (name, lines) in [
+        ("h5/openpmd_femm_3d.h5", &["x [47, 47, 47]float64", "z [47, 47, 47]float64"][..]),
+        ("h5/openpmd_pic_2d_it255.h5", &["E_x [51, 201]float64"]),
+        ("h5/elegant_50k_particles_8var.h5", &["columns_dt [50000]float64", "columns_particleID [50000]int32"]),
+        (
+            "h5/rfgun_fields.h5",
+            &["electricField_r [61, 1, 521]complex128", "magneticField_theta [61, 1, 521]complex128"],
+        ),
+        ("h5/e3sm_map_f_case_16p.h5", &["var D3_lengths [62352]int32", "var D3_raw_offsets [62352]int32"]),
+        ("nc/A1B_north_america.nc", &["var air_temperature [240, 37, 49]float32", "var time [240]float64"]),
+        ("nc/cloud_top_height.nc", &["var HT [300, 500]int16", "var x [500]int16"]),
+        ("nc/issue672.nc", &["var azi_angle_trip [3264, 82, 1]int16"]),
+        ("nc/nemo_grid_T_201501.nc", &["var nav_lat [330, 360]float32"]),
+        ("nc/orca2_votemper.nc", &["var votemper [148, 180]float32"]),
+        ("nc/ostia_monthly.nc", &["var surface_temperature [54, 18, 432]float32"]),
+    ] {
+        let imported = import(&data.join(name), None, 1).unwrap();
+        println!(
+            "{name}: {} variables, left out: {:?}",
+            imported.declaration.matches("float").count(),
+            imported.left_out
+        );
+        for line in lines {
+            assert!(imported.declaration.contains(line), "{line} of {name}:\n{}", imported.declaration);
+        }
+    }
+}
+
 #[test]
 fn real_files() {
     let Some(data) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
@@ -139,7 +258,7 @@ fn real_files() {
     };
     let files = fs::read_dir(data.join("npy")).unwrap().map(|entry| entry.unwrap().path());
     for path in files.filter(|path| path.extension() == Some("npy".as_ref())) {
-        let text = import(&path, None, 1).unwrap();
+        let text = import(&path, None, 1).unwrap().declaration;
         assert_eq!(layout(&text).files, [fs::metadata(&path).unwrap().len()], "{}", path.display());
     }
 }

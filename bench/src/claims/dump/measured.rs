@@ -24,10 +24,24 @@ impl Took {
         self.ranks.iter().map(of).sum::<u64>() as f64
     }
 
-    /// The least seconds in which the bytes can be sent and stored, were they even over ranks.
+    /// The least seconds in which the bytes can be sent and stored, one after the other, were they even over ranks.
     fn bound(&self) -> f64 {
         let ranks = self.ranks.len() as f64;
         self.sum(|done| done.stored) / ranks / DISK + self.sum(|done| done.chunks.sent) / ranks / LINK
+    }
+
+    /// Likewise of the rank that has most to do, its disk and both directions of its link at work together.
+    fn busiest(&self) -> f64 {
+        let moved = |done: &Dumped| done.chunks.sent.max(done.chunks.received) as f64 / LINK;
+        self.ranks.iter().map(|done| moved(done).max(done.stored as f64 / DISK)).fold(0.0, f64::max)
+    }
+
+    fn sent_each(&self) -> f64 {
+        self.sum(|done| done.chunks.sent) / self.ranks.len() as f64 / 1e6
+    }
+
+    fn most_received(&self) -> f64 {
+        self.ranks.iter().map(|done| done.chunks.received).max().unwrap_or(0) as f64 / 1e6
     }
 }
 
@@ -72,9 +86,10 @@ pub fn factor(what: &str, pages: &[Vec<u8>], replicas: u32) -> Result<Vec<Row>> 
     let faster = |id: &str, name: &str, other: &Took, paper: f64| {
         let bound = other.bound() / ours.bound();
         let details = format!(
-            "{:.2} s instead of {:.2} s; byte bound {bound:.2}x; stored {:.1} of {:.1} MB, sent {:.1} of {:.1} MB; raw",
+            "{:.2} s instead of {:.2} s; byte bound {bound:.2}x, of the busiest ranks {:.2}x; stored {:.1} of {:.1} MB, sent {:.1} of {:.1} MB; raw",
             ours.seconds,
             other.seconds,
+            other.busiest() / ours.busiest(),
             megabytes(&ours, |done| done.stored),
             megabytes(other, |done| done.stored),
             megabytes(&ours, |done| done.chunks.sent),
@@ -85,17 +100,24 @@ pub fn factor(what: &str, pages: &[Vec<u8>], replicas: u32) -> Result<Vec<Row>> 
             .goal(0.9 * bound, Better::Higher)
             .details(details)
     };
-    let sent = |took: &Took| took.sum(|done| done.chunks.sent) / pages.len() as f64 / 1e6;
     let mut rows = vec![faster("D1", "full replication", &none, 9.8), faster("D2", "local deduplication", &local, 2.8)];
     if replicas > 1 {
-        rows.push(Row::new("D3", format!("{what}, factor {replicas}: sent per rank"), sent(&ours), "MB").details(
+        rows.push(Row::new("D3", format!("{what}, factor {replicas}: sent per rank"), ours.sent_each(), "MB").details(
             format!(
                 "{:.2} MB without deduplication, {:.2} MB with local; at most {:.2} MB to one rank",
-                sent(&none),
-                sent(&local),
-                ours.ranks.iter().map(|done| done.chunks.received).max().unwrap_or(0) as f64 / 1e6
+                none.sent_each(),
+                local.sent_each(),
+                ours.most_received()
             ),
         ));
+    }
+    for (line, took) in [("no deduplication", &none), ("local", &local), ("collective", &ours)] {
+        let point =
+            |figure: &str, value, unit| Row::point("D", &format!("{what}: {figure}"), line, replicas, value, unit);
+        rows.push(point("stored, by factor", megabytes(took, |done| done.stored), "MB"));
+        rows.push(point("sent by a rank, by factor", took.sent_each(), "MB"));
+        rows.push(point("largest receive of a rank, by factor", took.most_received(), "MB"));
+        rows.push(point("time, by factor", took.seconds, "s"));
     }
     Ok(rows)
 }

@@ -21,11 +21,12 @@ pub fn run() -> Result<Vec<Row>> {
         rows.extend(measured::factors("HPCCG 20^3", &pages)?);
         rows.extend(measured::codec("HPCCG 20^3", &pages)?);
         rows.extend(simulated::chunk_sizes("HPCCG 20^3", &pages)?);
-        rows.extend(simulated::partners("HPCCG 20^3, 8 ranks", &pages)?);
+        rows.extend(simulated::partners("HPCCG 20^3", &pages)?);
     }
     if let Some(pages) = pages::conjugate_gradients()? {
-        rows.extend(measured::factor("our CG 32^3", &pages, 3)?);
+        rows.extend(measured::factors("our CG 32^3", &pages)?);
         rows.extend(simulated::chunk_sizes("our CG 32^3", &pages)?);
+        rows.extend(simulated::partners("our CG 32^3", &pages)?);
     }
     rows.extend(measured::unique()?);
     Ok(rows)

@@ -32,10 +32,16 @@ fn nodes() -> Vec<u32> {
 /// Seconds of the rank that takes longest.
 fn longest(costs: &[Cost]) -> f64 {
     let seconds = |cost: &Cost| {
-        let moved = (cost.sent.max(cost.received) + cost.table_bytes) as f64;
+        let moved = (cost.sent.max(cost.received) + cost.asked) as f64;
         (cost.own + cost.received) as f64 / DISK + moved / LINK
     };
     costs.iter().map(seconds).fold(0.0, f64::max)
+}
+
+/// The least seconds were the bytes even over ranks, and agreeing cost none.
+fn bound(costs: &[Cost]) -> f64 {
+    let sum = |of: fn(&Cost) -> u64| costs.iter().map(of).sum::<u64>() as f64 / costs.len() as f64;
+    sum(|cost| cost.own + cost.received) / DISK + sum(|cost| cost.sent) / LINK
 }
 
 pub fn run() -> Result<Vec<Row>> {
@@ -49,9 +55,14 @@ pub fn run() -> Result<Vec<Row>> {
         let (local, ours) = (cost(Duplicates::Local, true)?, cost(Duplicates::Collective, true)?);
         // Without deduplication there is each distinct chunk so many times.
         let (none, local_time, time) = (longest(&local) * LOCAL, longest(&local), longest(&ours));
+        for (line, seconds) in [("no deduplication", none), ("local", local_time), ("collective", time)] {
+            rows.push(Row::point("D", "408 simulated ranks: time, by factor", line, replicas, seconds, "s"));
+        }
         let details = format!(
-            "{RANKS} simulated ranks, {NODE} a node, {DISTINCT} distinct chunks each; table of {}, its bytes counted; computing is not",
-            Options::default().table
+            "{RANKS} simulated ranks, {NODE} a node, {DISTINCT} distinct chunks each; byte bound {:.2}x over full replication, {:.2}x over local; asked {:.0} KB a rank at most, counted; computing is not",
+            bound(&local) * LOCAL / bound(&ours),
+            bound(&local) / bound(&ours),
+            ours.iter().map(|cost| cost.asked).max().unwrap_or(0) as f64 / 1e3
         );
         let row = |id: &str, what: &str, ratio: f64, goal: f64| {
             Row::new(id, format!("408 simulated ranks, factor {replicas}: faster than {what}"), ratio, "x")
@@ -104,16 +115,22 @@ fn lower(what: &str, plain: f64, ours: f64) -> Row {
 
 /// Partners by load and static ones, on what ranks really had.
 pub fn partners(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
-    let most = |by_load| {
-        let options = Options { by_load, ..Options::default() };
-        let costs = costs(pages, &options)?;
+    let most = |by_load, replicas| {
+        let costs = costs(pages, &Options { by_load, replicas, ..Options::default() })?;
         anyhow::Ok(costs.iter().map(|cost| cost.received).max().unwrap_or(0) as f64)
     };
-    let row = lower(what, most(false)?, most(true)?);
+    let mut rows = Vec::new();
+    for replicas in FACTORS {
+        let title = format!("{what}: largest receive of a rank, by factor");
+        let value = most(false, replicas)? / 1e6;
+        rows.push(Row::point("D", &title, "collective, static partners", replicas, value, "MB"));
+    }
+    let row = lower(&format!("{what}, 8 ranks"), most(false, 3)?, most(true, 3)?);
     let mean =
         costs(pages, &Options::default())?.iter().map(|cost| cost.received).sum::<u64>() as f64 / pages.len() as f64;
     let details = format!("{}; evenly it would be {:.2} MB", row.details, mean / 1e6);
-    Ok(vec![row.details(details)])
+    rows.push(row.details(details));
+    Ok(rows)
 }
 
 fn costs(pages: &[Vec<u8>], options: &Options) -> Result<Vec<Cost>> {
@@ -129,18 +146,18 @@ pub fn chunk_sizes(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
     let fixed = sizes.map(|size| (format!("{} KiB", size >> 10), Chunking::Fixed(size)));
     let by_content =
         [4 << 10, 16 << 10].map(|size| (format!("by content, about {} KiB", size >> 10), Chunking::Content(size)));
-    let row = |(name, chunking): (String, Chunking)| {
+    let mut rows = Vec::new();
+    for (name, chunking) in fixed.into_iter().chain(by_content) {
         let costs = costs(pages, &Options { chunking, ..Options::default() })?;
-        let stored: u64 = costs.iter().map(|cost| cost.own + cost.received).sum();
-        let sent: u64 = costs.iter().map(|cost| cost.sent).sum();
-        let share = |bytes: u64, copies: usize| bytes as f64 / (all * copies) as f64 * 100.0;
-        let row = Row::new(
-            "D3",
-            format!("{what}, chunks {name}: stored of what full replication does"),
-            share(stored, 3),
-            "%",
-        );
-        Ok(row.details(format!("factor 3; sent {:.1} %", share(sent, 2))))
-    };
-    fixed.into_iter().chain(by_content).map(row).collect()
+        let share =
+            |of: fn(&Cost) -> u64, copies| costs.iter().map(of).sum::<u64>() as f64 / (all * copies) as f64 * 100.0;
+        let (stored, sent) = (share(|cost| cost.own + cost.received, 3), share(|cost| cost.sent, 2));
+        for (line, value) in [("stored", stored), ("sent", sent)] {
+            let title = format!("{what}: of full replication, by chunks, factor 3");
+            rows.push(Row::point("D", &title, line, name.replace("about ", ""), value, "%"));
+        }
+        let row = Row::new("D3", format!("{what}, chunks {name}: stored of what full replication does"), stored, "%");
+        rows.push(row.details(format!("factor 3; sent {sent:.1} %")));
+    }
+    Ok(rows)
 }

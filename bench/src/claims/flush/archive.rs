@@ -12,15 +12,24 @@ use terrace_stream::{Position, Run};
 /// Targets, each with one file.
 pub const TARGETS: usize = 4;
 /// Bytes per second of each.
-pub const BANDWIDTH: f64 = 5e6;
+pub const BANDWIDTH: f64 = 25e6;
 /// What a write costs besides its bytes.
 pub const WRITE: Duration = Duration::from_micros(200);
 /// What a sync costs.
 pub const SYNC: Duration = Duration::from_millis(8);
 
-/// Which file a request goes to.
+/// Which file a request goes to. Each producer writes to each.
 pub fn file(id: u64) -> String {
-    format!("f{}", id as usize % TARGETS)
+    name(target(id))
+}
+
+/// A target's file.
+pub fn name(target: usize) -> String {
+    format!("f{target}")
+}
+
+pub fn target(id: u64) -> usize {
+    (id as usize / TARGETS) % TARGETS
 }
 
 /// The archive, and when each request was durable there. A request begins with its number.

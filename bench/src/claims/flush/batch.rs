@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use terrace_stream::destinations::Destination;
 use terrace_stream::{Position, Run};
 
-use super::archive::{Archive, TARGETS, file};
+use super::archive::{Archive, TARGETS, name, target};
 
 /// How a batch is pushed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,13 +91,13 @@ impl<'a> Batch<'a> {
 
     fn push(&self, requests: Vec<(u64, Bytes)>, ends: &mut [u64; TARGETS]) -> Result<()> {
         let write = |target: usize, run: Run| {
-            let written = self.archive.write(file(target as u64).as_bytes(), Position::default(), &[run]);
+            let written = self.archive.write(name(target).as_bytes(), Position::default(), &[run]);
             written.map_err(|e| anyhow!("{e:?}"))
         };
-        let sync = |target: usize| self.archive.sync(file(target as u64).as_bytes()).map_err(|e| anyhow!("{e:?}"));
+        let sync = |target: usize| self.archive.sync(name(target).as_bytes()).map_err(|e| anyhow!("{e:?}"));
         if self.push == Push::Generic {
             for (id, bytes) in requests {
-                let target = id as usize % TARGETS;
+                let target = target(id);
                 let offset = ends[target];
                 ends[target] += bytes.len() as u64;
                 write(target, Run { offset, bytes })?;
@@ -105,7 +105,7 @@ impl<'a> Batch<'a> {
             return (0..TARGETS).try_for_each(sync);
         }
         let mut parts: [Vec<u8>; TARGETS] = Default::default();
-        requests.iter().for_each(|(id, bytes)| parts[*id as usize % TARGETS].extend_from_slice(bytes));
+        requests.iter().for_each(|(id, bytes)| parts[target(*id)].extend_from_slice(bytes));
         std::thread::scope(|scope| {
             let push = |(target, part): (usize, Vec<u8>)| {
                 let offset = ends[target];

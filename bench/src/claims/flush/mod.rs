@@ -1,235 +1,210 @@
-//! Claims R1 and R2 (RFlush Fig. 2): latency from accept to durable, and bandwidth, of continuous flushing against batches.
+//! Claims R1, R2 and R3 (RFlush Fig. 2): latency from accept to durable, bandwidth and buffering of continuous flushing, beside batches.
 //!
-//! Both write the same bytes to the same slow archive, with the same syncs, in the same run. Batches are at the paper's setting, which makes their
-//! mean latency about 2 s, and at the best of a sweep.
+//! Both write the same bytes to the same slow archive, with the same syncs, in the same run. Every request is looked at where it arrived.
 
 mod archive;
 mod batch;
+pub mod dropped;
+pub mod mover;
+mod run;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-use bytes::Bytes;
-use terrace::{Ack, Config, Store};
-use terrace_stream::{Control, Request, Settings, Stream};
+use anyhow::Result;
 
-use self::archive::{Archive, BANDWIDTH, SYNC, TARGETS, WRITE, file};
-use self::batch::{Batch, Push};
+use self::archive::{BANDWIDTH, SYNC, TARGETS, WRITE};
+use self::batch::Push;
+use self::run::{Load, PRODUCERS, Producers, Ran, Who, measure};
 use crate::place::Place;
 use crate::row::{Better, Row};
+use crate::size::Size;
 use crate::timing::{Times, median};
 
-const PRODUCERS: u64 = 4;
-/// The rate of the paper's setting, as a share of the archive's bandwidth.
+/// Bytes of requests, and how many of each are sent for a figure of latency in full.
+const REQUESTS: [(usize, u64); 3] = [(1 << 10, 1_000_000), (16 << 10, 250_000), (64 << 10, 62_500)];
+/// The rate of producers for latency, as a share of the archive's bandwidth.
 const PACE: f64 = 0.4;
-/// Bytes of a run for latency, and of one for bandwidth.
-const BYTES: usize = 80_000_000;
+/// The mean latency of the paper's batches, in seconds, to which ours are set.
+const PAPER: f64 = 2.0;
+/// What batches hold at the paper's setting: their timer alone closes them.
+const UNBOUNDED: usize = 1 << 30;
+/// What batches of the sweep hold.
+const SWEPT: usize = 32 << 20;
+/// Timers of the sweep, in milliseconds.
+const TIMERS: [u64; 8] = [5, 10, 20, 50, 100, 250, 1000, 2000];
+/// Bytes of a run of the sweep, and of one for bandwidth.
+const BYTES: u64 = 200_000_000;
 const REPEATS: usize = 3;
 
-/// How one run went.
-struct Ran {
-    latencies: Vec<f64>,
-    bandwidth: f64,
-    /// The most bytes in memory.
-    peak: u64,
-}
-
-/// Who is measured.
-#[derive(Clone, Copy)]
-enum Who {
-    Terrace,
-    Batch(usize, Duration, Push),
-}
-
-/// Runs producers that together send at `rate` bytes per second, or as fast as they are let.
-fn measure(place: &Place, number: usize, who: Who, size: usize, bytes: usize, rate: f64) -> Result<Ran> {
-    let requests = (bytes / size) as u64;
-    let folder = place.ram().join(format!("flush-{number}"));
-    let archive = Arc::new(Archive::new(&folder.join("archive"), size, requests)?);
-    let body = vec![7; size - 8];
-    let begun = Instant::now();
-    let produce = |accept: &(dyn Fn(u64, Bytes) -> Result<()> + Sync)| -> Result<Vec<(u64, Instant)>> {
-        let next = AtomicU64::new(0);
-        let produce = || {
-            let mut accepted = Vec::new();
-            loop {
-                let id = next.fetch_add(1, Ordering::Relaxed);
-                if id >= requests {
-                    return anyhow::Ok(accepted);
-                }
-                let due = begun + Duration::from_secs_f64(id as f64 * size as f64 / rate);
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-                let bytes = [id.to_le_bytes().as_slice(), &body].concat();
-                accept(id, bytes.into())?;
-                accepted.push((id, Instant::now()));
-            }
-        };
-        thread::scope(|scope| {
-            let producers: Vec<_> = (0..PRODUCERS).map(|_| scope.spawn(produce)).collect();
-            let mut all = Vec::new();
-            for producer in producers {
-                all.extend(producer.join().map_err(|_| anyhow!("a producer panicked"))??);
-            }
-            all.sort_unstable();
-            Ok(all)
-        })
-    };
-    let (accepted, peak) = match who {
-        Who::Batch(most, age, push) => {
-            let batch = Batch::new(&archive, most, age, push);
-            let accepted = thread::scope(|scope| {
-                let running = scope.spawn(|| batch.run());
-                let accepted = produce(&|id, bytes| {
-                    batch.accept(id, bytes);
-                    Ok(())
-                });
-                batch.end();
-                running.join().map_err(|_| anyhow!("the flusher panicked"))??;
-                accepted
-            })?;
-            (accepted, most as u64)
-        }
-        Who::Terrace => {
-            let text = format!(
-                "[[tier]]\nname = 'nvme'\nkind = 'directory'\ntargets = ['{}']\n",
-                folder.join("nvme").display()
-            );
-            let store = Store::init(&folder.join("store"), &Config::parse(&text, "bench")?)?;
-            let stream = Stream::open(&store, "bench", Ack::Placed)?;
-            let control = Arc::new(Control::default());
-            let running = stream.run(archive.clone(), &control)?.with_log();
-            let accepted = thread::scope(|scope| {
-                let running = scope.spawn(|| running.go(&Settings { workers: TARGETS, ..Settings::default() }));
-                let accepted = produce(&|id, bytes| Ok(stream.append(vec![Request::append(file(id), bytes)])?));
-                control.drain();
-                running.join().map_err(|_| anyhow!("the stream panicked"))??;
-                accepted
-            })?;
-            (accepted, control.figures.peak.load(Ordering::Relaxed))
-        }
-    };
-    let durable = archive.durable();
-    if durable.len() != accepted.len() {
-        return Err(anyhow!("{} of {} requests arrived", durable.len(), accepted.len()));
-    }
-    let last = durable.iter().max().copied().unwrap_or(begun);
-    let latency = |((_, accepted), durable): (&(u64, Instant), &Instant)| {
-        durable.saturating_duration_since(*accepted).as_secs_f64()
-    };
-    let latencies = accepted.iter().zip(&durable).map(latency).collect();
-    let _ = std::fs::remove_dir_all(&folder);
-    Ok(Ran { latencies, bandwidth: bytes as f64 / last.duration_since(begun).as_secs_f64(), peak })
+fn archive_rate() -> f64 {
+    BANDWIDTH * TARGETS as f64
 }
 
 fn mean(of: &[f64]) -> f64 {
     of.iter().sum::<f64>() / of.len().max(1) as f64
 }
 
-fn conditions(size: usize) -> String {
+fn milliseconds(ran: &Ran) -> f64 {
+    mean(&ran.latencies) * 1e3
+}
+
+fn words(times: &Times) -> String {
+    format!("p50 {:.0}, p99 {:.0} ms", times.median() * 1e3, times.quantile(0.99) * 1e3)
+}
+
+fn conditions(load: &Load) -> String {
     format!(
-        "{} requests of {size} B, 4 producers, 4 workers; archive of {TARGETS} targets of {} MB/s, {} us a write, {} ms a sync; the log on tmpfs",
-        BYTES / size,
+        "{} requests of {} B at {:.0} MB/s, {PRODUCERS} producers, {TARGETS} workers; archive of {TARGETS} targets of {:.0} MB/s, \
+         {} us a write, {} ms a sync; the log on tmpfs",
+        load.requests,
+        load.size,
+        load.rate / 1e6,
         BANDWIDTH / 1e6,
         WRITE.as_micros(),
         SYNC.as_millis()
     )
 }
 
+/// The timer with which batches of the load have the paper's latency.
+fn paper_timer(place: &Place, load: Load) -> Result<Duration> {
+    let mut timer = Duration::from_secs_f64(PAPER * 0.75);
+    for _ in 0..2 {
+        let ran = measure(place.ram(), Who::Batch(UNBOUNDED, timer, Push::Aggregated), load)?;
+        timer = timer.mul_f64(PAPER / mean(&ran.latencies));
+    }
+    Ok(timer)
+}
+
 /// Latency from accept to durable.
 pub fn latency() -> Result<Vec<Row>> {
     let place = Place::new()?;
-    let rate = PACE * BANDWIDTH * TARGETS as f64;
     let mut rows = Vec::new();
-    let mut number = 0;
-    let mut run = |who, size| {
-        number += 1;
-        measure(&place, number, who, size, BYTES, rate)
-    };
-    for size in [1 << 10, 16 << 10, 64 << 10] {
-        let ours = run(Who::Terrace, size)?;
-        let paper = run(Who::Batch(1 << 30, Duration::from_millis(2600), Push::Aggregated), size)?;
-        let mut best: Option<(Duration, Ran)> = None;
-        for age in [20, 50, 100, 250, 1000].map(Duration::from_millis) {
-            let ran = run(Who::Batch(8 << 20, age, Push::Aggregated), size)?;
-            if best.as_ref().is_none_or(|(_, best)| mean(&ran.latencies) < mean(&best.latencies)) {
-                best = Some((age, ran));
-            }
-        }
+    for (size, requests) in REQUESTS {
+        let requests = Size::get().of(requests / 10, requests / 5, requests);
+        let load = Load { size, requests, rate: PACE * archive_rate(), producers: Producers::CatchUp };
+        let short = Load { requests: BYTES / size as u64, ..load };
+        let timer = paper_timer(&place, Load { requests: 2 * short.requests, ..load })?;
+        let ours = measure(place.ram(), Who::Terrace, load)?;
+        let paper = measure(place.ram(), Who::Batch(UNBOUNDED, timer, Push::Aggregated), load)?;
         let (times, batches) = (Times::new(ours.latencies.clone()), Times::new(paper.latencies.clone()));
-        let words =
-            |times: &Times| format!("p50 {:.0}, p99 {:.0} ms", times.median() * 1e3, times.quantile(0.99) * 1e3);
-        rows.push(
-            Row::new(
-                "R1",
-                format!("latency, mean, {} KB, beside batches at the paper's setting", size >> 10),
-                mean(&ours.latencies) * 1e3,
-                "ms",
-            )
-            .beside(mean(&paper.latencies) * 1e3, Better::Lower)
-            .goal(mean(&paper.latencies) * 1e3 / 10.0, Better::Lower)
-            .details(format!(
-                "ours {}, batches {}; peak buffer {:.1} MB, batches' {:.1} MB; paper: 300 beside 2000 ms; {}",
-                words(&times),
-                words(&batches),
-                ours.peak as f64 / 1e6,
-                rate * 2.6 / 1e6,
-                conditions(size)
-            )),
-        );
-        if let Some((age, ran)) = best {
-            rows.push(
-                Row::new(
-                    "R1",
-                    format!("latency, mean, {} KB, beside the best batches of a sweep", size >> 10),
-                    mean(&ours.latencies) * 1e3,
-                    "ms",
-                )
-                .beside(mean(&ran.latencies) * 1e3, Better::Lower)
+        let row = |what: &str, quantity: &str, ours: f64, theirs: f64, unit: &str| {
+            Row::new("R1", format!("{what}, {} KB, beside batches at the paper's latency", size >> 10), ours, unit)
+                .beside(theirs, Better::Lower)
+                .goal(theirs / 10.0, Better::Lower)
                 .details(format!(
-                    "best of T = 20 ms to 1 s: {} ms, {}",
-                    age.as_millis(),
-                    words(&Times::new(ran.latencies))
-                )),
-            );
+                    "{quantity}; batches with N = 1 GiB, T = {:.2} s have a mean of {:.2} s; paper: 300 beside 2000 ms; {}",
+                    timer.as_secs_f64(),
+                    mean(&paper.latencies),
+                    conditions(&load)
+                ))
+        };
+        let both = format!("ours {}, batches {}", words(&times), words(&batches));
+        rows.push(row("latency, mean", &both, milliseconds(&ours), milliseconds(&paper), "ms"));
+        let p99 = |times: &Times| times.quantile(0.99) * 1e3;
+        rows.push(row("latency, p99", &both, p99(&times), p99(&batches), "ms"));
+        rows.extend(swept(&place, short, &ours)?);
+    }
+    Ok(rows)
+}
+
+/// The mean latency beside that of batches by their timer, the best of which are a row.
+fn swept(place: &Place, load: Load, ours: &Ran) -> Result<Vec<Row>> {
+    let plot = format!("mean latency, {} KB, by the batches' timer", load.size >> 10);
+    let mut rows = Vec::new();
+    let mut best: Option<(u64, Ran)> = None;
+    for timer in TIMERS {
+        let ran = measure(place.ram(), Who::Batch(SWEPT, Duration::from_millis(timer), Push::Aggregated), load)?;
+        let point = |line, ran: &Ran| Row::point("R1", &plot, line, format!("{timer} ms"), milliseconds(ran), "ms");
+        rows.extend([point("batches", &ran), point("Terrace", ours)]);
+        if best.as_ref().is_none_or(|(_, best)| mean(&ran.latencies) < mean(&best.latencies)) {
+            best = Some((timer, ran));
+        }
+    }
+    let what = format!("latency, mean, {} KB, beside the best batches of a sweep", load.size >> 10);
+    rows.extend(best.map(|(timer, ran)| {
+        let row = Row::new("R1", what, milliseconds(ours), "ms").beside(milliseconds(&ran), Better::Lower);
+        row.details(format!(
+            "the best of T = 5 ms to 2 s with N = 32 MiB is {timer} ms, {}; the sweep's runs have {} requests each",
+            words(&Times::new(ran.latencies)),
+            load.requests
+        ))
+    }));
+    Ok(rows)
+}
+
+/// Bandwidth where producers are as fast as the archive.
+pub fn bandwidth() -> Result<Vec<Row>> {
+    let place = Place::new()?;
+    let mut rows = Vec::new();
+    for (size, _) in REQUESTS {
+        let load = |producers| Load { size, requests: BYTES / size as u64, rate: archive_rate(), producers };
+        let aggregated = |mib: usize| Who::Batch(mib << 20, Duration::from_secs(2), Push::Aggregated);
+        for (producers, which) in [
+            (Producers::StandStill, "producers that stand still while they wait"),
+            (Producers::CatchUp, "producers that catch up, so that nothing is gained but the gaps between batches"),
+        ] {
+            let run = |who| measure(place.ram(), who, load(producers)).map(|ran| ran.bandwidth / 1e6);
+            let (mut ours, mut batches) = (Vec::new(), Vec::new());
+            for _ in 0..REPEATS {
+                ours.push(run(Who::Terrace)?);
+                let swept = [1, 8, 32].map(|mib| run(aggregated(mib))).into_iter().collect::<Result<Vec<f64>>>()?;
+                batches.push(swept.into_iter().fold(0.0, f64::max));
+            }
+            let (ours, batches) = (median(ours), median(batches));
+            let bound = archive_rate() / 1e6;
+            let row = |what: &str, other: f64, goal: f64| {
+                Row::new("R2", format!("bandwidth, {} KB, beside {what}", size >> 10), ours, "MB/s")
+                    .beside(other, Better::Higher)
+                    .goal(goal * other, Better::Higher)
+                    .details(format!(
+                        "{which}; the archive itself, at {bound:.0} MB/s, is {:.2}x; {}",
+                        bound / other,
+                        conditions(&load(producers))
+                    ))
+            };
+            if producers == Producers::StandStill {
+                let small = Load { requests: BYTES / 10 / size as u64, ..load(producers) };
+                let generic = Who::Batch(8 << 20, Duration::from_secs(2), Push::Generic);
+                let generic = measure(place.ram(), generic, small)?.bandwidth / 1e6;
+                rows.push(row("batches in order of arrival, a write for each request", generic, 3.0));
+            }
+            let what = match producers {
+                Producers::StandStill => "aggregated batches, the best of 1, 8 and 32 MiB",
+                Producers::CatchUp => "aggregated batches, producers that catch up",
+            };
+            rows.push(row(what, batches, 1.3));
         }
     }
     Ok(rows)
 }
 
-/// Bandwidth where producers are about as fast as the archive.
-pub fn bandwidth() -> Result<Vec<Row>> {
+/// Each request once, in order, and what is buffered meanwhile.
+pub fn exactly_once() -> Result<Vec<Row>> {
     let place = Place::new()?;
-    let rate = BANDWIDTH * TARGETS as f64;
     let mut rows = Vec::new();
-    let mut number = 1000;
-    for size in [1 << 10, 16 << 10, 64 << 10] {
-        let mut run = |who| {
-            number += 1;
-            measure(&place, number, who, size, BYTES, rate).map(|ran| ran.bandwidth / 1e6)
-        };
-        let (mut ours, mut aggregated) = (Vec::new(), Vec::new());
-        for _ in 0..REPEATS {
-            ours.push(run(Who::Terrace)?);
-            let batches = [1, 8, 32].map(|mib| run(Who::Batch(mib << 20, Duration::from_secs(2), Push::Aggregated)));
-            aggregated.push(batches.into_iter().collect::<Result<Vec<f64>>>()?.into_iter().fold(0.0, f64::max));
-        }
-        let generic = run(Who::Batch(8 << 20, Duration::from_secs(2), Push::Generic))?;
-        let ours = median(ours);
-        let row = |what: &str, other: f64, goal: f64| {
-            Row::new("R2", format!("bandwidth, {} KB, beside {what}", size >> 10), ours, "MB/s")
-                .beside(other, Better::Higher)
-                .goal(goal * other, Better::Higher)
-                .details(format!(
-                    "the archive's is {:.0} MB/s, and producers send as fast; {}",
-                    rate / 1e6,
-                    conditions(size)
-                ))
-        };
-        rows.push(row("batches in order of arrival, a write for each request", generic, 3.0));
-        rows.push(row("aggregated batches, the best of 1, 8 and 32 MiB", median(aggregated), 1.3));
+    for (size, _) in REQUESTS {
+        let requests = BYTES / size as u64;
+        let load = Load { size, requests, rate: PACE * archive_rate(), producers: Producers::CatchUp };
+        let timer = paper_timer(&place, load)?;
+        let ours = measure(place.ram(), Who::Terrace, load)?;
+        let paper = measure(place.ram(), Who::Batch(UNBOUNDED, timer, Push::Aggregated), load)?;
+        let megabytes = |ran: &Ran| ran.buffered as f64 / 1e6;
+        rows.push(
+            Row::new("R3", format!("accepted and not durable, at most, {} KB", size >> 10), megabytes(&ours), "MB")
+                .beside(megabytes(&paper), Better::Lower)
+                .goal(megabytes(&paper), Better::Lower)
+                .details(format!("batches of {:.2} s; {}", timer.as_secs_f64(), conditions(&load))),
+        );
+        rows.push(
+            Row::new(
+                "R3",
+                format!("requests missing, twice or out of order, {} KB", size >> 10),
+                ours.misplaced as f64,
+                "",
+            )
+            .goal(0.0, Better::Lower)
+            .details("each is looked at where it arrived; under kill -9 at every step: crates/stream/tests/kill.rs"),
+        );
     }
     Ok(rows)
 }

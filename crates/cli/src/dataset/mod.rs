@@ -45,7 +45,7 @@ pub enum Dataset {
         #[arg(long, value_name = "VARIABLE=N", value_parser = size)]
         size: Vec<(String, u64)>,
     },
-    /// Make a declaration of a NumPy file, NetCDF, HDF5 or Zarr metadata, or a C struct.
+    /// Make a declaration of a NumPy, NetCDF or HDF5 file, Zarr metadata, or a C struct; what is left out is told.
     Import {
         /// The file; a folder for Zarr.
         #[arg(value_name = "FILE")]
@@ -77,7 +77,7 @@ pub fn run(command: &Dataset, show: Show) -> Result<bool> {
         Dataset::Check { files } => check(files, show),
         Dataset::Fmt { files, check } => fmt(files, *check, show),
         Dataset::Explain { file, only, size } => explained(file, only.as_deref(), size, show),
-        Dataset::Import { source, from, count } => imported(source, *from, *count),
+        Dataset::Import { source, from, count } => imported(source, *from, *count, show),
         // These need an open store.
         Dataset::Stored(_) => Ok(true),
     }
@@ -196,8 +196,11 @@ pub fn sizes(model: &Model, given: &[(String, u64)]) -> Result<Sizes> {
     Ok(known)
 }
 
-fn imported(source: &Path, from: Option<import::Format>, count: u64) -> Result<bool> {
-    let declaration = import::import(source, from, count).with_context(|| format!("importing {}", source.display()))?;
-    print(declaration.as_bytes())?;
+fn imported(source: &Path, from: Option<import::Format>, count: u64, show: Show) -> Result<bool> {
+    let imported = import::import(source, from, count).with_context(|| format!("importing {}", source.display()))?;
+    if !show.quiet {
+        imported.left_out.iter().for_each(|what| complain(&format!("left out: {what}")));
+    }
+    print(imported.declaration.as_bytes())?;
     Ok(true)
 }

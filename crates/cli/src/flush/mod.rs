@@ -3,10 +3,10 @@
 mod glance;
 mod places;
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -14,16 +14,14 @@ use clap::Args;
 use serde_json::json;
 use terrace::config::{Bytes, Time};
 use terrace::{Ack, Store};
-use terrace_stream::{Control, Frames, Settings, Stream};
+use terrace_stream::{Control, Frames, Settings, Stream, Submitted};
 
 use crate::output::{Show, count};
 pub use glance::{Shown, glance, streams};
 use places::{From, To};
 
-/// Requests of stdin that are accepted by one commit, at most.
-const TOGETHER: usize = 256;
-/// Bytes of these, about.
-const BYTES: usize = 1 << 20;
+/// Bytes of stdin that are read at once.
+const BUFFER: usize = 1 << 20;
 
 #[derive(Args)]
 pub struct Flush {
@@ -143,37 +141,22 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
     Ok(parked == 0)
 }
 
-/// Takes the requests of stdin into the stream's log: what has come while the last ones were taken, together.
+/// Takes the requests of stdin into the stream's log. What comes meanwhile is taken together.
 fn accept(stream: &Stream) -> Result<()> {
-    let (send, come) = sync_channel(TOGETHER);
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            for frame in Frames::new(io::BufReader::with_capacity(BYTES, io::stdin())) {
-                let bad = frame.is_err();
-                if send.send(frame).is_err() || bad {
-                    return;
-                }
-            }
-        });
-        while let Ok(first) = come.recv() {
-            let (mut group, mut bytes, mut next) = (Vec::new(), 0, Some(first));
-            while let Some(frame) = next {
-                match frame {
-                    Ok(frame) => {
-                        bytes += frame.request.bytes.len();
-                        group.push(frame);
-                    }
-                    Err(error) => {
-                        stream.append_framed(group)?;
-                        return Err(error.into());
-                    }
-                }
-                next = if group.len() < TOGETHER && bytes < BYTES { come.try_recv().ok() } else { None };
-            }
-            stream.append_framed(group)?;
+    let mut submitted: VecDeque<Submitted> = VecDeque::new();
+    let mut read = Ok(());
+    for frame in Frames::new(io::BufReader::with_capacity(BUFFER, io::stdin())) {
+        match frame {
+            Ok(frame) => submitted.push_back(stream.submit(vec![frame])),
+            // What came before it arrives.
+            Err(bad) => read = Err(bad),
         }
-        Ok(())
-    })
+        while let Some(first) = submitted.pop_front_if(|first| first.is_done()) {
+            first.wait()?;
+        }
+    }
+    submitted.into_iter().try_for_each(|one| one.wait().map(drop))?;
+    Ok(read?)
 }
 
 /// How long files of a directory that nobody is seen to close are left alone.

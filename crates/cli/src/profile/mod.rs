@@ -85,7 +85,7 @@ fn codecs(predictor: &mut Predictor, data: Option<&Path>, time: Duration, show: 
 }
 
 /// A block out of the middle of each file.
-fn blocks(data: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+pub fn blocks(data: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut blocks = Vec::new();
     for entry in WalkDir::new(data).sort_by_file_name() {
         let entry = entry.with_context(|| format!("looking into {}", data.display()))?;

@@ -16,4 +16,5 @@ mod place;
 mod predictor;
 mod real;
 mod signals;
+mod simulate;
 mod tiers;

@@ -1,12 +1,13 @@
 //! Who stores a chunk that several ranks have, and who sends it where copies are missing.
 
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::Ring;
+use super::{RECEIVED, Ring};
 use crate::table::{Entry, Holder, Table};
 
 /// A copy that is missing: who sends it to whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The rank that has the chunk in memory.
     pub from: u32,
@@ -15,8 +16,10 @@ pub struct Sent {
 }
 
 /// Where a chunk is to be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
+    /// Nodes that had it stored before.
+    pub stored: SmallVec<[u32; 4]>,
     /// Ranks that store it of their own memory.
     pub owners: SmallVec<[u32; 4]>,
     /// Copies that are sent.
@@ -24,47 +27,56 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// The nodes that have it then, beside those that had it stored before.
+    /// The nodes that have it then, where rank i is on the i-th of `nodes`.
     pub fn nodes<'a>(&'a self, nodes: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
-        self.owners.iter().copied().chain(self.sent.iter().map(|sent| sent.to)).map(|rank| nodes[rank as usize])
+        let ranks = self.owners.iter().copied().chain(self.sent.iter().map(|sent| sent.to));
+        self.stored.iter().copied().chain(ranks.map(|rank| nodes[rank as usize]))
     }
 }
 
+/// Partners looked at for one that has little to do.
+const LOOK: usize = 4;
+
 /// Places each of the table's chunks on `copies` nodes, or on all if there are fewer. Nodes that have it stored count.
-/// Owners are those of its holders that have least to do so far; what is missing they send, by turns, to the next partner
-/// whose node has none.
+/// Owners are those of its holders that have least to do so far; what is missing they send, by turns, to that of the next
+/// partners which has least to do.
 ///
-/// `loads` are the bytes that each rank stores and sends all the same; they grow by what it is given here.
-pub fn own(table: &Table, ring: &Ring<'_>, loads: &mut [u64], copies: usize) -> Vec<Placed> {
+/// `work` is what each rank has to do all the same, as in [`Dealt`](super::Dealt); it grows by what it is given here.
+pub fn own(table: &Table, ring: &Ring<'_>, work: &mut [u64], copies: usize) -> Vec<Placed> {
     let copies = copies.min(ring.node_count());
-    table.entries().iter().map(|entry| place(entry, ring, loads, copies)).collect()
+    // Those with little choice first: the others even out what comes of it.
+    let mut order: Vec<usize> = (0..table.entries().len()).collect();
+    order.sort_by_key(|at| table.entries()[*at].holders.len());
+    let mut placed = vec![Placed::default(); order.len()];
+    for at in order {
+        placed[at] = place(&table.entries()[at], ring, work, copies);
+    }
+    placed
 }
 
-fn place(entry: &Entry, ring: &Ring<'_>, loads: &mut [u64], copies: usize) -> Placed {
+fn place(entry: &Entry, ring: &Ring<'_>, work: &mut [u64], copies: usize) -> Placed {
     let missing = copies.saturating_sub(entry.stored.len());
     let mut taken: SmallVec<[u32; 8]> = entry.stored.iter().copied().collect();
     let mut free: SmallVec<[Holder; 6]> =
         entry.holders.iter().filter(|holder| !taken.contains(&holder.node)).copied().collect();
-    free.sort_unstable_by_key(|holder| (loads[holder.rank as usize], holder.rank));
+    free.sort_unstable_by_key(|holder| (work[holder.rank as usize], holder.rank));
     let owners: SmallVec<[u32; 4]> = free.iter().take(missing).map(|holder| holder.rank).collect();
     for owner in &owners {
-        loads[*owner as usize] += u64::from(entry.length);
+        work[*owner as usize] += u64::from(entry.length);
         taken.push(ring.nodes()[*owner as usize]);
     }
     // Where all holders' stores have it, the holders send.
-    let senders = match owners.is_empty() {
-        true => entry.holders.iter().map(|holder| holder.rank).collect(),
-        false => owners.clone(),
-    };
+    let holders: SmallVec<[u32; 4]> = entry.holders.iter().map(|holder| holder.rank).collect();
+    let senders = if owners.is_empty() { holders } else { owners.clone() };
     let mut sent = SmallVec::new();
-    for _ in owners.len()..missing {
-        let Some(from) = senders.iter().copied().min_by_key(|rank| (loads[*rank as usize], *rank)) else { break };
-        let Some(to) = ring.partners(from, &taken).next() else { break };
-        loads[from as usize] += u64::from(entry.length);
+    for from in senders.iter().copied().cycle().take(missing - owners.len()) {
+        let next = ring.partners(from, &taken).take(LOOK);
+        let Some(to) = next.min_by_key(|to| work[*to as usize]) else { break };
+        work[to as usize] += RECEIVED * u64::from(entry.length);
         taken.push(ring.nodes()[to as usize]);
         sent.push(Sent { from, to });
     }
-    Placed { owners, sent }
+    Placed { stored: entry.stored.clone(), owners, sent }
 }
 
 #[cfg(test)]
@@ -108,7 +120,7 @@ mod tests {
             let placed = own(&table, &ring, &mut loads, copies);
             let mut moved = vec![0u64; 12];
             for (entry, placed) in table.entries().iter().zip(&placed) {
-                let stored: Vec<u32> = entry.stored.iter().copied().chain(placed.nodes(&nodes)).collect();
+                let stored: Vec<u32> = placed.nodes(&nodes).collect();
                 let distinct: BTreeSet<u32> = stored.iter().copied().collect();
                 prop_assert_eq!(distinct.len(), stored.len(), "no node twice");
                 prop_assert_eq!(stored.len(), copies.min(count as usize).max(entry.stored.len()));
@@ -118,7 +130,8 @@ mod tests {
                 // A copy moves only where no holder can store it.
                 let could = entry.holders.iter().filter(|h| !entry.stored.contains(&h.node)).count();
                 prop_assert!(placed.sent.is_empty() || placed.owners.len() == could);
-                placed.owners.iter().chain(placed.sent.iter().map(|s| &s.from)).for_each(|r| moved[*r as usize] += 10);
+                placed.owners.iter().for_each(|owner| moved[*owner as usize] += 10);
+                placed.sent.iter().for_each(|sent| moved[sent.to as usize] += 10 * RECEIVED);
             }
             prop_assert_eq!(moved, loads);
         }

@@ -34,6 +34,16 @@ impl<'a> Ring<'a> {
         })
     }
 
+    /// Where a rank stands.
+    pub fn place(&self, rank: u32) -> usize {
+        self.places[rank as usize]
+    }
+
+    /// The rank that stands there.
+    pub fn rank(&self, place: usize) -> u32 {
+        self.order[place]
+    }
+
     /// The node of each rank.
     pub fn nodes(&self) -> &'a [u32] {
         self.nodes
@@ -45,9 +55,33 @@ impl<'a> Ring<'a> {
     }
 }
 
+/// An order for a ring: ranks of one node are apart, each node's first ranks first.
+pub fn unordered(nodes: &[u32]) -> Vec<u32> {
+    let within = within(nodes);
+    let mut ranks: Vec<u32> = (0..nodes.len() as u32).collect();
+    ranks.sort_by_key(|rank| (within[*rank as usize], nodes[*rank as usize]));
+    ranks
+}
+
+/// For each rank, how many ranks of its node come before it.
+fn within(nodes: &[u32]) -> Vec<u32> {
+    let mut seen = vec![0; nodes.iter().max().map_or(0, |last| *last as usize + 1)];
+    let count = |node: &u32| {
+        let so_far = &mut seen[*node as usize];
+        *so_far += 1;
+        *so_far - 1
+    };
+    nodes.iter().map(count).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_of_a_node_stand_apart() {
+        assert_eq!(unordered(&[0, 0, 0, 1, 1, 1]), [0, 3, 1, 4, 2, 5]);
+    }
 
     #[test]
     fn partners_are_on_different_nodes() {

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Result;
 use crate::ask::{Said, ask};
+use crate::halving::{Known, first, meet};
 use crate::manifest::{self, Complete, Manifest};
 use crate::names::{self, Part};
 use crate::session::Session;
@@ -17,7 +20,7 @@ pub fn fetch(
     wanted: &[u32],
     window: usize,
 ) -> Result<BTreeMap<u32, Manifest>> {
-    let mut holders = holders(session, version)?;
+    let mut holders = holders(session, version, complete.buffers.len() as u32, wanted)?;
     let mut found = BTreeMap::new();
     loop {
         let mut questions: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -26,8 +29,7 @@ pub fn fetch(
                 questions.entry(holder).or_default().push(*rank);
             }
         }
-        let all = session.world.all_gather(&[u8::from(!questions.is_empty())])?;
-        if all.iter().all(|asks| asks[..] == [0]) {
+        if session.world.most(questions.len() as u64)? == 0 {
             return Ok(found);
         }
         let asked = questions.iter().map(|(to, ranks)| Ok((*to, manifest::encode(ranks)?)));
@@ -48,24 +50,46 @@ pub fn fetch(
     }
 }
 
-/// The ranks that lead nodes whose stores have each rank's manifest, those that are asked first last. Collective.
-fn holders(session: &Session<'_>, version: u32) -> Result<BTreeMap<u32, Vec<u32>>> {
+/// For each rank that is wanted, of `ranks`, those that lead nodes whose stores have its manifest, the ones asked first last.
+/// Collective.
+fn holders(session: &Session<'_>, version: u32, ranks: u32, wanted: &[u32]) -> Result<BTreeMap<u32, Vec<u32>>> {
     let world = session.world;
     let mine = match world.leads() {
         true => names::below(session.store, &names::version(session.name, Part::Manifest, version)),
         false => Ok(Vec::new()),
     };
-    let mine: Vec<u32> = agree(world, mine)?.iter().filter_map(|key| names::number(key)).collect();
-    let all = world.all_gather(&manifest::encode(&mine)?)?;
-    let mut holders: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-    for (leader, manifests) in all.iter().enumerate() {
-        for rank in manifest::decode::<Vec<u32>>("a list of manifests", manifests)? {
-            holders.entry(rank).or_default().push(leader as u32);
-        }
+    let mine = agree(world, mine)?.into_iter().filter_map(|key| names::number(&key)).filter(|rank| *rank < ranks);
+    let mut known: BTreeMap<u64, Vec<u32>> = wanted.iter().map(|rank| (first(*rank, ranks), Vec::new())).collect();
+    mine.for_each(|rank| known.entry(first(rank, ranks)).or_default().push(world.rank()));
+    let told = meet(world, Holders(known), (), |home| home.0.clone().into_iter().collect())?;
+    let of = |rank: &u32| {
+        let mut leaders: Vec<u32> = told.get(&first(*rank, ranks)).cloned().unwrap_or_default();
+        leaders.sort_by_key(|leader| world.nodes()[*leader as usize] == world.node());
+        (*rank, leaders)
+    };
+    Ok(wanted.iter().map(of).collect())
+}
+
+/// Who has each rank's manifest; ranks are known by the least numbers at home at them, were there no others.
+#[derive(Default, Serialize, Deserialize)]
+struct Holders(BTreeMap<u64, Vec<u32>>);
+
+impl Known for Holders {
+    type Key = u64;
+    type Bounds = ();
+
+    fn merge(mut self, other: Self, (): ()) -> Self {
+        other.0.into_iter().for_each(|(rank, leaders)| self.0.entry(rank).or_default().extend(leaders));
+        self
     }
-    let here = |leader: &u32| world.nodes()[*leader as usize] == world.node();
-    holders.values_mut().for_each(|leaders| leaders.sort_by_key(here));
-    Ok(holders)
+
+    fn split_off(&mut self, rank: u32, size: u32) -> Self {
+        Holders(self.0.split_off(&first(rank, size)))
+    }
+
+    fn keys(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().copied()
+    }
 }
 
 /// The manifests of the ranks that are asked for, as far as this store can read them.

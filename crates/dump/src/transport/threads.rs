@@ -160,6 +160,11 @@ impl World for ThreadWorld {
         met.iter().map(bytes).collect()
     }
 
+    fn most(&self, mine: u64) -> Result<u64> {
+        let number = |said: &Vec<u8>| said.as_chunks().0.first().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        Ok(self.all_gather(&mine.to_le_bytes())?.iter().map(number).max().unwrap_or(mine))
+    }
+
     fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {
         self.call()?;
         self.shared.state.lock().letters.entry((self.rank, to)).or_default().push_back(bytes.to_vec());

@@ -69,6 +69,10 @@ impl World for Throttled<'_> {
         self.world.all_gather(mine)
     }
 
+    fn most(&self, mine: u64) -> Result<u64> {
+        self.world.most(mine)
+    }
+
     fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {
         self.links.carry(self.node(), self.nodes()[to as usize], bytes.len());
         self.world.send(to, bytes)

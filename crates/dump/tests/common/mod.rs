@@ -80,7 +80,7 @@ pub fn buffers(rank: u32, round: u64) -> Vec<Vec<u8>> {
     let pairs = (0..6).map(|i| 1000 + rank / 2 * 100 + i);
     let own = (0..4 + rank % 3 * 4).map(|i| 100_000 + rank * 1000 + i);
     let new = (0..round * 2).map(|i| 1_000_000 + rank * 1000 + i);
-    let first: Vec<u8> = all.chain(own).flat_map(chunk).chain(random(rank).take(77)).collect();
+    let first: Vec<u8> = all.chain(own).flat_map(chunk).chain(random(50_000_000 + rank).take(77)).collect();
     vec![first, Vec::new(), pairs.chain(new).flat_map(chunk).collect()]
 }
 

@@ -1,6 +1,8 @@
 //! The inner loops: runs of equal moves, in the widest registers that the machine has.
 
 #[cfg(target_arch = "x86_64")]
+mod across;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 mod program;
 mod scalar;
@@ -80,6 +82,18 @@ impl Kernel {
             }
         }
     }
+}
+
+/// Turns a matrix over, where that is all that a move does. False, and nothing is done, where it is not. All of the area must
+/// lie within the buffers.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn turn_over(list: &[Move], area: Area, to: &mut [u8], from: &[u8]) -> bool {
+    across::Across::new(list).map(|across| across.run(area, to, from)).is_some()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn turn_over(_: &[Move], _: Area, _: &mut [u8], _: &[u8]) -> bool {
+    false
 }
 
 /// How many elements of each row of an area can be moved in whole vectors without leaving the buffers.

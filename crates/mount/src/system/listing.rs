@@ -6,11 +6,6 @@ use parking_lot::RwLock;
 use super::{Answer, System, said};
 use crate::answer::kind;
 use crate::handles::Handles;
-use crate::nodes::ROOT;
-use crate::views;
-
-/// Names are listed in pages of so many.
-const PAGE: usize = 1024;
 
 /// What open directories held when they were last read from the beginning.
 pub type Listings = Handles<RwLock<Vec<Listed>>>;
@@ -44,32 +39,11 @@ impl System {
     }
 
     fn list(&self, number: INodeNo) -> Answer<Vec<Listed>> {
-        let listed = |(number, kind, name)| Listed { number, kind, name };
-        if views::is(number.0) {
-            return Ok(self.views.list(number.0)?.into_iter().map(listed).collect());
-        }
-        let nodes = self.nodes.read();
-        let path = nodes.path(number.0).ok_or(Errno::ESTALE)?;
         let dots = [b".".to_vec(), b"..".to_vec()];
-        let dot = |name| Listed { number: number.0, kind: FileType::Directory, name };
-        let mut all: Vec<Listed> = dots.into_iter().map(dot).collect();
-        let mut from = Vec::new();
-        if number.0 == ROOT && self.views.any() {
-            let attributes = self.views.lookup(ROOT, views::NAME.as_bytes())?;
-            all.push(listed((attributes.ino.0, attributes.kind, views::NAME.into())));
-        }
-        loop {
-            let (page, next) = said(self.files.list(&path, &from, PAGE))?;
-            all.extend(page.into_iter().map(|entry| Listed {
-                number: nodes.number(number.0, &entry.name, entry.id),
-                kind: kind(entry.kind, entry.special),
-                name: entry.name,
-            }));
-            match next {
-                Some(next) => from = next,
-                None => break,
-            }
-        }
-        Ok(all)
+        let dots = dots.into_iter().map(|name| Listed { number: number.0, kind: FileType::Directory, name });
+        let found = said(self.tree.list(number.0))?.into_iter();
+        Ok(dots
+            .chain(found.map(|one| Listed { number: one.number, kind: kind(one.kind, one.special), name: one.name }))
+            .collect())
     }
 }

@@ -1,10 +1,8 @@
-//! FUSE's requests, each answered by `Files`.
+//! FUSE's requests, each answered by the tree.
 
-mod attributes;
 mod bytes;
 mod holes;
 mod listing;
-mod names;
 mod pairs;
 mod space;
 
@@ -16,18 +14,18 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig,
-    LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry,
-    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use parking_lot::RwLock;
 use terrace::Files;
-use terrace::files::{File, FileResult, Owner, Setting};
+use terrace::files::{FileResult, Owner, Setting};
+use terrace_tree::{Node, Open, ROOT, Tree};
 
-use crate::answer::{errno, nanoseconds, special};
+use crate::answer::{attributes, errno, nanoseconds, special};
 use crate::handles::Handles;
-use crate::nodes::{Nodes, ROOT};
-use crate::views::Views;
+use crate::stale::Stale;
 use listing::Listings;
 use pairs::told;
 
@@ -42,23 +40,30 @@ const HOW: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 /// The file system.
 pub struct System {
-    files: Files,
-    views: Arc<Views>,
-    /// Written while names change, read while a path is used.
-    nodes: RwLock<Nodes>,
-    open: Handles<File>,
+    tree: Tree,
+    open: Handles<Open>,
     listings: Listings,
+    stale: Arc<Stale>,
 }
 
 type Answer<T> = Result<T, Errno>;
 
-fn said<T>(result: FileResult<T>) -> Answer<T> {
+fn said<T>(result: terrace_tree::Result<T>) -> Answer<T> {
     result.map_err(|error| errno(&error))
 }
 
+fn filed<T>(result: FileResult<T>) -> Answer<T> {
+    said(result.map_err(terrace_tree::Error::from))
+}
+
 impl System {
-    pub fn new(files: Files, views: Arc<Views>) -> System {
-        System { files, views, nodes: RwLock::default(), open: Handles::default(), listings: Handles::default() }
+    pub fn new(files: &Files, stale: Arc<Stale>) -> System {
+        System { tree: Tree::new(files), open: Handles::default(), listings: Handles::default(), stale }
+    }
+
+    /// The file of a handle, where one is given that is open.
+    fn given(&self, handle: Option<FileHandle>) -> Option<Arc<Open>> {
+        handle.and_then(|handle| self.open.get(handle.0))
     }
 }
 
@@ -66,17 +71,17 @@ fn owner(request: &Request) -> Owner {
     Owner { uid: request.uid(), gid: request.gid() }
 }
 
-fn entered(result: Answer<FileAttr>, reply: ReplyEntry) {
+fn entered(result: terrace_tree::Result<Node>, reply: ReplyEntry) {
     match result {
-        Ok(attributes) => reply.entry(&KNOWN, &attributes, GENERATION),
-        Err(error) => reply.error(error),
+        Ok(node) => reply.entry(&KNOWN, &attributes(&node), GENERATION),
+        Err(error) => reply.error(errno(&error)),
     }
 }
 
-fn attributed(result: Answer<FileAttr>, reply: ReplyAttr) {
+fn attributed(result: terrace_tree::Result<Node>, reply: ReplyAttr) {
     match result {
-        Ok(attributes) => reply.attr(&KNOWN, &attributes),
-        Err(error) => reply.error(error),
+        Ok(node) => reply.attr(&KNOWN, &attributes(&node)),
+        Err(error) => reply.error(errno(&error)),
     }
 }
 
@@ -103,15 +108,15 @@ impl Filesystem for System {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        entered(self.look_up(parent, name), reply);
+        entered(self.tree.find(parent.0, name.as_bytes()), reply);
     }
 
     fn forget(&self, _: &Request, number: INodeNo, times: u64) {
-        self.nodes.write().forget(number.0, times);
+        self.tree.forget(number.0, times);
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        attributed(self.attributes(number, handle), reply);
+        attributed(self.tree.node(number.0, self.given(handle).as_deref()), reply);
     }
 
     fn setattr(
@@ -134,40 +139,40 @@ impl Filesystem for System {
     ) {
         let (accessed, modified) = (accessed.map(nanoseconds), modified.map(nanoseconds));
         let setting = Setting { mode, uid, gid, accessed, modified };
-        attributed(self.set_attributes(number, handle, size, &setting), reply);
+        attributed(self.tree.set(number.0, self.given(handle).as_deref(), size, &setting), reply);
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
-        let nodes = self.nodes.read();
-        match nodes.path(number.0).ok_or(Errno::ESTALE).and_then(|path| said(self.files.read_link(&path))) {
+        match self.tree.read_link(number.0) {
             Ok(to) => reply.data(&to),
-            Err(error) => reply.error(error),
+            Err(error) => reply.error(errno(&error)),
         }
     }
 
     fn mknod(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, device: u32, reply: ReplyEntry) {
-        let make = |path: &[u8]| match special(mode, device) {
-            Some(special) => self.files.make_special(path, special, mode, owner(by)),
-            None => self.files.create(path, mode, owner(by), true).map(drop),
+        let (parent, name) = (parent.0, name.as_bytes());
+        let made = match special(mode, device) {
+            Some(special) => self.tree.make_special(parent, name, special, mode, owner(by)),
+            None => self.tree.create(parent, name, mode, owner(by), true).map(|(node, _)| node),
         };
-        entered(self.make(parent, name, make), reply);
+        entered(made, reply);
     }
 
     fn mkdir(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        entered(self.make(parent, name, |path| self.files.make_directory(path, mode, owner(by))), reply);
+        entered(self.tree.make_directory(parent.0, name.as_bytes(), mode, owner(by)), reply);
     }
 
     fn symlink(&self, by: &Request, parent: INodeNo, name: &OsStr, to: &Path, reply: ReplyEntry) {
-        let make = |path: &[u8]| self.files.make_link(path, to.as_os_str().as_bytes(), owner(by));
-        entered(self.make(parent, name, make), reply);
+        let to = to.as_os_str().as_bytes();
+        entered(self.tree.make_link(parent.0, name.as_bytes(), to, owner(by)), reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(self.take(parent, name, |path| self.files.remove(path)), reply);
+        done(said(self.tree.remove(parent.0, name.as_bytes())), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(self.take(parent, name, |path| self.files.remove_directory(path)), reply);
+        done(said(self.tree.remove_directory(parent.0, name.as_bytes())), reply);
     }
 
     fn rename(
@@ -180,28 +185,33 @@ impl Filesystem for System {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        done(self.change((parent, name), (new_parent, new_name), flags), reply);
+        if !RenameFlags::RENAME_NOREPLACE.contains(flags) {
+            return reply.error(Errno::EINVAL);
+        }
+        let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
+        done(said(self.tree.rename(from, to, flags.is_empty())), reply);
     }
 
     fn open(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.open_file(number) {
-            Ok(handle) => reply.opened(FileHandle(handle), HOW),
-            Err(error) => reply.error(error),
+        match self.tree.open(number.0) {
+            Ok(open) => reply.opened(FileHandle(self.open.keep(open)), HOW),
+            Err(error) => reply.error(errno(&error)),
         }
     }
 
     fn create(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, flags: i32, reply: ReplyCreate) {
-        let create = |path: &[u8]| self.files.create(path, mode, owner(by), flags & libc::O_EXCL != 0);
-        match self.make_open(parent, name, create) {
-            Ok((attributes, handle)) => reply.created(&KNOWN, &attributes, GENERATION, FileHandle(handle), HOW),
-            Err(error) => reply.error(error),
+        match self.tree.create(parent.0, name.as_bytes(), mode, owner(by), flags & libc::O_EXCL != 0) {
+            Ok((node, open)) => {
+                reply.created(&KNOWN, &attributes(&node), GENERATION, FileHandle(self.open.keep(open)), HOW)
+            }
+            Err(error) => reply.error(errno(&error)),
         }
     }
 
     fn read(
         &self,
         _: &Request,
-        number: INodeNo,
+        _: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
@@ -209,7 +219,7 @@ impl Filesystem for System {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.read_bytes((number, handle), offset, size, |read| match read {
+        self.read_bytes(handle, offset, size, |read| match read {
             Ok(bytes) => reply.data(bytes),
             Err(error) => reply.error(error),
         });
@@ -218,7 +228,7 @@ impl Filesystem for System {
     fn write(
         &self,
         _: &Request,
-        number: INodeNo,
+        _: INodeNo,
         handle: FileHandle,
         offset: u64,
         bytes: &[u8],
@@ -227,32 +237,32 @@ impl Filesystem for System {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.write_bytes(number, handle, offset, bytes) {
+        match self.write_bytes(handle, offset, bytes) {
             Ok(length) => reply.written(length as u32),
             Err(error) => reply.error(error),
         }
     }
 
-    fn flush(&self, _: &Request, number: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        done(self.close(number, handle), reply);
+    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        done(self.opened(handle).and_then(|open| said(open.flush())), reply);
     }
 
     fn release(
         &self,
         _: &Request,
-        number: INodeNo,
+        _: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.give_up(number, handle);
+        self.open.give_up(handle.0);
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, number: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        done(self.sync(number, handle), reply);
+    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
+        done(self.opened(handle).and_then(|open| said(self.tree.sync(&open))), reply);
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -275,7 +285,7 @@ impl Filesystem for System {
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        done(said(self.files.sync_names()), reply);
+        done(filed(self.tree.files().sync_names()), reply);
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -285,14 +295,14 @@ impl Filesystem for System {
     fn fallocate(
         &self,
         _: &Request,
-        number: INodeNo,
+        _: INodeNo,
         handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        done(self.allocate(number, handle, offset, length, mode), reply);
+        done(self.allocate(handle, offset, length, mode), reply);
     }
 
     fn lseek(&self, _: &Request, number: INodeNo, handle: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {

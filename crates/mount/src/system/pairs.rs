@@ -5,8 +5,7 @@ use std::ffi::OsStr;
 use fuser::{Errno, INodeNo, ReplyXattr};
 use terrace::files::Presence;
 
-use super::{Answer, System, said};
-use crate::views;
+use super::{Answer, System, filed, said};
 
 const PREFIX: &str = "user.";
 
@@ -15,14 +14,14 @@ impl System {
     pub fn pair(&self, number: INodeNo, name: &OsStr) -> Answer<Vec<u8>> {
         let name = named(name)?;
         let path = self.noted_path(number)?.ok_or(Errno::ENODATA)?;
-        let value = said(self.files.pairs(&path))?.remove(name);
+        let value = filed(self.tree.files().pairs(&path))?.remove(name);
         value.map(String::into_bytes).ok_or(Errno::ENODATA)
     }
 
     /// All attributes' names, each with a zero behind it.
     pub fn pairs(&self, number: INodeNo) -> Answer<Vec<u8>> {
         let Some(path) = self.noted_path(number)? else { return Ok(Vec::new()) };
-        let pairs = said(self.files.pairs(&path))?;
+        let pairs = filed(self.tree.files().pairs(&path))?;
         Ok(pairs.into_keys().flat_map(|name| format!("{PREFIX}{name}\0").into_bytes()).collect())
     }
 
@@ -37,15 +36,12 @@ impl System {
             libc::XATTR_REPLACE => Presence::There,
             _ => Presence::Any,
         };
-        said(self.files.set_pair(&path, name, value, presence))
+        filed(self.tree.files().set_pair(&path, name, value, presence))
     }
 
     /// The path of what may have attributes: views have none.
     fn noted_path(&self, number: INodeNo) -> Answer<Option<Vec<u8>>> {
-        if views::is(number.0) {
-            return Ok(None);
-        }
-        self.nodes.read().path(number.0).map(Some).ok_or(Errno::ESTALE)
+        said(self.tree.path(number.0))
     }
 }
 

@@ -3,8 +3,7 @@
 use fuser::ReplyStatfs;
 use terrace::files::FileError;
 
-use super::{Answer, System};
-use crate::answer::errno;
+use super::{Answer, System, filed};
 
 /// What is counted in, and the longest name.
 const BLOCK: u32 = 4096;
@@ -26,8 +25,8 @@ impl System {
 
     /// Bytes that there are, those that are free, and the number of objects.
     fn space(&self) -> Answer<(u64, u64, u64)> {
-        let store = self.files.store();
-        let objects = store.catalog().count().map_err(FileError::from).map_err(|error| errno(&error))?;
+        let store = self.tree.files().store();
+        let objects = filed(store.catalog().count().map_err(FileError::from))?;
         let room = store.room();
         Ok((room.capacity, room.free, objects))
     }

@@ -53,7 +53,16 @@ mod tests {
     use super::*;
     use terrace_codec::Encoding;
 
-    const DISK: Rates = Rates { read: 1e-8, write: 2e-8, latency: 5e-3, load: 0.0, watts: 10.0, core_watts: 5.0 };
+    const DISK: Rates = Rates {
+        read: 1e-8,
+        write: 2e-8,
+        latency: 5e-3,
+        displaced_write: 0.0,
+        displaced_read: 0.0,
+        load: 0.0,
+        watts: 10.0,
+        core_watts: 5.0,
+    };
 
     fn rates(expected: Expected) -> EncodingRates {
         EncodingRates::of(Encoding::NONE, &expected).expect("valid")

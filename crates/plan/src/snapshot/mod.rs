@@ -104,6 +104,11 @@ pub struct Rates {
     pub write: f64,
     /// Seconds before the first byte.
     pub latency: f64,
+    /// What a byte stored here keeps from being written to the next tier as quickly as here, in seconds: see
+    /// [`Snapshot::filled`].
+    pub displaced_write: f64,
+    /// The same for being read there.
+    pub displaced_read: f64,
     /// Operations waiting for each that it can do at a time.
     pub load: f64,
     /// Its tier's watts.
@@ -160,6 +165,8 @@ impl Snapshot {
                 read: 1.0 / nearest(target.read),
                 write: 1.0 / nearest(target.write),
                 latency: nearest(target.latency),
+                displaced_write: 0.0,
+                displaced_read: 0.0,
                 load: (target.load * 20.0).round() / 20.0,
                 watts: tier.watts,
                 core_watts,
@@ -170,6 +177,28 @@ impl Snapshot {
         let kinds = kinds(&targets, &rates);
         let fingerprints = [false, true].map(|load| fingerprint(&tiers, &targets, &rates, load));
         Ok(Snapshot { tiers, targets, core_watts, rates, domains, kinds, fingerprints })
+    }
+
+    /// The same, where so much of each tier is taken already (0 nothing, 1 all; tiers that are not named are empty).
+    ///
+    /// What is stored in a tier that fills up pushes other data into the next one. How much more will come is not known;
+    /// where nothing but what has come so far tells, a tier of which the share `f` is taken will be filled with
+    /// probability `f` (amounts of data are spread evenly over orders of magnitude). So a byte there costs `f` times what
+    /// it takes longer to write and to read in the next tier.
+    pub fn filled(mut self, shares: impl IntoIterator<Item = f64>) -> Snapshot {
+        for (tier, share) in shares.into_iter().enumerate() {
+            let share = (share.clamp(0.0, 1.0) * 20.0).round() / 20.0;
+            let later = |of: &Target| of.up && usize::from(of.tier) > tier;
+            let next = self.targets.iter().zip(&self.rates).filter(|(target, _)| later(target));
+            let Some(next) = next.min_by_key(|(target, _)| target.tier).map(|(_, rates)| *rates) else { break };
+            for (_, rates) in self.targets.iter().zip(&mut self.rates).filter(|(of, _)| usize::from(of.tier) == tier) {
+                rates.displaced_write = share * (next.write - rates.write).max(0.0);
+                rates.displaced_read = share * (next.read - rates.read).max(0.0);
+            }
+        }
+        self.kinds = kinds(&self.targets, &self.rates);
+        self.fingerprints = [false, true].map(|load| fingerprint(&self.tiers, &self.targets, &self.rates, load));
+        self
     }
 
     /// The tiers.
@@ -269,9 +298,11 @@ fn fingerprint(tiers: &[Tier], targets: &[Target], rates: &[Rates], with_load: b
     }
     for (target, rates) in targets.iter().zip(rates) {
         (target.tier, target.domain, target.lanes, target.plain, target.up).hash(&mut hasher);
-        let Rates { read, write, latency, load, watts, core_watts } = *rates;
+        let Rates { read, write, latency, displaced_write, displaced_read, load, watts, core_watts } = *rates;
         let load = if with_load { load } else { 0.0 };
-        [read, write, latency, load, watts, core_watts].map(f64::to_bits).hash(&mut hasher);
+        [read, write, latency, displaced_write, displaced_read, load, watts, core_watts]
+            .map(f64::to_bits)
+            .hash(&mut hasher);
     }
     hasher.finish()
 }

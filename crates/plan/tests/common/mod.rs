@@ -128,10 +128,10 @@ impl Problem<'_> {
     fn price(&self, replica: usize, (target, encoding): Choice) -> Cost {
         let weights = if replica == 0 { &self.policy.first } else { &self.policy.rest };
         let reads = if replica == 0 { self.want.reads } else { 0.0 };
-        let Rates { read, write, latency, load, watts, core_watts } = self.snapshot.rates()[target];
-        let wait = if self.policy.spread { 1.0 + load } else { 1.0 };
-        let (read, write, latency) = (read * wait, write * wait, latency * wait);
-        let rates = Rates { read, write, latency, load, watts, core_watts };
+        let idle = self.snapshot.rates()[target];
+        let wait = if self.policy.spread { 1.0 + idle.load } else { 1.0 };
+        let (read, write, latency) = (idle.read * wait, idle.write * wait, idle.latency * wait);
+        let rates = Rates { read, write, latency, ..idle };
         let cost = model_of(self.policy)(&rates, &self.costs.rates()[encoding], weights, reads);
         ((cost.fixed * 1e12).round() as u64, (cost.per_byte * 4096.0 * 1e12).round() as u64)
     }

@@ -1,24 +1,32 @@
-//! Objects of a bucket: one for each segment, which is never changed once it is done.
+//! Objects of a bucket: one for each segment, which is never changed once it is done, and one for each whole file.
 
-use terrace::tier::{Blobs, Service};
+use std::collections::HashMap;
+use std::io;
 
-use super::{Destination, Outcome};
+use parking_lot::Mutex;
+use terrace::tier::{Blobs, Service, Upload};
+
+use super::{Destination, End, Outcome};
 use crate::entry::Position;
+use crate::request::Name;
 use crate::runs::Run;
 use crate::{Error, Failure, Result};
 
 /// A bucket, or whatever else a service keeps blobs in. What is appended to a name becomes objects below it, each named by the
 /// position of its first request; in the order of their names they are all that was appended.
+/// A file of a directory becomes one object of its own name, which is there once all of the file is.
 pub struct Bucket {
     blobs: Blobs,
     service: String,
+    /// Files of which a part was written, and how much.
+    begun: Mutex<HashMap<Name, (Upload, u64)>>,
 }
 
 impl Bucket {
     /// Objects below the service's root.
     pub fn new(service: &Service) -> Result<Bucket> {
         let blobs = Blobs::new(service).map_err(Error::io(format!("opening {service}")))?;
-        Ok(Bucket { blobs, service: service.to_string() })
+        Ok(Bucket { blobs, service: service.to_string(), begun: Mutex::default() })
     }
 
     fn outcome<T>(&self, name: &[u8], doing: &str, done: std::io::Result<T>) -> Outcome<T> {
@@ -27,12 +35,13 @@ impl Bucket {
     }
 }
 
-/// The folder of a name. Services take names that are text.
+/// A name that a service takes.
+fn text(name: &[u8]) -> Outcome<&str> {
+    std::str::from_utf8(name).map_err(|_| Failure::Never("objects need names in UTF-8".into()))
+}
+
 fn folder(name: &[u8]) -> Outcome<String> {
-    match std::str::from_utf8(name) {
-        Ok(name) => Ok(format!("{name}/")),
-        Err(_) => Err(Failure::Never("objects need names in UTF-8".into())),
-    }
+    Ok(format!("{}/", text(name)?))
 }
 
 /// Names of one length are in the order of positions.
@@ -60,6 +69,34 @@ impl Destination for Bucket {
     fn write(&self, name: &[u8], first: Position, runs: &[Run]) -> Outcome<()> {
         let parts = runs.iter().map(|run| run.bytes.clone().into()).collect();
         self.outcome(name, "writing", self.blobs.write(&object(&folder(name)?, first), parts))
+    }
+
+    fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
+        let text = text(name)?;
+        let begun = self.begun.lock().remove(name);
+        let begins = end.is_some_and(|end| end.length == 0) || runs.first().is_some_and(|run| run.offset == 0);
+        let upload = || {
+            let (mut upload, mut at) = match begun.filter(|_| !begins) {
+                Some(begun) => begun,
+                None => (self.blobs.begin(text)?, 0),
+            };
+            for run in runs {
+                if run.offset != at {
+                    return Err(io::Error::other(format!("byte {at} should have come, not {}", run.offset)));
+                }
+                upload = upload.write(run.bytes.clone().into())?;
+                at = run.end();
+            }
+            match end {
+                Some(end) if end.length != at => Err(io::Error::other(format!("it ends at {at}, not {}", end.length))),
+                Some(_) => upload.end(),
+                None => {
+                    self.begun.lock().insert(name.into(), (upload, at));
+                    Ok(())
+                }
+            }
+        };
+        self.outcome(name, "writing", upload())
     }
 
     fn set_length(&self, _: &[u8], _: u64) -> Outcome<()> {

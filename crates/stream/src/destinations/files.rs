@@ -1,18 +1,20 @@
 //! Files below a directory.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
+use terrace::Attributes;
 
 use super::{Destination, Outcome};
 use crate::entry::Position;
@@ -28,16 +30,18 @@ pub struct Files {
     root: PathBuf,
     folder: OwnedFd,
     open: Mutex<HashMap<Name, Arc<File>>>,
+    /// Folders of which this run knows that their names last.
+    lasting: Mutex<HashSet<PathBuf>>,
 }
 
 impl Files {
     /// Below `root`, which is made where it is missing.
     pub fn new(root: &Path) -> Result<Files> {
         let context = || format!("opening {}", root.display());
-        std::fs::create_dir_all(root).map_err(Error::io(context()))?;
+        make(root).map_err(Error::io(context()))?;
         let folder = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let folder = folder.map_err(|e| Error::io(context())(e.into()))?;
-        Ok(Files { root: root.to_owned(), folder, open: Mutex::default() })
+        Ok(Files { root: root.to_owned(), folder, open: Mutex::default(), lasting: Mutex::default() })
     }
 
     fn at(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
@@ -46,40 +50,38 @@ impl Files {
         Ok(rustix::io::retry_on_intr(open)?)
     }
 
-    /// The folder at `path`, which is made where it is missing; then its name lasts.
+    /// The folder at `path`, which is made where it is missing; its name lasts.
     fn folder(&self, path: &Path) -> io::Result<OwnedFd> {
-        let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-        match self.at(here, OFlags::RDONLY | OFlags::DIRECTORY) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            opened => return opened,
+        const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+        let Some(name) = path.file_name() else { return self.at(Path::new("."), FOLDER) };
+        if self.lasting.lock().contains(path)
+            && let Ok(folder) = self.at(path, FOLDER)
+        {
+            return Ok(folder);
         }
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(io::ErrorKind::NotFound.into());
-        };
-        let above = self.folder(above)?;
+        let above = self.folder(path.parent().unwrap_or(Path::new("")))?;
         match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
+        // Where it was there, whoever made it may have died before this.
         rustix::fs::fsync(&above)?;
-        self.at(path, OFlags::RDONLY | OFlags::DIRECTORY)
+        self.lasting.lock().insert(path.to_owned());
+        self.at(path, FOLDER)
     }
 
-    /// The file, made where it is missing; then its name lasts.
+    /// The file, made where it is missing; its name lasts.
     fn file(&self, name: &[u8]) -> io::Result<Arc<File>> {
         if let Some(open) = self.open.lock().get(name) {
             return Ok(open.clone());
         }
         let path = Path::new(OsStr::from_bytes(name));
+        let above = self.folder(path.parent().unwrap_or(Path::new("")))?;
         let file = match self.at(path, OFlags::RDWR | OFlags::NONBLOCK) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let above = self.folder(path.parent().unwrap_or(Path::new("")))?;
-                let file = self.at(path, OFlags::RDWR | OFlags::CREATE)?;
-                rustix::fs::fsync(&above)?;
-                file
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.at(path, OFlags::RDWR | OFlags::CREATE)?,
             opened => opened?,
         };
+        rustix::fs::fsync(&above)?;
         let file = Arc::new(File::from(file));
         regular(&file)?;
         let mut open = self.open.lock();
@@ -118,6 +120,17 @@ impl Files {
     }
 }
 
+/// Makes a folder, and those above it, where they are missing; their names last.
+fn make(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make(above)?;
+    std::fs::create_dir_all(folder)?;
+    File::open(above)?.sync_all()
+}
+
 /// What is known of a file that is no folder, and nothing stranger.
 fn regular(file: &File) -> io::Result<Metadata> {
     let metadata = file.metadata()?;
@@ -151,6 +164,23 @@ impl Destination for Files {
 
     fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
         self.outcome(name, "cutting", self.file(name).and_then(|file| file.set_len(length)))
+    }
+
+    fn set_attributes(&self, name: &[u8], attributes: &Attributes) -> Outcome<()> {
+        let set = || {
+            let file = self.file(name)?;
+            // The owner may write, so that the file may come again.
+            file.set_permissions(Permissions::from_mode(attributes.mode & 0o777 | 0o200))?;
+            let since = |nanoseconds: i64| Duration::from_nanos(nanoseconds.unsigned_abs());
+            let time = match attributes.mtime {
+                before if before < 0 => UNIX_EPOCH - since(before),
+                after => UNIX_EPOCH + since(after),
+            };
+            file.set_modified(time)?;
+            // What syncs data alone leaves these out.
+            file.sync_all()
+        };
+        self.outcome(name, "setting time and mode of", set())
     }
 
     fn sync(&self, name: &[u8]) -> Outcome<()> {

@@ -1,6 +1,6 @@
 //! Keys of a store, below a prefix.
 
-use terrace::{Ack, PutOptions, Store};
+use terrace::{Ack, Attributes, PutOptions, Store};
 
 use super::{Destination, Outcome};
 use crate::Failure;
@@ -63,6 +63,10 @@ impl Destination for Keys {
             done => done,
         };
         outcome(set())
+    }
+
+    fn set_attributes(&self, name: &[u8], attributes: &Attributes) -> Outcome<()> {
+        outcome(self.store.set_attributes(&self.key(name), attributes.clone()))
     }
 
     fn sync(&self, name: &[u8]) -> Outcome<()> {

@@ -12,6 +12,7 @@ mod origins;
 mod pages;
 mod source;
 
+pub use group::Submitted;
 pub use pages::Page;
 pub use source::{LogSource, NAME as SOURCE};
 
@@ -45,7 +46,10 @@ pub struct Log {
     lock: PathBuf,
     ack: Ack,
     queue: Mutex<Queue>,
+    /// A page was written.
     turn: Condvar,
+    /// There is something to write.
+    come: Condvar,
     end: Mutex<End>,
     /// How many pages this process has appended, for those who wait for more.
     appended: Mutex<u64>,
@@ -76,6 +80,7 @@ impl Log {
             ack,
             queue: Mutex::default(),
             turn: Condvar::new(),
+            come: Condvar::new(),
             end: Mutex::default(),
             appended: Mutex::default(),
             more: Condvar::new(),
@@ -177,28 +182,35 @@ impl Log {
         Ok(file)
     }
 
-    /// Sees what other processes have appended and trimmed since; `origins`: whose requests these are, too.
+    /// Sees what other processes have appended since, and what was trimmed; `origins`: whose requests these are, too.
     fn catch_up(&self, end: &mut End, origins: bool) -> Result<()> {
-        let head = match self.store.stat(&self.below(HEAD)) {
-            Ok(head) => Some(head),
-            Err(terrace::Error::NotFound { .. }) => None,
-            Err(e) => return Err(e.into()),
-        };
         end.next = end.next.max(1);
-        if let Some(head) = head.filter(|head| end.trimmed != Some(head.generation)) {
-            let next = head.attributes.user.get(NEXT).and_then(|next| next.parse::<u64>().ok());
-            end.next = end.next.max(next.ok_or_else(|| Error::damaged("the head of the log", "it tells no number"))?);
-            end.trimmed = Some(head.generation);
-            end.origins.records_changed();
-        }
+        // Pages before the head: whatever is trimmed meanwhile is in one of the two.
         for page in end.pages.all_new(&self.store, &self.below(LOG))? {
             end.next = end.next.max(page.end());
             end.origins.unread(page);
+        }
+        if let Some((next, generation)) = self.head()?.filter(|(_, generation)| end.trimmed != Some(*generation)) {
+            end.next = end.next.max(next);
+            end.trimmed = Some(generation);
+            end.origins.records_changed();
         }
         if origins {
             end.origins.read(|page| self.page(page))?;
         }
         Ok(())
+    }
+
+    /// The sequence behind all pages that were ever trimmed, and the generation of the record that says so.
+    fn head(&self) -> Result<Option<(u64, u64)>> {
+        let head = match self.store.stat(&self.below(HEAD)) {
+            Ok(head) => head,
+            Err(terrace::Error::NotFound { .. }) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        let next = head.attributes.user.get(NEXT).and_then(|next| next.parse().ok());
+        let next = next.ok_or_else(|| Error::damaged("the head of the log", "it tells no number"))?;
+        Ok(Some((next, head.generation)))
     }
 
     /// A page's requests.
@@ -220,12 +232,9 @@ impl Log {
         Ok(requests)
     }
 
-    /// Removes pages of which all requests are done, and notes whose these were.
+    /// Removes pages of which all requests are done, and notes whose these were. The one who runs the stream does, and waits for nobody
+    /// who appends: these may be waiting for the room.
     fn trim(&self, pages: &[(Page, Came)]) -> Result<()> {
-        let mut end = self.end.lock();
-        let end = &mut *end;
-        let _turn = self.turn_of_processes()?;
-        self.catch_up(end, false)?;
         let mut batch = self.store.batch();
         let gone: Vec<Came> = pages.iter().map(|(_, came)| came.clone()).collect();
         for (key, attributes, is_new) in origins::records(&gone, &self.store, &self.folder)? {
@@ -234,19 +243,18 @@ impl Log {
                 false => batch.set_attributes(&key, attributes),
             }
         }
+        let before = self.head()?.map(|(next, _)| next);
+        let next = pages.iter().map(|(page, _)| page.end()).chain(before).max().unwrap_or(1);
         let mut head = Attributes::now();
-        head.user.insert(NEXT.into(), end.next.to_string());
+        head.user.insert(NEXT.into(), next.to_string());
         let key = self.below(HEAD);
-        match end.trimmed {
+        match before {
             None => drop(batch.make(&key, 0, head)?),
             Some(_) => batch.set_attributes(&key, head),
         }
         pages.iter().for_each(|(page, _)| batch.remove(&page.key(&self.below(LOG))));
         batch.commit()?;
         terrace::fail::point("stream:trimmed");
-        end.trimmed = Some(self.store.stat(&key)?.generation);
-        pages.iter().for_each(|(page, _)| end.origins.gone(page));
-        end.origins.records_changed();
         Ok(())
     }
 

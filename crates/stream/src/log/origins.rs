@@ -48,17 +48,12 @@ impl Origins {
         self.unread.push(page);
     }
 
-    /// A page is gone; whose requests it had is in the records.
-    pub fn gone(&mut self, page: &Page) {
-        self.unread.retain(|unread| unread != page);
-    }
-
     /// Looks into the pages. One that is gone is in the producers' records.
     pub fn read(&mut self, requests: impl Fn(&Page) -> Result<Vec<Framed>>) -> Result<()> {
         while let Some(page) = self.unread.last() {
             match requests(page) {
                 Ok(requests) => self.add(&came(&requests)),
-                Err(Error::Engine(terrace::Error::NotFound { .. })) => {}
+                Err(Error::Engine(terrace::Error::NotFound { .. })) => self.records_changed(),
                 Err(e) => return Err(e),
             }
             self.unread.pop();

@@ -24,7 +24,7 @@ const LISTED: usize = 256;
 const TRIMMED: usize = 64;
 /// The longest time that a page which is done stays.
 const STAYS: Duration = Duration::from_millis(500);
-/// How often it is looked whether another process has appended something.
+/// How often it is looked for more, at most; and at least, as other processes may append, too.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// A stream's log, from where its destinations have got to.
@@ -33,21 +33,28 @@ pub struct LogSource {
     ledger: Arc<Ledger>,
     control: Arc<Control>,
     number: usize,
+    coming: Mutex<Coming>,
     state: Mutex<State>,
+}
+
+/// Pages that are not pulled.
+#[derive(Default)]
+struct Coming {
+    listed: Pages,
+    looked: Option<Instant>,
+    /// Those that were listed, and are durable.
+    pages: VecDeque<Page>,
+    appended: u64,
 }
 
 #[derive(Default)]
 struct State {
-    listed: Pages,
-    /// Pages that were listed, and are durable, but not pulled.
-    coming: VecDeque<Page>,
     /// Pages that were pulled, by their first sequences, as long as some of their requests are not done.
     open: BTreeMap<u64, Open>,
     /// Of which pages what is to be pulled again.
     again: BTreeMap<u64, HashSet<Name>>,
     done: Vec<(Page, Came)>,
     trimmed: Option<Instant>,
-    appended: u64,
 }
 
 struct Open {
@@ -60,7 +67,7 @@ struct Open {
 impl LogSource {
     /// The log as source number `number`.
     pub fn new(log: Arc<Log>, ledger: Arc<Ledger>, control: Arc<Control>, number: usize) -> LogSource {
-        LogSource { log, ledger, control, number, state: Mutex::default() }
+        LogSource { log, ledger, control, number, coming: Mutex::default(), state: Mutex::default() }
     }
 
     /// What of a page is not done.
@@ -71,40 +78,47 @@ impl LogSource {
         for (sequence, framed) in (page.first..).zip(requests) {
             let (position, request) = (Position(sequence, 0), framed.request);
             if self.ledger.done(&request.destination, NAME)? < Some(position) {
-                entries.push(Entry { request, source: self.number, position, noted: true });
+                entries.push(Entry { request, source: self.number, position, file: None });
             }
         }
         Ok((entries, came))
     }
 
-    /// Lists what has been appended since. What is pulled is durable: a destination never knows more than the log does
-    /// after a loss of power.
-    fn list(&self, state: &mut State) -> Result<()> {
-        if state.coming.is_empty() {
-            state.coming = state.listed.some(&self.log.store, &self.log.below(LOG), LISTED)?;
-            if !state.coming.is_empty() {
+    /// Lists what has been appended since, not too often unless `now`. What is pulled is durable: a destination never knows
+    /// more than the log does after a loss of power.
+    fn list(&self, coming: &mut Coming, now: bool) -> Result<()> {
+        if coming.pages.is_empty() && (now || coming.looked.is_none_or(|at| at.elapsed() >= LOOK)) {
+            coming.looked = Some(Instant::now());
+            coming.pages = coming.listed.some(&self.log.store, &self.log.below(LOG), LISTED)?;
+            if !coming.pages.is_empty() {
                 self.log.store.sync_placed()?;
             }
         }
         Ok(())
     }
 
-    fn pull_again(&self, state: &mut State) -> Result<Option<Vec<Entry>>> {
-        let Some((first, names)) = state.again.pop_first() else { return Ok(None) };
-        let Some(open) = state.open.get(&first) else { return Ok(Some(Vec::new())) };
-        let (mut entries, _) = self.entries(&open.page)?;
+    fn pull_again(&self) -> Result<Option<Vec<Entry>>> {
+        let (page, names) = {
+            let mut state = self.state.lock();
+            let Some((first, names)) = state.again.pop_first() else { return Ok(None) };
+            let Some(open) = state.open.get(&first) else { return Ok(Some(Vec::new())) };
+            (open.page, names)
+        };
+        let (mut entries, _) = self.entries(&page)?;
         entries.retain(|entry| names.contains(&entry.request.destination));
         Ok(Some(entries))
     }
 
-    fn pull_next(&self, state: &mut State) -> Result<Option<Vec<Entry>>> {
-        self.list(state)?;
-        let Some(page) = state.coming.pop_front() else { return Ok(None) };
+    fn pull_next(&self, now: bool) -> Result<Option<Vec<Entry>>> {
+        let mut coming = self.coming.lock();
+        self.list(&mut coming, now)?;
+        let Some(page) = coming.pages.pop_front() else { return Ok(None) };
         let (entries, came) = self.entries(&page)?;
         let mut left: HashMap<Name, usize> = HashMap::new();
         for entry in &entries {
             *left.entry(entry.request.destination.clone()).or_default() += 1;
         }
+        let mut state = self.state.lock();
         match left.is_empty() {
             true => state.done.push((page, came)),
             false => drop(state.open.insert(page.first, Open { page, came, left })),
@@ -138,11 +152,10 @@ impl Source for LogSource {
         let ends = self.control.drains();
         let mut pulled = Vec::new();
         let mut bytes = 0;
-        let mut state = self.state.lock();
         while bytes < budget {
-            let next = match self.pull_again(&mut state)? {
+            let next = match self.pull_again()? {
                 Some(again) => Some(again),
-                None => self.pull_next(&mut state)?,
+                None => self.pull_next(ends)?,
             };
             let Some(entries) = next else { break };
             bytes += entries.iter().map(|entry| entry.request.bytes.len()).sum::<usize>();
@@ -159,9 +172,11 @@ impl Source for LogSource {
     fn wait(&self, limit: Duration) {
         // Where it fails it fails again when more is done.
         let _ = self.trim(false);
-        let seen = self.state.lock().appended;
-        let appended = self.log.wait(seen, limit.min(LOOK));
-        self.state.lock().appended = appended;
+        let mut coming = self.coming.lock();
+        coming.appended = self.log.wait(coming.appended, limit.min(LOOK));
+        // What comes at once is synced at once.
+        let soon = coming.looked.map_or(Duration::ZERO, |at| LOOK.saturating_sub(at.elapsed()));
+        std::thread::sleep(soon.min(limit));
     }
 
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {

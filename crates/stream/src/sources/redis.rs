@@ -122,13 +122,15 @@ impl Redis {
         };
         request.check().map_err(|e| Error::damaged(what(), e))?;
         let position = Position::parse(&id).ok_or_else(|| Error::damaged(what(), "its id is none"))?;
-        Ok(Entry { request, source: self.number, position, noted: true })
+        Ok(Entry { request, source: self.number, position, file: None })
     }
 
     fn delete(&self, state: &mut State, done: &[Position]) -> Result<()> {
         if done.is_empty() {
             return Ok(());
         }
+        // Once they are deleted, nothing but the marks tells that they were done.
+        self.ledger.sync()?;
         let ids: Vec<String> = done.iter().map(|at| id(*at)).collect();
         // Where the server is away they are found to be done when they are pulled again.
         self.ask(state, |connection| ::redis::cmd("XDEL").arg(&self.key).arg(&ids).query::<u64>(connection)).map(drop)

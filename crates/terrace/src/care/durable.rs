@@ -42,8 +42,9 @@ impl Inner {
     /// Syncs all files, and marks the commits of which nothing can be lost with the power any more: up to the first one
     /// of which bytes are in memory only.
     pub(crate) fn mark_synced(&self) -> Result<()> {
-        let tail = self.catalog.tail()?.sequence;
-        let sequence = tail.min(self.first_in_memory()?.map_or(tail, |first| first.saturating_sub(1)));
+        let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
+        let (tail, first) = self.catalog.tail_and_first_fleeting(persistent)?;
+        let sequence = first.map_or(tail, |first| tail.min(first.saturating_sub(1)));
         self.sync_files()?;
         if self.left_memory_after(sequence)? {
             return Ok(());
@@ -68,26 +69,6 @@ impl Inner {
             }
         }
         Ok(false)
-    }
-
-    /// The first commit that named an extent which owes its only replica on a persistent tier.
-    fn first_in_memory(&self) -> Result<Option<u64>> {
-        let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
-        let (mut first, mut after) = (None, None);
-        loop {
-            let tasks = self.catalog.owed(after.as_ref(), 4096)?;
-            let Some((last, _)) = tasks.last() else { return Ok(first) };
-            after = Some(*last);
-            for (task, owed) in &tasks {
-                if !persistent(task.target) || first.is_some_and(|first| first <= owed.since) {
-                    continue;
-                }
-                let extent = self.catalog.frame(task, &owed.key)?;
-                if extent.is_some_and(|extent| !extent.replicas.iter().any(|r| persistent(r.target))) {
-                    first = Some(owed.since);
-                }
-            }
-        }
     }
 
     /// Brings the copies of the log on persistent targets up to date. A target that fails is set aside.

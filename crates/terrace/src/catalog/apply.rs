@@ -311,6 +311,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         if length < object.length {
             let end = object.length;
             self.edit_extents(&mut object, length, end, |all| extents::clear(all, length, end))?;
+            self.owe_plain(&object, key)?;
         }
         object.length = length;
         object.attributes.mtime = mtime;
@@ -321,6 +322,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         let Some(mut object) = self.object(key)? else { return Ok(()) };
         self.unfollow(object.id, key)?;
         self.edit_extents(&mut object, start, end, |all| extents::clear(all, start, end))?;
+        self.owe_plain(&object, key)?;
         object.attributes.mtime = mtime;
         self.put_object(key, &mut object)
     }
@@ -392,9 +394,10 @@ impl<'a, 'env> Applier<'a, 'env> {
             None => return Ok(None),
         };
         let mut raw_len = None;
-        let start = task.frame_offset;
-        self.edit_extents(&mut object, start, start + 1, |all| {
-            for extent in all.iter_mut().filter(|e| e.write == task.write && e.frame_offset() == start) {
+        let frame = (task.write, task.frame_offset);
+        let all = extents::load_frame(self.records, self.txn, &object, task.frame_offset, task.write)?;
+        self.change_extents(&mut object, all, |all| {
+            for extent in all.iter_mut().filter(|extent| extent.frame() == frame) {
                 edit(extent);
                 raw_len = Some(extent.raw_len);
             }
@@ -438,7 +441,17 @@ impl<'a, 'env> Applier<'a, 'env> {
         end: u64,
         edit: impl FnOnce(&mut Vec<Extent>),
     ) -> Result<()> {
-        let mut all = extents::load(self.records, self.txn, object, start, end)?;
+        let all = extents::load(self.records, self.txn, object, start, end)?;
+        self.change_extents(object, all, edit)
+    }
+
+    /// The same, of extents that were loaded.
+    fn change_extents(
+        &mut self,
+        object: &mut Object,
+        mut all: Vec<Extent>,
+        edit: impl FnOnce(&mut Vec<Extent>),
+    ) -> Result<()> {
         let before = all.clone();
         edit(&mut all);
         if all == before {

@@ -1,5 +1,7 @@
 //! An object's interval map of extents: never overlapping, since a newer one trims what it covers.
 
+use std::ops::{Bound, Range};
+
 use heed::{RoTxn, RwTxn};
 use smallvec::SmallVec;
 
@@ -40,25 +42,59 @@ pub fn clear(all: &mut Vec<Extent>, start: u64, end: u64) {
     all.splice(first..last, left);
 }
 
-/// The extents of `object` around `start..end`, wide enough to hold every part of any frame in it.
+/// The extents of `object` in `start..end` and some around it: every part of their frames among them.
 pub fn load(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64, end: u64) -> Result<Vec<Extent>> {
     if let Some(inline) = &object.inline {
         return Ok(inline.to_vec());
     }
-    let start = start.saturating_sub(u64::from(BLOCK));
-    let end = end.saturating_add(u64::from(BLOCK));
-    let from = first_record(records, txn, object.id, start)?;
-    let mut all = Vec::new();
-    let bounds = (std::ops::Bound::Included(from.as_slice()), std::ops::Bound::Unbounded);
+    let (all, loaded) = load_records(records, txn, object.id, start, end)?;
+    let within = all.iter().filter(|extent| extent.end() > start && extent.offset < end);
+    let (mut first, mut last) = (start, end);
+    for extent in within {
+        first = first.min(extent.frame_offset());
+        last = last.max(extent.frame_offset() + u64::from(extent.raw_len));
+    }
+    if loaded.start <= first && last <= loaded.end {
+        return Ok(all);
+    }
+    Ok(load_records(records, txn, object.id, first, last)?.0)
+}
+
+/// The same around the frame of one write that begins at `start`, of which any part may have been covered since.
+pub fn load_frame(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64, write: u64) -> Result<Vec<Extent>> {
+    let all = load(records, txn, object, start, start + 1)?;
+    if all.iter().any(|extent| extent.frame() == (write, start)) {
+        return Ok(all);
+    }
+    load(records, txn, object, start, start.saturating_add(u64::from(BLOCK)))
+}
+
+/// What the records hold in which an extent of `start..end` may be, and of which range that is all.
+fn load_records(
+    records: Records,
+    txn: &RoTxn<'_>,
+    object: u64,
+    start: u64,
+    end: u64,
+) -> Result<(Vec<Extent>, Range<u64>)> {
+    let from = first_record(records, txn, object, start)?;
+    let mut all: Vec<Extent> = Vec::new();
+    let mut until = u64::MAX;
+    let bounds = (Bound::Included(from.as_slice()), Bound::Unbounded);
     for entry in records.range(txn, &bounds)? {
         let (key, value) = entry?;
-        if !key.starts_with(&keys::extents(object.id, 0)[..9]) || keys::number(key, 9).is_none_or(|at| at >= end) {
+        if !key.starts_with(&keys::extents(object, 0)[..9]) {
             break;
         }
-        let packed: Vec<Extent> = decode(value, "a record of extents")?;
-        all.extend(packed);
+        if let Some(at) = keys::number(key, 9).filter(|at| *at >= end) {
+            until = at;
+            break;
+        }
+        all.extend(decode::<Vec<Extent>>(value, "a record of extents")?);
     }
-    Ok(all)
+    // Where no record begins at or before `start`, there is nothing before it.
+    let first = all.first().map_or(0, |extent| if extent.offset <= start { extent.offset } else { 0 });
+    Ok((all, first..until))
 }
 
 /// The key of the record that may hold the extent at `offset`.
@@ -90,20 +126,23 @@ pub fn store(
     let mut old: Vec<u64> = Vec::new();
     if let (Some(first), Some(last)) = (before.first(), before.last()) {
         let (from, to) = (keys::extents(object.id, first.offset), keys::extents(object.id, last.offset));
-        let bounds = (std::ops::Bound::Included(from.as_slice()), std::ops::Bound::Included(to.as_slice()));
+        let bounds = (Bound::Included(from.as_slice()), Bound::Included(to.as_slice()));
         for entry in records.range(txn, &bounds)? {
             old.extend(keys::number(entry?.0, 9));
         }
     }
+    let total: usize = after.iter().map(packed_len).sum();
+    // Among others, records of the same size leave room for the next; what grows at its end is packed full.
+    let share = if before.last() == after.last() { total.div_ceil(total.div_ceil(PACKED).max(1)) } else { PACKED };
     let mut new: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut rest = after;
     while let Some(first) = rest.first() {
         let (mut bytes, mut count) = (4, 0);
-        for extent in rest {
-            bytes += packed_len(extent);
-            if count > 0 && bytes > PACKED {
+        for length in rest.iter().map(packed_len) {
+            if count > 0 && (bytes + length > PACKED || bytes >= share) {
                 break;
             }
+            bytes += length;
             count += 1;
         }
         let (head, tail) = rest.split_at(count);

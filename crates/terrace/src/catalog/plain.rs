@@ -1,10 +1,13 @@
 //! What the catalog knows of plain files: which one an object has on a target, and under which keys of a target something
 //! else may stand than what belongs there.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::apply::Applier;
-use super::{Catalog, TargetId, Task, decode, keys};
+use super::record::{Object, Owed};
+use super::{Catalog, TargetId, Task, decode, extents, keys};
 use crate::Result;
 
 const WHAT: &str = "a plain file's record";
@@ -39,6 +42,23 @@ impl Applier<'_, '_> {
             }
         }
         Ok(found)
+    }
+
+    /// Owes an object's plain files anew: they hold bytes where it has a hole now. Of holes alone there is no file.
+    pub(super) fn owe_plain(&mut self, object: &Object, key: &[u8]) -> Result<()> {
+        if self.plain_of(object.id)?.is_empty() {
+            return Ok(());
+        }
+        let extents = extents::load(self.records, self.txn, object, 0, u64::MAX)?;
+        let Some(first) = extents.first() else { return Ok(()) };
+        let replicas = extents.iter().flat_map(|extent| &extent.replicas).filter(|replica| replica.place.is_plain());
+        let targets: BTreeSet<TargetId> = replicas.map(|replica| replica.target).collect();
+        let (write, frame_offset) = first.frame();
+        for target in targets {
+            let owed = Owed { key: key.to_vec(), raw_len: first.raw_len, then_drop: None, since: self.sequence };
+            self.put(&keys::owed(&Task { object: object.id, frame_offset, write, target }), &owed)?;
+        }
+        Ok(())
     }
 
     /// Forgets the plain files of an object that is no more.

@@ -85,6 +85,13 @@ impl Catalog {
         }
     }
 
+    /// Whether nobody has made it since it was seen.
+    pub fn is_owed(&self, task: &Task) -> Result<bool> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        Ok(env.records.get(&txn, &keys::owed(task))?.is_some())
+    }
+
     /// The targets that owe a replica of the frame that `task` names.
     pub fn owed_to(&self, task: &Task) -> Result<Vec<TargetId>> {
         let first = Task { target: 0, ..*task };
@@ -115,6 +122,27 @@ impl Catalog {
         Ok(found)
     }
 
+    /// The last commit; and the first one that owes a frame its only replica on a target that is `lasting`. Both are of one
+    /// moment: a replica that is registered meanwhile belongs to a later commit, without which the frame is not lasting.
+    pub fn tail_and_first_fleeting(&self, lasting: impl Fn(TargetId) -> bool) -> Result<(u64, Option<u64>)> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut first: Option<u64> = None;
+        for entry in env.records.prefix_iter(&txn, &[keys::OWED])? {
+            let (key, value) = entry?;
+            let Some(task) = keys::task(key).filter(|task| lasting(task.target)) else { continue };
+            let owed: Owed = decode(value, "an owed replica's record")?;
+            if first.is_some_and(|first| first <= owed.since) {
+                continue;
+            }
+            let extent = self.frame_in(&env, &txn, &task, &owed.key)?;
+            if extent.is_some_and(|extent| !extent.replicas.iter().any(|r| lasting(r.target))) {
+                first = Some(owed.since);
+            }
+        }
+        Ok((self.tail_in(&env, &txn)?.sequence, first))
+    }
+
     /// Counts the owed replicas of one object, or of all.
     pub fn owed_count(&self, object: Option<u64>) -> Result<u64> {
         let mut prefix = keys::Key::new();
@@ -131,15 +159,19 @@ impl Catalog {
     pub fn frame(&self, task: &Task, key: &[u8]) -> Result<Option<Extent>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let object = match self.object_in(&env, &txn, key)?.filter(|o| o.id == task.object) {
+        self.frame_in(&env, &txn, task, key)
+    }
+
+    fn frame_in(&self, env: &Environment, txn: &RoTxn<'_>, task: &Task, key: &[u8]) -> Result<Option<Extent>> {
+        let object = match self.object_in(env, txn, key)?.filter(|o| o.id == task.object) {
             Some(object) => object,
-            None if env.records.get(&txn, &keys::staged(task.object))?.is_some() => {
+            None if env.records.get(txn, &keys::staged(task.object))?.is_some() => {
                 super::apply::staged_object(task.object)
             }
             None => return Ok(None),
         };
-        let near = extents::load(env.records, &txn, &object, task.frame_offset, task.frame_offset + 1)?;
-        Ok(near.into_iter().find(|e| e.write == task.write && e.frame_offset() == task.frame_offset))
+        let near = extents::load_frame(env.records, txn, &object, task.frame_offset, task.write)?;
+        Ok(near.into_iter().find(|extent| extent.frame() == (task.write, task.frame_offset)))
     }
 
     /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`, and that no lease pins.

@@ -18,7 +18,9 @@ impl File {
         if offset >= end {
             return Ok(());
         }
-        self.change(&state, Edit::Clear { key: state.key.clone(), start: offset, end, mtime: now() })
+        self.change(&state, Edit::Clear { key: state.key.clone(), start: offset, end, mtime: now() })?;
+        self.shared.store.follow_cut();
+        Ok(())
     }
 
     /// The first byte from `offset` on that is in no hole; none where there is none. What is kept back is written first.

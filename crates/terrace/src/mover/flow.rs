@@ -26,6 +26,8 @@ const LEAST: usize = 64 << 10;
 const WAITING: usize = 64 << 20;
 /// Targets that are written to at once.
 const AT_ONCE: usize = 8;
+/// Seconds of writing that pay for the threads of a pipeline.
+const WORTH: f64 = 0.005;
 /// How often progress is told.
 const TOLD: Duration = Duration::from_millis(100);
 
@@ -49,9 +51,10 @@ impl Move for ToMake {
     }
 }
 
-/// The owed set, walked once, but not for longer than until `end`: while much is written there is always more.
+/// What is owed, to one object or to all, walked once, but not for longer than until `end`: while much is written there is always more.
 struct OwedSet<'a> {
     inner: &'a Inner,
+    object: Option<u64>,
     after: Mutex<Option<Task>>,
     end: Instant,
 }
@@ -65,7 +68,7 @@ impl Source for OwedSet<'_> {
             return Ok(Pulled::Stop);
         }
         let mut after = self.after.lock();
-        let tasks = self.inner.catalog.owed(after.as_ref(), BATCH)?;
+        let tasks = self.inner.owed_next(self.object, *after)?;
         let Some((last, _)) = tasks.last() else { return Ok(Pulled::End) };
         *after = Some(*last);
         Ok(Pulled::Moves(tasks.into_iter().map(|(task, owed)| ToMake(task, owed)).collect()))
@@ -110,14 +113,14 @@ impl<'a> Sink<ToMake> for Targets<'a> {
 }
 
 impl Inner {
-    /// Makes what is owed now, as far as the targets allow, for a few seconds at most; how many replicas are no longer owed.
-    pub(super) fn make_all(&self, at_once: bool) -> Result<usize> {
-        let first = self.catalog.owed(None, BATCH)?;
-        if first.len() < BATCH {
-            // Not worth a thread.
+    /// Makes what is owed now, to one object or to all, as far as the targets allow, for a few seconds at most; how many
+    /// replicas are no longer owed.
+    pub(super) fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
+        let first = self.owed_next(object, None)?;
+        if first.len() < BATCH && !self.pays(&first) {
             return self.make(&first, at_once);
         }
-        let source = OwedSet { inner: self, after: Mutex::default(), end: Instant::now() + MARK_EVERY };
+        let source = OwedSet { inner: self, object, after: Mutex::default(), end: Instant::now() + MARK_EVERY };
         let sink = Targets { inner: self, at_once, done: AtomicUsize::new(0) };
         let workers = self.tiers.devices.len().min(AT_ONCE);
         let settings = Settings { max_bytes: REGISTERED, memory: WAITING, workers, ..Settings::default() };
@@ -128,11 +131,29 @@ impl Inner {
         }
     }
 
+    /// The next of what is owed, to one object or to all.
+    fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
+        let before = object.map(|object| Task { object, frame_offset: 0, write: 0, target: 0 });
+        let mut tasks = self.catalog.owed(after.or(before).as_ref(), BATCH)?;
+        tasks.retain(|(task, _)| object.is_none_or(|object| task.object == object));
+        Ok(tasks)
+    }
+
+    /// Whether threads are worth their while: several targets are written to for long.
+    fn pays(&self, tasks: &[(Task, Owed)]) -> bool {
+        let several = tasks.windows(2).any(|pair| pair[0].0.target != pair[1].0.target);
+        let seconds = |(task, owed): &(Task, Owed)| {
+            let device = self.tiers.device(task.target).ok()?;
+            Some(device.writing.latency() + f64::from(owed.raw_len) / device.writing.rate())
+        };
+        several && tasks.iter().filter_map(seconds).sum::<f64>() > WORTH
+    }
+
     /// The same, while `progress` is told again and again what is left.
     pub(super) fn make_all_telling(&self, progress: &mut dyn FnMut(u64)) -> Result<usize> {
         let (done, is_done) = channel();
         std::thread::scope(|scope| {
-            let make = move || done.send(self.make_all(true));
+            let make = move || done.send(self.make_all(None, true));
             let thread = std::thread::Builder::new().name("terrace-flow".into()).spawn_scoped(scope, make);
             thread.map_err(Error::io("starting a thread of the mover"))?;
             loop {

@@ -1,13 +1,14 @@
 //! Making owed replicas.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::claimed::Claimed;
-use crate::catalog::{Change, Edit, Expect, Extent, Owed, TargetId, Task};
+use crate::catalog::{Change, Edit, Expect, Extent, Owed, Replica, TargetId, Task};
 use crate::frame::Identity;
 use crate::place::{Placer, policy};
 use crate::report::TierState;
-use crate::store::Inner;
+use crate::store::{Device, Inner};
 use crate::write::{PutOptions, element_of};
 use crate::{Error, Result};
 
@@ -28,9 +29,10 @@ impl Inner {
         self.register(made)
     }
 
-    /// Makes one more, unless the store is being closed or another thread is at it.
+    /// Makes one more, unless the store is being closed or another thread is at it, or was.
     pub(super) fn make_next(&self, made: &mut Made<'_>, task: &Task, owed: &Owed, at_once: bool) -> Result<()> {
-        if self.mover.stopping.load(Ordering::Acquire) || !made.claimed.claim(*task) {
+        let stopping = self.mover.stopping.load(Ordering::Acquire);
+        if stopping || !made.claimed.claim(*task) || !self.catalog.is_owed(task)? {
             return Ok(());
         }
         let placer = self.placer_for(task.object, &owed.key);
@@ -78,6 +80,7 @@ impl Inner {
 
     /// Owes no longer what belongs to no extent, unless its object has just been renamed.
     fn forgive(&self, task: &Task, key: &[u8]) -> Result<usize> {
+        self.mover.kept.forget(task);
         let expect = vec![Expect::Owed(*task, key.to_vec())];
         match self.catalog.commit(Change { expect, edits: vec![Edit::Forgive { task: *task }] }) {
             Ok(_) => Ok(1),
@@ -89,6 +92,10 @@ impl Inner {
     /// Makes one owed replica: the edits that register it, or none where it cannot be made now.
     fn make_one(&self, task: &Task, owed: &Owed, extent: &Extent, placer: &Placer<'_>) -> Result<Option<Vec<Edit>>> {
         let device = self.tiers.device(task.target)?;
+        let more = owed.then_drop.is_none() && extent.replicas.iter().all(|r| r.target != task.target);
+        if more && self.would_leave(device, extent) {
+            return Ok(Some(vec![Edit::Forgive { task: *task }]));
+        }
         match device.state() {
             TierState::Ok => {}
             TierState::Full | TierState::ReadOnly if extent.replicas.iter().any(|r| r.target == task.target) => {
@@ -98,10 +105,10 @@ impl Inner {
             TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, extent),
             TierState::Away => return Ok(None),
         }
-        let Some(raw) = self.read_frame(task.object, extent) else { return Ok(None) };
+        let kept = self.mover.kept.get(task);
+        let Some(raw) = kept.or_else(|| self.read_frame(task.object, extent).map(Arc::new)) else { return Ok(None) };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        let more = owed.then_drop.is_none() && extent.replicas.iter().all(|r| r.target != task.target);
         let densest = extent.replicas.iter().map(|r| r.stored).min().unwrap_or(0);
         if more && !placer.affords(extent, densest) {
             // It turned out that fewer fit than were planned.
@@ -113,6 +120,7 @@ impl Inner {
         };
         match placer.append(device, identity, encoding, &raw) {
             Ok(replica) => {
+                self.mover.kept.made(task);
                 let mut edits = vec![Edit::Made { task: *task, replica }];
                 if more && !placer.affords(extent, replica.stored) {
                     // Registered only so that its place is given back.
@@ -133,6 +141,15 @@ impl Inner {
         let wish = self.mover.wishes.lock().get(&object).copied();
         let wanted = wish.unwrap_or_else(|| policy(self, key, &PutOptions::default()).wanted);
         Placer::new(self, key, element_of(key), wanted)
+    }
+
+    /// Whether a replica would be evicted as soon as it was made: memory is at its high watermark, and the extent is below.
+    fn would_leave(&self, device: &Device, extent: &Extent) -> bool {
+        let tier = self.tiers.tier(device);
+        let below = |r: &Replica| self.outlives(r) && self.tiers.device(r.target).is_ok_and(|d| d.tier > device.tier);
+        !tier.persistent
+            && device.free_below(tier.high_watermark) < u64::from(extent.raw_len)
+            && extent.replicas.iter().any(below)
     }
 
     /// Owes a replica, which its target does not take, to another one, if there is one.

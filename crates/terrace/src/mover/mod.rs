@@ -7,6 +7,7 @@
 mod claimed;
 mod compact;
 mod flow;
+mod kept;
 mod lock;
 mod make;
 mod plain;
@@ -52,8 +53,11 @@ pub(crate) struct Mover {
     repairing: Mutex<()>,
     /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
     wishes: Mutex<HashMap<u64, Wanted>>,
-    /// Objects that other rules hold for since they were renamed, and their keys before.
-    renamed: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// Objects that another policy holds for since they were renamed or the rules changed, and the one before.
+    unplanned: Mutex<Vec<(Vec<u8>, Wanted)>>,
+    /// Held while these are planned anew.
+    following: Mutex<()>,
+    kept: kept::Kept,
     /// How replicas were planned to be encoded when they were owed. Whoever adopts them chooses.
     encodings: Mutex<HashMap<Task, Encoding>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -155,9 +159,10 @@ impl Inner {
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
         self.hotness.fold_in_time();
-        let mut done = self.repair_suspects()? as usize + self.follow_renames()?;
+        self.forget_made();
+        let mut done = self.repair_suspects()? as usize + self.follow_policies()?;
         let Some(_lock) = self.mover_lock()? else { return Ok(done) };
-        done += self.make_all(false)?;
+        done += self.make_all(None, false)?;
         done += self.follow_rules()?;
         self.follow_all()?;
         self.evict()?;

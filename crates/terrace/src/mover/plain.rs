@@ -40,22 +40,12 @@ impl Store {
         }
     }
 
-    /// Owes the plain files of an object that has changed without a byte being written.
-    pub(crate) fn owe_plain_again(&self, key: &[u8]) -> Result<()> {
-        let inner = &self.inner;
-        if !inner.config.has_plain() {
-            return Ok(());
-        }
-        if let Some((object, extents)) = inner.catalog.locate(key, 0, u64::MAX)?
-            && let Some(first) = extents.first()
-        {
-            let targets = inner.catalog.plain_targets(object.id)?;
-            let edits = targets.into_iter().map(|target| owe(key, task(&object, first, target), first)).collect();
-            inner.catalog.commit(Change { expect: Vec::new(), edits })?;
+    /// Sees that plain files are made anew of what has changed without a byte being written.
+    pub(crate) fn follow_cut(&self) {
+        if self.inner.config.has_plain() {
             self.start_mover(true);
+            self.follow();
         }
-        self.follow();
-        Ok(())
     }
 }
 
@@ -226,7 +216,7 @@ impl Inner {
     }
 
     fn is_owed(&self, device: &Device, object: &Object, extent: &Extent) -> Result<bool> {
-        Ok(self.catalog.owed_to(&task(object, extent, device.id))?.contains(&device.id))
+        self.catalog.is_owed(&task(object, extent, device.id))
     }
 
     /// Owes an object as a plain file, unless it is owed already.

@@ -43,21 +43,22 @@ impl Store {
                 raw_first: false,
                 ..policy_of(inner, key)
             };
-            inner.replan(key, object, extent, &wanted, true, edits, moved)
+            inner.replan(key, object, extent, &wanted, true, edits, moved).map(drop)
         })
     }
 
     /// Plans anew, now, what this process has renamed to where other rules hold; otherwise the background or the next
     /// [`Store::sync`] does. The replicas that this asks for are owed then.
     pub fn replan_renamed(&self) -> Result<()> {
-        self.inner.follow_renames().map(drop)
+        self.inner.follow_policies().map(drop)
     }
 
     /// Notes a rename, where other rules hold for the new key.
     pub(crate) fn note_rename(&self, from: &[u8], to: &[u8]) {
         let inner = &self.inner;
-        if !inner.config.rules.is_empty() && policy_of(inner, from) != policy_of(inner, to) {
-            inner.mover.renamed.lock().push((from.to_vec(), to.to_vec()));
+        let then = policy_of(inner, from);
+        if !inner.config.rules.is_empty() && then != policy_of(inner, to) {
+            inner.mover.unplanned.lock().push((to.to_vec(), then));
             self.start_mover(true);
         }
     }
@@ -68,7 +69,8 @@ fn policy_of(inner: &Inner, key: &[u8]) -> Wanted {
 }
 
 impl Inner {
-    /// The edits that make an extent's replicas what is planned for them now; with `stay`, none changes its target.
+    /// The edits that make an extent's replicas what is planned for them now; with `stay`, none changes its target. False
+    /// where some are still owed: then it is to be planned later.
     #[allow(clippy::too_many_arguments)]
     fn replan(
         &self,
@@ -79,18 +81,20 @@ impl Inner {
         stay: bool,
         edits: &mut Vec<Edit>,
         moved: &mut Moved,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let works = |target| self.tiers.device(target).is_ok_and(|device| device.state() == TierState::Ok);
-        let quiet = self.catalog.owed_to(&task_at(object, extent, 0))?.is_empty();
-        if !quiet || !extent.replicas.iter().all(|replica| works(replica.target)) {
-            return Ok(());
+        if !self.catalog.owed_to(&task_at(object, extent, 0))?.is_empty() {
+            return Ok(false);
         }
-        let Some(raw) = self.read_frame(object, extent) else { return Ok(()) };
+        if !extent.replicas.iter().all(|replica| works(replica.target)) {
+            return Ok(true);
+        }
+        let Some(raw) = self.read_frame(object, extent) else { return Ok(true) };
         let placer = Placer::new(self, key, element_of(key), *wanted);
         let places = placer.replan(extent, &raw, stay);
         if places.is_empty() {
             moved.kept += 1;
-            return Ok(());
+            return Ok(true);
         }
         let leaves = |target: TargetId| places.iter().all(|placed| placed.target != target);
         let mut leaving = extent.replicas.iter().filter(|replica| leaves(replica.target));
@@ -118,7 +122,7 @@ impl Inner {
                 moved.dropped += 1;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Where the rules have changed since the objects were planned, plans some that they touch anew; how many were
@@ -127,7 +131,10 @@ impl Inner {
         let Some(progress) = self.progress() else { return Ok(0) };
         let page = self.catalog.list(b"", progress.after.as_deref(), ROUND)?;
         for (key, object) in &page {
-            self.follow_rule(key, object, &policy_under(self, &progress.before, key).wanted)?;
+            let then = policy_under(self, &progress.before, key).wanted;
+            if !self.follow_policy(key, object, &then)? {
+                self.mover.unplanned.lock().push((key.clone(), then));
+            }
         }
         match page.last() {
             Some((last, _)) => self.keep(&Progress { after: Some(last.clone()), ..progress }),
@@ -136,39 +143,48 @@ impl Inner {
         Ok(page.len())
     }
 
-    /// Plans anew what was renamed to where other rules hold; how many objects these are.
-    pub(super) fn follow_renames(&self) -> Result<usize> {
-        let mut done = 0;
-        loop {
-            let Some((from, to)) = self.mover.renamed.lock().pop() else { return Ok(done) };
-            if let Some(object) = self.catalog.object(&to)? {
-                self.follow_rule(&to, &object, &policy_of(self, &from))?;
+    /// Plans anew what another policy holds for now; how many objects these are. What is still owed replicas is planned
+    /// another time.
+    pub(super) fn follow_policies(&self) -> Result<usize> {
+        // A sync waits for what the background has begun.
+        let _alone = self.mover.following.lock();
+        let unplanned = std::mem::take(&mut *self.mover.unplanned.lock());
+        let (mut done, mut later) = (0, Vec::new());
+        for (key, then) in unplanned {
+            let object = self.catalog.object(&key)?;
+            if object.map_or(Ok(true), |object| self.follow_policy(&key, &object, &then))? {
+                done += 1;
+            } else {
+                later.push((key, then));
             }
-            done += 1;
         }
+        self.mover.unplanned.lock().append(&mut later);
+        Ok(done)
     }
 
-    /// Plans an object anew where another policy holds for it now than `then`.
-    fn follow_rule(&self, key: &[u8], object: &Object, then: &Wanted) -> Result<()> {
+    /// Plans an object anew where another policy holds for it now than `then`. False where some of it is to be planned later.
+    fn follow_policy(&self, key: &[u8], object: &Object, then: &Wanted) -> Result<bool> {
         let now = policy_of(self, key);
         if *then == now {
-            return Ok(());
+            return Ok(true);
         }
         // What was asked for with the object itself stands.
         let replicas = if object.want == then.replicas { now.replicas } else { object.want };
         let wanted = Wanted { replicas, ..now };
-        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
+        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(true) };
+        let mut all = true;
         let (mut edits, mut moved) = (Vec::new(), Moved::default());
         if object.want != replicas {
             edits.push(Edit::Want { key: key.to_vec(), object: object.id, want: replicas });
         }
         for extent in frames(&extents) {
-            self.replan(key, object.id, extent, &wanted, false, &mut edits, &mut moved)?;
+            all &= self.replan(key, object.id, extent, &wanted, false, &mut edits, &mut moved)?;
             if edits.len() >= BATCH {
                 self.commit_moves(std::mem::take(&mut edits))?;
             }
         }
-        self.commit_moves(edits)
+        self.commit_moves(edits)?;
+        Ok(all)
     }
 
     fn commit_moves(&self, edits: Vec<Edit>) -> Result<()> {

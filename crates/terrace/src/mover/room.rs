@@ -16,8 +16,8 @@ use crate::{Error, Result};
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 /// How long a write waits for room before it fails.
 const NO_SPACE: Duration = Duration::from_secs(30);
-/// What is evicted first is what was hardly read, then the rest.
-const WARMTHS: [f64; 2] = [0.5, f64::INFINITY];
+/// What is evicted first is what was hardly read, then what was read a little, and last what is read all the time.
+const WARMTHS: [f64; 4] = [0.5, 4.0, 32.0, f64::INFINITY];
 /// Replicas evicted by one commit, about, and with one sync.
 const EVICTED: usize = 256;
 /// Places given back by one commit.
@@ -54,8 +54,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Where a target is above its high watermark, drops replicas that have another on a lower tier, the coldest first.
-    /// Where that is not enough, what has no other is owed to a lower tier, and leaves when it is there.
+    /// Where a target is above its high watermark, drops replicas, the coldest first. What has no other on a lower tier is owed
+    /// to one, and leaves when it is there.
     pub(crate) fn evict(&self) -> Result<()> {
         let last = self.tiers.tiers.len() - 1;
         for device in self.tiers.devices.iter().filter(|device| device.tier < last) {
@@ -67,10 +67,9 @@ impl Inner {
                 let dead = self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?;
                 excess = excess.saturating_sub(dead.iter().map(|(_, place)| u64::from(place.length)).sum());
             }
+            // What is hardly read leaves even where it must be copied first; only then what is hot.
             for warmth in WARMTHS {
                 self.evict_up_to(device, warmth, &mut excess, true)?;
-            }
-            for warmth in WARMTHS {
                 self.evict_up_to(device, warmth, &mut excess, false)?;
             }
         }

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{BATCH, WAIT, room};
-use crate::catalog::Task;
+use super::{WAIT, room};
 use crate::config::Ack;
 use crate::report::TierState;
 use crate::store::{Inner, Store};
@@ -58,6 +57,10 @@ impl Store {
         }
         self.inner.follow_all()?;
         self.inner.finish(None, WAIT, &mut progress)?;
+        if self.inner.follow_policies()? > 0 {
+            // They were owed replicas before, and could not be planned.
+            self.inner.finish(None, WAIT, &mut progress)?;
+        }
         self.inner.mark_synced()?;
         self.inner.reap(room::GRACE)?;
         match self.inner.mover_lock()? {
@@ -88,7 +91,7 @@ impl Inner {
         let mut moved = Instant::now();
         loop {
             let made = match object {
-                Some(object) => self.make_of(object)?,
+                Some(_) => self.make_all(object, true)?,
                 None => self.make_all_telling(progress)?,
             };
             if made > 0 {
@@ -106,19 +109,6 @@ impl Inner {
                 self.clear()?;
             }
             std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Makes what one object is owed: on this thread, which waits for it.
-    fn make_of(&self, object: u64) -> Result<usize> {
-        let mut after = Task { object, frame_offset: 0, write: 0, target: 0 };
-        let mut made = 0;
-        loop {
-            let mut tasks = self.catalog.owed(Some(&after), BATCH)?;
-            tasks.retain(|(task, _)| task.object == object);
-            let Some((last, _)) = tasks.last() else { return Ok(made) };
-            after = *last;
-            made += self.make(&tasks, true)?;
         }
     }
 }

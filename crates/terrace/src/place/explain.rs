@@ -176,7 +176,8 @@ impl Store {
             })?;
             one.apply(level, &mut levels, &mut targets, &used);
         }
-        super::planner::of(levels, targets).ok_or_else(|| Error::Config("these tiers cannot be planned for".into()))
+        let planned_for = super::planner::of(tiers, levels, targets);
+        planned_for.ok_or_else(|| Error::Config("these tiers cannot be planned for".into()))
     }
 
     fn measured(&self, key: &[u8]) -> Result<Vec<Measured>> {

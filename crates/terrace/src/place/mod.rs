@@ -23,7 +23,7 @@ use terrace_plan::policy::{Ack, Budget, Policy as Wanted, Weights};
 use terrace_plan::snapshot::TierSet;
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::streams::Known;
+use self::streams::{Aim, Known};
 use crate::catalog::{Extent, Replica, TargetId};
 use crate::frame::{Coded, Identity};
 use crate::store::{Device, Inner};
@@ -33,7 +33,7 @@ use crate::write::{append_to, with_scratch};
 const WORTH: usize = 8 << 10;
 /// To devices that take so many bytes in a second nothing is gained by encoding.
 const FAST: f64 = 1e9;
-/// Unless hardly anything but the bytes stored matters: the ratio has at least this weight.
+/// Hardly anything but the bytes stored matters where the ratio has at least this weight.
 const DENSE: f64 = 0.8;
 /// What is taken of an encoding of which nothing is known but what it stored.
 const USUAL: Expected = Expected { compress: 3e8, decompress: 1e9, ratio: 1.0 };
@@ -211,10 +211,15 @@ impl<'a> Placer<'a> {
 
     /// Studies the bytes for a device, where that may pay; whether anything was learned.
     fn study(&self, offset: u64, raw: &[u8], device: &Device, weights: &Weights, reads: f64) -> bool {
-        let worth =
-            self.pinned.is_none() && raw.len() >= WORTH && (weights.ratio > DENSE || device.writing.rate() < FAST);
-        worth && self.inner.streams.study(&self.known, (self.file, offset), raw, device, weights, reads)
+        let aim = Aim { device, weights, reads, dense: is_dense(&self.wanted, weights) };
+        let worth = self.pinned.is_none() && raw.len() >= WORTH && (aim.dense || device.writing.rate() < FAST);
+        worth && self.inner.streams.study(&self.known, (self.file, offset), raw, &aim)
     }
+}
+
+/// Whether bytes stored are what matters: by their weight, or because a budget of them is to hold many replicas.
+fn is_dense(wanted: &Wanted, weights: &Weights) -> bool {
+    weights.ratio > DENSE || wanted.budget.is_some()
 }
 
 /// The encoding that the rule for a key names.

@@ -178,7 +178,7 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
         if let Some((_, before)) = held {
             targets.iter_mut().zip(before.targets()).for_each(|(now, before)| steady(now, before));
         }
-        *held = of(levels, targets).map(|snapshot| (Instant::now(), snapshot));
+        *held = of(tiers, levels, targets).map(|snapshot| (Instant::now(), snapshot));
     } else if let Some((_, snapshot)) = held {
         devices().enumerate().for_each(|(at, device)| snapshot.set_space(at, device.free(), 0));
     }
@@ -201,12 +201,20 @@ fn steady(now: &mut Target, before: &Target) {
 /// The tiers with only these devices to be written to.
 fn snapshot(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> Option<Snapshot> {
     let (levels, targets) = described(tiers, usable);
-    of(levels, targets)
+    of(tiers, levels, targets)
 }
 
 /// Tiers and targets as the planner takes them; none where they cannot be, which checked configurations do not say.
-pub(super) fn of(tiers: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
-    Snapshot::new(tiers, targets, CORE_WATTS).ok()
+pub(super) fn of(tiers: &Tiers, levels: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
+    let filled = (0..tiers.tiers.len()).map(|tier| {
+        let devices = tiers.devices.iter().zip(&targets).filter(|(device, _)| device.tier == tier);
+        let (ours, free) = devices.fold((0.0, 0.0), |(ours, free), (device, target)| {
+            (ours + device.filled() as f64, free + target.free as f64)
+        });
+        ours / f64::max(ours + free, 1.0)
+    });
+    let filled: Vec<f64> = filled.collect();
+    Some(Snapshot::new(levels, targets, CORE_WATTS).ok()?.filled(filled))
 }
 
 /// The tiers and targets as plain data, with only these devices to be written to. Tiers are listed fastest first, and the order stands: a target

@@ -1,4 +1,4 @@
-//! What was learned of each stream of bytes: files of one folder and ending.
+//! What was learned of each stream of bytes: a series of keys, or files of one folder and ending.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +14,7 @@ use terrace_predict::analyze::Elements;
 use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{DENSE, READS, USUAL};
+use super::{READS, USUAL, is_dense};
 use crate::frame::Coded;
 use crate::store::{Device, Tiers};
 
@@ -22,6 +22,8 @@ use crate::store::{Device, Tiers};
 pub(crate) const LEARNED: &str = "predictor.json";
 /// Streams remembered.
 const STREAMS: usize = 1024;
+/// Numbers in the name of a file of a series, at most.
+const MIXED: usize = 3;
 /// After so many outcomes, what is expected is worked out again.
 const OUTCOMES: u32 = 8;
 /// How much the last outcome of an encoding that a rule names counts, and the step in which its ratio is taken in.
@@ -90,6 +92,25 @@ impl Known {
     }
 }
 
+/// A hash of what names the stream of a key. A number says that it is one of a series: those of a series differ in numbers
+/// only (ranks, steps, chunks). Other files of one folder and ending are one stream, and so are those whose names are of
+/// letters and numbers mixed, as hashes are.
+fn series(key: &[u8], seed: u64) -> u64 {
+    let folder = key.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
+    let (folder, file) = key.split_at(folder);
+    let ending = file.iter().rposition(|&b| b == b'.').filter(|&at| at > 0).map_or(&[][..], |at| &file[at..]);
+    let numbers =
+        |part: &[u8]| part.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()).filter(is_number).count();
+    let named = numbers(file) <= MIXED && numbers(key) > 0;
+    let counted = [folder, if named { file } else { ending }].concat();
+    let parts = counted.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+    parts.fold(seed, |seed, part| xxh3_64_with_seed(if is_number(&part) { b"#" } else { part }, seed))
+}
+
+fn is_number(part: &&[u8]) -> bool {
+    part.first().is_some_and(u8::is_ascii_digit)
+}
+
 impl Streams {
     /// For the store in `dir`.
     pub fn new(dir: &Path) -> Streams {
@@ -103,11 +124,7 @@ impl Streams {
 
     /// The stream that the bytes of `key` belong to; their elements' type may be known.
     pub fn of(&self, key: &[u8], element: Option<Element>) -> Arc<Mutex<Known>> {
-        let folder = key.iter().rposition(|&b| b == b'/').map_or(&[][..], |at| &key[..at]);
-        let ending =
-            key.iter().rposition(|&b| b == b'.').filter(|&at| at > folder.len()).map_or(&[][..], |at| &key[at..]);
-        let seed = element.map_or(0, |e| e as u64 + 1);
-        let name = xxh3_64_with_seed(ending, xxh3_64_with_seed(folder, seed));
+        let name = series(key, element.map_or(0, |e| e as u64 + 1));
         let mut streams = self.streams.lock();
         if streams.len() > STREAMS {
             streams.clear();
@@ -119,24 +136,16 @@ impl Streams {
         streams.entry(name).or_insert_with(new).clone()
     }
 
-    /// Studies bytes of a stream, which lie at a place of a file, for a device. Whether what is expected changed; not where
-    /// the predictor is busy with another stream and speed matters more than density.
-    pub fn study(
-        &self,
-        known: &Mutex<Known>,
-        (file, place): (u64, u64),
-        raw: &[u8],
-        device: &Device,
-        weights: &Weights,
-        reads: f64,
-    ) -> bool {
+    /// Studies bytes of a stream, which lie at a place of a file. Whether what is expected changed; not where the
+    /// predictor is busy with another stream and speed matters more than density.
+    pub fn study(&self, known: &Mutex<Known>, (file, place): (u64, u64), raw: &[u8], aim: &Aim<'_>) -> bool {
         let predictor = self.predictor();
         // Where bytes stored are what matters, waiting for the predictor costs less than writing them raw.
-        let free = if weights.ratio > DENSE { Some(predictor.lock()) } else { predictor.try_lock() };
+        let free = if aim.dense { Some(predictor.lock()) } else { predictor.try_lock() };
         let Some(mut predictor) = free else { return false };
         let mut known = known.lock();
         known.stream.at(file, place);
-        let learned = predictor.study(&mut known.stream, raw, &objective(device, weights, reads));
+        let learned = predictor.study(&mut known.stream, raw, &aim.objective());
         if !learned && known.outcomes < OUTCOMES {
             return false;
         }
@@ -158,7 +167,8 @@ impl Streams {
         let mut predictor = self.predictor().lock();
         for device in &tiers.devices {
             for (weights, reads) in [(&wanted.first, READS), (&wanted.rest, 0.0)] {
-                predictor.study(&mut stream, raw, &objective(device, weights, reads));
+                let aim = Aim { device, weights, reads, dense: is_dense(wanted, weights) };
+                predictor.study(&mut stream, raw, &aim.objective());
             }
         }
         expected(&predictor.expected(&stream)).collect()
@@ -224,18 +234,45 @@ fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
     })
 }
 
-/// What the planner's cost model makes small, in the predictor's terms: there the ratio needs no weight of its own, and
-/// reads count as often as decoding has weight.
-fn objective(device: &Device, weights: &Weights, reads: f64) -> Objective {
-    let slow = if weights.ratio > DENSE { ARCHIVE } else { f64::INFINITY };
-    let rate = |rate: f64| step(rate.min(slow));
-    let tier = Tier { write: rate(device.writing.rate()), read: rate(device.reading.rate()), latency: 0.0 };
-    let encode = 3.0 * weights.compress;
-    let weights_of_time = terrace_predict::Weights { encode, decode: 1.0, stored: 1.0 };
-    Objective { weights: weights_of_time, tier, reads: 3.0 * weights.decompress * reads }
+/// What encodings are studied for.
+pub(crate) struct Aim<'a> {
+    pub device: &'a Device,
+    pub weights: &'a Weights,
+    pub reads: f64,
+    /// Whether bytes stored matter more than time.
+    pub dense: bool,
+}
+
+impl Aim<'_> {
+    /// What the planner's cost model makes small, in the predictor's terms: there the ratio needs no weight of its own,
+    /// and reads count as often as decoding has weight.
+    fn objective(&self) -> Objective {
+        let slow = if self.dense { ARCHIVE } else { f64::INFINITY };
+        let rate = |rate: f64| step(rate.min(slow));
+        let device = self.device;
+        let tier = Tier { write: rate(device.writing.rate()), read: rate(device.reading.rate()), latency: 0.0 };
+        let encode = 3.0 * self.weights.compress;
+        let weights = terrace_predict::Weights { encode, decode: 1.0, stored: 1.0 };
+        Objective { weights, tier, reads: 3.0 * self.weights.decompress * self.reads }
+    }
 }
 
 /// A rate in steps of 10 %: each change of what is known of a device makes the predictor think again.
 fn step(rate: f64) -> f64 {
     1.1f64.powf(rate.max(1.0).ln().div_euclid(1.1f64.ln()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::series;
+
+    #[test]
+    fn a_series_is_one_stream_and_so_are_other_files_of_a_folder_and_ending() {
+        let same = |a: &str, b: &str| series(a.as_bytes(), 0) == series(b.as_bytes(), 0);
+        assert!(same("d/0/1/x.f32", "d/1/25/x.f32") && !same("d/0/1/x.f32", "d/0/1/y.f32"));
+        assert!(same("out_0001.nc", "out_0002.nc") && !same("out_0001.nc", "in_0001.nc"));
+        assert!(same("notes/a.txt", "notes/b.txt") && !same("notes/a.txt", "notes/b.md"));
+        assert!(same("o/3f09ac1b7d2e", "o/9b11c2a45ef07") && !same("o/3f09ac1b7d2e", "p/9b11c2a45ef07"));
+        assert!(same("field/c/0/0", "field/c/10/3") && same("", ""));
+    }
 }

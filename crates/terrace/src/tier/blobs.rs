@@ -3,9 +3,12 @@
 use std::io;
 
 use futures::TryStreamExt as _;
-use opendal::{Buffer, Operator};
+use opendal::{Buffer, Operator, Writer};
 
 use super::object::{Service, run};
+
+/// Bytes that an upload sends at once: services take parts of 5 MiB at least.
+const PART: usize = 8 << 20;
 
 /// Blobs below the root of a service.
 pub struct Blobs {
@@ -26,6 +29,12 @@ impl Blobs {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         let bytes: Buffer = parts.into_iter().flatten().collect();
         run(async move { operator.write(&name, bytes).await.map(drop) })
+    }
+
+    /// Begins with a blob that is written in parts.
+    pub fn begin(&self, name: &str) -> io::Result<Upload> {
+        let (operator, name) = (self.operator.clone(), name.to_owned());
+        Ok(Upload(run(async move { operator.writer_with(&name).chunk(PART).await })?))
     }
 
     /// A blob's bytes.
@@ -58,5 +67,25 @@ impl Blobs {
     pub fn delete(&self, names: Vec<String>) -> io::Result<()> {
         let operator = self.operator.clone();
         run(async move { operator.delete_iter(names).await })
+    }
+}
+
+/// A blob that is being written. It is not there before it is ended, nor where it never is.
+pub struct Upload(Writer);
+
+impl Upload {
+    /// Writes what follows.
+    pub fn write(self, part: Buffer) -> io::Result<Upload> {
+        let mut writer = self.0;
+        run(async move {
+            writer.write(part).await?;
+            Ok(Upload(writer))
+        })
+    }
+
+    /// Returns when the service says that it has all of it.
+    pub fn end(self) -> io::Result<()> {
+        let mut writer = self.0;
+        run(async move { writer.close().await.map(drop) })
     }
 }

@@ -17,7 +17,7 @@ mod plain;
 mod segment;
 
 #[cfg(feature = "object")]
-pub use blobs::Blobs;
+pub use blobs::{Blobs, Upload};
 pub use directory::Directory;
 pub use memory::Memory;
 #[cfg(feature = "object")]

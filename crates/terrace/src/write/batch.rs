@@ -140,19 +140,18 @@ impl<'a> Batch<'a> {
             edits.push(Edit::Write { key, object, want, mtime: now(), extents: writer.extents.clone() });
         }
         edits.append(&mut self.then);
-        let lengths = edits.iter().filter_map(|edit| match edit {
-            Edit::SetLength { key, .. } => Some(key.clone()),
-            _ => None,
-        });
-        let lengths: Vec<Vec<u8>> = lengths.collect();
+        let cuts = edits.iter().any(|edit| matches!(edit, Edit::SetLength { .. }));
         crate::fail::point("batch:written");
         let inner = &self.store.inner;
         let commit = inner.catalog.commit(Change { expect: std::mem::take(&mut self.expect), edits })?;
         crate::fail::point("batch:committed");
         let parts = std::mem::take(&mut self.parts);
         let store = self.store;
-        store.follow();
-        lengths.iter().try_for_each(|key| store.owe_plain_again(key))?;
+        if cuts {
+            store.follow_cut();
+        } else {
+            store.follow();
+        }
         let receipt = |part: &Part<'_>| {
             inner.note_range(part.writer.key, part.bytes as usize);
             store.acknowledge(commit.sequence, &part.policy, &part.writer, part.bytes)

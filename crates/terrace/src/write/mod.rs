@@ -13,7 +13,7 @@ use terrace_plan::policy::{Asked, Budget, Weights};
 pub(crate) use append::{append_to, with_scratch};
 pub use batch::Batch;
 
-use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId};
+use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, TargetId, Task};
 use crate::config::Ack;
 use crate::frame::Identity;
 use crate::place::{Placed, Placer, Places, Policy, policy};
@@ -247,7 +247,8 @@ impl Store {
         self.inner
             .catalog
             .commit(Change { expect, edits: vec![Edit::SetLength { key: key.to_vec(), length, mtime: now() }] })?;
-        self.owe_plain_again(key)
+        self.follow_cut();
+        Ok(())
     }
 
     fn acknowledge(&self, generation: u64, policy: &Policy, writer: &Writer<'_>, bytes: u64) -> Result<Receipt> {
@@ -401,6 +402,11 @@ impl<'a> Writer<'a> {
         self.plain.owe(self.inner, self.key, &extent, &mut owed);
         self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
         self.note(extent.replicas.len() as u8, &owed);
+        if !owed.is_empty() {
+            let target = TargetId::MAX;
+            let task = Task { object: self.object, frame_offset: extent.offset, write: extent.write, target };
+            self.inner.mover.keep(&task, owed.len(), raw);
+        }
         self.offset += raw.len() as u64;
         self.unstaged_bytes += raw.len() as u64;
         self.extents.push(NewExtent { extent, owed });

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use terrace::files::{FileError, Files};
 use terrace::{Ack, Config, PutOptions, Store};
 
 /// Bytes that no codec shrinks, the same for the same seed.
@@ -47,4 +48,25 @@ pub fn store_of(dir: &Path, tiers: &[String]) -> Store {
 /// A store with memory (one target) above a disk (two).
 pub fn new_store(dir: &Path) -> Store {
     store_of(dir, &[tier(dir, "ram", &["ram"], "persistent = false"), tier(dir, "disk", &["a", "b"], "")])
+}
+
+/// Makes a hole in an object, as a file; nothing where there is no such object.
+pub fn clear(store: &Store, key: &[u8], at: u64, length: u64) -> terrace::Result<()> {
+    let cleared = Files::new(store).and_then(|files| files.open(key)?.clear(at, length));
+    match cleared {
+        Err(FileError::NotFound(_)) => Ok(()),
+        Err(FileError::Engine(error)) => Err(error),
+        cleared => {
+            cleared.unwrap();
+            Ok(())
+        }
+    }
+}
+
+/// The same in a file of a slow, obvious store.
+pub fn clear_in(file: &mut [u8], at: u64, length: u64) {
+    let end = file.len().min((at + length) as usize);
+    if let Some(hole) = file.get_mut(at as usize..end) {
+        hole.fill(0);
+    }
 }

@@ -31,6 +31,7 @@ enum Kind {
     Put,
     Write,
     Cut,
+    Clear,
     Remove,
     Rename,
     Sync,
@@ -38,8 +39,17 @@ enum Kind {
     Compact,
 }
 
-const KINDS: [Kind; 8] =
-    [Kind::Put, Kind::Write, Kind::Cut, Kind::Remove, Kind::Rename, Kind::Sync, Kind::Evict, Kind::Compact];
+const KINDS: [Kind; 9] = [
+    Kind::Put,
+    Kind::Write,
+    Kind::Cut,
+    Kind::Clear,
+    Kind::Remove,
+    Kind::Rename,
+    Kind::Sync,
+    Kind::Evict,
+    Kind::Compact,
+];
 
 #[derive(Clone, Debug)]
 struct Operation {
@@ -74,6 +84,7 @@ fn run(store: &Store, operation: &Operation) {
         Kind::Put => store.put_bytes(key, bytes, &options).map(|_| ()),
         Kind::Write => store.write_at(key, *at, bytes, &options).map(|_| ()),
         Kind::Cut => store.set_length(key, *at),
+        Kind::Clear => common::clear(store, key, *at, bytes.len() as u64),
         Kind::Remove => store.remove(key),
         Kind::Rename => store.rename(key, other),
         Kind::Sync => store.sync(),
@@ -114,6 +125,11 @@ fn apply(model: &mut Model, operation: &Operation) {
         Kind::Cut => {
             if let Some(file) = model.get_mut(key) {
                 file.resize(*at as usize, 0);
+            }
+        }
+        Kind::Clear => {
+            if let Some(file) = model.get_mut(key) {
+                common::clear_in(file, *at, bytes.len() as u64);
             }
         }
         Kind::Remove => {
@@ -279,7 +295,7 @@ fn what_was_durable_survives_the_loss_of_power() {
         let (mut operations, mut since) = (Vec::new(), 0);
         for _ in 0..10 + random.below(40) {
             // What is not durable stays few enough to try every subset.
-            let kind = if since == 8 { Kind::Sync } else { KINDS[random.below(8) as usize] };
+            let kind = if since == 8 { Kind::Sync } else { KINDS[random.below(KINDS.len() as u64) as usize] };
             let next = operation(kind, &mut random);
             since = if next.kind == Kind::Sync { 0 } else { since + 1 };
             operations.push(next);

@@ -10,6 +10,7 @@ pub struct Redis {
     server: Child,
 }
 
+#[allow(dead_code, reason = "each suite that includes this uses a part of it")]
 impl Redis {
     /// Starts one; none, and a word about it, where there is no redis-server here.
     pub fn start() -> Option<Redis> {
@@ -22,25 +23,21 @@ impl Redis {
     }
 
     /// Where OpenDAL finds it.
-    #[allow(dead_code)]
     pub fn endpoint(&self) -> String {
         format!("unix://localhost{}", self.socket().display())
     }
 
     /// Where Redis' own clients find it.
-    #[allow(dead_code)]
     pub fn address(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
     }
 
     /// Ends the server as a power loss does.
-    #[allow(dead_code)]
     pub fn kill(&mut self) {
         self.server.kill().and_then(|()| self.server.wait()).expect("ends");
     }
 
     /// Starts it again after [`Redis::kill`], with the data that it had.
-    #[allow(dead_code)]
     pub fn start_again(&mut self) {
         self.server = spawn(&self.folder).expect("starts again");
     }

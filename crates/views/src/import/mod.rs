@@ -1,6 +1,7 @@
 //! Declarations made of what other formats say about their files.
 
 mod c;
+mod hdf5;
 mod netcdf;
 mod npy;
 mod python;
@@ -72,29 +73,37 @@ pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, Error> {
 /// Metadata is small; no more of a file is read.
 const MOST: u64 = 4 << 20;
 
+/// What comes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The declaration.
+    pub declaration: String,
+    /// What of the file is not in it, and why.
+    pub left_out: Vec<String>,
+}
+
 /// The declaration of a file's contents: a dataset, and a view that is the file's layout. `count` is how many structs of a C
-/// header there are.
+/// header there are. An HDF5 file's views have its variables one after the other, which in the file may lie anywhere.
 ///
 /// # Errors
 /// Where the file cannot be read or understood, or the language cannot say what it holds.
-pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<String, Error> {
+pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<Imported, Error> {
     let inner = ["zarr.json", ".zarray"].map(|name| path.join(name)).into_iter().find(|path| path.is_file());
     let mut bytes = Vec::new();
     File::open(inner.as_deref().unwrap_or(path))?.take(MOST).read_to_end(&mut bytes)?;
     let name = identifier(&path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default());
     let format = format.or_else(|| guess(inner.as_deref().unwrap_or(path), &bytes)).ok_or(Error::Unknown)?;
     let text = || std::str::from_utf8(&bytes).map_err(|_| Error::Bad("it is no text".to_owned()));
-    let declaration = match format {
-        Format::Numpy if bytes.starts_with(npy::MAGIC) => npy::file(&bytes, &name),
-        Format::Numpy => npy::dtype(text()?, &name, count),
-        Format::Zarr => zarr::metadata(text()?, &name),
-        Format::C => c::header(text()?, count),
-        Format::Netcdf => netcdf::header(&bytes),
-        Format::Hdf5 => bad(
-            "HDF5 files cannot be imported yet; save the array's dtype with `print(dataset.dtype.descr)` and import that with --from numpy",
-        ),
+    let whole = |declaration| Imported { declaration, left_out: Vec::new() };
+    let imported = match format {
+        Format::Numpy if bytes.starts_with(npy::MAGIC) => npy::file(&bytes, &name).map(whole),
+        Format::Numpy => npy::dtype(text()?, &name, count).map(whole),
+        Format::Zarr => zarr::metadata(text()?, &name).map(whole),
+        Format::C => c::header(text()?, count).map(whole),
+        Format::Netcdf => netcdf::header(&bytes).map(whole),
+        Format::Hdf5 => hdf5::file(path),
     }?;
-    formatted(&declaration)
+    Ok(Imported { declaration: formatted(&imported.declaration)?, ..imported })
 }
 
 /// The text as `fmt` writes it; one that makes no sense is an error.

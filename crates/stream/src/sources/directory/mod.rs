@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use terrace::Store;
+use terrace::{Attributes, Store};
 
 use crate::control::Control;
 use crate::entry::{Entry, Position};
@@ -70,6 +70,7 @@ struct State {
 struct Part {
     name: Name,
     file: File,
+    attributes: Arc<Attributes>,
     offset: u64,
 }
 
@@ -157,7 +158,8 @@ impl Directory {
         let identity = Identity::of(&metadata);
         state.queue.retain(|part| part.name != *name);
         state.open.insert(name.clone(), Open { identity, left: parts(identity.size) });
-        let part = Part { name: name.clone(), file, offset: 0 };
+        let attributes = Arc::new(Attributes::of(&metadata));
+        let part = Part { name: name.clone(), file, attributes, offset: 0 };
         if first {
             state.queue.push_front(part)
         } else {
@@ -177,7 +179,7 @@ impl Directory {
     /// The next part of the first file.
     fn part(&self, state: &mut State) -> Result<Option<Entry>> {
         let Some(part) = state.queue.front_mut() else { return Ok(None) };
-        let (name, offset) = (part.name.clone(), part.offset);
+        let (name, attributes, offset) = (part.name.clone(), part.attributes.clone(), part.offset);
         let size = state.open.get(&name).map_or(0, |open| open.identity.size);
         let mut bytes = vec![0; (size - offset.min(size)).min(PART) as usize];
         match part.file.read_exact_at(&mut bytes, offset) {
@@ -194,7 +196,7 @@ impl Directory {
         state.next += 1;
         let position = Position(state.next, 0);
         let request = Request { destination: name, place: Place::At(offset), bytes: Bytes::from(bytes), ends };
-        Ok(Some(Entry { request, source: self.number, position, noted: false }))
+        Ok(Some(Entry { request, source: self.number, position, file: Some(attributes) }))
     }
 
     /// All of a file is durable where it went.

@@ -1,7 +1,10 @@
-//! The kernel's numbers for files, and which paths they mean now.
+//! Numbers for files, and which paths they mean now.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::error::STALE;
+use crate::{Error, Result};
 
 /// The root's number.
 pub const ROOT: u64 = 1;
@@ -15,18 +18,26 @@ struct Node {
     object: Option<u64>,
     directory: bool,
     lookups: u64,
+    /// How many know of it as their parent: it is kept for their paths.
+    children: u64,
     /// It was removed, and lives only as long as it is open.
     gone: bool,
 }
 
-/// What the kernel knows. A renamed directory takes along what is below it.
+/// What is known to those who use the tree. A renamed directory takes along what is below it.
 #[derive(Default)]
 pub struct Nodes {
     all: HashMap<u64, Node>,
     names: HashMap<(u64, Vec<u8>), u64>,
+    changes: u64,
 }
 
 impl Nodes {
+    /// How often a name was taken away or changed: what was looked up before is to be looked up again.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// The path of a number, if it has one.
     pub fn path(&self, mut number: u64) -> Option<Vec<u8>> {
         let mut names = Vec::new();
@@ -39,14 +50,31 @@ impl Nodes {
         Some(names.join(&b'/'))
     }
 
+    /// The path of a number that must have one.
+    pub fn path_of(&self, number: u64) -> Result<Vec<u8>> {
+        self.path(number).ok_or(STALE)
+    }
+
     /// The path of a name in a directory.
-    pub fn child(&self, parent: u64, name: &[u8]) -> Option<Vec<u8>> {
-        let mut path = self.path(parent)?;
+    pub fn child_of(&self, parent: u64, name: &[u8]) -> Result<Vec<u8>> {
+        if name.is_empty() || name.contains(&b'/') {
+            return Err(Error::Refused(libc::EINVAL));
+        }
+        let mut path = self.path_of(parent)?;
         if !path.is_empty() {
             path.push(b'/');
         }
         path.extend_from_slice(name);
-        Some(path)
+        Ok(path)
+    }
+
+    /// Where a number is: its directory and its name, which is empty for the root.
+    pub fn place(&self, number: u64) -> Result<(u64, Vec<u8>)> {
+        if number == ROOT {
+            return Ok((ROOT, Vec::new()));
+        }
+        let node = self.all.get(&number).filter(|node| !node.gone).ok_or(STALE)?;
+        Ok((node.parent, node.name.clone()))
     }
 
     /// The object that a number means.
@@ -71,7 +99,7 @@ impl Nodes {
         }
     }
 
-    /// Notes that the kernel was told of a name once more; its number.
+    /// Notes that somebody was told of a name once more; its number.
     pub fn found(&mut self, parent: u64, name: &[u8], object: Option<u64>, directory: bool) -> u64 {
         let place = (parent, name.to_vec());
         if let Some(number) = self.names.get(&place)
@@ -84,45 +112,86 @@ impl Nodes {
         }
         self.removed(parent, name);
         let number = self.number(parent, name, object);
+        let is_new = !self.all.contains_key(&number);
         let node = self.all.entry(number).or_insert_with(|| Node {
             parent,
             name: place.1.clone(),
             object,
             directory,
             lookups: 0,
+            children: 0,
             gone: false,
         });
         node.lookups += 1;
+        node.gone = false;
         // It may have been renamed by another process.
-        if node.parent != parent || node.name != name {
-            let before =
-                (std::mem::replace(&mut node.parent, parent), std::mem::replace(&mut node.name, name.to_vec()));
-            if self.names.get(&before) == Some(&number) {
-                self.names.remove(&before);
-            }
-        }
-        if let Some(node) = self.all.get_mut(&number) {
-            node.gone = false;
+        let moved = node.parent != parent || node.name != name;
+        if is_new {
+            self.adopted(parent);
+        } else if moved {
+            self.put(number, parent, name);
         }
         self.names.insert(place, number);
         number
     }
 
-    /// The kernel forgets a number so many times.
-    pub fn forget(&mut self, number: u64, times: u64) {
+    /// Gives a number another place.
+    fn put(&mut self, number: u64, parent: u64, name: &[u8]) {
         let Some(node) = self.all.get_mut(&number) else { return };
-        node.lookups = node.lookups.saturating_sub(times);
-        if node.lookups == 0 {
-            let place = (node.parent, std::mem::take(&mut node.name));
+        let before = (std::mem::replace(&mut node.parent, parent), std::mem::replace(&mut node.name, name.to_vec()));
+        if self.names.get(&before) == Some(&number) {
+            self.names.remove(&before);
+        }
+        self.adopted(parent);
+        self.left(before.0);
+    }
+
+    fn adopted(&mut self, parent: u64) {
+        if let Some(node) = self.all.get_mut(&parent) {
+            node.children += 1;
+        }
+    }
+
+    fn left(&mut self, parent: u64) {
+        if let Some(node) = self.all.get_mut(&parent) {
+            node.children -= 1;
+        }
+        self.drop_unused(parent);
+    }
+
+    /// A number was found once more.
+    pub fn again(&mut self, number: u64) {
+        if let Some(node) = self.all.get_mut(&number) {
+            node.lookups += 1;
+        }
+    }
+
+    /// A number is forgotten so many times.
+    pub fn forget(&mut self, number: u64, times: u64) {
+        if let Some(node) = self.all.get_mut(&number) {
+            node.lookups = node.lookups.saturating_sub(times);
+            self.drop_unused(number);
+        }
+    }
+
+    /// Drops a number that nobody knows any more, and then maybe its directory's.
+    fn drop_unused(&mut self, mut number: u64) {
+        while self.all.get(&number).is_some_and(|node| node.lookups == 0 && node.children == 0) {
+            let Some(node) = self.all.remove(&number) else { return };
+            let place = (node.parent, node.name);
             if self.names.get(&place) == Some(&number) {
                 self.names.remove(&place);
             }
-            self.all.remove(&number);
+            number = place.0;
+            if let Some(parent) = self.all.get_mut(&number) {
+                parent.children -= 1;
+            }
         }
     }
 
     /// A name was removed.
     pub fn removed(&mut self, parent: u64, name: &[u8]) {
+        self.changes += 1;
         if let Some(number) = self.names.remove(&(parent, name.to_vec()))
             && let Some(node) = self.all.get_mut(&number)
         {
@@ -136,10 +205,8 @@ impl Nodes {
             return;
         }
         self.removed(to.0, to.1);
-        if let Some(number) = self.names.remove(&(from.0, from.1.to_vec()))
-            && let Some(node) = self.all.get_mut(&number)
-        {
-            (node.parent, node.name) = (to.0, to.1.to_vec());
+        if let Some(number) = self.names.remove(&(from.0, from.1.to_vec())) {
+            self.put(number, to.0, to.1);
             self.names.insert((to.0, to.1.to_vec()), number);
         }
     }
@@ -166,5 +233,24 @@ mod tests {
         nodes.forget(file, 1);
         assert_eq!(nodes.object(file), None);
         assert_ne!(nodes.found(directory, b"f", Some(10), false), file);
+    }
+
+    #[test]
+    fn directories_are_kept_for_what_is_known_below_them() {
+        let mut nodes = Nodes::default();
+        let a = nodes.found(ROOT, b"a", Some(1), true);
+        let b = nodes.found(a, b"b", Some(2), true);
+        let c = nodes.found(b, b"c", Some(3), false);
+        nodes.forget(a, 1);
+        nodes.forget(b, 1);
+        assert_eq!(nodes.path(c).as_deref(), Some(b"a/b/c".as_slice()));
+        // Moved to a directory that only it keeps, and then forgotten.
+        let d = nodes.found(ROOT, b"d", Some(4), true);
+        nodes.renamed((b, b"c"), (d, b"c"));
+        nodes.forget(d, 1);
+        assert_eq!(nodes.path(c).as_deref(), Some(b"d/c".as_slice()));
+        assert_eq!((nodes.object(a), nodes.object(b)), (None, None));
+        nodes.forget(c, 1);
+        assert!(nodes.all.is_empty() && nodes.names.is_empty());
     }
 }

@@ -1,0 +1,198 @@
+//! Terrace beside what it would replace: the same bytes, tiers and calls, both sides in one run.
+
+pub mod tools;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::place::Place;
+use crate::row::{Better, Row};
+use crate::size::Size;
+use crate::timing::{Times, median};
+
+/// What each side promises when a put returns.
+const PROMISES: &str =
+    "ours: both copies written, checksummed, logged; IOWarp (num_replicas 1): both copies written, flushed each second";
+
+/// Where `make python-installed` and `make peers` put things, below the repository.
+const OURS: &str = "target/python/bin/python";
+const IOWARP: &str = "target/peers/iowarp/bin/python";
+
+/// Where nobody else can connect.
+const APART: [&str; 3] = ["--user", "--map-root-user", "--net"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Both sides' programs; none, with a word, where IOWarp is not there.
+fn sides() -> Result<Option<[Side; 2]>> {
+    ensure!(root().join(OURS).exists(), "{OURS} is missing; `make python-installed` makes it");
+    if !root().join(IOWARP).exists() {
+        eprintln!("skipped: IOWarp is not installed; `make peers` installs it");
+        return Ok(None);
+    }
+    let sides = [Side { peer: "ours", python: OURS }, Side { peer: "iowarp", python: IOWARP }];
+    let apart = Command::new("unshare").args(APART).args(["ip", "link", "set", "lo", "up"]).output();
+    if !apart.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no network namespace can be made here, and IOWarp listens on all addresses");
+        return Ok(None);
+    }
+    Ok(Some(sides))
+}
+
+struct Side {
+    peer: &'static str,
+    python: &'static str,
+}
+
+impl Side {
+    /// The peer runs where only itself can be reached, since one of its ports listens on all addresses.
+    fn command(&self, role: &str, folders: &[&Path]) -> Command {
+        let door = root().join("bench/peers/door.py");
+        let mut command = Command::new("unshare");
+        command.args(APART).args(["sh", "-c", "ip link set lo up && exec \"$@\"", "sh"]);
+        command.arg(root().join(self.python)).arg("-B").arg(door).args([self.peer, role]).args(folders);
+        command
+    }
+
+    /// Runs a role to its end.
+    fn ask<T: DeserializeOwned>(&self, role: &str, place: &Place, more: &[String]) -> Result<T> {
+        let output = self.command(role, &[place.ram(), place.disk()]).args(more).output()?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {errors}", self.peer);
+        let text = String::from_utf8(output.stdout)?;
+        let last = text.lines().last().with_context(|| format!("{} said nothing: {errors}", self.peer))?;
+        serde_json::from_str(last).with_context(|| format!("{} said {last:?}", self.peer))
+    }
+}
+
+/// A side that answers with times.
+struct Door {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    _place: Place,
+}
+
+impl Door {
+    fn open(side: &Side) -> Result<Door> {
+        let place = Place::new()?;
+        let mut command = side.command("speeds", &[place.ram(), place.disk()]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let (input, Some(output)) = (child.stdin.take(), child.stdout.take()) else { bail!("no pipes") };
+        let mut door = Door { child, input, output: BufReader::new(output), _place: place };
+        let said = door.line()?;
+        ensure!(said.trim() == "ready", "{} said {said:?}", side.peer);
+        Ok(door)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.output.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    fn times(&mut self, act: &str, count: usize, size: usize) -> Result<Vec<f64>> {
+        let input = self.input.as_mut().context("closed")?;
+        writeln!(input, "{act} {count} {size}")?;
+        let line = self.line()?;
+        serde_json::from_str(&line).with_context(|| format!("it said {line:?}"))
+    }
+
+    fn close(mut self) -> Result<()> {
+        drop(self.input.take());
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+/// Puts and gets in turn.
+pub fn speeds() -> Result<Vec<Row>> {
+    let Some(sides) = sides()? else { return Ok(Vec::new()) };
+    let mut doors = [Door::open(&sides[0])?, Door::open(&sides[1])?];
+    let rounds = Size::get().of(2, 5, 9);
+    let mut rows = Vec::new();
+    for (size, count, words) in [(4 << 10, 100, "4 KiB"), (64 << 10, 100, "64 KiB"), (1 << 20, 40, "1 MiB")] {
+        for act in ["put", "get"] {
+            let mut times = [Vec::new(), Vec::new()];
+            for round in 0..rounds {
+                for side in [round % 2, 1 - round % 2] {
+                    times[side].extend(doors[side].times(act, count, size)?);
+                }
+            }
+            let [ours, theirs] =
+                times.map(|times| Times::new(times.into_iter().map(|seconds| seconds * 1e6).collect()));
+            let details = format!("p90 {:.0} and {:.0} us; {PROMISES}", ours.quantile(0.9), theirs.quantile(0.9));
+            let row = Row::new("P1", format!("{act} of {words} with a second copy"), ours.median(), "us");
+            rows.push(row.beside(theirs.median(), Better::Lower).goal(theirs.median(), Better::Lower).details(details));
+        }
+    }
+    doors.into_iter().try_for_each(Door::close)?;
+    Ok(rows)
+}
+
+#[derive(Deserialize)]
+struct Found {
+    right: u64,
+    wrong: u64,
+    unreadable: u64,
+    #[serde(default)]
+    damaged: u64,
+}
+
+/// Objects that each test puts, their length, and how many are damaged.
+const OBJECTS: usize = 200;
+const LENGTH: usize = 64 << 10;
+const DAMAGED: usize = 20;
+
+/// Kills and damage.
+pub fn damage() -> Result<Vec<Row>> {
+    let Some(sides) = sides()? else { return Ok(Vec::new()) };
+    let runs = Size::get().of(1, 3, 10);
+    let numbers = |numbers: &[usize]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let mut lost = [Vec::new(), Vec::new()];
+    for _ in 0..runs {
+        for (side, lost) in sides.iter().zip(&mut lost) {
+            let found: Found = side.ask("lost", &Place::new()?, &numbers(&[OBJECTS, LENGTH]))?;
+            lost.push((found.wrong + found.unreadable) as f64);
+        }
+    }
+    let details = format!(
+        "{OBJECTS} of 64 KiB, killed when the last put had returned; runs: ours {:?}, theirs {:?}",
+        lost[0], lost[1]
+    );
+    let [ours, theirs] = lost.map(|lost| lost.into_iter().fold(0.0, f64::max));
+    let row = Row::new("P2", "acknowledged puts lost by kill -9, at most", ours, "objects");
+    let mut rows = vec![Row { paper: Some(theirs), ..row.goal(0.0, Better::Lower) }.details(details)];
+    for tier in ["memory", "disk"] {
+        let mut wrong = Vec::new();
+        for side in &sides {
+            let place = Place::new()?;
+            let at = if tier == "memory" { place.ram() } else { place.disk() }.join("tier");
+            let more = [vec![at.display().to_string()], numbers(&[OBJECTS, LENGTH, DAMAGED])].concat();
+            wrong.push(side.ask::<Found>("flipped", &place, &more)?);
+        }
+        let words = |found: &Found| {
+            format!(
+                "{} right, {} unreadable of {} with {} damaged",
+                found.right, found.unreadable, OBJECTS, found.damaged
+            )
+        };
+        let details = format!("ours {}; theirs {}", words(&wrong[0]), words(&wrong[1]));
+        let what = format!("objects read wrong, one of whose two copies was changed on the tier in {tier}");
+        let row = Row::new("P2", what, wrong[0].wrong as f64, "objects").goal(0.0, Better::Lower);
+        rows.push(Row { paper: Some(wrong[1].wrong as f64), ..row }.details(details));
+    }
+    Ok(rows)
+}
+
+/// Ours and theirs, in pairs: the middle of each.
+fn middle(pairs: Vec<[f64; 2]>) -> [f64; 2] {
+    [0, 1].map(|side| median(pairs.iter().map(|pair| pair[side])))
+}

@@ -1,0 +1,116 @@
+//! What every encoding costs on what the ranks of a job write: measured once, on every block.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Result;
+use terrace_codec::{ALL, Encoding, RARE, Scratch};
+use terrace_simulate::Work;
+
+use super::run::RANKS;
+use super::{Data, Job};
+use crate::oracle::{Cost, measure};
+
+/// The longest extent.
+const BLOCK: usize = 1 << 20;
+
+/// All that are chosen from, raw first, and at last the papers' Brotli.
+pub fn encodings() -> impl Iterator<Item = Encoding> {
+    ALL.iter().chain(RARE.iter().filter(|encoding| encoding.to_string().starts_with("brotli"))).copied()
+}
+
+/// Data, bytes and steps, and what encodings cost there.
+type Known = ((Data, usize, u64), Arc<Measured>);
+
+/// What every encoding costs on every block of a job's data.
+pub struct Measured {
+    /// The blocks: each is a kind of its own to the simulator.
+    pub blocks: Vec<Block>,
+    /// Which of them are of which rank, step and object.
+    ranks: Vec<Vec<Vec<Range<usize>>>>,
+}
+
+/// A block, and what each encoding costs on it.
+pub struct Block {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The costs, raw first.
+    pub costs: Vec<(Encoding, Cost)>,
+}
+
+impl Block {
+    /// What an encoding costs on it, if that was measured.
+    pub fn cost(&self, encoding: Encoding) -> Option<&Cost> {
+        self.costs.iter().find(|(known, _)| *known == encoding).map(|(_, cost)| cost)
+    }
+}
+
+impl Measured {
+    /// Runs every encoding on all blocks that the ranks of a job write; once, where many jobs write the same.
+    pub fn of(job: &Job) -> Result<Arc<Measured>> {
+        static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+        let written = (job.data, job.bytes, job.steps);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, measured)) = known.iter().find(|(of, _)| *of == written) {
+            return Ok(measured.clone());
+        }
+        let measured = Arc::new(Measured::new(job)?);
+        known.push((written, measured.clone()));
+        Ok(measured)
+    }
+
+    fn new(job: &Job) -> Result<Measured> {
+        let (mut scratch, mut blocks) = (Scratch::default(), Vec::new());
+        let mut object = |bytes: Vec<u8>| {
+            let first = blocks.len();
+            for block in bytes.chunks(BLOCK) {
+                let mut cost = |encoding| Ok((encoding, measure(encoding, block, &mut scratch)?));
+                let costs = encodings().map(&mut cost).collect::<Result<_>>()?;
+                blocks.push(Block { bytes: block.to_vec(), costs });
+            }
+            Ok(first..blocks.len())
+        };
+        let mut step = |rank: usize, step: u64| {
+            let objects = job.data.objects(rank as u64, step, job.bytes)?.into_iter();
+            objects.map(|(_, bytes)| object(bytes)).collect::<Result<_>>()
+        };
+        let ranks = (0..RANKS).map(|rank| (0..job.steps).map(|number| step(rank, number)).collect::<Result<_>>());
+        let ranks = ranks.collect::<Result<_>>()?;
+        Ok(Measured { blocks, ranks })
+    }
+
+    /// Objects that a rank writes in its first step.
+    pub fn objects_of_a_step(&self) -> usize {
+        self.ranks.first().and_then(|steps| steps.first()).map_or(0, Vec::len)
+    }
+
+    /// An encoding on all blocks: bytes encoded and decoded in a second, and bytes before over bytes after.
+    pub fn mean(&self, encoding: Encoding) -> [f64; 3] {
+        let costs = self.blocks.iter().filter_map(|block| block.cost(encoding));
+        let sum = costs.fold(Cost::default(), |sum, cost| sum + *cost);
+        [sum.encode, sum.decode, sum.stored as f64].map(|part| self.total() / part.max(1e-9))
+    }
+
+    /// All bytes.
+    pub fn total(&self) -> f64 {
+        self.blocks.iter().map(|block| block.bytes.len() as f64).sum()
+    }
+}
+
+impl Work for Measured {
+    fn steps(&self) -> usize {
+        self.ranks.first().map_or(0, Vec::len)
+    }
+
+    fn objects(&self, process: usize, step: usize) -> usize {
+        self.ranks[process][step].len()
+    }
+
+    fn block(&self, process: usize, step: usize, object: usize, block: usize) -> Option<usize> {
+        self.ranks[process][step][object].clone().nth(block)
+    }
+
+    fn bytes(&self, kind: usize) -> u64 {
+        self.blocks[kind].bytes.len() as u64
+    }
+}

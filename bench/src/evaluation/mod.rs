@@ -1,0 +1,17 @@
+//! HReplica's and HCompress's evaluations: the same data, tiers and wishes for all contenders, on real throttled tiers.
+
+mod contender;
+mod data;
+mod measured;
+mod profile;
+mod replay;
+mod run;
+mod side;
+
+pub use contender::Contender;
+pub use data::Data;
+pub use measured::Measured;
+pub use profile::Profile;
+use replay::replay;
+pub use run::{Job, Outcome, Phase, Work, contest, work};
+pub use side::{Side, side_by_side};

@@ -1,0 +1,221 @@
+//! Real runs: ranks as processes that share one store over throttled tiers, in phases.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+use terrace::{Ack, Config, PutOptions, Store};
+
+use super::{Contender, Data, Profile};
+use crate::place::Place;
+use crate::timing::{median, time};
+use crate::workers::{self, Task};
+
+/// Ranks; each has a core.
+pub const RANKS: usize = 2;
+/// Objects that a rank has under way at a time, so that all targets have work, as a cluster's ranks give them.
+pub const UNDER_WAY: usize = 4;
+
+/// What the ranks do in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Phase {
+    /// Write all steps; so many seconds of computing between two.
+    Write { ack: Ack, computing: f64 },
+    /// Read everything so many times.
+    Read(usize),
+}
+
+/// What is to be done, by whom it is not said.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// The tiers.
+    pub profile: Profile,
+    /// What of the data, raw, the first three tiers may hold in all; none where there is no limit.
+    pub capacities: [Option<f64>; 3],
+    /// What is written.
+    pub data: Data,
+    /// Bytes that each rank writes in a step, about.
+    pub bytes: usize,
+    /// Steps.
+    pub steps: u64,
+    /// Replicas of each extent.
+    pub replicas: u8,
+    /// What matters.
+    pub requirements: &'static [&'static str],
+    /// Bytes that may be stored for each byte given, by as many replicas as that holds; none where replicas are counted.
+    pub budget: Option<f64>,
+    /// What is done.
+    pub phases: Vec<Phase>,
+}
+
+/// What a rank does in one phase.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Work {
+    data: Data,
+    bytes: usize,
+    steps: u64,
+    phase: Phase,
+}
+
+/// What came of a job.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Who did it.
+    pub contender: Contender,
+    /// Seconds of each phase, of the slowest rank; computing does not count. The middle of all runs.
+    pub seconds: Vec<f64>,
+    /// Seconds of each phase, of each run.
+    pub runs: Vec<Vec<f64>>,
+    /// Bytes of payload stored for each byte given.
+    pub stored: f64,
+    /// Replicas of each byte.
+    pub replicas: f64,
+}
+
+impl Outcome {
+    /// The least and the most that came of the runs.
+    pub fn range(&self, counts: fn(&Outcome) -> f64) -> (f64, f64) {
+        let of = |run: &Vec<f64>| counts(&Outcome { seconds: run.clone(), ..self.clone() });
+        let all = || self.runs.iter().map(of);
+        (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max))
+    }
+}
+
+/// Does a rank's part of a phase; seconds.
+pub fn work(store: &Store, rank: u64, work: &Work, ready: impl Fn() -> std::io::Result<()>) -> Result<Vec<f64>> {
+    let steps = (0..work.steps).map(|step| work.data.objects(rank, step, work.bytes));
+    let steps: Vec<Vec<(String, Vec<u8>)>> = steps.collect::<Result<_>>()?;
+    ready()?;
+    let mut seconds = 0.0;
+    match work.phase {
+        Phase::Write { ack, computing } => {
+            let options = PutOptions { ack: Some(ack), ..PutOptions::default() };
+            for step in &steps {
+                let put = |key: &str, bytes: &[u8]| Ok(store.put_bytes(key.as_bytes(), bytes, &options).map(drop)?);
+                seconds += time(|| each(step, put))?.0;
+                compute(Duration::from_secs_f64(computing));
+            }
+        }
+        Phase::Read(times) => {
+            let get = |key: &str, bytes: &[u8]| {
+                anyhow::ensure!(store.get(key.as_bytes())? == bytes, "{key} is not what was written");
+                Ok(())
+            };
+            for _ in 0..times {
+                for step in &steps {
+                    seconds += time(|| each(step, get))?.0;
+                }
+            }
+        }
+    }
+    Ok(vec![seconds])
+}
+
+/// Does something with each object, with some at a time.
+fn each(objects: &[(String, Vec<u8>)], act: impl Fn(&str, &[u8]) -> Result<()> + Sync) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let take = || {
+        while let Some((key, bytes)) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+            act(key, bytes)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..UNDER_WAY).map(|_| scope.spawn(take)).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| anyhow::anyhow!("a thread died"))?)
+    })
+}
+
+/// What a simulation does between two steps, in short: products of matrices.
+fn compute(time: Duration) {
+    const SIDE: usize = 64;
+    let begin = Instant::now();
+    let mut product = vec![1.0f64; SIDE * SIDE];
+    while begin.elapsed() < time {
+        let before = product.clone();
+        for (at, value) in product.iter_mut().enumerate() {
+            let (row, column) = (at / SIDE, at % SIDE);
+            let sum: f64 = (0..SIDE).map(|k| before[row * SIDE + k] * before[k * SIDE + column]).sum();
+            *value = sum.rem_euclid(1.0);
+        }
+        std::hint::black_box(&product);
+    }
+}
+
+impl Job {
+    /// Bytes that are written.
+    fn total(&self) -> Result<usize> {
+        let of = |rank, step| {
+            let objects = self.data.objects(rank, step, self.bytes)?;
+            Ok(objects.iter().map(|(_, bytes)| bytes.len()).sum::<usize>())
+        };
+        (0..RANKS as u64).flat_map(|rank| (0..self.steps).map(move |step| of(rank, step))).sum()
+    }
+
+    /// Runs it once.
+    fn run(&self, contender: Contender) -> Result<Run> {
+        let place = Place::new()?;
+        let total = self.total()? as f64;
+        let capacities = self.capacities.map(|share| share.map(|share| share * total));
+        let tiers = self.profile.config(contender, &place.ram().join("tiers"), capacities);
+        let text = contender.config(self) + &tiers;
+        let dir = place.disk().join("store");
+        let store = Store::init(&dir, &Config::parse(&text, "bench")?)?;
+        drop(store);
+        let mut seconds = Vec::new();
+        for phase in &self.phases {
+            let work = Work { data: self.data, bytes: self.bytes, steps: self.steps, phase: *phase };
+            let ranks = workers::run(&dir, RANKS, &Task::Evaluation(work))?;
+            seconds.push(ranks.iter().flatten().copied().fold(0.0, f64::max));
+        }
+        let (mut raw, mut stored, mut replicas) = (0.0, 0.0, 0.0);
+        let store = Store::open(&dir)?;
+        for (key, _) in store.list(b"", None, usize::MAX)? {
+            for extent in store.locate(&key)?.extents {
+                raw += extent.length as f64;
+                stored += extent.replicas.iter().map(|replica| replica.stored as f64).sum::<f64>();
+                replicas += extent.length as f64 * extent.replicas.len() as f64;
+            }
+        }
+        Ok(Run { seconds, stored: stored / raw, replicas: replicas / raw })
+    }
+}
+
+/// What came of one run: seconds of each phase; bytes stored for each given; replicas.
+#[derive(Clone)]
+struct Run {
+    seconds: Vec<f64>,
+    stored: f64,
+    replicas: f64,
+}
+
+/// Has all contenders do a job so many times, in turn.
+pub fn contest(job: &Job, contenders: &[Contender], repeats: usize) -> Result<Vec<Outcome>> {
+    let mut runs = vec![Vec::new(); contenders.len()];
+    for _ in 0..repeats {
+        for (contender, runs) in contenders.iter().zip(&mut runs) {
+            let run = job.run(*contender)?;
+            eprintln!(
+                "  {}: {:.2?} s, {:.2} replicas in {:.2} bytes",
+                contender.name(),
+                run.seconds,
+                run.replicas,
+                run.stored
+            );
+            runs.push(run);
+        }
+    }
+    let outcome = |(contender, runs): (&Contender, Vec<Run>)| {
+        let of = |phase: usize| runs.iter().map(move |run| run.seconds[phase]);
+        let phases = 0..job.phases.len();
+        Outcome {
+            contender: *contender,
+            seconds: phases.map(|phase| median(of(phase))).collect(),
+            runs: runs.iter().map(|run| run.seconds.clone()).collect(),
+            stored: median(runs.iter().map(|run| run.stored)),
+            replicas: median(runs.iter().map(|run| run.replicas)),
+        }
+    };
+    Ok(contenders.iter().zip(runs).map(outcome).collect())
+}

@@ -1,0 +1,117 @@
+//! Chunks found and read where they lie in packs.
+
+use std::collections::BTreeMap;
+
+use terrace::Store;
+
+use crate::Result;
+use crate::chunk::{ByHash, Hash};
+use crate::manifest::{Index, Place};
+
+/// Chunks of a pack that are so near to each other are read at once, with what is between them.
+const GAP: u32 = 64 << 10;
+/// Bytes read at once.
+const READ: u32 = 4 << 20;
+
+/// Chunks of a store, and the packs that they are in.
+#[derive(Default)]
+pub struct Packed {
+    packs: Vec<String>,
+    places: ByHash<Place>,
+}
+
+impl Packed {
+    /// Knows what an index knows, as far as `wanted` tells.
+    pub fn add(&mut self, index: Index, wanted: impl Fn(&Hash) -> bool) {
+        let first = self.packs.len() as u32;
+        self.packs.extend(index.packs);
+        let wanted = index.chunks.into_iter().filter(|(hash, _)| wanted(hash));
+        self.places.extend(wanted.map(|(hash, place)| (hash, Place { pack: place.pack + first, ..place })));
+    }
+
+    /// Whether it knows a chunk.
+    pub fn has(&self, hash: &Hash) -> bool {
+        self.places.contains_key(hash)
+    }
+
+    /// An index of some chunks, as far as they are known.
+    pub fn index(&self, chunks: impl Iterator<Item = Hash>) -> Index {
+        let mut index = Index::default();
+        let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
+        for hash in chunks {
+            let Some(place) = self.places.get(&hash) else { continue };
+            let Some(key) = self.packs.get(place.pack as usize) else { continue };
+            let pack = *numbers.entry(place.pack).or_insert_with(|| {
+                index.packs.push(key.clone());
+                index.packs.len() as u32 - 1
+            });
+            index.chunks.push((hash, Place { pack, ..*place }));
+        }
+        index
+    }
+
+    /// Reads chunks, in the order in which they lie, and hands out those that are whole: the number among `wanted`, the
+    /// bytes. What cannot be read, or is not what it should be, is left out.
+    pub fn read(
+        &self,
+        store: &Store,
+        wanted: &[Hash],
+        whole: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let place = |(number, hash)| self.places.get(hash).map(|place| (*place, number));
+        let mut places: Vec<(Place, usize)> = wanted.iter().enumerate().filter_map(place).collect();
+        places.sort_unstable();
+        let mut bytes = Vec::new();
+        let mut rest = &places[..];
+        while let Some((first, _)) = rest.first() {
+            let together = together(rest);
+            let (now, later) = rest.split_at(together);
+            rest = later;
+            let end =
+                now.iter().map(|(place, _)| place.offset.saturating_add(place.length)).max().unwrap_or(first.offset);
+            bytes.resize((end - first.offset) as usize, 0);
+            let Some(key) = self.packs.get(first.pack as usize) else { continue };
+            if !fill(store, key, first.offset, &mut bytes) && together > 1 {
+                // One damaged chunk is not to cost its neighbours.
+                for (place, number) in now {
+                    let mut alone = vec![0; place.length as usize];
+                    if fill(store, key, place.offset, &mut alone) && Hash::of(&alone) == wanted[*number] {
+                        whole(*number, &alone)?;
+                    }
+                }
+                continue;
+            }
+            for (place, number) in now {
+                let start = (place.offset - first.offset) as usize;
+                let chunk = &bytes[start..start + place.length as usize];
+                if Hash::of(chunk) == wanted[*number] {
+                    whole(*number, chunk)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many of the places, which are sorted, are read at once.
+fn together(places: &[(Place, usize)]) -> usize {
+    let Some((first, _)) = places.first() else { return 0 };
+    let follows = |pair: &&[(Place, usize)]| {
+        let (before, next) = (pair[0].0, pair[1].0);
+        next.pack == first.pack
+            && next.offset <= before.offset.saturating_add(before.length).saturating_add(GAP)
+            && next.offset.saturating_add(next.length) <= first.offset.saturating_add(READ.max(first.length))
+    };
+    1 + places.windows(2).take_while(follows).count()
+}
+
+/// Fills `out` from a pack; false where that cannot be read.
+fn fill(store: &Store, key: &str, offset: u32, out: &mut [u8]) -> bool {
+    match store.read_at(key.as_bytes(), u64::from(offset), out) {
+        Ok(read) => read == out.len(),
+        Err(error) => {
+            tracing::warn!("a part of a pack is lost here, other stores are asked: {error}");
+            false
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Who receives copies of what a rank has alone: dealt out so that nobody has more to do than others.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use smallvec::SmallVec;
+
+use super::Ring;
+
+/// A byte received is moved and stored, one of a rank's own is stored only.
+pub const RECEIVED: u64 = 2;
+/// No share is less than one in so many of what a rank has, so that its partners are few.
+const PARTS: u64 = 4;
+
+/// What a rank sends to others: to whom, and how many bytes.
+pub type Shares = SmallVec<[(u32, u64); 4]>;
+
+/// Shares of all ranks, and what each has to do then: bytes, those received counted [`RECEIVED`] times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dealt {
+    /// For each rank what it sends.
+    pub shares: Vec<Shares>,
+    /// What each rank has to do.
+    pub work: Vec<u64>,
+}
+
+impl Dealt {
+    fn of(shares: Vec<Shares>, mut work: Vec<u64>) -> Dealt {
+        for (to, bytes) in shares.iter().flatten() {
+            work[*to as usize] += RECEIVED * bytes;
+        }
+        Dealt { shares, work }
+    }
+
+    fn most(&self) -> u64 {
+        self.work.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// As static partners have it: each rank sends all that it has alone to the next `copies - 1`. `work` is what each has to do of
+/// its own.
+pub fn by_rank(alone: &[u64], work: &[u64], ring: &Ring<'_>, copies: usize) -> Dealt {
+    let share = |(rank, bytes): (u32, &u64)| -> Shares {
+        let partners = ring.partners(rank, &[ring.nodes()[rank as usize]]).take(copies.saturating_sub(1));
+        partners.map(|to| (to, *bytes)).filter(|(_, bytes)| *bytes > 0).collect()
+    };
+    Dealt::of((0..).zip(alone).map(share).collect(), work.to_vec())
+}
+
+/// By load, never worse than [`by_rank`]: those who have most alone come first, and send to those who have least to do, no more
+/// than fits below the level at which all would have the same. Each sends at most all that it has to a rank, and to one rank of a
+/// node at most: so what it has can be laid into its shares `copies - 1` times, and no copy meets another.
+pub fn by_load(alone: &[u64], work: &[u64], ring: &Ring<'_>, copies: usize) -> Dealt {
+    let others = copies.saturating_sub(1) as u64;
+    let level = level(work, RECEIVED * others * alone.iter().sum::<u64>());
+    let mut least: BTreeSet<(u64, usize)> =
+        work.iter().zip(0..).map(|(work, rank)| (*work, ring.place(rank))).collect();
+    let mut order: Vec<u32> = (0..alone.len() as u32).filter(|rank| alone[*rank as usize] > 0).collect();
+    order.sort_by_key(|rank| (Reverse(alone[*rank as usize]), ring.place(*rank)));
+    let mut shares = vec![Shares::new(); alone.len()];
+    for rank in order {
+        let all = alone[rank as usize];
+        let mut left = all * others;
+        let mut taken: SmallVec<[u32; 8]> = SmallVec::from_slice(&[ring.nodes()[rank as usize]]);
+        let mut chosen: SmallVec<[(u64, usize, u64); 8]> = SmallVec::new();
+        for (work, place) in &least {
+            let node = ring.nodes()[ring.rank(*place) as usize];
+            if left == 0 {
+                break;
+            }
+            if taken.contains(&node) {
+                continue;
+            }
+            // What the nodes after this one cannot take must come here.
+            let after = (ring.node_count() - taken.len() - 1) as u64 * all;
+            let fits = level.saturating_sub(*work) / RECEIVED;
+            let share = fits.max(all.div_ceil(PARTS)).max(left.saturating_sub(after)).min(all).min(left);
+            chosen.push((*work, *place, share));
+            taken.push(node);
+            left -= share;
+        }
+        for (work, place, share) in chosen {
+            least.remove(&(work, place));
+            least.insert((work + RECEIVED * share, place));
+            shares[rank as usize].push((ring.rank(place), share));
+        }
+    }
+    let (dealt, plain) = (Dealt::of(shares, work.to_vec()), by_rank(alone, work, ring, copies));
+    if dealt.most() <= plain.most() { dealt } else { plain }
+}
+
+/// How much each has to do where `more` is given to those who have least, until all of these have the same.
+fn level(work: &[u64], more: u64) -> u64 {
+    let mut sorted = work.to_vec();
+    sorted.sort_unstable();
+    let mut below = 0;
+    for (count, next) in (1..).zip(sorted.iter().skip(1).map(Some).chain([None])) {
+        below += sorted[count as usize - 1];
+        let level = (below + more).div_ceil(count);
+        if next.is_none_or(|next| level <= *next) {
+            return level;
+        }
+    }
+    more
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::plan::unordered;
+
+    fn received(dealt: &Dealt) -> u64 {
+        let ranks = 0..dealt.shares.len() as u32;
+        let of = |rank| dealt.shares.iter().flatten().filter(|(to, _)| *to == rank).map(|(_, bytes)| bytes).sum();
+        ranks.map(of).max().unwrap_or(0)
+    }
+
+    /// The poster's Fig. 1, in which order alone gets from 200 to 110.
+    #[test]
+    fn the_posters_example_receives_no_more_than_there() {
+        let (alone, nodes) = ([100, 100, 10, 10, 10, 10], [0, 1, 2, 3, 4, 5]);
+        let ring = Ring::new(unordered(&nodes), &nodes);
+        assert_eq!(received(&by_rank(&alone, &alone, &ring, 3)), 200);
+        let ours = received(&by_load(&alone, &alone, &ring, 3));
+        assert!(ours <= 110, "{ours}");
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_rank_has_alone_can_be_laid_into_its_shares(
+            alone in prop::collection::vec(prop_oneof![Just(0u64), Just(10), Just(1000), 0..2000u64], 1..30),
+            per_node in 1u32..4, copies in 1usize..6,
+        ) {
+            let nodes: Vec<u32> = (0..alone.len() as u32).map(|rank| rank / per_node).collect();
+            let ring = Ring::new(unordered(&nodes), &nodes);
+            let copies = copies.min(ring.node_count());
+            let (ours, plain) = (by_load(&alone, &alone, &ring, copies), by_rank(&alone, &alone, &ring, copies));
+            prop_assert!(ours.most() <= plain.most());
+            for dealt in [&ours, &plain] {
+                for (rank, shares) in dealt.shares.iter().enumerate() {
+                    prop_assert_eq!(shares.iter().map(|(_, bytes)| bytes).sum::<u64>(), alone[rank] * (copies as u64 - 1));
+                    prop_assert!(shares.iter().all(|(_, bytes)| (1..=alone[rank]).contains(bytes)));
+                    let on: BTreeSet<u32> = shares.iter().map(|(to, _)| nodes[*to as usize]).collect();
+                    prop_assert!(on.len() == shares.len() && !on.contains(&nodes[rank]));
+                }
+            }
+        }
+
+        #[test]
+        fn the_level_is_where_all_that_is_given_has_gone(work in prop::collection::vec(0u64..100, 1..20), more in 0u64..3000) {
+            let level = level(&work, more);
+            let given = |level: u64| work.iter().map(|work| level.saturating_sub(*work)).sum::<u64>();
+            prop_assert!(given(level) >= more && (level == 0 || given(level - 1) < more));
+        }
+    }
+
+    #[test]
+    fn many_ranks_have_the_same_to_do() {
+        let nodes: Vec<u32> = (0..408).map(|rank| rank / 12).collect();
+        let alone: Vec<u64> = (0..408).map(|rank| if rank % 7 == 0 { 1000 } else { 100 }).collect();
+        let dealt = by_load(&alone, &alone, &Ring::new(unordered(&nodes), &nodes), 3);
+        let mean = dealt.work.iter().sum::<u64>() / 408;
+        assert!(dealt.most() <= mean * 11 / 10, "{} and {mean}", dealt.most());
+        assert!(dealt.shares.iter().all(|shares| shares.len() <= 8));
+    }
+}

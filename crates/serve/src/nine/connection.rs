@@ -1,0 +1,90 @@
+//! Messages in, messages out.
+
+use std::io::{self, BufReader, Read, Write};
+use std::sync::Arc;
+
+use terrace_tree::Tree;
+
+use super::message::{Damaged, HEADER, NO_TAG, Request};
+use super::reply::Reply;
+use super::session::Session;
+
+/// Bytes that are read at once where requests are short.
+const BUFFER: usize = 64 << 10;
+/// A buffer that has grown beyond this is given up when requests are short again.
+const KEPT: usize = 256 << 10;
+
+/// Answers a connection's requests until it ends.
+///
+/// # Errors
+/// Where the connection breaks, or a message cannot be read. The client is told of the latter.
+pub fn serve<S>(tree: &Arc<Tree>, stream: &S) -> io::Result<()>
+where
+    for<'a> &'a S: Read + Write,
+{
+    let mut session = Session::new(tree);
+    let mut from = BufReader::with_capacity(BUFFER, stream);
+    let mut to = stream;
+    let (mut message, mut out) = (Vec::new(), Vec::new());
+    loop {
+        let damaged = match next(&mut from, session.limit(), &mut message)? {
+            Next::End => return Ok(()),
+            Next::Damaged(damaged) => (NO_TAG, damaged),
+            Next::Message { kind, tag } => match Request::decode(kind, &message) {
+                Ok(request) => {
+                    session.answer(tag, request, &mut out);
+                    to.write_all(&out)?;
+                    for buffer in [&mut message, &mut out] {
+                        if buffer.capacity() > KEPT && buffer.len() < BUFFER {
+                            *buffer = Vec::new();
+                        }
+                    }
+                    continue;
+                }
+                Err(damaged) => (tag, damaged),
+            },
+        };
+        let (tag, damaged) = damaged;
+        Reply::Error(&damaged.to_string()).encode(tag, &mut out);
+        // The client may not wait for it.
+        let _ = to.write_all(&out);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
+    }
+}
+
+enum Next {
+    End,
+    Message { kind: u8, tag: u16 },
+    Damaged(Damaged),
+}
+
+/// Reads a message: what is behind its header goes into `body`, which grows only as bytes come in.
+fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>) -> io::Result<Next> {
+    let mut header = [0; HEADER];
+    let mut have = 0;
+    while have < 4 {
+        match from.read(&mut header[have..4]) {
+            Ok(0) if have == 0 => return Ok(Next::End),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => have += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let [a, b, c, d, ..] = header;
+    let size = u32::from_le_bytes([a, b, c, d]);
+    if (size as usize) < HEADER {
+        return Ok(Next::Damaged(Damaged("it is shorter than a header")));
+    }
+    if size > limit {
+        return Ok(Next::Damaged(Damaged("it is longer than agreed on")));
+    }
+    from.read_exact(&mut header[4..])?;
+    let [.., kind, low, high] = header;
+    let length = size as usize - HEADER;
+    body.clear();
+    if from.by_ref().take(length as u64).read_to_end(body)? < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(Next::Message { kind, tag: u16::from_le_bytes([low, high]) })
+}

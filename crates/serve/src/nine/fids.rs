@@ -1,0 +1,114 @@
+//! A connection's fids: its numbers for files.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use terrace_tree::{Node, Open, Tree};
+
+use super::directory::Directory;
+use super::refusal::{Answer, FID_IN_USE, UNKNOWN_FID, errno};
+
+/// More at once no connection may have.
+const MOST: usize = 1 << 14;
+
+/// A number of the tree, for as long as this lives.
+pub struct Held {
+    tree: Arc<Tree>,
+    number: u64,
+}
+
+impl Held {
+    /// Holds a number that was found.
+    pub fn of(tree: &Arc<Tree>, node: &Node) -> Held {
+        Held { tree: tree.clone(), number: node.number }
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Clone for Held {
+    fn clone(&self) -> Held {
+        self.tree.hold(self.number);
+        Held { tree: self.tree.clone(), number: self.number }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.tree.forget(self.number, 1);
+    }
+}
+
+/// A fid.
+pub struct Fid {
+    pub held: Held,
+    pub state: State,
+}
+
+/// Whether it is open.
+pub enum State {
+    Closed,
+    Directory(Directory),
+    File {
+        open: Open,
+        reads: bool,
+        writes: bool,
+        /// Removed when it is closed.
+        removed: bool,
+    },
+}
+
+impl Fid {
+    pub fn new(held: Held) -> Fid {
+        Fid { held, state: State::Closed }
+    }
+
+    /// The file, where one is open.
+    pub fn open(&self) -> Option<&Open> {
+        match &self.state {
+            State::File { open, .. } => Some(open),
+            _ => None,
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed)
+    }
+}
+
+/// A connection's fids.
+#[derive(Default)]
+pub struct Fids(HashMap<u32, Fid>);
+
+impl Fids {
+    pub fn get(&self, fid: u32) -> Answer<&Fid> {
+        self.0.get(&fid).ok_or(UNKNOWN_FID)
+    }
+
+    pub fn get_mut(&mut self, fid: u32) -> Answer<&mut Fid> {
+        self.0.get_mut(&fid).ok_or(UNKNOWN_FID)
+    }
+
+    /// Checks that a fid can be given to a file.
+    pub fn check_free(&self, fid: u32) -> Answer<()> {
+        match () {
+            () if self.0.contains_key(&fid) => Err(FID_IN_USE),
+            () if self.0.len() >= MOST => Err(errno(libc::EMFILE)),
+            () => Ok(()),
+        }
+    }
+
+    pub fn insert(&mut self, fid: u32, held: Held) {
+        self.0.insert(fid, Fid::new(held));
+    }
+
+    pub fn take(&mut self, fid: u32) -> Answer<Fid> {
+        self.0.remove(&fid).ok_or(UNKNOWN_FID)
+    }
+
+    pub fn take_all(&mut self) -> Vec<Fid> {
+        self.0.drain().map(|(_, fid)| fid).collect()
+    }
+}

@@ -1,0 +1,179 @@
+//! Requests as bytes: `size[4] type[1] tag[2]`, and what the type says. Numbers are little-endian, texts have `length[2]`
+//! before them.
+
+use super::record::Record;
+
+/// The largest message without what is read or written: what a `Tversion` may ask for beside 1 MiB.
+pub const OVERHEAD: u32 = 24;
+/// The tag of `Tversion`.
+pub const NO_TAG: u16 = u16::MAX;
+/// No fid, in `Tattach`.
+pub const NO_FID: u32 = u32::MAX;
+/// Names in one `Twalk`.
+pub const MOST_NAMES: usize = 16;
+/// `size`, `type` and `tag`.
+pub const HEADER: usize = 7;
+
+/// A message that is not as the manual says.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("a damaged message: {0}")]
+pub struct Damaged(pub &'static str);
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The manual's names say it.
+pub enum Request<'a> {
+    Version {
+        msize: u32,
+        version: &'a [u8],
+    },
+    Auth,
+    Attach {
+        fid: u32,
+        afid: u32,
+        uname: &'a [u8],
+        aname: &'a [u8],
+    },
+    Flush,
+    Walk {
+        fid: u32,
+        newfid: u32,
+        names: Vec<&'a [u8]>,
+    },
+    Open {
+        fid: u32,
+        mode: u8,
+    },
+    Create {
+        fid: u32,
+        name: &'a [u8],
+        perm: u32,
+        mode: u8,
+    },
+    Read {
+        fid: u32,
+        offset: u64,
+        count: u32,
+    },
+    Write {
+        fid: u32,
+        offset: u64,
+        data: &'a [u8],
+    },
+    Clunk {
+        fid: u32,
+    },
+    Remove {
+        fid: u32,
+    },
+    Stat {
+        fid: u32,
+    },
+    Wstat {
+        fid: u32,
+        record: Record<'a>,
+    },
+    /// Of another protocol.
+    Unknown,
+}
+
+impl<'a> Request<'a> {
+    /// The request of a type, of which this is all behind the tag.
+    ///
+    /// # Errors
+    /// Where it is too short, or too long.
+    pub fn decode(kind: u8, body: &'a [u8]) -> Result<Request<'a>, Damaged> {
+        let mut fields = Fields(body);
+        let f = &mut fields;
+        let request = match kind {
+            100 => Request::Version { msize: f.four()?, version: f.text()? },
+            102 => {
+                f.four()?;
+                f.text()?;
+                f.text()?;
+                Request::Auth
+            }
+            104 => Request::Attach { fid: f.four()?, afid: f.four()?, uname: f.text()?, aname: f.text()? },
+            108 => {
+                f.two()?;
+                Request::Flush
+            }
+            110 => {
+                let (fid, newfid, count) = (f.four()?, f.four()?, usize::from(f.two()?));
+                if count > MOST_NAMES {
+                    return Err(Damaged("a walk of more than 16 names"));
+                }
+                Request::Walk { fid, newfid, names: (0..count).map(|_| f.text()).collect::<Result<_, _>>()? }
+            }
+            112 => Request::Open { fid: f.four()?, mode: f.one()? },
+            114 => Request::Create { fid: f.four()?, name: f.text()?, perm: f.four()?, mode: f.one()? },
+            116 => Request::Read { fid: f.four()?, offset: f.eight()?, count: f.four()? },
+            118 => {
+                let (fid, offset, count) = (f.four()?, f.eight()?, f.four()?);
+                Request::Write { fid, offset, data: f.take(count as usize)? }
+            }
+            120 => Request::Clunk { fid: f.four()? },
+            122 => Request::Remove { fid: f.four()? },
+            124 => Request::Stat { fid: f.four()? },
+            126 => {
+                let (fid, length) = (f.four()?, usize::from(f.two()?));
+                let mut inner = Fields(f.take(length)?);
+                let record = Record::decode(&mut inner)?;
+                inner.end()?;
+                Request::Wstat { fid, record }
+            }
+            _ => return Ok(Request::Unknown),
+        };
+        fields.end()?;
+        Ok(request)
+    }
+}
+
+/// What is still to be read of a message.
+pub struct Fields<'a>(pub &'a [u8]);
+
+impl<'a> Fields<'a> {
+    /// So many bytes.
+    pub fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Damaged("it ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn number<const N: usize>(&mut self) -> Result<[u8; N], Damaged> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or(Damaged("it ends too early"))?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    /// A number of one byte.
+    pub fn one(&mut self) -> Result<u8, Damaged> {
+        Ok(u8::from_le_bytes(self.number()?))
+    }
+
+    /// A number of two bytes.
+    pub fn two(&mut self) -> Result<u16, Damaged> {
+        Ok(u16::from_le_bytes(self.number()?))
+    }
+
+    /// A number of four bytes.
+    pub fn four(&mut self) -> Result<u32, Damaged> {
+        Ok(u32::from_le_bytes(self.number()?))
+    }
+
+    /// A number of eight bytes.
+    pub fn eight(&mut self) -> Result<u64, Damaged> {
+        Ok(u64::from_le_bytes(self.number()?))
+    }
+
+    /// A text, which need not be one.
+    pub fn text(&mut self) -> Result<&'a [u8], Damaged> {
+        let length = self.two()?;
+        self.take(length.into())
+    }
+
+    /// Nothing may be left.
+    pub fn end(&self) -> Result<(), Damaged> {
+        if self.0.is_empty() { Ok(()) } else { Err(Damaged("it goes on behind its end")) }
+    }
+}

@@ -1,0 +1,92 @@
+//! Connections over TCP and over sockets of the file system, alike.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use crate::Address;
+
+/// Where connections come in.
+pub enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// A connection.
+pub enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Listener {
+    /// Waits for a connection.
+    pub fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                // Answers are whole messages: nothing is gained by waiting for more.
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+            Listener::Unix(listener) => Stream::Unix(listener.accept()?.0),
+        })
+    }
+
+    /// Where it listens in fact: a port of 0 has become one.
+    pub fn address(&self, asked: &Address) -> Address {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), Address::Tcp),
+            Listener::Unix(_) => asked.clone(),
+        }
+    }
+
+    /// Ends waiting in [`accept`](Self::accept), by an error.
+    pub fn end(&self) -> io::Result<()> {
+        let descriptor: BorrowedFd = match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener) => listener.as_fd(),
+        };
+        Ok(rustix::net::shutdown(descriptor, rustix::net::Shutdown::Both)?)
+    }
+}
+
+impl Stream {
+    /// The same connection once more.
+    pub fn again(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
+            Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
+        })
+    }
+
+    /// Ends one direction, or both.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.shutdown(how),
+            Stream::Unix(stream) => stream.shutdown(how),
+        }
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => (&mut &*stream).read(out),
+            Stream::Unix(stream) => (&mut &*stream).read(out),
+        }
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => (&mut &*stream).write(bytes),
+            Stream::Unix(stream) => (&mut &*stream).write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

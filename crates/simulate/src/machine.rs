@@ -1,0 +1,143 @@
+//! What serves: cores, links and targets. Each serves what comes first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::choose::Piece;
+use crate::cluster::{Cluster, Place};
+use crate::heap::Moment;
+
+/// Something that does so many operations at a time, and their bytes one after the other.
+#[derive(Debug)]
+struct Server {
+    /// When it is done with the bytes that it has been given.
+    free: f64,
+    /// When each of its lanes that was used is free.
+    lanes: BinaryHeap<Reverse<Moment>>,
+    most: usize,
+    /// Seconds that it worked.
+    busy: f64,
+}
+
+impl Server {
+    fn new(most: usize) -> Server {
+        Server { free: 0.0, lanes: BinaryHeap::new(), most, busy: 0.0 }
+    }
+
+    /// When an operation is done that comes now: its bytes after those before it, its latency beside those of others.
+    fn serve(&mut self, now: f64, seconds: f64, latency: f64) -> f64 {
+        let lane = if self.lanes.len() < self.most { None } else { self.lanes.pop() };
+        let begin = lane.map_or(now, |Reverse(Moment(free))| free.max(now));
+        if seconds > 0.0 {
+            self.free = self.free.max(begin) + seconds;
+        }
+        let end = if seconds > 0.0 { self.free + latency } else { begin + latency };
+        self.busy += seconds + latency;
+        self.lanes.push(Reverse(Moment(end)));
+        end
+    }
+}
+
+/// What is done next: by which server, so many seconds of its bytes, and seconds beside.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Serve {
+    server: u32,
+    seconds: f64,
+    latency: f64,
+}
+
+/// The servers of a cluster: the nodes' cores, then the links, then the targets.
+pub(crate) struct Machine<'a> {
+    cluster: &'a Cluster,
+    servers: Vec<Server>,
+    /// The first server of each link and of each tier.
+    links: Vec<usize>,
+    tiers: Vec<usize>,
+    /// Tier and number in it of each target that a process sees.
+    seen: Vec<(usize, usize)>,
+}
+
+impl<'a> Machine<'a> {
+    pub fn new(cluster: &'a Cluster) -> Machine<'a> {
+        let mut servers: Vec<Server> = (0..cluster.nodes).map(|_| Server::new(cluster.cores)).collect();
+        let copies = |place: Place| if place == Place::Node { cluster.nodes } else { 1 };
+        let mut add = |count: usize, lanes: usize| {
+            servers.extend((0..count).map(|_| Server::new(lanes)));
+            servers.len() - count
+        };
+        let links = cluster.links.iter().map(|link| add(copies(link.place), usize::MAX)).collect();
+        let tier = |tier: &crate::Tier| add(copies(tier.place) * tier.targets, tier.lanes.into());
+        let tiers = cluster.tiers.iter().map(tier).collect();
+        let seen = cluster.tiers.iter().enumerate();
+        let seen = seen.flat_map(|(at, tier)| (0..tier.targets).map(move |number| (at, number))).collect();
+        Machine { cluster, servers, links, tiers, seen }
+    }
+
+    /// When what comes now is done.
+    pub fn serve(&mut self, now: f64, what: Serve) -> f64 {
+        self.servers[what.server as usize].serve(now, what.seconds, what.latency)
+    }
+
+    /// Encoding or decoding on a node.
+    pub fn compute(&self, node: usize, seconds: f64) -> Serve {
+        Serve { server: node as u32, seconds: 0.0, latency: seconds }
+    }
+
+    /// The tier of a target that a process sees.
+    pub fn tier(&self, target: u16) -> usize {
+        self.seen[usize::from(target)].0
+    }
+
+    /// Which of all targets one is that a node sees.
+    pub fn target(&self, node: usize, target: u16) -> usize {
+        let (tier, number) = self.seen[usize::from(target)];
+        let of = &self.cluster.tiers[tier];
+        self.tiers[tier] + number + if of.place == Place::Node { node * of.targets } else { 0 }
+    }
+
+    /// How many servers there are: targets are numbered as they are.
+    pub fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Through the link, then on the target.
+    pub fn write(&self, node: usize, piece: &Piece) -> [Option<Serve>; 2] {
+        let tier = &self.cluster.tiers[self.tier(piece.target)];
+        [self.link(node, piece), Some(self.transfer(node, piece, tier.write))]
+    }
+
+    /// From the target, then through the link.
+    pub fn read(&self, node: usize, piece: &Piece) -> [Option<Serve>; 2] {
+        let tier = &self.cluster.tiers[self.tier(piece.target)];
+        [Some(self.transfer(node, piece, tier.read)), self.link(node, piece)]
+    }
+
+    /// When a piece would have been read that is asked for now, about.
+    pub fn estimate(&self, now: f64, node: usize, piece: &Piece) -> f64 {
+        let waits = (self.servers[self.target(node, piece.target)].free - now).max(0.0);
+        let serves = self.read(node, piece).into_iter().flatten();
+        waits + serves.map(|serve| serve.seconds + serve.latency).sum::<f64>() + f64::from(piece.decode)
+    }
+
+    /// Joules: of targets and of cores, for as long as they worked.
+    pub fn joules(&self) -> f64 {
+        let busy = |from: usize, count: usize| self.servers[from..from + count].iter().map(|s| s.busy).sum::<f64>();
+        let cores = busy(0, self.cluster.nodes) * self.cluster.core_watts;
+        let tiers = self.cluster.tiers.iter().zip(&self.tiers);
+        let copies = |tier: &crate::Tier| if tier.place == Place::Node { self.cluster.nodes } else { 1 };
+        cores + tiers.map(|(tier, from)| tier.watts * busy(*from, tier.targets * copies(tier))).sum::<f64>()
+    }
+
+    fn transfer(&self, node: usize, piece: &Piece, speed: f64) -> Serve {
+        let latency = self.cluster.tiers[self.tier(piece.target)].latency;
+        let server = self.target(node, piece.target) as u32;
+        Serve { server, seconds: f64::from(piece.stored) / speed, latency }
+    }
+
+    fn link(&self, node: usize, piece: &Piece) -> Option<Serve> {
+        let index = self.cluster.tiers[self.tier(piece.target)].link?;
+        let link = &self.cluster.links[index];
+        let server = self.links[index] + if link.place == Place::Node { node } else { 0 };
+        Some(Serve { server: server as u32, seconds: f64::from(piece.stored) / link.speed, latency: link.latency })
+    }
+}

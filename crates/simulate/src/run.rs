@@ -1,0 +1,268 @@
+//! Event by event: what each process does next, at the earliest moment at which one can.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use terrace_plan::policy::Ack;
+
+use crate::choose::{Choose, Piece};
+use crate::heap::Moment;
+use crate::held::{Held, Near};
+use crate::job::{Error, Job};
+use crate::machine::Machine;
+use crate::mover::Movers;
+use crate::outcome::{Outcome, PhaseOutcome};
+use crate::room::{Room, capacity};
+use crate::thread::{Next, Process, Thread, compute, store};
+use crate::work::{Phase, Work};
+
+/// Has all processes do a job, with replicas where `chooser` says.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn simulate<W: Work>(job: &Job<'_, W>, chooser: &mut impl Choose) -> Result<Outcome, Error> {
+    job.cluster.check()?;
+    let machine = Machine::new(job.cluster);
+    let mut run = Run {
+        job,
+        room: Room::new(job.cluster, &machine, job.knows)?,
+        machine,
+        processes: Vec::new(),
+        threads: Vec::new(),
+        movers: Movers::default(),
+        moving: Vec::new(),
+        held: job.phases.iter().any(|phase| matches!(phase, Phase::Read(_))).then(Held::default),
+        begun: Vec::new(),
+        events: BinaryHeap::new(),
+        pieces: Vec::new(),
+        outcome: Outcome::default(),
+        replicas: 0.0,
+    };
+    let mut now = 0.0;
+    for phase in job.phases {
+        now = run.phase(*phase, now, chooser)?;
+    }
+    Ok(run.end())
+}
+
+struct Run<'a, W> {
+    job: &'a Job<'a, W>,
+    machine: Machine<'a>,
+    room: Room,
+    processes: Vec<Process>,
+    threads: Vec<Thread>,
+    movers: Movers,
+    /// What each mover has still to do, last first.
+    moving: Vec<Vec<Next>>,
+    held: Option<Held>,
+    /// When each thread and mover began to write last.
+    begun: Vec<f64>,
+    /// When, in which order among those at the same time, and who: threads, then movers.
+    events: BinaryHeap<Reverse<(Moment, u64, usize)>>,
+    pieces: Vec<Piece>,
+    outcome: Outcome,
+    replicas: f64,
+}
+
+impl<W: Work> Run<'_, W> {
+    /// Gives the moment at which all is done.
+    fn phase(&mut self, phase: Phase, begin: f64, chooser: &mut impl Choose) -> Result<f64, Error> {
+        let &Job { cluster, under_way, .. } = self.job;
+        self.processes = (0..cluster.processes).map(|_| Process { begun: begin, ..Process::default() }).collect();
+        self.threads.clear();
+        for process in 0..cluster.processes {
+            self.threads.extend((0..under_way.max(1)).map(|_| Thread { process, ..Thread::default() }));
+        }
+        if self.passes(phase) > 0 && self.job.work.steps() > 0 {
+            (0..cluster.processes).for_each(|process| self.begin(process, begin));
+        }
+        let (mut last, mut through) = (begin, begin);
+        while let Some(Reverse((Moment(now), _, who))) = self.events.pop() {
+            last = now;
+            if who >= self.threads.len() {
+                self.moved(who - self.threads.len(), now);
+            } else if self.go_on(who, now, phase, chooser)? {
+                through = now;
+            }
+        }
+        let spent = self.processes.iter().map(|process| process.spent).fold(0.0, f64::max);
+        let (elapsed, settled) = (through - begin, last - begin);
+        self.outcome.phases.push(PhaseOutcome { seconds: spent, elapsed, settled });
+        Ok(last)
+    }
+
+    fn passes(&self, phase: Phase) -> usize {
+        if let Phase::Read(times) = phase { times } else { 1 }
+    }
+
+    /// A process begins a step.
+    fn begin(&mut self, process: usize, now: f64) {
+        let threads = self.job.under_way.max(1);
+        let of = &mut self.processes[process];
+        (of.begun, of.object, of.active) = (now, 0, threads);
+        (0..threads).for_each(|thread| self.at(now, process * threads + thread));
+    }
+
+    fn at(&mut self, moment: f64, who: usize) {
+        self.outcome.events += 1;
+        self.events.push(Reverse((Moment(moment), self.outcome.events, who)));
+    }
+
+    /// A thread goes on; whether its process is through with all by that.
+    fn go_on(&mut self, who: usize, now: f64, phase: Phase, chooser: &mut impl Choose) -> Result<bool, Error> {
+        let process = self.threads[who].process;
+        let node = self.job.cluster.node(process);
+        loop {
+            while let Some(next) = self.threads[who].todo.pop() {
+                if let Some(end) = self.act(next, node, now, who) {
+                    self.at(end, who);
+                    return Ok(false);
+                }
+            }
+            let Process { step, object: next, .. } = self.processes[process];
+            let (object, block) = match self.threads[who].at {
+                Some(at) => at,
+                None if next < self.job.work.objects(process, step) => {
+                    self.processes[process].object += 1;
+                    (next, 0)
+                }
+                None => return Ok(self.idle(process, now, phase)),
+            };
+            let Some(kind) = self.job.work.block(process, step, object, block) else {
+                self.threads[who].at = None;
+                continue;
+            };
+            self.threads[who].at = Some((object, block + 1));
+            let at = [process, step, object];
+            match phase {
+                Phase::Write { ack, .. } => self.write(who, at, (block as u32, kind), (now, ack), chooser)?,
+                Phase::Read(_) => self.read(who, at, block as u32, now),
+            }
+        }
+    }
+
+    /// Does what is next; when that is done, where it takes time.
+    fn act(&mut self, next: Next, node: usize, now: f64, who: usize) -> Option<f64> {
+        match next {
+            Next::Serve(serve) => return Some(self.machine.serve(now, serve)),
+            Next::Begin => {
+                self.begun.resize(self.begun.len().max(who + 1), 0.0);
+                self.begun[who] = now;
+            }
+            Next::Written(piece) => self.room.wrote(node, &piece, now - self.begun[who], &self.machine),
+            Next::Got(piece) => self.room.got(node, &piece, now - self.begun[who]),
+            Next::Owe(pieces) => {
+                for piece in pieces {
+                    let target = self.machine.target(node, piece.target);
+                    if let Some(idle) = self.movers.owe(node, target, piece) {
+                        self.at(now, self.threads.len() + idle);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// A mover goes on.
+    fn moved(&mut self, number: usize, now: f64) {
+        if self.moving.len() <= number {
+            self.moving.resize_with(number + 1, Vec::new);
+        }
+        let node = self.movers.workers[number].0;
+        loop {
+            while let Some(next) = self.moving[number].pop() {
+                if let Some(end) = self.act(next, node, now, self.threads.len() + number) {
+                    return self.at(end, self.threads.len() + number);
+                }
+            }
+            let owed = &mut self.movers.workers[number].1;
+            let Some(piece) = owed.queue.pop_front() else {
+                owed.busy = false;
+                return;
+            };
+            store(&self.machine, node, &piece, &mut self.moving[number]);
+            self.moving[number].reverse();
+        }
+    }
+
+    /// A thread has nothing more to do in this step; whether its process is through with all by that.
+    fn idle(&mut self, process: usize, now: f64, phase: Phase) -> bool {
+        let (steps, passes) = (self.job.work.steps(), self.passes(phase));
+        let of = &mut self.processes[process];
+        of.active -= 1;
+        if of.active > 0 {
+            return false;
+        }
+        of.spent += now - of.begun;
+        of.step += 1;
+        if of.step == steps {
+            (of.step, of.pass) = (0, of.pass + 1);
+        }
+        if of.pass == passes {
+            return true;
+        }
+        let computing = if let Phase::Write { computing, .. } = phase { computing } else { 0.0 };
+        self.begin(process, now + computing);
+        false
+    }
+
+    /// Plans a block, and has the thread write what is waited for.
+    fn write(
+        &mut self,
+        who: usize,
+        at: [usize; 3],
+        (block, kind): (u32, usize),
+        (now, ack): (f64, Ack),
+        chooser: &mut impl Choose,
+    ) -> Result<(), Error> {
+        let [process, step, _] = at;
+        let node = self.job.cluster.node(process);
+        let bytes = self.job.work.bytes(kind);
+        self.pieces.clear();
+        let snapshot = self.room.snapshot(node, bytes, now, &self.machine);
+        if chooser.choose(kind, snapshot, &mut self.pieces).is_err() || self.pieces.is_empty() {
+            return Err(Error::NoRoom { process, step, stored: self.room.stored().iter().sum() });
+        }
+        self.pieces.iter_mut().for_each(|piece| piece.block = block);
+        self.room.take(node, &self.pieces, &self.machine);
+        if let Some(held) = &mut self.held {
+            held.keep(at, &self.pieces);
+        }
+        self.outcome.raw += bytes as f64;
+        self.replicas += bytes as f64 * f64::from(self.pieces.iter().map(|piece| piece.replica).max().unwrap_or(0) + 1);
+        let first = self.pieces.iter().take_while(|piece| piece.replica == 0).count();
+        let waited = if ack == Ack::Placed { first } else { self.pieces.len() };
+        let todo = &mut self.threads[who].todo;
+        self.pieces[..waited].iter().for_each(|piece| store(&self.machine, node, piece, todo));
+        if waited < self.pieces.len() {
+            todo.push(Next::Owe(self.pieces[waited..].into()));
+        }
+        todo.reverse();
+        Ok(())
+    }
+
+    /// Has the thread read a block from the replica that is there first.
+    fn read(&mut self, who: usize, at: [usize; 3], block: u32, now: f64) {
+        let Some(held) = &self.held else { return };
+        let node = self.job.cluster.node(at[0]);
+        let todo = &mut self.threads[who].todo;
+        for piece in held.nearest(at, block, Near { machine: &self.machine, room: &self.room, node, now }) {
+            todo.push(Next::Begin);
+            todo.extend(self.machine.read(node, &piece).into_iter().flatten().map(Next::Serve));
+            todo.push(Next::Got(piece));
+            todo.extend(compute(&self.machine, node, piece.decode));
+        }
+        todo.reverse();
+    }
+
+    fn end(mut self) -> Outcome {
+        let tiers = &self.job.cluster.tiers;
+        self.outcome.tiers = self.room.stored().to_vec();
+        self.outcome.capacities = tiers.iter().map(|tier| capacity(self.job.cluster, tier)).collect();
+        let price = |(tier, bytes): (&crate::Tier, &u64)| tier.price * *bytes as f64 / 1e12;
+        self.outcome.cost = tiers.iter().zip(&self.outcome.tiers).map(price).sum();
+        self.outcome.replicas = self.replicas / self.outcome.raw.max(1.0);
+        self.outcome.joules = self.machine.joules();
+        self.outcome
+    }
+}

@@ -1,0 +1,147 @@
+//! Space that runs out: at a destination, and in the tier that the log lies in.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use common::settings;
+use terrace::{Ack, Config, Store};
+use terrace_stream::destinations::Files;
+use terrace_stream::{Control, Request, Settings, Stream};
+
+/// Bytes of a request.
+const PART: usize = 64 << 10;
+
+fn request(name: &str, number: usize) -> Request {
+    Request::append(name, vec![number as u8; PART])
+}
+
+fn expected(requests: usize) -> Vec<u8> {
+    (0..requests).flat_map(|number| vec![number as u8; PART]).collect()
+}
+
+/// A file system of a megabyte, unmounted at the end.
+struct Small<'a>(&'a Path);
+
+impl Small<'_> {
+    /// None where the system lets nobody mount one.
+    fn mount(path: &Path) -> Option<Small<'_>> {
+        fs::create_dir_all(path).unwrap();
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(path)
+            .stderr(Stdio::null())
+            .status();
+        mount.is_ok_and(|status| status.success()).then_some(Small(path))
+    }
+}
+
+impl Drop for Small<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_destination_that_is_full_is_tried_again_then_parked_and_goes_on_when_there_is_room() {
+    let dir = tempfile::tempdir().unwrap();
+    let small = dir.path().join("archive/small");
+    let Some(_small) = Small::mount(&small) else {
+        println!("skipped: no file system can be mounted here");
+        return;
+    };
+    let store = common::store(dir.path());
+    fs::write(small.join("in-the-way"), vec![1; 600_000]).unwrap();
+    let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
+    for number in 0..12 {
+        stream.append(vec![request("small/a", number), request("large/b", number)]).unwrap();
+    }
+    let run = |patience| {
+        let control = Arc::new(Control::default());
+        control.drain();
+        let to = Arc::new(Files::new(&dir.path().join("archive")).unwrap());
+        let settings = Settings { patience, ..settings() };
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| stream.run(to, &control).unwrap().with_log().go(&settings).unwrap());
+            // What fits arrives, what does not hurts no other.
+            while fs::read(dir.path().join("archive/large/b")).map_or(0, |file| file.len()) < 12 * PART {
+                assert!(
+                    !running.is_finished() || control.figures.failed.load(std::sync::atomic::Ordering::Relaxed) > 0
+                );
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            if patience > Duration::from_secs(1) {
+                while control.figures.failed.load(std::sync::atomic::Ordering::Relaxed) == 0 {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                fs::remove_file(small.join("in-the-way")).unwrap();
+            }
+            running.join().unwrap();
+        });
+        stream.ledger().all().unwrap().into_iter().filter_map(|(_, mark)| mark.parked).collect::<Vec<_>>()
+    };
+    let parked = run(Duration::from_millis(100));
+    assert!(parked.len() == 1 && parked[0].contains("No space left on device"), "{parked:?}");
+    assert_eq!(run(Duration::from_secs(60)), Vec::<String>::new());
+    assert!(fs::read(small.join("a")).unwrap() == expected(12));
+    assert!(fs::read(dir.path().join("archive/large/b")).unwrap() == expected(12));
+    assert_eq!(stream.backlog().unwrap().requests, 0);
+}
+
+#[test]
+fn producers_wait_for_the_log_s_tier_to_be_emptied_and_none_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[store]\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'nvme'\nkind = 'directory'\ntargets = ['{}']\ncapacity = '4MiB'\n",
+        dir.path().join("nvme").display()
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
+    let control = Arc::new(Control::default());
+    let to = Arc::new(Files::new(&dir.path().join("archive")).unwrap());
+    let longest = std::thread::scope(|scope| {
+        let running = scope.spawn(|| stream.run(to, &control).unwrap().with_log().go(&settings()).unwrap());
+        let append = |number| {
+            let begun = Instant::now();
+            stream.append(vec![request("a", number)]).unwrap();
+            begun.elapsed()
+        };
+        // Five times what the tier holds.
+        let longest = (0..320).map(append).max().unwrap();
+        control.drain();
+        running.join().unwrap();
+        longest
+    });
+    assert!(fs::read(dir.path().join("archive/a")).unwrap() == expected(320));
+    println!("20 MiB through a tier of 4 MiB; the longest wait was {} ms", longest.as_millis());
+}
+
+#[test]
+fn where_nobody_empties_the_log_a_producer_is_told_and_what_was_accepted_arrives() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!(
+        "[store]\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'nvme'\nkind = 'directory'\ntargets = ['{}']\ncapacity = '2MiB'\n",
+        dir.path().join("nvme").display()
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
+    let accepted = (0..100).take_while(|number| match stream.append(vec![request("a", *number)]) {
+        Ok(()) => true,
+        Err(terrace_stream::Error::Engine(terrace::Error::NoSpace { .. })) => false,
+        Err(e) => unreachable!("{e}"),
+    });
+    let accepted = accepted.count();
+    assert!((8..40).contains(&accepted), "{accepted}");
+    let control = Arc::new(Control::default());
+    control.drain();
+    let to = Arc::new(Files::new(&dir.path().join("archive")).unwrap());
+    stream.run(to, &control).unwrap().with_log().go(&settings()).unwrap();
+    assert!(fs::read(dir.path().join("archive/a")).unwrap() == expected(accepted));
+    stream.append(vec![request("a", accepted)]).unwrap();
+}

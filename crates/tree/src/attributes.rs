@@ -1,0 +1,79 @@
+//! What is known about a file beside its bytes and its name.
+
+use terrace::files::{File, Setting, Stat};
+
+use crate::error::{STALE, refused};
+use crate::nodes::Nodes;
+use crate::{Node, Open, Result, Tree, views};
+
+impl Tree {
+    /// What a number is like; `open` where it is open.
+    pub fn node(&self, number: u64, open: Option<&Open>) -> Result<Node> {
+        if views::is(number) {
+            return self.views.node(number);
+        }
+        Ok(Node { number, stat: self.stat(number, open)? })
+    }
+
+    fn stat(&self, number: u64, open: Option<&Open>) -> Result<Stat> {
+        if let Some(stat) = open.and_then(Open::stat) {
+            return stat;
+        }
+        let nodes = self.nodes.read();
+        match nodes.path(number) {
+            Some(path) => Ok(self.files.stat(&path)?),
+            None => Ok(self.opened(&nodes, number).ok_or(STALE)?.stat()?),
+        }
+    }
+
+    /// Changes attributes, and the length where one is given. Cutting a view does nothing, as programs do that before they write;
+    /// extending it cannot be.
+    pub fn set(&self, number: u64, open: Option<&Open>, size: Option<u64>, setting: &Setting) -> Result<Node> {
+        if views::is(number) {
+            let node = self.views.node(number)?;
+            return if size.is_some_and(|size| size > node.stat.length) { refused(libc::EFBIG) } else { Ok(node) };
+        }
+        let nodes = self.nodes.read();
+        let file = if open.is_some() { None } else { self.opened(&nodes, number) };
+        let file = file.map(|file| Open::file(number, file));
+        let path = || nodes.path_of(number);
+        let given = open.or(file.as_ref());
+        if let Some(size) = size {
+            match given.and_then(Open::as_file) {
+                Some(file) => file.set_len(size)?,
+                None => self.files.open(&path()?)?.set_len(size)?,
+            }
+        }
+        let nothing = setting.mode.is_none()
+            && setting.uid.is_none()
+            && setting.gid.is_none()
+            && setting.accessed.is_none()
+            && setting.modified.is_none();
+        let stat = match (given, nothing) {
+            (Some(open), true) => open.stat().unwrap_or(Err(STALE)),
+            (Some(open), false) => open.set(setting),
+            (None, true) => Ok(self.files.stat(&path()?)?),
+            (None, false) => Ok(self.files.set(&path()?, setting)?),
+        }?;
+        Ok(Node { number, stat })
+    }
+
+    /// The open file of a number.
+    fn opened(&self, nodes: &Nodes, number: u64) -> Option<File> {
+        nodes.object(number).and_then(|object| self.files.opened(object))
+    }
+
+    /// The path of a file or directory, which views have none of.
+    pub fn path(&self, number: u64) -> Result<Option<Vec<u8>>> {
+        match views::is(number) {
+            true => Ok(None),
+            false => self.nodes.read().path_of(number).map(Some),
+        }
+    }
+
+    /// Where a symbolic link points.
+    pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
+        let nodes = self.nodes.read();
+        Ok(self.files.read_link(&nodes.path_of(number)?)?)
+    }
+}

@@ -1,0 +1,118 @@
+//! [`Open`]: an open file or view.
+
+use terrace::Kind;
+use terrace::files::{File, Setting, Stat};
+
+use crate::error::refused;
+use crate::views::OpenView;
+use crate::{Result, Tree, views};
+
+/// An open file or view. A file is closed when this is dropped, and an error then only logged; [`Open::flush`] tells.
+pub struct Open {
+    number: u64,
+    bytes: Bytes,
+}
+
+enum Bytes {
+    File(File),
+    View(OpenView),
+}
+
+impl Tree {
+    /// Opens a file or a view.
+    pub fn open(&self, number: u64) -> Result<Open> {
+        if views::is(number) {
+            return Ok(Open { number, bytes: Bytes::View(self.views.open(number)?) });
+        }
+        let nodes = self.nodes.read();
+        Ok(Open::file(number, self.files.open(&nodes.path_of(number)?)?))
+    }
+
+    /// Makes what was written to it durable.
+    pub fn sync(&self, open: &Open) -> Result<()> {
+        open.flush()?;
+        match &open.bytes {
+            Bytes::File(file) => file.sync()?,
+            Bytes::View(_) => self.files.sync_names()?,
+        }
+        Ok(())
+    }
+}
+
+impl Tree {
+    /// Makes a file durable, whoever has it open, or names in a directory.
+    pub fn sync_number(&self, number: u64) -> Result<()> {
+        let stat = self.node(number, None)?.stat;
+        match stat.kind == Kind::File && stat.special.is_none() {
+            true => self.sync(&self.open(number)?),
+            false => Ok(self.files.sync_names()?),
+        }
+    }
+}
+
+impl Open {
+    pub(crate) fn file(number: u64, file: File) -> Open {
+        Open { number, bytes: Bytes::File(file) }
+    }
+
+    /// Its number in the tree.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The file, where it is no view.
+    pub fn as_file(&self) -> Option<&File> {
+        match &self.bytes {
+            Bytes::File(file) => Some(file),
+            Bytes::View(_) => None,
+        }
+    }
+
+    /// The dataset of which it is a view, if it is one.
+    pub fn dataset(&self) -> Option<&str> {
+        match &self.bytes {
+            Bytes::File(_) => None,
+            Bytes::View(view) => Some(view.dataset()),
+        }
+    }
+
+    /// Reads; the bytes read, fewer only at the end.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        match &self.bytes {
+            Bytes::File(file) => Ok(file.read_at(offset, out)?),
+            Bytes::View(view) => view.read_at(offset, out),
+        }
+    }
+
+    /// Writes; the bytes written, fewer only at the end of a view, which has a length of its own.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
+        match &self.bytes {
+            Bytes::File(file) => {
+                file.write_at(offset, bytes)?;
+                Ok(bytes.len())
+            }
+            Bytes::View(view) => view.write_at(offset, bytes),
+        }
+    }
+
+    /// Writes what is kept back, as closing does; replicas of a dataset follow that wait for this.
+    pub fn flush(&self) -> Result<()> {
+        match &self.bytes {
+            Bytes::File(file) => Ok(file.flush()?),
+            Bytes::View(view) => view.flush(),
+        }
+    }
+
+    /// What is known about the file.
+    pub(crate) fn stat(&self) -> Option<Result<Stat>> {
+        self.as_file().map(|file| Ok(file.stat()?))
+    }
+
+    /// Changes attributes of a file.
+    pub(crate) fn set(&self, setting: &Setting) -> Result<Stat> {
+        match self.as_file() {
+            Some(file) => Ok(file.set(setting)?),
+            None => refused(libc::EPERM),
+        }
+    }
+}

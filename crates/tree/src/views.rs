@@ -1,0 +1,188 @@
+//! Datasets' views as files, under `.views/DATASET/VIEW`.
+//!
+//! A view is as long as what it shows: like a device it cannot be cut or extended, and what goes beyond its end is not written.
+
+use std::collections::HashMap;
+
+use parking_lot::RwLock;
+use terrace::files::Stat;
+use terrace::{Files, Kind};
+use terrace_datasets::{Dataset, Datasets, View};
+
+use crate::error::{STALE, refused};
+use crate::nodes::ROOT;
+use crate::{Error, Listed, Node, Result};
+
+/// Their directory in the root.
+pub const NAME: &str = ".views";
+/// The number of that directory; those of all below come after it.
+pub const FOLDER: u64 = 1 << 62;
+
+/// Datasets' views as files.
+pub struct Views {
+    files: Files,
+    datasets: Datasets,
+    known: RwLock<Known>,
+}
+
+/// What has a number.
+#[derive(Default)]
+struct Known {
+    places: Vec<Place>,
+    numbers: HashMap<(String, Option<String>), u64>,
+}
+
+/// A dataset's directory, or one of its views.
+#[derive(Clone)]
+struct Place {
+    dataset: Dataset,
+    view: Option<String>,
+}
+
+/// Whether a number is that of something here.
+pub fn is(number: u64) -> bool {
+    number >> 62 == 1
+}
+
+/// Whether a name in a directory is that of all views.
+pub fn is_folder(parent: u64, name: &[u8]) -> bool {
+    parent == ROOT && name == NAME.as_bytes()
+}
+
+impl Views {
+    pub fn new(files: &Files) -> Views {
+        Views { files: files.clone(), datasets: Datasets::new(files.store()), known: RwLock::default() }
+    }
+
+    /// Whether there are any.
+    pub fn any(&self) -> bool {
+        self.datasets.list().is_ok_and(|names| !names.is_empty())
+    }
+
+    /// What a name in a directory is.
+    pub fn find(&self, parent: u64, name: &[u8]) -> Result<Node> {
+        if parent == ROOT {
+            return self.node(FOLDER);
+        }
+        let name = std::str::from_utf8(name).map_err(|_| Error::Refused(libc::ENOENT))?;
+        let place = match parent {
+            FOLDER => Place { dataset: self.datasets.open(name)?, view: None },
+            parent => {
+                let Place { dataset, view: None } = self.place(parent)? else { return refused(libc::ENOTDIR) };
+                dataset.view(name)?;
+                Place { dataset, view: Some(name.to_owned()) }
+            }
+        };
+        self.node(self.number(place))
+    }
+
+    fn number(&self, place: Place) -> u64 {
+        let mut known = self.known.write();
+        let key = (place.dataset.name().to_owned(), place.view.clone());
+        if let Some(number) = known.numbers.get(&key) {
+            return *number;
+        }
+        known.places.push(place);
+        let number = FOLDER + known.places.len() as u64;
+        known.numbers.insert(key, number);
+        number
+    }
+
+    fn place(&self, number: u64) -> Result<Place> {
+        let at = number.checked_sub(FOLDER + 1).ok_or(Error::Refused(libc::EISDIR))?;
+        self.known.read().places.get(at as usize).cloned().ok_or(STALE)
+    }
+
+    /// The directory that holds a number.
+    pub fn above(&self, number: u64) -> Result<u64> {
+        if number == FOLDER {
+            return Ok(ROOT);
+        }
+        let place = self.place(number)?;
+        Ok(if place.view.is_some() { self.number(Place { view: None, ..place }) } else { FOLDER })
+    }
+
+    /// What a number is called.
+    pub fn name(&self, number: u64) -> Result<Vec<u8>> {
+        if number == FOLDER {
+            return Ok(NAME.into());
+        }
+        let Place { dataset, view } = self.place(number)?;
+        Ok(view.unwrap_or_else(|| dataset.name().to_owned()).into_bytes())
+    }
+
+    /// What a number is like.
+    pub fn node(&self, number: u64) -> Result<Node> {
+        let root = self.files.stat(b"")?;
+        let (kind, mode, length, modified) = match number {
+            FOLDER => (Kind::Directory, 0o555, 0, root.modified),
+            number => {
+                let Place { dataset, view } = self.place(number)?;
+                let modified = dataset.modified()?;
+                match view {
+                    None => (Kind::Directory, 0o555, 0, modified),
+                    Some(name) => {
+                        let view = dataset.view(&name)?;
+                        let mode = if view.is_read_only()? { 0o444 } else { 0o644 };
+                        (Kind::File, mode, view.length()?, modified)
+                    }
+                }
+            }
+        };
+        let stat = Stat { kind, mode, length, modified, accessed: modified, changed: modified, ..root };
+        Ok(Node { number, stat })
+    }
+
+    /// The names in a directory.
+    pub fn list(&self, number: u64) -> Result<Vec<Listed>> {
+        let mut all = Vec::new();
+        if number == FOLDER {
+            for name in self.datasets.list()? {
+                let dataset = self.datasets.open(&name)?;
+                all.push(Listed::view(self.number(Place { dataset, view: None }), Kind::Directory, name));
+            }
+            return Ok(all);
+        }
+        let Place { dataset, view: None } = self.place(number)? else { return refused(libc::ENOTDIR) };
+        for name in dataset.views()? {
+            let place = Place { dataset: dataset.clone(), view: Some(name.clone()) };
+            all.push(Listed::view(self.number(place), Kind::File, name));
+        }
+        Ok(all)
+    }
+
+    /// Opens a view.
+    pub fn open(&self, number: u64) -> Result<OpenView> {
+        let Place { dataset, view: Some(name) } = self.place(number)? else { return refused(libc::EISDIR) };
+        Ok(OpenView(dataset.view(&name)?))
+    }
+}
+
+/// An open view.
+pub struct OpenView(View);
+
+impl OpenView {
+    pub fn dataset(&self) -> &str {
+        self.0.dataset().name()
+    }
+
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        Ok(self.0.read_at(offset, out)?)
+    }
+
+    /// Writes what lies before the end; the bytes written.
+    pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let room = self.0.length()?.saturating_sub(offset);
+        let fits = bytes.get(..room.min(bytes.len() as u64) as usize).unwrap_or_default();
+        if fits.is_empty() && !bytes.is_empty() {
+            return refused(libc::ENOSPC);
+        }
+        self.0.write_at(offset, fits)?;
+        Ok(fits.len())
+    }
+
+    /// A file is closed: replicas follow that wait for this.
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.0.close()?)
+    }
+}

@@ -1,0 +1,158 @@
+//! HDF5 files, and so NetCDF-4 files: a variable for each dataset, in one view, or in one for each byte order.
+//!
+//! The language has no groups: a dataset's path becomes its name. Where its bytes lie in the file is not told, as they may be in
+//! compressed chunks.
+
+mod kinds;
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use hdf5_reader::group::Group;
+use hdf5_reader::{Dataset, Hdf5File, OpenOptions};
+
+use kinds::{Order, kind, lengths};
+
+use super::{Error, Imported, bad, identifier, unsupported};
+
+/// More of either no file has that somebody declares; beyond it a damaged one is followed for ever.
+const MOST_DATASETS: usize = 65_536;
+const DEEPEST: usize = 64;
+/// The name that NetCDF gives to a dimension of which there are no values.
+const ONLY_A_DIMENSION: &str = "This is a netCDF dimension but not a netCDF variable";
+/// What readers of damaged files may take of memory for an object's header.
+const LARGEST_HEADER: usize = 16 << 20;
+
+/// The declaration of a file.
+pub(super) fn file(path: &Path) -> Result<Imported, Error> {
+    let options = OpenOptions::default().with_max_object_header_bytes(LARGEST_HEADER);
+    let file = Hdf5File::open_with_options(path, options).map_err(damaged)?;
+    let mut found = Found::default();
+    found.group(&file.root_group().map_err(damaged)?, &mut Vec::new())?;
+    let Found { variables, left_out, .. } = found;
+    if variables.is_empty() {
+        let why = left_out.first().map_or_else(String::new, |first| format!(": {first}"));
+        return unsupported(format!("it holds no dataset that can be a variable{why}"));
+    }
+    Ok(Imported { declaration: declaration(&variables), left_out })
+}
+
+fn damaged(error: hdf5_reader::error::Error) -> Error {
+    Error::Bad(format!("it cannot be understood as HDF5: {error}"))
+}
+
+/// A dataset in our words.
+struct Variable {
+    name: String,
+    kind: String,
+    /// Whether its numbers have the highest byte first; none for what has one byte only.
+    big: Option<bool>,
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Found {
+    variables: Vec<Variable>,
+    names: HashSet<String>,
+    left_out: Vec<String>,
+    /// Addresses: a group or dataset may have several names, and hold itself.
+    seen: HashSet<u64>,
+}
+
+impl Found {
+    fn group(&mut self, group: &Group, path: &mut Vec<String>) -> Result<(), Error> {
+        if !self.seen.insert(group.address()) {
+            self.left_out.push(format!("{} is another name of a group that is in the declaration", shown(path)));
+            return Ok(());
+        }
+        if path.len() > DEEPEST {
+            return bad("its groups are nested deeper than 64");
+        }
+        let (mut groups, mut datasets) = group.member_names().map_err(damaged)?;
+        // Newer files have them in an order of their own.
+        groups.sort();
+        datasets.sort();
+        for name in datasets {
+            path.push(name);
+            let dataset = group.dataset(path.last().map_or("", String::as_str));
+            match dataset.map_err(|error| error.to_string()).and_then(|dataset| self.dataset(&dataset, path)) {
+                Ok(()) => {}
+                Err(why) => self.left_out.push(format!("{}: {why}", shown(path))),
+            }
+            path.pop();
+            if self.seen.len() > MOST_DATASETS {
+                return bad("it holds more than 65,536 datasets and groups");
+            }
+        }
+        for name in groups {
+            let inner = group.group(&name);
+            path.push(name);
+            match inner {
+                Ok(inner) => self.group(&inner, path)?,
+                Err(error) => self.left_out.push(format!("{}: {error}", shown(path))),
+            }
+            path.pop();
+        }
+        Ok(())
+    }
+
+    /// Takes a dataset in, or tells why not.
+    fn dataset(&mut self, dataset: &Dataset, path: &[String]) -> Result<(), String> {
+        let marked = dataset.attribute("NAME").and_then(|name| name.read_string());
+        if marked.is_ok_and(|name| name.starts_with(ONLY_A_DIMENSION)) {
+            return Ok(());
+        }
+        if !self.seen.insert(dataset.address()) {
+            return Err("another name of a dataset that is in the declaration".to_owned());
+        }
+        if dataset.num_elements().map_err(|error| error.to_string())? == 0 {
+            return Err("it has no elements".to_owned());
+        }
+        let mut order = Order::default();
+        let kind = kind(dataset.dtype(), &mut order)?;
+        let name = self.name(path);
+        self.variables.push(Variable { name, kind: format!("{}{kind}", lengths(dataset.shape())), big: order.0 });
+        Ok(())
+    }
+
+    /// A name that no other variable has.
+    fn name(&mut self, path: &[String]) -> String {
+        let plain = identifier(&path.join("_"));
+        let mut name = plain.clone();
+        for number in 2.. {
+            if self.names.insert(name.clone()) {
+                break;
+            }
+            name = format!("{plain}_{number}");
+        }
+        name
+    }
+}
+
+fn shown(path: &[String]) -> String {
+    format!("/{}", path.join("/"))
+}
+
+fn declaration(variables: &[Variable]) -> String {
+    let mut text = "// The datasets of an HDF5 file; a / in a path is a _ here.\ndataset {\n".to_owned();
+    for Variable { name, kind, .. } in variables {
+        text.push_str(&format!("    var {name} {kind}\n"));
+    }
+    text.push_str("}\n");
+    let both = [false, true].map(|big| variables.iter().any(|variable| variable.big == Some(big)));
+    let views: &[(&str, &str, Option<bool>)] = match both {
+        [true, true] => &[("little_endian", "", Some(false)), ("big_endian", " big", Some(true))],
+        [false, true] => &[("file", " big", None)],
+        _ => &[("file", "", None)],
+    };
+    for (view, flag, order) in views {
+        text.push_str(&format!("\nview {view} packed{flag} {{\n"));
+        let shown = |variable: &&Variable| order.is_none_or(|order| variable.big.unwrap_or(false) == order);
+        variables
+            .iter()
+            .filter(shown)
+            .for_each(|Variable { name, .. }| text.push_str(&format!("    var {name} = {name}\n")));
+        text.push_str("}\n");
+    }
+    text
+}
