@@ -88,6 +88,7 @@ fn send(stream: &Stream, producer: u64, until: u64, seed: u64) {
 #[test]
 fn worker() {
     let Ok(text) = std::env::var("TERRACE_STREAM_WORKER") else { return };
+    common::fail_as_a_whole();
     let (dir, words) = text.split_once(' ').unwrap();
     let numbers: Vec<u64> = words.split(' ').map(|word| word.parse().unwrap()).collect();
     let [role, seed, until] = numbers[..] else { panic!("{words}") };
@@ -273,6 +274,7 @@ fn compare(store: &Store, archive: &Path, until: u64) -> u64 {
 #[test]
 fn watcher() {
     let Ok(dir) = std::env::var("TERRACE_STREAM_WATCHER") else { return };
+    common::fail_as_a_whole();
     let dir = Path::new(&dir);
     let store = Store::open(&dir.join("store")).unwrap();
     let stream = Stream::open(&store, "w", Ack::Placed).unwrap();

@@ -15,6 +15,15 @@ pub fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
 }
 
+/// Ends the process where one of its threads panics, for which the others would wait.
+pub fn fail_as_a_whole() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        usual(info);
+        std::process::exit(101);
+    }));
+}
+
 /// The same numbers for the same seed.
 pub struct Random(u64);
 
