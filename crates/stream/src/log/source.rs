@@ -35,6 +35,8 @@ pub struct LogSource {
     number: usize,
     coming: Mutex<Coming>,
     state: Mutex<State>,
+    /// Held while pages are trimmed: what is noted of them is read, added to, and written.
+    trimming: Mutex<()>,
 }
 
 /// Pages that are not pulled.
@@ -67,7 +69,8 @@ struct Open {
 impl LogSource {
     /// The log as source number `number`.
     pub fn new(log: Arc<Log>, ledger: Arc<Ledger>, control: Arc<Control>, number: usize) -> LogSource {
-        LogSource { log, ledger, control, number, coming: Mutex::default(), state: Mutex::default() }
+        let (coming, state, trimming) = (Mutex::default(), Mutex::default(), Mutex::default());
+        LogSource { log, ledger, control, number, coming, state, trimming }
     }
 
     /// What of a page is not done.
@@ -126,8 +129,15 @@ impl LogSource {
         Ok(Some(entries))
     }
 
-    /// Trims what is done, where that is much or `now`.
+    /// Trims what is done: `now`, or where that is much and nobody else does just now.
     pub fn trim(&self, now: bool) -> Result<()> {
+        let _alone = match now {
+            true => self.trimming.lock(),
+            false => match self.trimming.try_lock() {
+                Some(alone) => alone,
+                None => return Ok(()),
+            },
+        };
         let mut state = self.state.lock();
         let due = state.done.len() >= TRIMMED || state.trimmed.is_none_or(|at| at.elapsed() >= STAYS);
         if state.done.is_empty() || !(due || now) {
@@ -209,5 +219,48 @@ impl Source for LogSource {
             again.entry(first).or_default().insert(destination.clone());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::{Framed, Origin, Request};
+    use crate::stream::Stream;
+    use terrace::{Ack, Config, Store};
+
+    const REQUESTS: u64 = 1200;
+    const WORKERS: usize = 8;
+
+    #[test]
+    fn what_many_workers_finish_at_once_is_remembered() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let config =
+            format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/disk']", dir.path().display());
+        let config = Config::parse(&config, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let stream = Stream::open(&store, "s", Ack::Placed).expect("a stream");
+        let producer: Name = b"p".as_slice().into();
+        for sequence in 1..=REQUESTS {
+            let origin = Some(Origin { producer: producer.clone(), sequence });
+            let request = Request::append(format!("to/{}", sequence % 7), sequence.to_le_bytes().to_vec());
+            stream.append_framed(vec![Framed { request, origin }]).expect("appends");
+        }
+        let control = Arc::new(Control::default());
+        control.drain();
+        let source = LogSource::new(stream.log.clone(), Arc::new(stream.ledger()), control, 0);
+        let mut parts: Vec<Vec<Entry>> = (0..WORKERS).map(|_| Vec::new()).collect();
+        while let Pulled::Moves(moves) = source.pull(1 << 20).expect("pulls") {
+            moves.into_iter().enumerate().for_each(|(at, one)| parts[at % WORKERS].push(one));
+        }
+        std::thread::scope(|scope| {
+            for part in parts {
+                scope.spawn(|| part.into_iter().for_each(|one| source.finish(vec![one]).expect("finishes")));
+            }
+        });
+        source.trim(true).expect("trims");
+        let stream = Stream::open(&store, "s", Ack::Placed).expect("a stream");
+        assert_eq!(stream.producer("p").expect("a producer").next(), REQUESTS + 1);
+        assert_eq!(stream.log.head().expect("a head").map(|(next, _)| next), Some(REQUESTS + 1));
     }
 }
