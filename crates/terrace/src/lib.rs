@@ -31,6 +31,7 @@ mod mover;
 mod place;
 mod read;
 pub mod report;
+mod shared;
 mod store;
 pub mod tier;
 mod write;

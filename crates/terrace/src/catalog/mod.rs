@@ -8,12 +8,14 @@ mod change;
 mod children;
 mod environment;
 mod extents;
+mod group;
 mod keys;
 mod leases;
 mod plain;
 mod query;
 mod record;
 mod snapshot;
+mod turn;
 
 pub use apply::{Dead, Live};
 pub use change::{Change, Edit, Expect, NewExtent, Voids};
@@ -30,7 +32,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use heed::Database;
 use heed::types::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -38,6 +40,8 @@ use crate::log::{Log, Tail};
 use crate::{Error, Result};
 use apply::Applier;
 use environment::{Environment, Holder};
+use group::Turns;
+use turn::Turn;
 
 /// All records, in one unnamed database.
 type Records = Database<Bytes, Bytes>;
@@ -56,17 +60,10 @@ pub struct Commit {
 pub struct Catalog {
     environment: Holder,
     log: Log,
-    queue: Mutex<Queue>,
-    turn: Condvar,
+    turns: Turns,
+    turn: Turn,
     ids: Mutex<(u64, u64)>,
     oldest_segment: OnceLock<u64>,
-}
-
-/// Changes that wait for the commit in progress to end; they are then committed as one group.
-#[derive(Default)]
-struct Queue {
-    leading: bool,
-    waiting: Vec<Arc<Waiting>>,
 }
 
 /// Buffers of a thread that commits.
@@ -80,19 +77,14 @@ struct Buffers {
     record: Vec<u8>,
 }
 
-struct Waiting {
-    change: Change,
-    done: Mutex<Option<Result<Commit>>>,
-}
-
 impl Catalog {
     /// Opens the catalog in `folder`, made if it is not there, over the log in `log`.
     pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
         Ok(Catalog {
             environment: Holder::open(folder)?,
             log,
-            queue: Mutex::default(),
-            turn: Condvar::new(),
+            turns: Turns::default(),
+            turn: Turn::open(&folder.join("turn")),
             ids: Mutex::new((0, 0)),
             oldest_segment: OnceLock::new(),
         })
@@ -123,58 +115,12 @@ impl Catalog {
     /// # Errors
     /// [`Error::Conflict`] or [`Error::NotFound`] where an expectation does not hold; nothing has changed then.
     pub fn commit(&self, change: Change) -> Result<Commit> {
-        let mut queue = self.queue.lock();
-        if !queue.leading {
-            queue.leading = true;
-            drop(queue);
-            let result =
-                self.commit_group(&[&change]).and_then(|mut results| results.pop().unwrap_or_else(lost_leader));
-            self.lead();
-            return result;
-        }
-        let waiting = Arc::new(Waiting { change, done: Mutex::new(None) });
-        queue.waiting.push(waiting.clone());
-        loop {
-            self.turn.wait(&mut queue);
-            if let Some(result) = waiting.done.lock().take() {
-                return result;
-            }
-        }
+        self.turns.commit(change, |changes| self.commit_group(changes))
     }
 
     /// Carries out many independent changes in one transaction; each one's result.
     pub fn commit_many(&self, changes: &[Change]) -> Result<Vec<Result<Commit>>> {
         self.commit_group(&changes.iter().collect::<Vec<_>>())
-    }
-
-    /// Commits what gathered while this thread led, until nothing has.
-    fn lead(&self) {
-        loop {
-            let mut queue = self.queue.lock();
-            let group = std::mem::take(&mut queue.waiting);
-            if group.is_empty() {
-                queue.leading = false;
-                return;
-            }
-            drop(queue);
-            let changes: Vec<&Change> = group.iter().map(|w| &w.change).collect();
-            match self.commit_group(&changes) {
-                Ok(results) => {
-                    for (waiting, result) in group.iter().zip(results) {
-                        *waiting.done.lock() = Some(result);
-                    }
-                }
-                Err(e) => {
-                    let message = e.to_string();
-                    for waiting in &group {
-                        *waiting.done.lock() = Some(Err(Error::Catalog(message.clone())));
-                    }
-                }
-            }
-            // The lock is taken so that no waiter is between its check and its wait.
-            let _queue = self.queue.lock();
-            self.turn.notify_all();
-        }
     }
 
     fn commit_group(&self, changes: &[&Change]) -> Result<Vec<Result<Commit>>> {
@@ -193,7 +139,9 @@ impl Catalog {
             commits.clear();
             let time = seconds();
             let env = self.env()?;
+            self.turn.watch();
             let mut txn = env.write_txn()?;
+            let _taken = self.turn.take();
             let tail = self.tail_in(&env, &txn)?;
             let mut applier = Applier::new(env.records, &mut txn, tail.sequence, time);
             let mut results = Vec::with_capacity(changes.len());
@@ -334,10 +282,6 @@ impl crate::tier::Ids for Catalog {
         // Without an answer none is added to.
         *self.oldest_segment.get_or_init(|| read().unwrap_or(u64::MAX))
     }
-}
-
-fn lost_leader() -> Result<Commit> {
-    Err(Error::Catalog("the commit was given no result".into()))
 }
 
 fn highest_id(edit: &Edit) -> u64 {

@@ -28,8 +28,6 @@ pub struct Device {
     pub path: PathBuf,
     /// The target itself.
     pub target: Arc<dyn Target>,
-    /// Bytes in use, about: as found when last looked, and what this process appended since.
-    pub(super) filled: AtomicU64,
     /// The most that it may allocate, as when last looked.
     pub(super) capacity: AtomicU64,
     /// Operations that are under way.
@@ -51,7 +49,7 @@ impl Device {
 
     /// Bytes in use, about.
     pub fn filled(&self) -> u64 {
-        self.filled.load(Ordering::Relaxed)
+        self.target.used()
     }
 
     /// Bytes that can be had for payloads, about: of what is free, headers and the rest of pages take a little.
@@ -78,7 +76,6 @@ impl Device {
         let place = self.target.append(frame)?;
         self.works(|_| true);
         self.writing.note(place.length as usize, start.elapsed());
-        self.filled.fetch_add(place.length.into(), Ordering::Relaxed);
         Ok(place)
     }
 
@@ -89,14 +86,12 @@ impl Device {
         let place = self.target.write_plain(file, frame)?;
         self.works(|_| true);
         self.writing.note(place.length as usize, start.elapsed());
-        self.filled.fetch_add(place.length.into(), Ordering::Relaxed);
         Ok(place)
     }
 
     /// What is allocated, and the limit.
     pub fn space(&self) -> io::Result<Space> {
         let space = self.target.space()?;
-        self.filled.store(space.used, Ordering::Relaxed);
         self.capacity.store(space.capacity, Ordering::Relaxed);
         Ok(space)
     }

@@ -14,7 +14,7 @@ use super::trouble::Trouble;
 use crate::catalog::TargetId;
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
 use crate::tier::decorate::{Deadline, Limits, Throttle};
-use crate::tier::{Directory, Ids, Memory, Space, Target};
+use crate::tier::{Directory, Ids, Memory, Space, Target, Used};
 #[cfg(feature = "object")]
 use crate::tier::{Object, Service};
 use crate::{Error, Result};
@@ -81,7 +81,6 @@ impl Opener<'_> {
             tier: level,
             domain: described.domain.clone().unwrap_or_else(|| format!("target-{id}")),
             path,
-            filled: AtomicU64::new(space.used),
             capacity: AtomicU64::new(space.capacity),
             busy: AtomicU32::new(0),
             target,
@@ -113,7 +112,8 @@ impl Opener<'_> {
     fn directory(&self, tier: &TierConfig, at: &TargetConfig, id: TargetId, capacity: u64) -> io::Result<Opened> {
         let made = made(self.dir, id);
         let make = !tier.persistent || !made.exists();
-        let target = Directory::new(&at.path, self.store, id, capacity, self.ids.clone(), make);
+        let used = Used::open(&self.dir.join(format!("used-{id}")));
+        let target = Directory::new(&at.path, self.store, id, capacity, used, self.ids.clone(), make);
         match target.ready() {
             Ok(()) if !made.exists() => File::create(&made)?.sync_all()?,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists || make => return Err(e),

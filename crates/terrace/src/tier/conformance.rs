@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::decorate::{Deadline, Faults, Limits, Throttle};
-use super::{Directory, Ids, Memory, PLAIN, Place, Target, Whole};
+use super::{Directory, Ids, Memory, PLAIN, Place, Target, Used, Whole};
 use crate::frame::{self, Header, Identity, Scratch, decode_range};
 
 const STORE: u64 = 77;
@@ -201,7 +201,7 @@ fn what_never_was_is_not_found(target: &dyn Target) {
 }
 
 fn made(root: &Path, store: u64, ids: Arc<dyn Ids>) -> io::Result<Directory> {
-    let target = Directory::new(root, store, 1, CAPACITY, ids, true);
+    let target = Directory::new(root, store, 1, CAPACITY, Used::default(), ids, true);
     target.ready().map(|()| target)
 }
 
@@ -347,7 +347,7 @@ fn a_directory_that_vanished_is_away_and_comes_back() {
     let place = append(&first, 1, 5000).expect("appends");
     assert!(first.is_new());
     drop(first);
-    let target = Directory::new(&here, STORE, 1, CAPACITY, ids(), false);
+    let target = Directory::new(&here, STORE, 1, CAPACITY, Used::default(), ids(), false);
     assert!(read(&target, place, 1, 0, 5000).expect("reads") == bytes(1, 5000));
     assert!(!target.is_new());
     std::fs::rename(&here, &elsewhere).expect("vanishes");

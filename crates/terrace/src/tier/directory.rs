@@ -6,14 +6,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
 use super::plain::Plain;
 use super::segment::{self, FRAME_ALIGNMENT, Segment};
-use super::{Ids, PLAIN, Place, Space, Target, Whole};
+use super::{Ids, PLAIN, Place, Space, Target, Used, Whole};
 use crate::frame::{Frame, Header, MAX_HEADER};
 
 /// The file by which a directory is known as a target.
@@ -24,8 +23,6 @@ const SEGMENTS: &str = "segments";
 const SEGMENT_FULL: u64 = 256 << 20;
 /// The most files kept open for reading.
 const OPEN_FILES: usize = 256;
-/// How long a measured use is trusted; this process's own appends are added to it meanwhile.
-const USED_FRESH: Duration = Duration::from_secs(1);
 /// A frame's header is read in one piece with what follows it.
 const SCAN_READ: usize = 1 << 20;
 
@@ -47,8 +44,7 @@ pub struct Directory {
     /// Full ones. Their locks are kept, since a frame in them may not have been committed yet.
     full: Mutex<Vec<Segment>>,
     readers: Mutex<HashMap<u64, Arc<File>>>,
-    measured: Mutex<Option<Instant>>,
-    used: AtomicU64,
+    used: Used,
     header: thread_buffer::Pool,
     plain: Plain,
 }
@@ -73,7 +69,15 @@ mod thread_buffer {
 
 impl Directory {
     /// The target at `root`; with `make` an empty one is made there if there is none. Nothing is looked at yet.
-    pub fn new(root: &Path, store: u64, target: u16, capacity: u64, ids: Arc<dyn Ids>, make: bool) -> Directory {
+    pub fn new(
+        root: &Path,
+        store: u64,
+        target: u16,
+        capacity: u64,
+        used: Used,
+        ids: Arc<dyn Ids>,
+        make: bool,
+    ) -> Directory {
         Directory {
             root: root.to_owned(),
             mark: format!("store {store:016x}\ntarget {target}\n"),
@@ -86,8 +90,7 @@ impl Directory {
             idle: Mutex::default(),
             full: Mutex::default(),
             readers: Mutex::default(),
-            measured: Mutex::default(),
-            used: AtomicU64::new(0),
+            used,
             header: thread_buffer::Pool::default(),
             plain: Plain::new(root, store),
         }
@@ -163,17 +166,17 @@ impl Directory {
     }
 
     fn measure(&self) -> io::Result<u64> {
-        let mut measured = self.measured.lock();
-        if measured.is_none_or(|at| at.elapsed() > USED_FRESH) {
-            let mut used = 0;
-            for id in self.segments()? {
-                used += fs::metadata(self.path(id)).map_or(0, |m| m.blocks() * 512);
-            }
-            used += self.plain.used()?;
-            self.used.store(used, Ordering::Relaxed);
-            *measured = Some(Instant::now());
-        }
-        Ok(self.used.load(Ordering::Relaxed))
+        let allocated = |id| fs::metadata(self.path(id)).map_or(0, |m| m.blocks() * 512);
+        Ok(self.segments()?.into_iter().map(allocated).sum::<u64>() + self.plain.used()?)
+    }
+
+    /// Takes room for bytes that are about to be written.
+    fn take_room(&self, bytes: u64) -> io::Result<()> {
+        let full = |e: io::Error| match e.kind() {
+            io::ErrorKind::StorageFull => io::Error::new(e.kind(), format!("{} is full", self.root.display())),
+            _ => e,
+        };
+        self.used.add(bytes, self.capacity, || self.measure()).map_err(full)
     }
 
     fn scan_segment(&self, id: u64, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
@@ -254,19 +257,19 @@ impl Target for Directory {
         let mut segment = self.writable()?;
         let place = segment.place(frame.header.frame_len() as u32);
         let grows = segment.grows(place);
-        if self.measure()? + grows > self.capacity {
+        if let Err(e) = self.take_room(grows) {
             self.idle.lock().push(segment);
-            return Err(io::Error::new(io::ErrorKind::StorageFull, format!("{} is full", self.root.display())));
+            return Err(e);
         }
         let mut header = self.header.take();
         frame.header.write(self.store, place, &mut header);
         let written = segment.write(place, &header, frame.payload);
         self.header.give(header);
         if let Err(e) = written {
+            self.used.is_stale();
             self.full.lock().push(segment);
             return Err(e);
         }
-        self.used.fetch_add(grows, Ordering::Relaxed);
         let pool = if segment.end < SEGMENT_FULL { &self.idle } else { &self.full };
         pool.lock().push(segment);
         Ok(place)
@@ -316,14 +319,14 @@ impl Target for Directory {
                 }
             }
         }
-        *self.measured.lock() = None;
+        self.used.is_stale();
         Ok(())
     }
 
     fn discard(&self, segment: u64) -> io::Result<bool> {
         self.seen()?;
         if segment & PLAIN != 0 {
-            *self.measured.lock() = None;
+            self.used.is_stale();
             return self.plain.discard(segment).map(|()| true);
         }
         let path = self.path(segment);
@@ -349,8 +352,12 @@ impl Target for Directory {
 
     fn space(&self) -> io::Result<Space> {
         self.seen()?;
-        *self.measured.lock() = None;
-        Ok(Space { used: self.measure()?, capacity: self.capacity })
+        self.used.is_stale();
+        Ok(Space { used: self.used.get(|| self.measure())?, capacity: self.capacity })
+    }
+
+    fn used(&self) -> u64 {
+        self.used.counted()
     }
 
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
@@ -366,13 +373,8 @@ impl Target for Directory {
 
     fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         self.seen()?;
-        let length = frame.header.frame_len();
-        if self.measure()? + length > self.capacity {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, format!("{} is full", self.root.display())));
-        }
-        let place = self.plain.write(file, frame)?;
-        self.used.fetch_add(length, Ordering::Relaxed);
-        Ok(place)
+        self.take_room(frame.header.frame_len())?;
+        self.plain.write(file, frame).inspect_err(|_| self.used.is_stale())
     }
 
     fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {

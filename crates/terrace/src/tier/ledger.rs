@@ -10,13 +10,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 
-use super::{Ids, Place, segment};
+use super::{Ids, Place, Used, segment};
 
 /// The most blobs in a segment.
 pub const SLOTS: u64 = 1024;
@@ -24,8 +22,6 @@ pub const SLOTS: u64 = 1024;
 pub const SLOT: u64 = 2 << 20;
 /// Bytes of a length in a segment's file.
 const ENTRY: u64 = 4;
-/// How long a counted use is trusted; this process's own appends are added to it meanwhile.
-const USED_FRESH: Duration = Duration::from_secs(1);
 /// How many segments of dead writers are looked at before a new one is begun.
 const CLAIMS: usize = 16;
 /// Names the boot in which the ledger was made.
@@ -41,8 +37,7 @@ pub struct Ledger {
     writing: Mutex<Option<Writing>>,
     /// Full segments of this process. Their locks are kept, since a blob of them may not have been committed yet.
     full: Mutex<Vec<File>>,
-    counted: Mutex<Option<Instant>>,
-    used: AtomicU64,
+    used: Used,
 }
 
 /// The segment that this process adds blobs to.
@@ -70,8 +65,7 @@ impl Ledger {
             ids,
             writing: Mutex::default(),
             full: Mutex::default(),
-            counted: Mutex::default(),
-            used: AtomicU64::new(0),
+            used: Used::open(&folder.join("used")),
         })
     }
 
@@ -115,12 +109,20 @@ impl Ledger {
                 file.set_len(SLOTS * ENTRY)?;
             }
         }
-        *self.counted.lock() = None;
+        self.used.is_stale();
         fs::write(self.folder.join(BOOT), boot_id())
     }
 
     /// Gives out the place for a blob of this length. It is never given out again.
-    pub fn take(&self, length: u32) -> io::Result<Place> {
+    ///
+    /// # Errors
+    /// `StorageFull` where all blobs together would take more than `capacity`.
+    pub fn take(&self, length: u32, capacity: u64) -> io::Result<Place> {
+        self.used.add(length.into(), capacity, || self.count())?;
+        self.take_place(length).inspect_err(|_| self.used.take(length.into()))
+    }
+
+    fn take_place(&self, length: u32) -> io::Result<Place> {
         let mut writing = self.writing.lock();
         if writing.as_ref().is_none_or(|w| w.next >= SLOTS)
             && let Some(full) = writing.replace(self.claim()?)
@@ -131,7 +133,6 @@ impl Ledger {
         let place = Place { segment: at.segment, offset: at.next * SLOT, length };
         at.file.write_all_at(&length.to_le_bytes(), at.next * ENTRY)?;
         at.next += 1;
-        self.used.fetch_add(u64::from(length), Ordering::Relaxed);
         Ok(place)
     }
 
@@ -149,27 +150,31 @@ impl Ledger {
                 file.write_all_at(&[0; ENTRY as usize], at)?;
             }
         }
-        *self.counted.lock() = None;
+        self.used.is_stale();
         Ok(())
     }
 
     /// Bytes of all blobs.
     pub fn used(&self) -> io::Result<u64> {
-        let mut counted = self.counted.lock();
-        if counted.is_none_or(|at| at.elapsed() > USED_FRESH) {
-            let mut used = 0;
-            for id in self.segments()? {
-                used += self.lengths(id)?.into_iter().map(u64::from).sum::<u64>();
-            }
-            self.used.store(used, Ordering::Relaxed);
-            *counted = Some(Instant::now());
+        self.used.get(|| self.count())
+    }
+
+    /// The same, without looking.
+    pub fn counted(&self) -> u64 {
+        self.used.counted()
+    }
+
+    fn count(&self) -> io::Result<u64> {
+        let mut used = 0;
+        for id in self.segments()? {
+            used += self.lengths(id)?.into_iter().map(u64::from).sum::<u64>();
         }
-        Ok(self.used.load(Ordering::Relaxed))
+        Ok(used)
     }
 
     /// Counts anew at the next [`Ledger::used`].
     pub fn count_again(&self) {
-        *self.counted.lock() = None;
+        self.used.is_stale();
     }
 
     /// The places of a segment's blobs; of all that were ever given out there with `freed`.
@@ -260,6 +265,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     struct Counter(AtomicU64);
 
@@ -281,12 +287,12 @@ mod tests {
     fn places_go_on_where_a_dead_writer_stopped_and_stay_apart_from_a_living_one() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = ledger(folder.path(), 1);
-        assert_eq!(first.take(10).expect("a place"), Place { segment: 1, offset: 0, length: 10 });
+        assert_eq!(first.take(10, u64::MAX).expect("a place"), Place { segment: 1, offset: 0, length: 10 });
         let second = ledger(folder.path(), 50);
-        assert_eq!(second.take(10).expect("a place").segment, 50);
+        assert_eq!(second.take(10, u64::MAX).expect("a place").segment, 50);
         drop(first);
         let third = ledger(folder.path(), 60);
-        assert_eq!(third.take(7).expect("a place"), Place { segment: 1, offset: SLOT, length: 7 });
+        assert_eq!(third.take(7, u64::MAX).expect("a place"), Place { segment: 1, offset: SLOT, length: 7 });
         assert_eq!(third.used().expect("counts"), 27);
         let places = third.places(1, false).expect("reads");
         second.clear(&places[..1]).expect("clears");
@@ -302,7 +308,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let ledger = ledger(folder.path(), 1);
         let places: std::collections::BTreeSet<Place> =
-            (0..SLOTS + 5).map(|_| ledger.take(1).expect("a place")).collect();
+            (0..SLOTS + 5).map(|_| ledger.take(1, u64::MAX).expect("a place")).collect();
         assert_eq!(places.len() as u64, SLOTS + 5);
         assert_eq!(ledger.segments().expect("reads"), [1, 2]);
         assert!(ledger.hold(1).expect("looks").is_none(), "its blobs may not have been committed");
@@ -314,7 +320,7 @@ mod tests {
     fn after_a_reboot_no_segment_is_added_to_and_a_listing_is_believed() {
         let folder = tempfile::tempdir().expect("a folder");
         let first = ledger(folder.path(), 1);
-        first.take(10).expect("a place");
+        first.take(10, u64::MAX).expect("a place");
         drop(first);
         for listing in
             [None, Some(Listing::from([(1, vec![0, 30]), (2, vec![5])])), Some(Listing::from([(2, vec![5])]))]
@@ -326,7 +332,7 @@ mod tests {
             assert!(again.is_current());
             let lengths = |l: &Listing| l.values().flatten().map(|length| u64::from(*length)).sum::<u64>();
             assert_eq!(again.used().expect("counts"), listing.as_ref().map_or(10, lengths));
-            let place = again.take(1).expect("a place");
+            let place = again.take(1, u64::MAX).expect("a place");
             assert!(place.segment >= 90, "{place:?}");
             let held = again.hold(place.segment).expect("looks");
             assert!(held.is_none());

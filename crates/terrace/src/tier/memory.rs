@@ -82,7 +82,11 @@ impl Target for Memory {
     }
 
     fn space(&self) -> io::Result<Space> {
-        Ok(Space { used: self.held.lock().used, capacity: self.capacity })
+        Ok(Space { used: self.used(), capacity: self.capacity })
+    }
+
+    fn used(&self) -> u64 {
+        self.held.lock().used
     }
 
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {

@@ -15,6 +15,7 @@ mod memory;
 mod object;
 mod plain;
 mod segment;
+mod used;
 
 #[cfg(feature = "object")]
 pub use blobs::{Blobs, Upload};
@@ -23,6 +24,7 @@ pub use memory::Memory;
 #[cfg(feature = "object")]
 pub use object::{Object, Service, unavailable};
 pub(crate) use plain::{FILES, can_be_file};
+pub use used::Used;
 
 use std::io;
 
@@ -102,6 +104,9 @@ pub trait Target: Send + Sync {
 
     /// What is allocated, and the limit.
     fn space(&self) -> io::Result<Space>;
+
+    /// What is allocated, about: as counted, by all processes where the target is theirs, without looking.
+    fn used(&self) -> u64;
 
     /// Calls `found` with each whole frame header on the target; payloads are not looked at.
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()>;

@@ -346,10 +346,10 @@ impl Target for Object {
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
         self.ready()?;
         let length = frame.header.frame_len();
-        if self.ledger.used()? + length > self.capacity {
-            return Err(io::Error::new(io::ErrorKind::StorageFull, format!("{} is full", self.service)));
-        }
-        let place = self.ledger.take(length as u32)?;
+        let place = self.ledger.take(length as u32, self.capacity).map_err(|e| match e.kind() {
+            io::ErrorKind::StorageFull => io::Error::new(e.kind(), format!("{} is full", self.service)),
+            _ => e,
+        })?;
         let mut blob = Vec::with_capacity(length as usize);
         frame.header.write(self.store, place, &mut blob);
         blob.extend_from_slice(frame.payload);
@@ -417,6 +417,10 @@ impl Target for Object {
     fn space(&self) -> io::Result<Space> {
         self.ready()?;
         Ok(Space { used: self.ledger.used()?, capacity: self.capacity })
+    }
+
+    fn used(&self) -> u64 {
+        self.ledger.counted()
     }
 
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {

@@ -134,6 +134,10 @@ impl Target for Deadline {
         self.run(move |inner| Ok(inner.allocated(segment))).unwrap_or(0)
     }
 
+    fn used(&self) -> u64 {
+        self.inner.used()
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.run(|inner| inner.space())
     }

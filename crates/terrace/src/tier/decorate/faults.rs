@@ -182,6 +182,10 @@ impl Target for Faults {
         self.inner.allocated(segment)
     }
 
+    fn used(&self) -> u64 {
+        self.inner.used()
+    }
+
     fn space(&self) -> io::Result<Space> {
         self.plan.call(false)?;
         self.inner.space()

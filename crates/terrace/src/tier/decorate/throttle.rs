@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::FlockOperation;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::frame::{Frame, Header};
+use crate::shared::now;
 use crate::tier::{Place, Space, Target, Whole};
 
 const SECOND: u64 = 1_000_000_000;
@@ -96,11 +96,6 @@ fn book(state: &Path, lane: Lane, next: impl FnOnce(u64) -> u64) -> io::Result<u
     Ok(end)
 }
 
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * SECOND + time.tv_nsec as u64
-}
-
 /// When an operation of `bytes` starts and ends on a device that is busy until `busy`.
 fn reserve(now: u64, busy: u64, bytes: u64, rate: u64) -> (u64, u64) {
     let time = |bytes: u64| (u128::from(bytes) * u128::from(SECOND) / u128::from(rate.max(1))) as u64;
@@ -140,6 +135,10 @@ impl Target for Throttle {
 
     fn allocated(&self, segment: u64) -> u64 {
         self.inner.allocated(segment)
+    }
+
+    fn used(&self) -> u64 {
+        self.inner.used()
     }
 
     fn space(&self) -> io::Result<Space> {
