@@ -62,7 +62,10 @@ impl Datasets {
         let loaded = Loaded::new(name, none, declared.clone(), Default::default())?;
         let mut batch = self.store.batch();
         for file in &loaded.files {
-            batch.make(&file.key, file.length(), attributes(&Owed::default()))?;
+            let object = batch.make(&file.key, file.length(), attributes(&Owed::default()))?;
+            if !file.layout.head.is_empty() {
+                batch.write(&file.key, object, 0, &file.layout.head, None)?;
+            }
         }
         let object = batch.make(&key, 0, attributes(&Owed::default()))?;
         batch.write(&key, object, 0, declared.text.as_bytes(), None)?;
