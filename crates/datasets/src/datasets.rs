@@ -132,7 +132,7 @@ impl Datasets {
     /// [`Error::NotFound`] where there is none of this name.
     pub fn remove(&self, name: &str) -> Result<()> {
         let dataset = self.open(name)?;
-        let _alone = dataset.shared.changing.lock();
+        let _alone = dataset.shared.changing.write();
         let (loaded, _) = dataset.shared.look_now()?;
         let mut batch = self.store.batch();
         batch.remove(&keys::declaration(name));

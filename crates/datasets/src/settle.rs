@@ -34,7 +34,7 @@ impl Shared {
     pub fn settle(&self, which: &mut dyn FnMut(usize) -> bool, accept_loss: bool) -> Result<()> {
         let (mut file, mut failures, mut bad) = (0, 0, Vec::new());
         loop {
-            let alone = self.changing.lock();
+            let alone = self.changing.write();
             let tried = self.look().and_then(|(loaded, state)| {
                 let Some(stored) = loaded.files.get(file) else { return Ok(None) };
                 match which(stored.replica) {
