@@ -115,7 +115,8 @@ install-mpi: mpi-installed ## with PREFIX: terrace-dump, and the library for C a
 memcheck: export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER = valgrind -q --error-exitcode=1 --partial-loads-ok=no --redzone-size=256
 memcheck: export PROPTEST_RNG_SEED = 1
 memcheck: servers ## the unsafe code of the kernels, under valgrind
-	timeout 300 $(CARGO) test -p terrace-kernels --lib --tests
+	$(CARGO) test -p terrace-kernels --tests --no-run
+	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
 soak: python-installed memcheck ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
