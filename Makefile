@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint soak bench bench-quick bench-full install servers tools python python-installed python-test mpi mpi-test mpi-installed install-mpi peers
+.PHONY: build demo test lint soak memcheck bench bench-quick bench-full install servers tools python python-installed python-test mpi mpi-test mpi-installed install-mpi peers
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
@@ -111,7 +111,14 @@ install-mpi: mpi-installed ## with PREFIX: terrace-dump, and the library for C a
 	install -D -m 644 crates/dump-mpi/include/terrace_dump.h $(DESTDIR)$(PREFIX)/include/terrace_dump.h
 	install -D -m 644 crates/dump-mpi/python/terrace_dump.py $(DESTDIR)$(PREFIX)/lib/python/terrace_dump.py
 
-soak: python-installed ## the long counts: kills, faults, power losses, operations, hostile bytes
+# Each buffer of these tests is a block of memory of its own. The seed makes each run the same.
+memcheck: export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER = valgrind -q --error-exitcode=1 --partial-loads-ok=no --redzone-size=256
+memcheck: export PROPTEST_RNG_SEED = 1
+memcheck: servers ## the unsafe code of the kernels, under valgrind
+	$(CARGO) test -p terrace-kernels --tests --no-run
+	timeout 300 $(CARGO) test -p terrace-kernels --tests
+
+soak: python-installed memcheck ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture

@@ -21,7 +21,7 @@ impl Dataset {
         let shared = &self.shared;
         declared.fits(shared.store.config())?;
         for _ in 0..ATTEMPTS {
-            let alone = shared.changing.lock();
+            let alone = shared.changing.write();
             let tried = shared.look().and_then(|(loaded, state)| shared.change(&loaded, &state, declared));
             drop(alone);
             match tried {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use terrace::Store;
 use terrace_views::explain::{Explanation, explain};
 use terrace_views::model::Sizes;
@@ -31,8 +31,9 @@ pub(crate) struct Shared {
     pub store: Store,
     pub name: String,
     loaded: RwLock<Option<Arc<Loaded>>>,
-    /// Held while a change is put together and committed, so that this process's do not undo each other's work.
-    pub changing: Mutex<()>,
+    /// Held while a change is put together and committed, so that this process's do not undo each other's work: alone by what reads
+    /// of replicas that must not change meanwhile, and shared by what only writes.
+    pub changing: RwLock<()>,
     pub follower: Follower,
 }
 
@@ -112,7 +113,7 @@ impl Shared {
                 Err(Trouble::Failed(error)) => return Err(error),
             }
         }
-        let _alone = self.changing.lock();
+        let _alone = self.changing.write();
         self.look_now()
     }
 
@@ -128,6 +129,11 @@ impl Shared {
         Err(Error::Busy(self.name.clone()))
     }
 
+    /// The dataset as it was last looked at.
+    pub fn known(&self) -> Option<Arc<Loaded>> {
+        self.loaded.read().clone()
+    }
+
     pub fn look(&self) -> Attempt<(Arc<Loaded>, State)> {
         let key = keys::declaration(&self.name);
         let object = match self.store.stat(&key) {
@@ -135,8 +141,8 @@ impl Shared {
             Err(terrace::Error::NotFound { .. }) => return Err(Error::NotFound(self.name.clone()).into()),
             Err(error) => return Err(error.into()),
         };
-        let known = self.loaded.read().clone();
-        let known = known.filter(|known| (known.object.id, known.object.generation) == (object.id, object.generation));
+        let known =
+            self.known().filter(|known| (known.object.id, known.object.generation) == (object.id, object.generation));
         let mut loaded = match known {
             Some(loaded) => loaded,
             None => {

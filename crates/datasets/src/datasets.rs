@@ -62,7 +62,10 @@ impl Datasets {
         let loaded = Loaded::new(name, none, declared.clone(), Default::default())?;
         let mut batch = self.store.batch();
         for file in &loaded.files {
-            batch.make(&file.key, file.length(), attributes(&Owed::default()))?;
+            let object = batch.make(&file.key, file.length(), attributes(&Owed::default()))?;
+            if !file.layout.head.is_empty() {
+                batch.write(&file.key, object, 0, &file.layout.head, None)?;
+            }
         }
         let object = batch.make(&key, 0, attributes(&Owed::default()))?;
         batch.write(&key, object, 0, declared.text.as_bytes(), None)?;
@@ -129,7 +132,7 @@ impl Datasets {
     /// [`Error::NotFound`] where there is none of this name.
     pub fn remove(&self, name: &str) -> Result<()> {
         let dataset = self.open(name)?;
-        let _alone = dataset.shared.changing.lock();
+        let _alone = dataset.shared.changing.write();
         let (loaded, _) = dataset.shared.look_now()?;
         let mut batch = self.store.batch();
         batch.remove(&keys::declaration(name));

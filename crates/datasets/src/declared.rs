@@ -7,7 +7,7 @@ use terrace::Config;
 use terrace::config::Rule;
 use terrace_views::language::ast::{Consistency, File};
 use terrace_views::language::{self, Parsed};
-use terrace_views::model::{Backend, Model, Replica};
+use terrace_views::model::{Model, Replica};
 use terrace_views::{Diagnostics, Sources};
 
 use crate::{Error, Result, keys};
@@ -112,11 +112,6 @@ impl Declared {
             if let Some(codec) = replica.codec.as_deref().filter(|codec| codec.parse::<terrace::Encoding>().is_err()) {
                 return refused(format!(
                     "the replica {name} has the codec {codec:?}, which there is not; see docs/codecs.md"
-                ));
-            }
-            if replica.backend != Backend::Raw {
-                return refused(format!(
-                    "the replica {name} has another backend than raw; store it raw, and use `terrace view export` for HDF5 and Zarr"
                 ));
             }
             let lasting: Vec<usize> = (0..replicas.len())

@@ -48,7 +48,7 @@ impl Shared {
     pub fn read_seen(&self, view: &str, seen: impl Fn(usize) -> Seen, offset: u64, out: &mut [u8]) -> Result<usize> {
         let mut bad: Vec<(usize, String)> = Vec::new();
         for attempt in 0..ATTEMPTS {
-            let _alone = (attempt >= PATIENT).then(|| self.changing.lock());
+            let _alone = (attempt >= PATIENT).then(|| self.changing.write());
             let tried = self.look().and_then(|(loaded, state)| {
                 let plan = self.plan(&loaded, &state, seen(loaded.view(view)?), &bad)?;
                 let length = plan.length().saturating_sub(offset).min(out.len() as u64) as usize;

@@ -67,7 +67,7 @@ impl Shared {
     /// Notes that bytes of a file cannot be read: it lacks them from now on. Returns its replica.
     pub fn damaged(&self, file: usize, bytes: Range<u64>) -> Result<usize> {
         for _ in 0..ATTEMPTS {
-            let alone = self.changing.lock();
+            let alone = self.changing.write();
             let tried = self.look().and_then(|(loaded, state)| {
                 let replica = loaded.files.get(file).map_or(0, |file| file.replica);
                 let mut writer = Writer::new(self, &loaded, &state);

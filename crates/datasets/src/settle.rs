@@ -34,7 +34,7 @@ impl Shared {
     pub fn settle(&self, which: &mut dyn FnMut(usize) -> bool, accept_loss: bool) -> Result<()> {
         let (mut file, mut failures, mut bad) = (0, 0, Vec::new());
         loop {
-            let alone = self.changing.lock();
+            let alone = self.changing.write();
             let tried = self.look().and_then(|(loaded, state)| {
                 let Some(stored) = loaded.files.get(file) else { return Ok(None) };
                 match which(stored.replica) {
@@ -84,8 +84,11 @@ impl Shared {
             return Ok(Step::Done);
         }
         let plan = loaded.reading(&self.store, Seen::File(file), &used)?;
+        let head = &stored.layout.head;
+        let in_head = bytes.start < head.len() as u64;
         let (skipped, part) = match bytes.end.saturating_sub(bytes.start) {
             0 => (owed.clone(), owed.end..owed.end),
+            _ if in_head => (owed.start..owed.start, bytes.start..bytes.end.min(head.len() as u64)),
             length if length <= LONG => (owed.start..owed.start, bytes.start..bytes.end.min(bytes.start + STEP)),
             _ => match self.first_stored(loaded, state, file, &used, bytes.clone())? {
                 Some(part) => (owed.start..part.start, part.start..part.end.min(part.start + STEP)),
@@ -93,7 +96,10 @@ impl Shared {
             },
         };
         let mut out = vec![0; (part.end - part.start) as usize];
-        if !out.is_empty() {
+        if in_head {
+            // The declaration says all of it.
+            writer.store(file, part.start, head.get(part.start as usize..part.end as usize).unwrap_or_default())?;
+        } else if !out.is_empty() {
             // What no other replica has stays as it is, if it can be read.
             for (at, chunk) in (part.start..).step_by(CHUNK).zip(out.chunks_mut(CHUNK)) {
                 match self.fetch(loaded, state, file, at, chunk) {

@@ -5,7 +5,8 @@ use crate::declared::When;
 use crate::loaded::{Loaded, Seen};
 use crate::read::{Attempt, Trouble};
 use crate::state::State;
-use crate::writer::Writer;
+use crate::touch::touched;
+use crate::writer::{NEAR, Writer};
 use crate::{Error, Result};
 
 impl Shared {
@@ -33,13 +34,14 @@ impl Shared {
 
     fn write_step(&self, view: &str, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut why = String::new();
+        let mut shares = self.only_writes(view, offset, bytes.len() as u64);
         for _ in 0..ATTEMPTS {
-            let alone = self.changing.lock();
+            let held = (shares.then(|| self.changing.read()), (!shares).then(|| self.changing.write()));
             let tried = self.look().and_then(|(loaded, state)| self.put(&loaded, &state, view, offset, bytes));
-            drop(alone);
+            drop(held);
             match tried {
                 Ok(()) => return Ok(()),
-                Err(Trouble::Changed) => {}
+                Err(Trouble::Changed) => shares = false,
                 // What is to be changed in part has to be good first.
                 Err(Trouble::Damaged { file, bytes, why: said }) if said != why => {
                     let replica = self.damaged(file, bytes)?;
@@ -53,6 +55,18 @@ impl Shared {
             }
         }
         Err(Error::Busy(self.name.clone()))
+    }
+
+    /// Whether a write, as far as is known, reads nothing of replicas and notes nothing of what they lack: others of this process can
+    /// then write at the same time.
+    fn only_writes(&self, view: &str, offset: u64, length: u64) -> bool {
+        let Some(loaded) = self.known().filter(|loaded| loaded.varying.is_empty()) else { return false };
+        let Ok(number) = loaded.view(view) else { return false };
+        loaded.replicas.iter().enumerate().all(|(replica, stored)| {
+            let plan = loaded.writing(number, replica);
+            let whole = || touched(&plan, offset, length, NEAR).is_ok_and(|parts| parts.iter().all(|part| part.whole));
+            stored.when == When::Now && (plan.straight(offset, length).is_some() || whole())
+        })
     }
 
     fn put(&self, loaded: &Loaded, state: &State, view: &str, offset: u64, bytes: &[u8]) -> Attempt<()> {

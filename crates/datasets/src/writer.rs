@@ -13,7 +13,7 @@ use crate::touch::{touched, with_gathered};
 use crate::{datasets, keys};
 
 /// Parts of a file less than this apart are written as one.
-const NEAR: u64 = 4 << 10;
+pub const NEAR: u64 = 4 << 10;
 /// Owed parts less than this apart are one.
 const OWED_NEAR: u64 = 1 << 20;
 

@@ -10,7 +10,7 @@ mod support;
 use support::{Random, declare, oracle};
 use terrace::Store;
 use terrace_datasets::{Dataset, Datasets, Declared, Error};
-use terrace_views::layout::of_view;
+use terrace_views::layout::{of_replica, of_view};
 use terrace_views::model::{Model, Sizes};
 
 struct Case<'a> {
@@ -27,13 +27,18 @@ struct Case<'a> {
 fn declaration(r: &mut Random) -> String {
     let mut text = String::new();
     let made = declare::declaration(r);
-    for line in made.lines() {
+    for (number, line) in made.lines().enumerate() {
         text.push_str(line);
         text.push('\n');
         if line.starts_with("replica") {
             let when = r.of(&["sync", "sync", "async 20ms", "async 10s", "on-close"]);
             text.push_str(&format!("    consistency {when}\n"));
             text.push_str(r.of(&["", "", "    codec \"zstd\"\n", "    tier disk\n", "    requirement min_storage\n"]));
+            let as_hdf5 =
+                format!("{text}    backend hdf5\n{}", made.lines().skip(number + 1).collect::<Vec<_>>().join("\n"));
+            if r.chance(30) && Declared::parse(&as_hdf5).is_ok() {
+                text.push_str("    backend hdf5\n");
+            }
         }
     }
     if made.contains("var n uint32") {
@@ -146,8 +151,10 @@ impl Case<'_> {
         self.dataset.settle().unwrap();
         for (replica, (name, keys, behind)) in self.model.replicas.iter().zip(self.dataset.replicas().unwrap()) {
             assert!(!behind, "{name} is behind");
+            let layout = of_replica(replica, &self.model.views, &self.model.dataset, &self.sizes).unwrap();
             for (image, key) in oracle::replica(replica, &self.model, &self.sizes).iter().zip(keys) {
-                let (found, right) = (self.store.get(key.as_bytes()).unwrap(), self.memory.render(image));
+                let found = self.store.get(key.as_bytes()).unwrap();
+                let right = [layout.head.clone(), self.memory.render(image)].concat();
                 let wrong: Vec<usize> =
                     (0..right.len().max(found.len())).filter(|i| found.get(*i) != right.get(*i)).collect();
                 assert!(

@@ -85,3 +85,42 @@ fn each_reader_sees_each_write_whole_or_not_at_all() {
     dataset.settle().unwrap();
     assert!(dataset.replicas().unwrap().iter().all(|(_, _, behind)| !behind));
 }
+
+#[test]
+fn writers_that_read_nothing_write_at_once_and_others_between_them() {
+    const ROWS: usize = 4000;
+    let dir = tempfile::tempdir().unwrap();
+    let store = common::store(dir.path());
+    let text = "
+        dataset { var data [4000]struct { a, b int32 } }
+        view rows { var data = data }
+        view fields { var a [] { a } = data; var b [] { b } = data }
+        replica rows { view rows }
+        replica fields { view fields }
+    ";
+    let dataset = Datasets::new(&store).add("d", text).unwrap();
+    std::thread::scope(|scope| {
+        for who in 0..4usize {
+            let (rows, fields) = (dataset.view("rows").unwrap(), dataset.view("fields").unwrap());
+            scope.spawn(move || {
+                let first = who * ROWS / 4;
+                for value in 1..=100i32 {
+                    let values = |count: usize| value.to_le_bytes().repeat(count);
+                    rows.write_at(first as u64 * 8, &values(ROWS / 2)).unwrap();
+                    // Reads what is between its elements in the other replica, where others write.
+                    fields.write_at(first as u64 * 4, &values(ROWS / 4)).unwrap();
+                    if value % 10 == 0 {
+                        fields.write_at(0, &values(ROWS)).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let [rows, fields] = ["rows", "fields"].map(|name| {
+        let bytes = store.get(format!("datasets/d/{name}").as_bytes()).unwrap();
+        bytes.chunks(4).map(|four| i32::from_le_bytes(four.try_into().unwrap())).collect::<Vec<i32>>()
+    });
+    let columns = (0..2).flat_map(|field| rows.iter().skip(field).step_by(2).copied());
+    assert!(columns.eq(fields.iter().copied()), "the replicas differ");
+    assert!(fields.iter().all(|value| *value == 100), "a write is gone");
+}

@@ -6,7 +6,7 @@ mod common;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{Mounted, run, tool};
@@ -214,16 +214,45 @@ fields = numpy.memmap(views + '/soa', dtype='<f4', mode='r', shape=(3, len(rows)
 assert (fields[1] == again).all() and fields[2][10] == rows['c'][10]
 ";
 
-/// TERRACE_PYTHON names a Python that has NumPy, if `python3` has not.
+/// A Python that has a module: the one that TERRACE_PYTHON names, or `python3`.
+fn python(module: &str) -> Option<PathBuf> {
+    let python = PathBuf::from(std::env::var_os("TERRACE_PYTHON").unwrap_or("python3".into()));
+    let has = Command::new(&python).args(["-c", &format!("import {module}")]).output();
+    let has = has.is_ok_and(|output| output.status.success());
+    if !has {
+        eprintln!("skipped: {} has no {module}", python.display());
+    }
+    has.then_some(python)
+}
+
 #[test]
 fn numpy_maps_views() {
-    let python = std::env::var_os("TERRACE_PYTHON").unwrap_or("python3".into());
-    if !Command::new(&python).args(["-c", "import numpy"]).output().is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: {} has no NumPy", python.display());
-        return;
-    }
-    let Some((mounted, _dataset)) = mounted() else { return };
+    let (Some(python), Some((mounted, _dataset))) = (python("numpy"), mounted()) else { return };
     let views = mounted.at.join(".views/points");
     fs::write(views.join("aos"), aos()).unwrap();
-    run(Path::new(&python), ["-c".as_ref(), NUMPY.as_ref(), views.as_os_str()], &views);
+    run(&python, ["-c".as_ref(), NUMPY.as_ref(), views.as_os_str()], &views);
+}
+
+const H5PY: &str = "
+import h5py, numpy
+def check(factor):
+    with h5py.File('datasets/points/fields.h5', 'r') as f:
+        rows = numpy.fromfile('.views/points/aos', dtype=[('a', '<f4'), ('b', '<f4'), ('c', '<f4')])
+        for name in 'abc':
+            assert (f[name][name] == rows[name]).all(), name
+        assert f['b']['b'][1000] == 750.25 * factor
+check(1)
+rows = numpy.memmap('.views/points/aos', dtype='<f4', mode='r+')
+rows *= 2
+rows.flush()
+check(2)
+";
+
+#[test]
+fn h5py_opens_a_replica_that_is_an_hdf5_file() {
+    let (Some(python), Some((mounted, dataset))) = (python("h5py"), mounted()) else { return };
+    let more = format!("{DECLARATION}replica h5 \"fields.h5\" {{ view soa; backend hdf5 }}\n");
+    dataset.change(&Declared::parse(&more).unwrap()).unwrap();
+    fs::write(mounted.at.join(".views/points/aos"), aos()).unwrap();
+    run(&python, ["-c", H5PY], &mounted.at);
 }

@@ -157,3 +157,27 @@ fn a_changed_rule_is_followed_by_what_it_touches() {
         assert!(store.get(key.as_bytes()).unwrap() == bytes(), "{key}");
     }
 }
+
+#[test]
+fn rules_that_change_hold_at_once_where_the_store_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    put(&store, "few/before");
+    let path = dir.path().join("store/terrace.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let one = |key: &str| replicas(&store, key).iter().all(|tiers| tiers.len() == 1);
+    fs::write(&path, format!("{text}[[rule]]\nprefix = 'few'\nreplicas = 1\n")).unwrap();
+    put(&store, "few/after");
+    assert!(one("few/after"), "{:?}", replicas(&store, "few/after"));
+    store.sync().unwrap();
+    assert!(one("few/before"), "{:?}", replicas(&store, "few/before"));
+    // Rules that cannot be followed leave those that hold.
+    for wrong in ["[[rule]]\nprefix = 'few'\ntiers = ['nowhere']\n", "[[rule\n"] {
+        fs::write(&path, format!("{text}{wrong}")).unwrap();
+        put(&store, "few/again");
+        assert!(one("few/again"), "{:?}", replicas(&store, "few/again"));
+    }
+    fs::write(&path, text).unwrap();
+    put(&store, "few/again");
+    assert!(!one("few/again"));
+}

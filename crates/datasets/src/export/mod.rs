@@ -1,13 +1,13 @@
 //! Views and replicas for other tools: HDF5, Zarr, and references into what is stored already.
 
-mod hdf5;
-mod lookup3;
 mod references;
 mod zarr;
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+
+use terrace_views::layout::hdf5::{Group, head};
 
 use crate::loaded::Seen;
 use crate::view::View;
@@ -45,11 +45,13 @@ impl View {
         let number = loaded.view(self.name())?;
         let layout = loaded.layout(Seen::Plain(number))?;
         let view = loaded.declared.model.views.get(number).map(|view| view.plain());
-        let described = view.and_then(|view| layout.describe(&view)).unwrap_or_default();
+        let described = view.and_then(|view| layout.describe(&view, 0)).unwrap_or_default();
         let failed = |error| failed(to, error);
-        let mut file = File::create_new(to).map_err(failed)?;
         let length = layout.files.first().copied().unwrap_or(0);
-        file.write_all(&hdf5::head(&described, length)?).map_err(failed)?;
+        let root = Group { name: String::new(), variables: described };
+        let head = head(&[root], length).map_err(|misfit| Error::Refused(misfit.to_string()))?;
+        let mut file = File::create_new(to).map_err(failed)?;
+        file.write_all(&head).map_err(failed)?;
         let mut at = 0;
         let mut buffer = vec![0; STEP.min(length) as usize];
         while at < length {

@@ -26,7 +26,7 @@ impl View {
         let Some((view, layout)) = loaded.declared.model.views.get(number).zip(loaded.views.get(number)) else {
             return refused("it is gone");
         };
-        let Some(variables) = layout.describe(view) else {
+        let Some(variables) = layout.describe(view, 0) else {
             return refused("it lies in tiles, blocks or along a curve; export a view without these");
         };
         for (replica, declared) in loaded.declared.model.replicas.iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::store::{Device, Inner};
 impl Inner {
     /// Sees that all names of plain files are those of what the catalog holds.
     pub(super) fn name_again(&self) -> Result<()> {
-        if self.config.has_plain() {
+        if self.rules.now().has_plain() {
             for device in self.tiers.devices.iter().filter(|device| device.state() == TierState::Ok) {
                 self.name_again_on(device)?;
             }

@@ -44,7 +44,7 @@ impl Store {
         found: &mut Scrubbed,
     ) -> Result<()> {
         let inner = &self.inner;
-        if inner.config.has_plain() {
+        if inner.rules.now().has_plain() {
             self.scrub_names(key, object, extents, repair, found)?;
         }
         for extent in frames(extents) {

@@ -49,7 +49,7 @@ impl Inner {
         };
         let device = self.tiers.device(task.target)?;
         if device.state() == TierState::Ok
-            && self.config.is_plain(device.tier, &owed.key)
+            && self.rules.now().is_plain(device.tier, &owed.key)
             && let Some(done) = self.make_plain(device, task.object, &owed.key, at_once)?
         {
             made.done += done;

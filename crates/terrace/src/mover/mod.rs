@@ -158,6 +158,7 @@ impl Store {
 impl Inner {
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
+        self.rules.renew();
         self.hotness.fold_in_time();
         self.forget_made();
         let mut done = self.repair_suspects()? as usize + self.follow_policies()?;

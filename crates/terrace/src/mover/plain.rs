@@ -42,7 +42,7 @@ impl Store {
 
     /// Sees that plain files are made anew of what has changed without a byte being written.
     pub(crate) fn follow_cut(&self) {
-        if self.inner.config.has_plain() {
+        if self.inner.rules.now().has_plain() {
             self.start_mover(true);
             self.follow();
         }
@@ -156,7 +156,7 @@ impl Inner {
 
     /// Sees that under each key of all targets stands what belongs there.
     pub(super) fn follow_all(&self) -> Result<()> {
-        if !self.config.has_plain() {
+        if !self.rules.now().has_plain() {
             return Ok(());
         }
         self.tiers.devices.iter().try_for_each(|device| self.follow(device))

@@ -78,7 +78,8 @@ impl Inner {
         let to = &self.tiers.devices[to];
         let (write, frame_offset) = extent.frame();
         let task = Task { object, frame_offset, write, target: to.id };
-        let allowed = self.config.rule_for(key).and_then(|rule| rule.tiers.as_deref());
+        let rules = self.rules.now();
+        let allowed = rules.rule_for(key).and_then(|rule| rule.tiers.as_deref());
         let forbidden = allowed.is_some_and(|names| !names.contains(&self.tiers.tier(to).name));
         if forbidden || self.catalog.owed_to(&task)?.contains(&to.id) {
             return Ok(false);

@@ -57,7 +57,7 @@ impl Store {
     pub(crate) fn note_rename(&self, from: &[u8], to: &[u8]) {
         let inner = &self.inner;
         let then = policy_of(inner, from);
-        if !inner.config.rules.is_empty() && then != policy_of(inner, to) {
+        if !inner.rules.now().rules.is_empty() && then != policy_of(inner, to) {
             inner.mover.unplanned.lock().push((to.to_vec(), then));
             self.start_mover(true);
         }
@@ -207,11 +207,12 @@ impl Inner {
     fn progress(&self) -> Option<Progress> {
         let text = fs::read_to_string(self.dir.join("rules")).ok()?;
         let (after, before) = text.split_once('\n')?;
-        if before == rules(&self.config) {
+        let now = rules(&self.rules.now());
+        if before == now {
             return None;
         }
-        // A process that has the store open since before the change leaves it to those that know it.
-        let current = read_config(&self.dir).is_ok_and(|config| rules(&config) == rules(&self.config));
+        // A process that cannot follow a change while it has the store open leaves it to those that can.
+        let current = read_config(&self.dir).is_ok_and(|config| rules(&config) == now);
         let before = toml::from_str(before).ok().filter(|_| current)?;
         let after = (!after.is_empty()).then(|| unhex(after)).flatten();
         Some(Progress { before, after })
@@ -232,7 +233,7 @@ impl Inner {
 
     /// Notes that all objects are as the rules say.
     fn rules_followed(&self) {
-        self.write_rules("", &self.config);
+        self.write_rules("", &self.rules.now());
     }
 
     fn write_rules(&self, after: &str, config: &Config) {

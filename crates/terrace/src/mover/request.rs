@@ -44,7 +44,7 @@ impl Store {
         self.move_each(prefix, |inner, key, object, extent, edits, moved| {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
                 extent.replicas.iter().partition(|r| inner.tiers.device(r.target).is_ok_and(|d| d.tier == level));
-            let volatile = inner.config.rule_for(key).is_some_and(|rule| rule.volatile);
+            let volatile = inner.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
             for replica in on {
                 if off.iter().any(|r| volatile || inner.outlives(r)) {
                     edits.push(drop_replica(key, object, extent, replica));
@@ -128,7 +128,7 @@ impl Inner {
         let outlives = |target: TargetId| {
             self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent) || stay().any(|r| self.outlives(r))
         };
-        let volatile = self.config.rule_for(key).is_some_and(|rule| rule.volatile);
+        let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let place = self.placer_for(object, key).place_on(others, extent.raw_len as usize, &beside, volatile);
         // Nothing becomes volatile by being moved.
         if let Some(target) = place.filter(|target| volatile || outlives(*target)) {

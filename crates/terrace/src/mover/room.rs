@@ -138,7 +138,7 @@ impl Inner {
         }
         let stay = extent.replicas.iter().filter(|r| *r != replica);
         let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
-        let volatile = self.config.rule_for(key).is_some_and(|rule| rule.volatile) || !self.outlives(replica);
+        let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile) || !self.outlives(replica);
         let place = self.placer_for(object, key).place_on(lower, extent.raw_len as usize, &beside, volatile);
         if let Some(target) = place {
             edits.push(owe(key, Task { target, ..task_of(object, extent, replica) }, extent, Some(replica.target)));
@@ -179,7 +179,7 @@ impl Inner {
             // Readers may still be at what died in it.
             let mut dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id)? };
             // A file that still stands under its key is known by its number.
-            if self.config.has_plain() {
+            if self.rules.now().has_plain() {
                 self.follow(device)?;
                 for (_, noted) in self.catalog.unfollowed(device.id, b"", usize::MAX)? {
                     dying.extend(noted.files);

@@ -51,8 +51,11 @@ impl Store {
 
     /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
+        self.inner.rules.renew();
         self.replan_renamed()?;
-        if let Some(_lock) = self.inner.mover_lock()? {
+        if self.inner.replanning().is_some() {
+            // Whoever has the lock may have begun before the rules changed.
+            let _lock = self.inner.wait_for_mover_lock()?;
             while self.inner.follow_rules()? > 0 {}
         }
         self.inner.follow_all()?;

@@ -32,7 +32,8 @@ pub(crate) fn policy_under(inner: &Inner, config: &Config, key: &[u8]) -> Policy
 
 /// The policy for a write to a key, with each decision that was taken between wishes.
 pub(super) fn explained(inner: &Inner, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
-    resolved(inner, &inner.config, key, options)
+    inner.rules.renew();
+    resolved(inner, &inner.rules.now(), key, options)
 }
 
 fn resolved(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {

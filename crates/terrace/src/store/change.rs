@@ -74,8 +74,8 @@ impl Store {
 }
 
 impl Store {
-    /// Replaces the rules for what is at or below `prefix`, and puts the new ones before all others. They hold for whoever opens the
-    /// store from now on; what is stored already follows them then.
+    /// Replaces the rules for what is at or below `prefix`, and puts the new ones before all others. They hold at once, also
+    /// for processes that have the store open; what is stored already follows in the background.
     ///
     /// # Errors
     /// [`Error::Config`] where the rules do not go together with the rest.

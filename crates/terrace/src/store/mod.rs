@@ -6,6 +6,7 @@ mod device;
 mod leases;
 mod monitor;
 mod open;
+mod rules;
 mod sole;
 mod space;
 mod targets;
@@ -34,6 +35,7 @@ use crate::read::{Cache, Fetched};
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
 use crate::tier::FILES;
 use crate::{Error, Result, key};
+use rules::Rules;
 use sole::Sole;
 
 /// The store's format; a store of a newer one is refused.
@@ -66,7 +68,9 @@ impl Drop for Last {
 /// What the parts of the engine share.
 pub(crate) struct Inner {
     pub dir: PathBuf,
+    /// The configuration as it was when the store was opened. `rules` has the rules of now.
     pub config: Config,
+    pub rules: Rules,
     pub catalog: Arc<Catalog>,
     pub tiers: Tiers,
     pub mover: Mover,
@@ -146,7 +150,7 @@ impl Store {
         &self.inner.dir
     }
 
-    /// The store's configuration.
+    /// The store's configuration, as it was when this process opened it. Rules may have changed since then.
     pub fn config(&self) -> &Config {
         &self.inner.config
     }

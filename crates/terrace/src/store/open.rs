@@ -8,8 +8,9 @@ use std::sync::{Arc, LazyLock, Weak};
 use parking_lot::Mutex;
 
 use super::sole::sole;
-use super::{Inner, Last, Leases, STAGE_BYTES, Store, Tiers, boot, lock_file, read_config, read_identity};
+use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, boot, lock_file, read_identity};
 use crate::catalog::{Catalog, Edit};
+use crate::config::Config;
 use crate::hotness::Hotness;
 use crate::log::Log;
 use crate::mover::Mover;
@@ -45,7 +46,8 @@ impl Store {
 }
 
 fn open(dir: &Path, id: u64) -> Result<Inner> {
-    let config = read_config(dir)?;
+    let rules = Rules::read(dir)?;
+    let config = Config::clone(&rules.now());
     let lock = lock_file(dir)?;
     boot::prepare(dir, &lock)?;
     let sole = sole(dir)?;
@@ -58,6 +60,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         cache: Cache::new(config.store.cache.0),
         fetched: Fetched::default(),
         config,
+        rules,
         catalog,
         tiers,
         mover: Mover::default(),

@@ -322,7 +322,7 @@ impl<'a> Writer<'a> {
 
     /// Sees that an object which has plain files stays whole on those targets.
     pub(crate) fn stays_plain(&mut self, exists: bool) -> Result<()> {
-        if exists && self.inner.config.has_plain() {
+        if exists && self.inner.rules.now().has_plain() {
             self.plain = WholeOn::new(self.inner.catalog.plain_targets(self.object)?);
         }
         Ok(())
@@ -418,7 +418,7 @@ impl<'a> Writer<'a> {
     fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
         for Placed { target, encoding } in places {
             let device = self.inner.tiers.device(*target)?;
-            let plain = self.inner.config.is_plain(device.tier, self.key);
+            let plain = self.inner.rules.now().is_plain(device.tier, self.key);
             // What a budget pays for beside the first is known when that is there.
             let later = raw.len() > INLINE_BYTES || !device.quick || plain || self.placer.has_budget();
             if !extent.replicas.is_empty() && later {

@@ -17,10 +17,11 @@ impl WholeOn {
 
     /// Of places on a tier of plain files, takes the targets that have the object already; and puts frames elsewhere first.
     pub fn settle(&self, inner: &Inner, key: &[u8], places: &mut Places) {
-        if !inner.config.has_plain() {
+        if !inner.rules.now().has_plain() {
             return;
         }
-        let plain = |target| inner.tiers.device(target).is_ok_and(|device| inner.config.is_plain(device.tier, key));
+        let plain =
+            |target| inner.tiers.device(target).is_ok_and(|device| inner.rules.now().is_plain(device.tier, key));
         let level = |target| inner.tiers.device(target).ok().map(|device| device.tier);
         for at in 0..places.len() {
             let target = places[at].target;
@@ -38,11 +39,11 @@ impl WholeOn {
 
     /// Owes what makes the object whole where it is plain.
     pub fn owe(&mut self, inner: &Inner, key: &[u8], extent: &Extent, owed: &mut Vec<TargetId>) {
-        if !inner.config.has_plain() {
+        if !inner.rules.now().has_plain() {
             return;
         }
         for target in extent.replicas.iter().map(|replica| replica.target).chain(owed.iter().copied()) {
-            let plain = inner.tiers.device(target).is_ok_and(|device| inner.config.is_plain(device.tier, key));
+            let plain = inner.tiers.device(target).is_ok_and(|device| inner.rules.now().is_plain(device.tier, key));
             if plain && !self.0.contains(&target) {
                 self.0.push(target);
             }

@@ -41,15 +41,15 @@ impl Element {
 }
 
 impl Layout {
-    /// The variables of a view's layout, where other formats have words for how they lie: not in tiles or blocks, nor along a
-    /// curve.
-    pub fn describe(&self, view: &View) -> Option<Vec<Described>> {
+    /// A view's variables, of which this layout's `first` is the first, where other formats have words for how they lie: not in tiles
+    /// or blocks, nor along a curve.
+    pub fn describe(&self, view: &View, first: usize) -> Option<Vec<Described>> {
         if view.style.arrangement != Arrangement::Plain {
             return None;
         }
-        let variables = view.variables.iter().zip(&self.variables).enumerate();
+        let variables = view.variables.iter().zip(self.variables.get(first..)?).enumerate();
         let one = |(number, (variable, extent)): (usize, (&crate::model::ViewVariable, &super::Extent))| {
-            let own: Vec<&Placed> = self.leaves.iter().filter(|placed| placed.variable == number).collect();
+            let own: Vec<&Placed> = self.leaves.iter().filter(|placed| placed.variable == first + number).collect();
             let (lengths, element) = match element(&variable.node, &mut &own[..], extent.offset, 0, Some(extent.size))?
             {
                 Element::Array(lengths, element) => (lengths, *element),

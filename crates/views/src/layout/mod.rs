@@ -2,13 +2,14 @@
 
 mod arrange;
 mod describe;
+pub mod hdf5;
 mod place;
 
 pub use arrange::Digit;
 pub use describe::{Described, Element};
 pub use place::{of_replica, of_view};
 
-use crate::model::{Affine, Primitive};
+use crate::model::{Affine, Misfit, Primitive};
 
 /// Where everything lies.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Layout {
     pub variables: Vec<Extent>,
     /// Their primitive parts, in the order of the files.
     pub leaves: Vec<Placed>,
+    /// What its one file begins with, where it is of a format that has a head; empty otherwise.
+    pub head: Vec<u8>,
 }
 
 /// Where a variable lies.
@@ -89,6 +92,7 @@ impl Layout {
             files: self.files.get(file).copied().into_iter().collect(),
             variables: self.variables.iter().filter(|extent| extent.file == file).cloned().collect(),
             leaves: self.leaves.iter().filter(own).map(|placed| Placed { file: 0, ..placed.clone() }).collect(),
+            head: self.head.clone(),
         }
     }
 
@@ -103,7 +107,7 @@ impl Layout {
         }
         let variables = vec![Extent { name: placed.path.clone(), file: 0, offset: 0, size: stride }];
         let leaf = Placed { variable: 0, big: false, file: 0, offset: 0, loops, ..placed.clone() };
-        Layout { files: vec![stride], variables, leaves: vec![leaf] }
+        Layout { files: vec![stride], variables, leaves: vec![leaf], head: Vec::new() }
     }
 
     /// Whether both have each element that both have at the same place.
@@ -123,7 +127,18 @@ impl Layout {
         let lengths = |layout: &Layout| -> Vec<u64> {
             layout.leaves.iter().flat_map(|placed| &placed.loops).map(|walk| walk.length).collect()
         };
-        self.files == other.files && self.lies_as(other) && lengths(self) == lengths(other)
+        self.files == other.files && self.head == other.head && self.lies_as(other) && lengths(self) == lengths(other)
+    }
+
+    /// The same behind a head.
+    fn behind(mut self, head: Vec<u8>) -> Result<Layout, Misfit> {
+        let length = head.len() as u64;
+        for file in &mut self.files {
+            *file = file.checked_add(length).filter(|end| *end <= i64::MAX as u64).ok_or(Misfit::TooLarge)?;
+        }
+        self.variables.iter_mut().for_each(|extent| extent.offset += length);
+        self.leaves.iter_mut().for_each(|placed| placed.offset += length);
+        Ok(Layout { head, ..self })
     }
 
     /// The bytes of elements; the rest is padding.

@@ -1,8 +1,11 @@
 //! Placing variables, one after the other.
 
 use super::arrange::{Digit, arrange, times};
+use super::hdf5::behind_head;
 use super::{Extent, Layout, Placed, Walk};
-use crate::model::{Arrangement, Dataset, Length, Misfit, Node, Packing, Replica, Sizes, Style, View, ViewVariable};
+use crate::model::{
+    Arrangement, Backend, Dataset, Length, Misfit, Node, Packing, Replica, Sizes, Style, View, ViewVariable,
+};
 
 /// The layout of a view's file.
 ///
@@ -15,17 +18,21 @@ pub fn of_view(view: &View, dataset: &Dataset, sizes: &Sizes) -> Result<Layout, 
 }
 
 /// The layout of a replica's files (III-B of the paper): views at multiples of 8, and a new file after each variable whose
-/// size varies.
+/// size varies. An HDF5 file's head comes before all.
 ///
 /// # Errors
-/// Where a slice leaves its array, or a file would be too large.
+/// Where a slice leaves its array, a file would be too large, or is to be an HDF5 file and cannot be.
 pub fn of_replica(replica: &Replica, views: &[View], dataset: &Dataset, sizes: &Sizes) -> Result<Layout, Misfit> {
     let mut placer = Placer { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: true };
-    for view in replica.views.iter().filter_map(|number| views.get(*number)).chain(&replica.rest) {
+    let views: Vec<&View> = replica.views.iter().filter_map(|number| views.get(*number)).chain(&replica.rest).collect();
+    for view in &views {
         let prefix = if view.name.is_empty() { String::new() } else { format!("{}/", view.name) };
         placer.view(view, &prefix)?;
     }
-    Ok(placer.layout)
+    match replica.backend {
+        Backend::Raw => Ok(placer.layout),
+        Backend::Hdf5 => behind_head(placer.layout, &views),
+    }
 }
 
 struct Placer<'a> {

@@ -41,10 +41,8 @@ pub enum Backend {
     /// The bytes of its views.
     #[default]
     Raw,
-    /// An HDF5 file.
+    /// An HDF5 file: a head, and the bytes of its views behind it.
     Hdf5,
-    /// A Zarr store.
-    Zarr,
 }
 
 const REQUIREMENTS: [&str; 10] = [
@@ -102,10 +100,17 @@ pub(crate) fn replica(ast: &ast::Replica, views: &[View], diagnostics: &mut Diag
                 replica.backend = match name.text.as_str() {
                     "raw" => Backend::Raw,
                     "hdf5" => Backend::Hdf5,
-                    "zarr" => Backend::Zarr,
+                    "zarr" => {
+                        let error =
+                            Diagnostic::error(name.span, "a replica cannot be stored as a Zarr store".to_owned());
+                        let help = "store it raw on a tier of layout plain; `terrace view export` makes references with which Zarr \
+                                    reads it where it is, or a Zarr store";
+                        diagnostics.push(error.help(help));
+                        Backend::Raw
+                    }
                     text => {
                         let error = Diagnostic::error(name.span, format!("there is no backend `{text}`"));
-                        let help = suggest(text, ["raw", "hdf5", "zarr"].into_iter());
+                        let help = suggest(text, ["raw", "hdf5"].into_iter());
                         diagnostics.push(Diagnostic { help, ..error });
                         Backend::Raw
                     }

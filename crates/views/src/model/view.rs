@@ -86,6 +86,9 @@ pub enum Misfit {
     /// More bytes than a file can have.
     #[error("it is larger than 2^63 bytes; make an array shorter")]
     TooLarge,
+    /// What an HDF5 file cannot hold.
+    #[error("it is to be an HDF5 file, but {0}")]
+    NoHdf5(String),
     /// More parts than can be handled.
     #[error("it falls into too many pieces; use a simpler arrangement or slice")]
     TooComplex,

@@ -57,7 +57,7 @@ impl Parser<'_, '_> {
                 }
             }
             "requirement" => ReplicaLine::Requirement(self.names("a requirement's name")?),
-            "backend" => ReplicaLine::Backend(self.name("`raw`, `hdf5` or `zarr`")?),
+            "backend" => ReplicaLine::Backend(self.name("`raw` or `hdf5`")?),
             text => {
                 let error = Diagnostic::error(word.span, format!("a replica's line cannot begin with `{text}`"));
                 let help = match WHEN.contains(&text) {
