@@ -5,7 +5,7 @@ use terrace::files::{File, Setting, Stat};
 
 use crate::error::refused;
 use crate::views::OpenView;
-use crate::{Result, Tree, views};
+use crate::{Error, Result, Tree, views};
 
 /// An open file or view. A file is closed when this is dropped, and an error then only logged; [`Open::flush`] tells.
 pub struct Open {
@@ -84,6 +84,14 @@ impl Open {
         }
     }
 
+    /// The same, and lends the bytes to `answer`: in `out`, or where they were fetched ahead.
+    pub fn read_to<T>(&self, offset: u64, out: &mut [u8], answer: impl FnOnce(Result<&[u8]>) -> T) -> T {
+        match &self.bytes {
+            Bytes::File(file) => file.read_to(offset, out, |read| answer(read.map_err(Error::from))),
+            Bytes::View(view) => answer(view.read_at(offset, out).map(|length| &out[..length])),
+        }
+    }
+
     /// Writes; the bytes written, fewer only at the end of a view, which has a length of its own.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
         match &self.bytes {
@@ -92,6 +100,17 @@ impl Open {
                 Ok(bytes.len())
             }
             Bytes::View(view) => view.write_at(offset, bytes),
+        }
+    }
+
+    /// The same; `accepted` is told as soon as all who use the tree are sure to see the bytes
+    /// ([`File::write_behind`](terrace::files::File::write_behind)).
+    pub fn write_behind(&self, offset: u64, bytes: &[u8], accepted: impl FnOnce(Result<usize>)) {
+        match &self.bytes {
+            Bytes::File(file) => file.write_behind(offset, bytes, |written| {
+                accepted(written.map(|()| bytes.len()).map_err(Error::from));
+            }),
+            Bytes::View(view) => accepted(view.write_at(offset, bytes)),
         }
     }
 

@@ -21,16 +21,23 @@ impl System {
         BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(buffer.len().max(size as usize), 0);
             let out = &mut buffer[..size as usize];
-            let read = self.opened(handle).and_then(|open| said(open.read_at(offset, out)));
-            answer(read.map(|length| &out[..length]));
+            match self.opened(handle) {
+                Ok(open) => open.read_to(offset, out, |read| answer(said(read))),
+                Err(error) => answer(Err(error)),
+            }
         });
     }
 
-    /// Writes; the bytes written.
-    pub fn write_bytes(&self, handle: FileHandle, offset: u64, bytes: &[u8]) -> Answer<usize> {
-        let open = self.opened(handle)?;
-        let written = said(open.write_at(offset, bytes))?;
-        self.stale.written(&open, &self.open);
-        Ok(written)
+    /// Writes, and tells `answer` the bytes written, maybe before they have reached the store.
+    pub fn write_bytes(&self, handle: FileHandle, offset: u64, bytes: &[u8], answer: impl FnOnce(Answer<usize>)) {
+        match self.opened(handle) {
+            Ok(open) => open.write_behind(offset, bytes, |written| {
+                if written.is_ok() {
+                    self.stale.written(&open, &self.open);
+                }
+                answer(said(written));
+            }),
+            Err(error) => answer(Err(error)),
+        }
     }
 }

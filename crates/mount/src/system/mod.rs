@@ -237,10 +237,10 @@ impl Filesystem for System {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.write_bytes(handle, offset, bytes) {
+        self.write_bytes(handle, offset, bytes, |written| match written {
             Ok(length) => reply.written(length as u32),
             Err(error) => reply.error(error),
-        }
+        });
     }
 
     fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {

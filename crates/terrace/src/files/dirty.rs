@@ -2,15 +2,23 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Written ranges, never overlapping, by their first byte's offset.
-#[derive(Default)]
+use super::spare::Spare;
+
+/// Written ranges, never overlapping, by their first byte's offset. None goes beyond a multiple of a block.
 pub struct Dirty {
     pieces: BTreeMap<u64, Vec<u8>>,
     bytes: usize,
+    spare: Arc<Spare>,
 }
 
 impl Dirty {
+    /// Nothing. What is written is kept in these buffers, and cut to their length.
+    pub fn new(spare: &Arc<Spare>) -> Dirty {
+        Dirty { pieces: BTreeMap::new(), bytes: 0, spare: spare.clone() }
+    }
+
     /// How many bytes there are.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -30,18 +38,22 @@ impl Dirty {
     pub fn write(&mut self, mut offset: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let next = self.pieces.range(offset + 1..).next().map_or(u64::MAX, |(at, _)| *at);
-            let room = usize::try_from(next - offset).unwrap_or(usize::MAX).min(bytes.len());
+            let block = self.spare.block();
+            let stop = next.min((offset - offset % block).saturating_add(block));
+            let room = usize::try_from(stop - offset).unwrap_or(usize::MAX).min(bytes.len());
             let (now, later) = bytes.split_at(room);
             match self.pieces.range_mut(..=offset).next_back() {
-                Some((at, piece)) if offset - at <= piece.len() as u64 => {
+                Some((at, piece)) if offset - at <= piece.len() as u64 && at / block == offset / block => {
                     let skip = (offset - at) as usize;
                     let over = now.len().min(piece.len() - skip);
                     piece[skip..skip + over].copy_from_slice(&now[..over]);
-                    piece.extend_from_slice(&now[over..]);
+                    self.spare.lengthen(piece, &now[over..]);
                     self.bytes += now.len() - over;
                 }
                 _ => {
-                    self.pieces.insert(offset, now.to_vec());
+                    let mut piece = Vec::new();
+                    self.spare.lengthen(&mut piece, now);
+                    self.pieces.insert(offset, piece);
                     self.bytes += now.len();
                 }
             }
@@ -65,7 +77,9 @@ impl Dirty {
                 self.pieces.insert(end.max(at), tail);
             }
             piece.truncate(start.saturating_sub(at) as usize);
-            if !piece.is_empty() {
+            if piece.is_empty() {
+                self.spare.give(piece);
+            } else {
                 self.bytes += piece.len();
                 self.pieces.insert(at, piece);
             }
@@ -85,10 +99,30 @@ impl Dirty {
         }
     }
 
-    /// Whether all of `start..end` is there, in one piece.
+    /// Whether all of `start..end` is there.
     pub fn covers(&self, start: u64, end: u64) -> bool {
-        let before = self.pieces.range(..=start).next_back();
-        before.is_some_and(|(at, piece)| at + piece.len() as u64 >= end)
+        let first = self.pieces.range(..=start).next_back().map_or(start, |(at, _)| *at);
+        let mut at = start;
+        for (from, piece) in self.pieces.range(first..end.max(first)) {
+            if *from > at {
+                return false;
+            }
+            at = at.max(from + piece.len() as u64);
+        }
+        at >= end
+    }
+
+    /// Whether anything of `start..end` is there.
+    pub fn touches(&self, start: u64, end: u64) -> bool {
+        let before = self.pieces.range(..end).next_back();
+        before.is_some_and(|(at, piece)| at + piece.len() as u64 > start)
+    }
+
+    /// The blocks that are there from their first byte to their last, of those that `start..end` touches.
+    pub fn whole(&self, start: u64, end: u64) -> Vec<(u64, &[u8])> {
+        let block = self.spare.block();
+        let touched = self.pieces.range(start - start % block..end);
+        touched.filter(|(_, piece)| piece.len() as u64 == block).map(|(at, piece)| (*at, piece.as_slice())).collect()
     }
 
     /// All bytes in order, neighbours joined, cut where a multiple of `block` lies.
@@ -135,7 +169,7 @@ mod tests {
         /// Against the slow oracle: one optional byte for each offset.
         #[test]
         fn each_byte_is_the_last_one_written(steps in prop::collection::vec(step(), 1..60), block in 1u64..70) {
-            let mut dirty = Dirty::default();
+            let mut dirty = Dirty::new(&Arc::new(Spare::new(block as usize)));
             let mut bytes: Vec<Option<u8>> = vec![None; 300];
             for step in steps {
                 match step {
@@ -164,7 +198,17 @@ mod tests {
                 prop_assert_eq!(seen[at], *byte);
                 prop_assert_eq!(low[at], byte.unwrap_or(1));
                 prop_assert_eq!(high[at], if at < 100 { 2 } else { byte.unwrap_or(2) });
-                prop_assert!(!dirty.covers(at as u64, at as u64 + 1) || byte.is_some());
+                prop_assert_eq!(dirty.covers(at as u64, at as u64 + 1), byte.is_some());
+                prop_assert_eq!(dirty.touches(at as u64, at as u64 + 1), byte.is_some());
+            }
+            for (at, whole) in dirty.whole(0, 300) {
+                prop_assert!(at % block == 0 && whole.len() as u64 == block);
+                prop_assert!(dirty.covers(at, at + block));
+            }
+            for range in [100..200, 3..150] {
+                let all = bytes[range.start as usize..range.end as usize].iter();
+                prop_assert_eq!(dirty.covers(range.start, range.end), all.clone().all(Option::is_some));
+                prop_assert_eq!(dirty.touches(range.start, range.end), all.clone().any(Option::is_some));
             }
         }
     }

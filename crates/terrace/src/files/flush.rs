@@ -60,6 +60,24 @@ impl Shared {
         written
     }
 
+    /// Writes the blocks that are whole, of those that `start..end` touches, by one commit: of a stream of writes little
+    /// gathers.
+    pub fn flush_whole(&self, open: &Open, state: &mut State, start: u64, end: u64) -> FileResult<()> {
+        let Some((_, mtime)) = state.written else { return Ok(()) };
+        let whole = state.dirty.whole(start, end);
+        if whole.is_empty() {
+            return Ok(());
+        }
+        let written = self.write(open, state, &whole, mtime);
+        let ranges: Vec<(u64, u64)> = whole.iter().map(|(at, block)| (*at, at + block.len() as u64)).collect();
+        match written {
+            Ok(()) => ranges.into_iter().for_each(|(start, end)| self.drop_kept(state, start, end)),
+            Err(FileError::Stale(_)) => self.drop_kept(state, 0, u64::MAX),
+            Err(_) => {}
+        }
+        written
+    }
+
     /// Writes bytes without keeping them back.
     pub fn write_through(&self, open: &Open, state: &State, offset: u64, bytes: &[u8]) -> FileResult<()> {
         self.write(open, state, &[(offset, bytes)], now())

@@ -10,8 +10,9 @@ use super::ahead::Course;
 use super::open::{Open, State};
 use super::{FileError, FileResult, Setting, Shared, Stat};
 use crate::catalog::{Change, Edit, Expect};
+use crate::key;
+use crate::read::Lent;
 use crate::write::now;
-use crate::{Error, key};
 
 /// More kept back than this is written at once: bytes, and pieces.
 const KEPT: usize = 16 << 20;
@@ -54,6 +55,30 @@ impl File {
         Ok(Stat::of(&object.ok_or_else(|| FileError::stale(&state.key))?, self.shared.owner))
     }
 
+    /// Reads as many bytes from `offset` on as `out` has room for, and lends them to `answer`: in `out`, or where they were
+    /// fetched ahead.
+    pub fn read_to<T>(&self, offset: u64, out: &mut [u8], answer: impl FnOnce(FileResult<&[u8]>) -> T) -> T {
+        match self.lent(offset, out.len() as u64) {
+            Err(error) => answer(Err(error)),
+            Ok(Some(lent)) => answer(Ok(lent.bytes())),
+            Ok(None) => answer(self.read_at(offset, out).map(|length| &out[..length])),
+        }
+    }
+
+    /// What was fetched ahead of these bytes, where that is all of them.
+    fn lent(&self, offset: u64, length: u64) -> FileResult<Option<Lent<'_>>> {
+        let state = self.open.state.read();
+        let store = &self.shared.store;
+        if !store.inner.fetched.has_any() || state.dirty.touches(offset, offset.saturating_add(length)) {
+            return Ok(None);
+        }
+        let lent = store.lend(&state.key, self.open.id, offset, length)?;
+        if lent.is_some() {
+            self.shared.ahead.note(store, &self.course, &state.key, offset, length);
+        }
+        Ok(lent)
+    }
+
     /// Fills `out` from byte `offset` on; the bytes read, which are fewer only at the file's end. What was never written
     /// reads as zeros.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> FileResult<usize> {
@@ -64,12 +89,8 @@ impl File {
             return Ok(out.len());
         }
         self.shared.ahead.note(&self.shared.store, &self.course, &state.key, offset, out.len() as u64);
-        let have = match self.shared.store.read_at(&state.key, offset, out) {
-            Err(Error::NotFound { .. }) => return Err(FileError::stale(&state.key)),
-            have => have?,
-        };
-        // Numbers are never given twice: if it has the key now, it had it before.
-        self.committed(&state)?;
+        let have = self.shared.store.read_numbered(&state.key, self.open.id, offset, out)?;
+        let have = have.ok_or_else(|| FileError::stale(&state.key))?;
         let kept = state.dirty.end().saturating_sub(offset).min(out.len() as u64) as usize;
         let length = have.max(kept);
         let out = &mut out[..length];
@@ -84,6 +105,38 @@ impl File {
         self.write(&mut state, offset, bytes)
     }
 
+    /// The same, but `accepted` is told as soon as all who use these `Files` are sure to see the bytes; what is to go to the
+    /// store now goes there after that. Where it cannot, the bytes are kept back, none are accepted before they can be
+    /// written, and the error is told by the next flush, too.
+    pub fn write_behind(&self, offset: u64, bytes: &[u8], accepted: impl FnOnce(FileResult<()>)) {
+        let mut state = self.open.state.write();
+        if let Err(error) = self.accepts(&mut state, offset, bytes) {
+            return accepted(Err(error));
+        }
+        accepted(Ok(()));
+        if let Err(error) = self.write(&mut state, offset, bytes) {
+            tracing::warn!(key = %key::show(&state.key), %error, "bytes that were accepted are not written yet");
+            if bytes.len() >= self.shared.store.inner.config.block() && !matches!(error, FileError::Stale(_)) {
+                self.keep(&mut state, offset, bytes);
+            }
+            state.failed = Some(error);
+        }
+    }
+
+    /// Whether bytes can be accepted before they are written: none are while others could not be.
+    fn accepts(&self, state: &mut State, offset: u64, bytes: &[u8]) -> FileResult<()> {
+        self.end_of(state, offset, bytes)?;
+        match state.failed.take() {
+            None => Ok(()),
+            Some(error @ FileError::Stale(_)) => Err(error),
+            Some(error) => {
+                let written = self.shared.flush(&self.open, state);
+                state.failed = written.is_err().then_some(error);
+                written
+            }
+        }
+    }
+
     /// Writes `bytes` behind the last byte; where that was.
     pub fn append(&self, bytes: &[u8]) -> FileResult<u64> {
         let mut state = self.open.state.write();
@@ -93,27 +146,37 @@ impl File {
     }
 
     fn write(&self, state: &mut State, offset: u64, bytes: &[u8]) -> FileResult<()> {
-        let end = offset.checked_add(bytes.len() as u64).filter(|end| i64::try_from(*end).is_ok());
-        let end = end.ok_or_else(|| FileError::TooLarge(key::show(&state.key)))?;
-        let before = state.dirty.bytes();
+        let end = self.end_of(state, offset, bytes)?;
         if bytes.len() >= self.shared.store.inner.config.block() {
             self.shared.write_through(&self.open, state, offset, bytes)?;
-            state.dirty.clear(offset, end);
+            self.shared.drop_kept(state, offset, end);
+            state.written = state.written.map(|(since, _)| (since, now()));
         } else {
-            state.dirty.write(offset, bytes);
+            self.keep(state, offset, bytes);
+            self.shared.flush_whole(&self.open, state, offset, end)?;
         }
         let after = state.dirty.bytes();
-        self.shared.kept.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
-        state.written = match (after, state.written) {
-            (0, _) => None,
-            (_, Some((since, _))) => Some((since, now())),
-            (_, None) => Some((Instant::now(), now())),
-        };
         let much = after > KEPT || state.dirty.pieces() > PIECES;
         if much || after > 0 && self.shared.kept.load(Ordering::Relaxed) > ALL_KEPT {
             self.shared.flush(&self.open, state)?;
         }
         Ok(())
+    }
+
+    /// Where a write ends.
+    fn end_of(&self, state: &State, offset: u64, bytes: &[u8]) -> FileResult<u64> {
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| i64::try_from(*end).is_ok());
+        end.ok_or_else(|| FileError::TooLarge(key::show(&state.key)))
+    }
+
+    /// Keeps bytes back.
+    fn keep(&self, state: &mut State, offset: u64, bytes: &[u8]) {
+        let before = state.dirty.bytes();
+        state.dirty.write(offset, bytes);
+        self.shared.kept.fetch_add(state.dirty.bytes() - before, Ordering::Relaxed);
+        if state.dirty.bytes() > 0 {
+            state.written = Some((state.written.map_or_else(Instant::now, |(since, _)| since), now()));
+        }
     }
 
     /// Cuts the file to `length` bytes, or extends it with zeros.

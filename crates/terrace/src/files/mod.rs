@@ -3,10 +3,11 @@
 //! An object's key is its path. A directory is an object of its own, or only a part of longer keys, as `put` leaves it;
 //! the latter becomes an object when something in it is changed, so that it outlives what it holds.
 //!
-//! **Writes are kept back**, up to 16 MiB for each open file: they reach the store when so much has gathered, after five
-//! seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*). Whoever uses the
-//! same `Files` sees them at once, others when they have reached the store. What a killed process had kept back
-//! is lost, as what a machine keeps back is in a crash. Writes of a block or more (1 MiB) go to the store at once.
+//! **Writes are kept back**, up to 16 MiB for each open file: they reach the store when a block (1 MiB) is whole, when so much has
+//! gathered, after five seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*). Whoever uses
+//! the same `Files` sees them at once, others when they have reached the store. What a killed process had kept back
+//! is lost, as what a machine keeps back is in a crash. Writes of a block or more go to the store at once; by
+//! [`File::write_behind`] just after they have been accepted.
 //!
 //! **A file that is removed or replaced while it is open** lives on under `.terrace/unlinked/` until it is closed. Those that a
 //! killed process left there are removed by the next `Files` that is opened on the store.
@@ -27,6 +28,7 @@ mod open;
 mod pairs;
 mod path;
 mod rename;
+mod spare;
 mod stat;
 mod unlinked;
 
@@ -103,7 +105,7 @@ impl Files {
             owner,
             root: Mutex::new(Stat::implied(owner, now())),
             names: Mutex::new(()),
-            open: OpenFiles::default(),
+            open: OpenFiles::new(store.inner.config.block()),
             kept: AtomicUsize::new(0),
             unlinked: Unlinked::begin(store)?,
         });
@@ -120,7 +122,7 @@ impl Files {
     pub fn stat(&self, path: &[u8]) -> FileResult<Stat> {
         path::check(path)?;
         let found = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
-        Ok(self.shared.with_kept(found))
+        self.shared.with_kept(found)
     }
 
     /// Up to `limit` names in a directory, from the position `from` (empty: the beginning), and the position to go on from;
@@ -210,11 +212,14 @@ impl Shared {
     }
 
     /// The same, with what is kept back.
-    fn with_kept(&self, mut stat: Stat) -> Stat {
-        if let Some(open) = stat.id.and_then(|id| self.open.find(id)) {
-            open.state.read().show(&mut stat);
-        }
-        stat
+    fn with_kept(&self, stat: Stat) -> FileResult<Stat> {
+        let Some(open) = stat.id.and_then(|id| self.open.find(id)) else { return Ok(stat) };
+        let state = open.state.read();
+        // What was kept back may have reached the store since it was asked.
+        let object = self.object(&state.key)?.filter(|object| object.id == open.id);
+        let mut stat = object.map_or(stat, |object| Stat::of(&object, self.owner));
+        state.show(&mut stat);
+        Ok(stat)
     }
 
     /// Changes the attributes of what no file is open of.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, RwLock};
 
 use super::dirty::Dirty;
+use super::spare::Spare;
 use super::stat::Stat;
 use super::{File, FileResult, Files, path};
 use crate::catalog::Kind;
@@ -30,7 +31,7 @@ pub struct State {
     pub dirty: Dirty,
     /// When the first of these bytes was written, and when the last: nanoseconds since 1970.
     pub written: Option<(Instant, i64)>,
-    /// Bytes could not be written in the background: told to the next who flushes.
+    /// Bytes could not be written in the background, or after they had been accepted: told to the next who flushes.
     pub failed: Option<super::FileError>,
 }
 
@@ -47,25 +48,32 @@ impl State {
 }
 
 /// The open files by their objects' numbers, and how many handles each has.
-#[derive(Default)]
-pub struct OpenFiles(Mutex<HashMap<u64, (Arc<Open>, usize)>>);
+pub struct OpenFiles {
+    all: Mutex<HashMap<u64, (Arc<Open>, usize)>>,
+    spare: Arc<Spare>,
+}
 
 impl OpenFiles {
+    /// None; what is kept back of them is cut at multiples of `block`.
+    pub fn new(block: usize) -> OpenFiles {
+        OpenFiles { all: Mutex::default(), spare: Arc::new(Spare::new(block)) }
+    }
+
     /// The file, if it is open.
     pub fn find(&self, id: u64) -> Option<Arc<Open>> {
-        self.0.lock().get(&id).map(|(open, _)| open.clone())
+        self.all.lock().get(&id).map(|(open, _)| open.clone())
     }
 
     /// All.
     pub fn all(&self) -> Vec<Arc<Open>> {
-        self.0.lock().values().map(|(open, _)| open.clone()).collect()
+        self.all.lock().values().map(|(open, _)| open.clone()).collect()
     }
 
     /// One handle more.
     pub fn enter(&self, id: u64, key: &[u8]) -> Arc<Open> {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         let (open, handles) = all.entry(id).or_insert_with(|| {
-            let dirty = Dirty::default();
+            let dirty = Dirty::new(&self.spare);
             let state = State { key: key.to_vec(), unlinked: false, dirty, written: None, failed: None };
             (Arc::new(Open { id, state: RwLock::new(state) }), 0)
         });
@@ -75,7 +83,7 @@ impl OpenFiles {
 
     /// One handle less; whether it was the last.
     pub fn leave(&self, id: u64) -> bool {
-        let mut all = self.0.lock();
+        let mut all = self.all.lock();
         let Some((_, handles)) = all.get_mut(&id) else { return false };
         *handles -= 1;
         let last = *handles == 0;
@@ -87,7 +95,7 @@ impl OpenFiles {
 
     /// One handle more of a file that has some.
     fn again(&self, id: u64) -> Option<Arc<Open>> {
-        self.0.lock().get_mut(&id).map(|(open, handles)| {
+        self.all.lock().get_mut(&id).map(|(open, handles)| {
             *handles += 1;
             open.clone()
         })

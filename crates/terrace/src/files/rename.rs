@@ -38,6 +38,8 @@ impl Files {
         }
         match (moved.kind == Kind::Directory, target) {
             (true, target) => shared.rename_directory(from, to, target),
+            // As the system says it of what is above, whatever is moved.
+            (false, Some(_)) if key::below(from, to) => Err(FileError::NotEmpty(key::show(to))),
             (false, Some(target)) if target.kind == Kind::Directory => Err(FileError::IsDirectory(key::show(to))),
             (false, target) => shared.rename_file(from, to, &moved, target.and_then(|target| target.id)),
         }

@@ -1,6 +1,7 @@
 //! Frames' bytes that were fetched before they are asked for: decoded, verified, and taken once.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -80,36 +81,43 @@ impl Fetched {
         self.arrived.notify_all();
     }
 
-    /// Fills `out` from the frame's raw byte `skip` on, if it is here or under way. Whoever takes its last byte takes it away.
-    pub fn fill(&self, extent: &Extent, skip: u32, out: &mut [u8]) -> bool {
-        if self.count.load(Ordering::Relaxed) == 0 {
-            return false;
+    /// Whether there is any frame, here or under way.
+    pub fn has_any(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
+    /// So many of the frame's raw bytes from `skip` on, if it is here or under way. Whoever takes its last byte takes it away.
+    pub fn lend(&self, extent: &Extent, skip: u32, length: usize) -> Option<Lent<'_>> {
+        if !self.has_any() {
+            return None;
         }
         let (mut slots, name) = (self.slots.lock(), extent.frame());
         let (from, bytes) = loop {
-            match slots.all.get(&name) {
-                None => return false,
-                Some(Slot::Fetching) => self.arrived.wait(&mut slots),
-                Some(Slot::There(from, bytes)) => break (*from, bytes.clone()),
-                Some(Slot::Queued) => {
+            match slots.all.get(&name)? {
+                Slot::Fetching => self.arrived.wait(&mut slots),
+                Slot::There(from, bytes) => break (*from, bytes.clone()),
+                Slot::Queued => {
                     // To read it is quicker than to wait.
                     slots.remove(name);
                     self.count.store(slots.all.len(), Ordering::Relaxed);
-                    return false;
+                    return None;
                 }
             }
         };
-        let range = skip.checked_sub(from).map(|at| at as usize..at as usize + out.len());
-        let Some(wanted) = range.clone().and_then(|range| bytes.get(range)) else { return false };
-        drop(slots);
-        out.copy_from_slice(wanted);
-        if range.is_some_and(|range| range.end == bytes.len()) {
-            drop(bytes);
-            let mut slots = self.slots.lock();
+        let at = skip.checked_sub(from)? as usize;
+        let range = at..at + length;
+        bytes.get(range.clone())?;
+        if range.end == bytes.len() {
             slots.remove(name);
             self.count.store(slots.all.len(), Ordering::Relaxed);
         }
-        true
+        Some(Lent { of: self, bytes: Some(bytes), range })
+    }
+
+    /// Fills `out` with such bytes.
+    pub fn fill(&self, extent: &Extent, skip: u32, out: &mut [u8]) -> bool {
+        let lent = self.lend(extent, skip, out.len());
+        lent.inspect(|lent| out.copy_from_slice(lent.bytes())).is_some()
     }
 
     /// Nobody asks for these any more.
@@ -128,11 +136,38 @@ impl Slots {
     fn remove(&mut self, name: Name) {
         if let Some(Slot::There(_, bytes)) = self.all.remove(&name) {
             self.order.retain(|other| *other != name);
-            if let Ok(buffer) = Arc::try_unwrap(bytes)
-                && self.spare.len() < SPARE
-            {
-                self.spare.push(buffer);
-            }
+            self.give(bytes);
+        }
+    }
+
+    /// Keeps a buffer for the next frame, if nobody reads it.
+    fn give(&mut self, bytes: Arc<Vec<u8>>) {
+        if let Some(buffer) = Arc::into_inner(bytes)
+            && self.spare.len() < SPARE
+        {
+            self.spare.push(buffer);
+        }
+    }
+}
+
+/// A part of a frame's bytes. Their buffer is not used again before this is dropped.
+pub(crate) struct Lent<'a> {
+    of: &'a Fetched,
+    /// None only while it is dropped.
+    bytes: Option<Arc<Vec<u8>>>,
+    range: Range<usize>,
+}
+
+impl Lent<'_> {
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.as_ref().and_then(|bytes| bytes.get(self.range.clone())).unwrap_or_default()
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.bytes.take() {
+            self.of.slots.lock().give(bytes);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use terrace_codec::Encoding;
 
 pub(crate) use cache::Cache;
-pub(crate) use fetched::Fetched;
+pub(crate) use fetched::{Fetched, Lent};
 pub use handle::Handle;
 use view::View;
 
@@ -48,7 +48,7 @@ impl Store {
             let object = self.stat(key)?;
             let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
             let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
-            if self.read_version(key, start, bytes.as_mut(), Some(&object))?.is_some() {
+            if self.read_version(key, start, bytes.as_mut(), Version::This(&object))?.is_some() {
                 return Ok(bytes);
             }
         }
@@ -59,18 +59,39 @@ impl Store {
     /// What was never written reads as zeros. All bytes are of one generation.
     pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
         key::check(key)?;
-        self.read_version(key, offset, out, None)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
+        self.read_version(key, offset, out, Version::Any)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
     }
 
     /// Fills `out` from the object's byte `offset` on, if it is still `object`, as [`Store::stat`] told: false where it has
     /// changed. Bytes beyond its end are zero.
     pub fn read_unchanged(&self, key: &[u8], object: &Object, offset: u64, out: &mut [u8]) -> Result<bool> {
         key::check(key)?;
-        let read = self.read_version(key, offset, out, Some(object))?;
+        let read = self.read_version(key, offset, out, Version::This(object))?;
         if let Some(beyond) = read.and_then(|length| out.get_mut(length..)) {
             beyond.fill(0);
         }
         Ok(read.is_some())
+    }
+
+    /// Fills `out` from the object's byte `offset` on, if the key still names the one of this number: none where it does not.
+    pub(crate) fn read_numbered(&self, key: &[u8], number: u64, offset: u64, out: &mut [u8]) -> Result<Option<usize>> {
+        self.read_version(key, offset, out, Version::Numbered(number))
+    }
+
+    /// Bytes of an object that were fetched ahead, where one frame has all of them and the key names the object of this
+    /// number.
+    pub(crate) fn lend(&self, key: &[u8], number: u64, offset: u64, length: u64) -> Result<Option<Lent<'_>>> {
+        let end = offset.saturating_add(length);
+        let Some((object, extents)) = self.inner.catalog.locate(key, offset, end)? else { return Ok(None) };
+        let [extent] = extents.as_slice() else { return Ok(None) };
+        if object.id != number || extent.offset > offset || extent.end() < end || object.length < end {
+            return Ok(None);
+        }
+        let lent = self.inner.fetched.lend(extent, (offset - extent.frame_offset()) as u32, length as usize);
+        if lent.is_some() {
+            self.inner.hotness.touch(key, offset, length);
+        }
+        Ok(lent)
     }
 
     /// Bytes per second, before encoding, at which an object's first bytes come from the quickest target that has them, as far as
@@ -108,18 +129,18 @@ impl Store {
         Ok(end.saturating_sub(start))
     }
 
-    /// Reads from the object as it is now, or only as long as it is `version`: none where it is not.
-    fn read_version(&self, key: &[u8], offset: u64, out: &mut [u8], version: Option<&Object>) -> Result<Option<usize>> {
+    /// Reads from the object as it is now, if that is `version`: none where it is not.
+    fn read_version(&self, key: &[u8], offset: u64, out: &mut [u8], version: Version<'_>) -> Result<Option<usize>> {
         let inner = &self.inner;
         let mut failed = None;
         for _ in 0..LOOKS {
             let found = inner.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
             let (object, extents) = match (found, version) {
                 (Some(found), _) => found,
-                (None, Some(_)) => return Ok(None),
-                (None, None) => return Err(Error::not_found(key)),
+                (None, Version::Any) => return Err(Error::not_found(key)),
+                (None, _) => return Ok(None),
             };
-            if version.is_some_and(|v| (v.id, v.generation) != (object.id, object.generation)) {
+            if !version.is(&object) {
                 return Ok(None);
             }
             let length = object.length.saturating_sub(offset).min(out.len() as u64) as usize;
@@ -141,6 +162,27 @@ impl Store {
             }
         }
         Err(failed.unwrap_or_else(|| Error::Replaced { key: key::show(key) }))
+    }
+}
+
+/// What is read of what a key may name in the course of time.
+#[derive(Clone, Copy)]
+enum Version<'a> {
+    /// Whatever it names.
+    Any,
+    /// The object of this number.
+    Numbered(u64),
+    /// This object, unchanged.
+    This(&'a Object),
+}
+
+impl Version<'_> {
+    fn is(self, object: &Object) -> bool {
+        match self {
+            Version::Any => true,
+            Version::Numbered(number) => number == object.id,
+            Version::This(this) => (this.id, this.generation) == (object.id, object.generation),
+        }
     }
 }
 

@@ -1,0 +1,46 @@
+//! Buffers for bytes that are kept back.
+
+use parking_lot::Mutex;
+
+/// So many wait to be used again.
+const MOST: usize = 8;
+/// What is shorter than this share of a block gets memory of its own.
+const SHORT: usize = 4;
+
+/// Buffers as long as a block, used again: the first touch of fresh memory costs more than the bytes that are copied there.
+pub struct Spare {
+    block: usize,
+    buffers: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Spare {
+    /// None yet, of so many bytes each.
+    pub fn new(block: usize) -> Spare {
+        Spare { block, buffers: Mutex::default() }
+    }
+
+    /// How long a block is.
+    pub fn block(&self) -> u64 {
+        self.block as u64
+    }
+
+    /// Adds bytes to a piece of a block. One that gets long goes on in a buffer that the whole block fits in.
+    pub fn lengthen(&self, piece: &mut Vec<u8>, more: &[u8]) {
+        let length = piece.len() + more.len();
+        if length > piece.capacity() && length >= self.block / SHORT {
+            let mut longer = self.buffers.lock().pop().unwrap_or_else(|| Vec::with_capacity(self.block));
+            longer.extend_from_slice(piece);
+            *piece = longer;
+        }
+        piece.extend_from_slice(more);
+    }
+
+    /// Gives a piece's memory back.
+    pub fn give(&self, mut piece: Vec<u8>) {
+        piece.clear();
+        let mut buffers = self.buffers.lock();
+        if piece.capacity() >= self.block && buffers.len() < MOST {
+            buffers.push(piece);
+        }
+    }
+}
