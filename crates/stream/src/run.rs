@@ -38,7 +38,7 @@ pub struct Running {
 }
 
 enum Which {
-    Log(LogSource),
+    Log(Box<LogSource>),
     Other(AnySource),
 }
 
@@ -59,7 +59,7 @@ impl Running {
     pub fn with_log(mut self) -> Running {
         let (log, ledger, control) = (self.stream.log.clone(), self.ledger.clone(), self.control.clone());
         let source = LogSource::new(log, ledger, control, self.sources.len());
-        self.sources.push(Which::Log(source));
+        self.sources.push(Which::Log(Box::new(source)));
         self.names.push(SOURCE.into());
         self
     }

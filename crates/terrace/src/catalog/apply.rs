@@ -411,11 +411,6 @@ impl<'a, 'env> Applier<'a, 'env> {
 
     /// Lays new extents over an object's.
     fn lay(&mut self, key: &[u8], object: &mut Object, new: &[NewExtent]) -> Result<()> {
-        let (Some(start), Some(end)) =
-            (new.iter().map(|n| n.extent.offset).min(), new.iter().map(|n| n.extent.end()).max())
-        else {
-            return Ok(());
-        };
         for NewExtent { extent, owed } in new {
             for replica in &extent.replicas {
                 self.count(replica)?;
@@ -426,10 +421,10 @@ impl<'a, 'env> Applier<'a, 'env> {
                 self.put(&keys::owed(&task), &owed)?;
             }
         }
-        self.edit_extents(object, start, end, |all| {
-            for NewExtent { extent, .. } in new {
-                extents::lay(all, extent.clone());
-            }
+        extents::near(new.iter().map(|new| &new.extent)).into_iter().try_for_each(|(range, group)| {
+            self.edit_extents(object, range.start, range.end, |all| {
+                group.into_iter().for_each(|extent| extents::lay(all, extent.clone()));
+            })
         })
     }
 

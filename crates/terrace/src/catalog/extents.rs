@@ -14,6 +14,30 @@ use crate::frame::BLOCK;
 const PACKED: usize = 1900;
 /// Extents kept in the object's own record.
 const INLINE: usize = 2;
+/// Bytes between two new extents, at the most, for the map between them to be read and written with theirs.
+const NEAR: u64 = 64 << 10;
+
+/// New extents in groups, each with the range that it is in: what lies far apart, as the parts of a write to arrays that stand
+/// one behind another, has nothing to do with what is between. In a group they stand in the order given.
+pub fn near<'a>(new: impl Iterator<Item = &'a Extent>) -> Vec<(Range<u64>, Vec<&'a Extent>)> {
+    let mut sorted: Vec<(usize, &Extent)> = new.enumerate().collect();
+    sorted.sort_by_key(|(_, extent)| extent.offset);
+    let mut groups: Vec<(Range<u64>, Vec<(usize, &Extent)>)> = Vec::new();
+    for (number, extent) in sorted {
+        match groups.last_mut().filter(|(range, _)| extent.offset <= range.end.saturating_add(NEAR)) {
+            Some((range, group)) => {
+                range.end = range.end.max(extent.end());
+                group.push((number, extent));
+            }
+            None => groups.push((extent.offset..extent.end(), vec![(number, extent)])),
+        }
+    }
+    let in_order = |mut group: Vec<(usize, &'a Extent)>| {
+        group.sort_unstable_by_key(|(number, _)| *number);
+        group.into_iter().map(|(_, extent)| extent).collect()
+    };
+    groups.into_iter().map(|(range, group)| (range, in_order(group))).collect()
+}
 
 /// Lays `new` over a sorted map.
 pub fn lay(all: &mut Vec<Extent>, new: Extent) {
@@ -174,6 +198,28 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn groups_of_near_extents_hold_each_once(places in prop::collection::vec((0u64..20, 0u64..100, 1u32..60), 0..40)) {
+            let extent = |(write, (far, offset, length)): (usize, &(u64, u64, u32))| Extent {
+                offset: far * NEAR + offset,
+                length: *length,
+                skip: 0,
+                raw_len: *length,
+                write: write as u64,
+                replicas: SmallVec::new(),
+            };
+            let all: Vec<Extent> = places.iter().enumerate().map(extent).collect();
+            let groups = near(all.iter());
+            let mut seen: Vec<u64> = groups.iter().flat_map(|(_, group)| group.iter().map(|one| one.write)).collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..all.len() as u64).collect::<Vec<_>>());
+            prop_assert!(groups.windows(2).all(|pair| pair[0].0.end + NEAR < pair[1].0.start));
+            for (range, group) in &groups {
+                prop_assert!(group.windows(2).all(|pair| pair[0].write < pair[1].write));
+                prop_assert!(group.iter().all(|one| range.start <= one.offset && one.end() <= range.end));
+            }
+        }
+
         /// Against the slow oracle: one write id per byte.
         #[test]
         fn the_newest_write_owns_each_byte(writes in prop::collection::vec((0u64..200, 1u32..60, any::<bool>()), 1..40)) {
