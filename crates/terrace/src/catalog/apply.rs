@@ -421,9 +421,9 @@ impl<'a, 'env> Applier<'a, 'env> {
                 self.put(&keys::owed(&task), &owed)?;
             }
         }
-        extents::near(new.iter().map(|new| &new.extent)).into_iter().try_for_each(|(range, group)| {
-            self.edit_extents(object, range.start, range.end, |all| {
-                group.into_iter().for_each(|extent| extents::lay(all, extent.clone()));
+        extents::near(new.iter().map(|new| &new.extent)).into_iter().try_for_each(|group| {
+            self.edit_extents(object, group.range.start, group.range.end, |all| {
+                group.extents.into_iter().for_each(|(_, extent)| extents::lay(all, extent.clone()));
             })
         })
     }

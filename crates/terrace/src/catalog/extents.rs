@@ -17,26 +17,31 @@ const INLINE: usize = 2;
 /// Bytes between two new extents, at the most, for the map between them to be read and written with theirs.
 const NEAR: u64 = 64 << 10;
 
-/// New extents in groups, each with the range that it is in: what lies far apart, as the parts of a write to arrays that stand
-/// one behind another, has nothing to do with what is between. In a group they stand in the order given.
-pub fn near<'a>(new: impl Iterator<Item = &'a Extent>) -> Vec<(Range<u64>, Vec<&'a Extent>)> {
+/// New extents that lie near each other.
+pub struct Near<'a> {
+    /// The range that they are in.
+    pub range: Range<u64>,
+    /// Each with its place among all that were given; in that order.
+    pub extents: Vec<(usize, &'a Extent)>,
+}
+
+/// New extents in groups: what lies far apart, as the parts of a write to arrays that stand one behind another, has nothing to
+/// do with what is between.
+pub fn near<'a>(new: impl Iterator<Item = &'a Extent>) -> Vec<Near<'a>> {
     let mut sorted: Vec<(usize, &Extent)> = new.enumerate().collect();
     sorted.sort_by_key(|(_, extent)| extent.offset);
-    let mut groups: Vec<(Range<u64>, Vec<(usize, &Extent)>)> = Vec::new();
-    for (number, extent) in sorted {
-        match groups.last_mut().filter(|(range, _)| extent.offset <= range.end.saturating_add(NEAR)) {
-            Some((range, group)) => {
-                range.end = range.end.max(extent.end());
-                group.push((number, extent));
+    let mut groups: Vec<Near<'a>> = Vec::new();
+    for (place, extent) in sorted {
+        match groups.last_mut().filter(|group| extent.offset <= group.range.end.saturating_add(NEAR)) {
+            Some(group) => {
+                group.range.end = group.range.end.max(extent.end());
+                group.extents.push((place, extent));
             }
-            None => groups.push((extent.offset..extent.end(), vec![(number, extent)])),
+            None => groups.push(Near { range: extent.offset..extent.end(), extents: vec![(place, extent)] }),
         }
     }
-    let in_order = |mut group: Vec<(usize, &'a Extent)>| {
-        group.sort_unstable_by_key(|(number, _)| *number);
-        group.into_iter().map(|(_, extent)| extent).collect()
-    };
-    groups.into_iter().map(|(range, group)| (range, in_order(group))).collect()
+    groups.iter_mut().for_each(|group| group.extents.sort_unstable_by_key(|(place, _)| *place));
+    groups
 }
 
 /// Lays `new` over a sorted map.
@@ -210,13 +215,14 @@ mod tests {
             };
             let all: Vec<Extent> = places.iter().enumerate().map(extent).collect();
             let groups = near(all.iter());
-            let mut seen: Vec<u64> = groups.iter().flat_map(|(_, group)| group.iter().map(|one| one.write)).collect();
+            let mut seen: Vec<u64> =
+                groups.iter().flat_map(|group| group.extents.iter().map(|(_, one)| one.write)).collect();
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..all.len() as u64).collect::<Vec<_>>());
-            prop_assert!(groups.windows(2).all(|pair| pair[0].0.end + NEAR < pair[1].0.start));
-            for (range, group) in &groups {
-                prop_assert!(group.windows(2).all(|pair| pair[0].write < pair[1].write));
-                prop_assert!(group.iter().all(|one| range.start <= one.offset && one.end() <= range.end));
+            prop_assert!(groups.windows(2).all(|pair| pair[0].range.end + NEAR < pair[1].range.start));
+            for Near { range, extents } in &groups {
+                prop_assert!(extents.windows(2).all(|pair| pair[0].1.write < pair[1].1.write));
+                prop_assert!(extents.iter().all(|(_, one)| range.start <= one.offset && one.end() <= range.end));
             }
         }
 
