@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::settings;
+use common::{Random, settings};
 use terrace::{Ack, Config, Store};
 use terrace_stream::destinations::Files;
 use terrace_stream::{Control, Request, Settings, Stream};
@@ -18,12 +18,18 @@ use terrace_stream::{Control, Request, Settings, Stream};
 /// Bytes of a request.
 const PART: usize = 64 << 10;
 
+/// Bytes that no encoding makes fewer: else a full tier takes more of them than it is large.
+fn part(number: usize) -> Vec<u8> {
+    let mut random = Random::new(number as u64);
+    (0..PART).map(|_| random.below(256) as u8).collect()
+}
+
 fn request(name: &str, number: usize) -> Request {
-    Request::append(name, vec![number as u8; PART])
+    Request::append(name, part(number))
 }
 
 fn expected(requests: usize) -> Vec<u8> {
-    (0..requests).flat_map(|number| vec![number as u8; PART]).collect()
+    (0..requests).flat_map(part).collect()
 }
 
 /// A file system of a megabyte, unmounted at the end.
