@@ -63,8 +63,7 @@ impl Inner {
     /// again, without its bytes, should that commit be lost: no mark may lie between the two.
     fn left_memory_after(&self, sequence: u64) -> Result<bool> {
         for device in self.tiers.devices.iter().filter(|device| !self.tiers.tier(device).persistent) {
-            let dead = self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?;
-            if dead.last().is_some_and(|(at, _)| *at > sequence) {
+            if self.catalog.last_freed(device.id)?.is_some_and(|at| at > sequence) {
                 return Ok(true);
             }
         }

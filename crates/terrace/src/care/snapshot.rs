@@ -17,10 +17,11 @@ impl Inner {
         let log = self.catalog.log();
         let folder = log.folder();
         let new = folder.join("new");
-        let tail = self.catalog.write_snapshot(&new)?;
-        // What a rebuild starts from must not name bytes that a power loss can still take.
+        let (tail, synced) = self.catalog.write_snapshot(&new)?;
         self.mark_synced()?;
-        if self.catalog.synced()? + 1 < tail.sequence {
+        // What a rebuild starts from must not name bytes that a power loss can still take. A mark itself names none.
+        let is_mark = synced > 0 && tail.sequence == synced + 1;
+        if self.catalog.synced()? < tail.sequence && !is_mark {
             return Ok(());
         }
         crate::fail::point("snapshot:written");
@@ -40,5 +41,40 @@ impl Inner {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::{Ack, PutOptions, Store, log};
+
+    #[test]
+    fn a_snapshot_names_nothing_that_is_in_memory_only() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let d = dir.path().display();
+        let text = format!(
+            "[store]\nreplicas = {{ default = 2 }}\n\
+             [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\n\
+             [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/disk']\n"
+        );
+        let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").expect("a configuration"));
+        let store = store.expect("a store");
+        let inner = &store.inner;
+        let put = |key: &[u8], ack| {
+            let options = PutOptions { ack: Some(ack), ..PutOptions::default() };
+            store.put_bytes(key, &[7; 600_000], &options).expect("puts")
+        };
+        put(b"first", Ack::Durable);
+        store.sync().expect("syncs");
+        // Nothing is made in the background now.
+        let _lock = inner.wait_for_mover_lock().expect("the lock");
+        put(b"second", Ack::Durable);
+        put(b"in memory", Ack::Placed);
+        let before = inner.catalog.tail().expect("a tail").sequence;
+        inner.snapshot().expect("a snapshot, or none");
+        assert_eq!(inner.catalog.synced().expect("a mark"), before - 1, "the mark lies just before what is in memory");
+        let made = log::snapshots(inner.catalog.log().folder()).expect("snapshots");
+        assert!(made.iter().all(|sequence| *sequence < before), "{made:?} with {before} in memory only");
     }
 }

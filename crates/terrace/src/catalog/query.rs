@@ -201,6 +201,17 @@ impl Catalog {
         Ok(found)
     }
 
+    /// The last commit that freed a place on `target` which is still to be given back, pinned by leases or not.
+    pub fn last_freed(&self, target: TargetId) -> Result<Option<u64>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut prefix = keys::Key::new();
+        prefix.push(keys::FREED);
+        prefix.extend_from_slice(&target.to_be_bytes());
+        let last = env.records.rev_prefix_iter(&txn, &prefix)?.next().transpose()?;
+        Ok(last.and_then(|(key, _)| keys::number(key, 3)))
+    }
+
     /// The segments of `target` with places that are still to be given back.
     pub fn dying(&self, target: TargetId) -> Result<HashSet<u64>> {
         let env = self.env()?;
@@ -255,7 +266,11 @@ impl Catalog {
     pub fn synced(&self) -> Result<u64> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let value = env.records.get(&txn, keys::SYNCED)?;
+        self.synced_in(&env, &txn)
+    }
+
+    pub(super) fn synced_in(&self, env: &Environment, txn: &RoTxn<'_>) -> Result<u64> {
+        let value = env.records.get(txn, keys::SYNCED)?;
         Ok(value.map(|v| decode(v, "the last sync mark")).transpose()?.unwrap_or(0))
     }
 

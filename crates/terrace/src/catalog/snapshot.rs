@@ -20,14 +20,15 @@ const CHUNK: usize = 256 << 10;
 const LONGEST: usize = CHUNK + (64 << 10);
 
 impl Catalog {
-    /// Writes every record as of one commit into a new file and makes that durable; the log's end then.
-    pub fn write_snapshot(&self, path: &Path) -> Result<Tail> {
+    /// Writes every record as of one commit into a new file and makes that durable; the log's end then, and up to which
+    /// commit all was marked as synced.
+    pub fn write_snapshot(&self, path: &Path) -> Result<(Tail, u64)> {
         let context = || format!("writing {}", path.display());
         let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path);
         let mut out = BufWriter::new(file.map_err(Error::io(context()))?);
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let tail = self.tail_in(&env, &txn)?;
+        let (tail, synced) = (self.tail_in(&env, &txn)?, self.synced_in(&env, &txn)?);
         let mut chunks = Chunks { store: self.log.store(), out: &mut out, records: 0, bytes: Vec::new(), total: 0 };
         chunks.begin().map_err(Error::io(context()))?;
         for entry in env.records.iter(&txn)? {
@@ -40,7 +41,7 @@ impl Catalog {
         chunks.end().map_err(Error::io(context()))?;
         let file = out.into_inner().map_err(|e| Error::io(context())(e.into_error()))?;
         file.sync_all().map_err(Error::io(context()))?;
-        Ok(tail)
+        Ok((tail, synced))
     }
 
     /// Fills this new catalog from a snapshot; false, and nothing has changed, where that is not whole.
