@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::plain::Plain;
 use super::segment::{self, FRAME_ALIGNMENT, Segment};
+use super::used::Taken;
 use super::{Ids, PLAIN, Place, Space, Target, Used, Whole};
 use crate::frame::{Frame, Header, MAX_HEADER};
 
@@ -171,12 +172,12 @@ impl Directory {
     }
 
     /// Takes room for bytes that are about to be written.
-    fn take_room(&self, bytes: u64) -> io::Result<()> {
+    fn take_room(&self, bytes: u64) -> io::Result<Taken<'_>> {
         let full = |e: io::Error| match e.kind() {
             io::ErrorKind::StorageFull => io::Error::new(e.kind(), format!("{} is full", self.root.display())),
             _ => e,
         };
-        self.used.add(bytes, self.capacity, || self.measure()).map_err(full)
+        self.used.take(bytes, self.capacity, || self.measure()).map_err(full)
     }
 
     fn scan_segment(&self, id: u64, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
@@ -257,10 +258,13 @@ impl Target for Directory {
         let mut segment = self.writable()?;
         let place = segment.place(frame.header.frame_len() as u32);
         let grows = segment.grows(place);
-        if let Err(e) = self.take_room(grows) {
-            self.idle.lock().push(segment);
-            return Err(e);
-        }
+        let _room = match self.take_room(grows) {
+            Ok(room) => room,
+            Err(e) => {
+                self.idle.lock().push(segment);
+                return Err(e);
+            }
+        };
         let mut header = self.header.take();
         frame.header.write(self.store, place, &mut header);
         let written = segment.write(place, &header, frame.payload);
@@ -373,7 +377,7 @@ impl Target for Directory {
 
     fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         self.seen()?;
-        self.take_room(frame.header.frame_len())?;
+        let _room = self.take_room(frame.header.frame_len())?;
         self.plain.write(file, frame).inspect_err(|_| self.used.is_stale())
     }
 

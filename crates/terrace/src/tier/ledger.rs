@@ -118,8 +118,8 @@ impl Ledger {
     /// # Errors
     /// `StorageFull` where all blobs together would take more than `capacity`.
     pub fn take(&self, length: u32, capacity: u64) -> io::Result<Place> {
-        self.used.add(length.into(), capacity, || self.count())?;
-        self.take_place(length).inspect_err(|_| self.used.take(length.into()))
+        let _room = self.used.take(length.into(), capacity, || self.count())?;
+        self.take_place(length).inspect_err(|_| self.used.is_stale())
     }
 
     fn take_place(&self, length: u32) -> io::Result<Place> {
