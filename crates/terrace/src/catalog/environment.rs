@@ -100,7 +100,9 @@ impl Holder {
         if let Some(environment) = self.usable() {
             return Ok(environment);
         }
-        // The old one is closed when the last thread that works with it is done; the new one waits for that.
+        // The old one is closed when the last thread that works with it is done; the new one waits for that. LMDB knows no
+        // way to wait for threads that are just ending, which give back their places in its table of readers: one that
+        // does so in the same moment crashes.
         self.current.store(None);
         let environment = Arc::new(Environment::open(&self.folder)?);
         tracing::warn!(catalog = %self.folder.display(), "opened again, after a write to it failed");
