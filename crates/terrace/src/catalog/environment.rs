@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use heed::{Env, EnvFlags, EnvOpenOptions, RwTxn};
+use heed::{Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
 use parking_lot::Mutex;
 
 use super::Records;
@@ -26,15 +26,15 @@ const CLOSING: Duration = Duration::from_secs(10);
 
 /// An open environment and its one database.
 pub struct Environment {
-    env: Env,
+    env: Env<WithoutTls>,
     /// All records.
     pub records: Records,
 }
 
 impl Deref for Environment {
-    type Target = Env;
+    type Target = Env<WithoutTls>;
 
-    fn deref(&self) -> &Env {
+    fn deref(&self) -> &Env<WithoutTls> {
         &self.env
     }
 }
@@ -100,9 +100,7 @@ impl Holder {
         if let Some(environment) = self.usable() {
             return Ok(environment);
         }
-        // The old one is closed when the last thread that works with it is done; the new one waits for that. LMDB knows no
-        // way to wait for threads that are just ending, which give back their places in its table of readers: one that
-        // does so in the same moment crashes.
+        // The old one is closed when the last thread that works with it is done; the new one waits for that.
         self.current.store(None);
         let environment = Arc::new(Environment::open(&self.folder)?);
         tracing::warn!(catalog = %self.folder.display(), "opened again, after a write to it failed");
@@ -132,8 +130,10 @@ impl Holder {
 }
 
 #[allow(unsafe_code)]
-fn open(folder: &Path) -> Result<Env> {
-    let mut options = EnvOpenOptions::new();
+fn open(folder: &Path) -> Result<Env<WithoutTls>> {
+    // With places in the table of readers that belong to threads, one that ended while the environment was closed gave its
+    // place back to memory that was gone.
+    let mut options = EnvOpenOptions::new().read_txn_without_tls();
     let mut map = MAP;
     loop {
         options.map_size(map).max_readers(READERS);
