@@ -299,3 +299,28 @@ fn task(object: &Object, extent: &Extent, target: crate::catalog::TargetId) -> T
 fn owe(key: &[u8], task: Task, extent: &Extent) -> Edit {
     Edit::Owe { task, key: serde_bytes::ByteBuf::from(key), raw_len: extent.raw_len, then_drop: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::{PutOptions, Store};
+
+    #[test]
+    fn whoever_waits_finds_the_file_that_another_thread_made() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let d = dir.path().display();
+        let text = format!("[[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = ['{d}/pfs']\nlayout = 'plain'\n");
+        let config = Config::parse(&text, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let inner = &store.inner;
+        let _background = inner.wait_for_mover_lock().expect("the lock");
+        store.put_bytes(b"a", &[7; 5000], &PutOptions::default()).expect("puts");
+        let other = inner.names_lock(&inner.tiers.devices[0]).expect("the lock");
+        assert!(other.is_some() && inner.make_all(None, true).expect("makes") > 0);
+        let file = dir.path().join("pfs/files/a");
+        assert!(!file.exists() && inner.catalog.owed_count(None).expect("a count") == 0, "made, and not named yet");
+        drop(other);
+        store.make_durable(b"a").expect("waits");
+        assert_eq!(std::fs::read(file).expect("a file"), [7; 5000]);
+    }
+}

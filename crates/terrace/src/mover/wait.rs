@@ -103,7 +103,8 @@ impl Inner {
             let owed = self.catalog.owed_count(object)?;
             progress(owed);
             if owed == 0 {
-                return Ok(());
+                // Another thread may have registered a plain file and not have named it yet.
+                return self.follow_all();
             }
             if moved.elapsed() > limit {
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs() });
