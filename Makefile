@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: build demo test lint soak memcheck bench bench-quick bench-full install servers tools python python-installed python-test mpi mpi-test mpi-installed install-mpi peers
+.PHONY: build demo test lint soak memcheck bench bench-quick bench-full measured install servers tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
@@ -41,6 +41,9 @@ python-installed: target/python/installed
 	$(MATURIN) --profile dev --quiet --out target/wheels/dev
 	$(WHEEL) target/wheels/dev/*.whl
 
+python-released: python
+	$(WHEEL) target/wheels/*.whl
+
 CHECKED = --no-cache --config pyproject.toml . ../../bench/python ../../bench/peers
 PYTEST = cd crates/python && PYTHONDONTWRITEBYTECODE=1 timeout 600 ../../$(PYTHON) -m pytest
 python-test: python-installed ## the Python package's tests, on a development build
@@ -48,13 +51,16 @@ python-test: python-installed ## the Python package's tests, on a development bu
 	$(PYTEST)
 
 PEERS := rclone restic rsync
-peers: ## what the bench puts beside Terrace: rclone, restic, rsync, and IOWarp in target/peers, which needs python3.11
+peers: ## what the bench puts beside Terrace: rclone, restic, rsync; in target/peers, with python3.11, IOWarp and Blosc2's BTune
 	@command -v $(PEERS) | wc -l | grep -qx $(words $(PEERS)) || { \
 	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$root apt-get update -qq && $$root apt-get install -qq -y $(PEERS) > /dev/null; }
 	@test -x target/peers/iowarp/bin/clio_run || { python3.11 -m venv target/peers/iowarp && \
-	  target/peers/iowarp/bin/pip install --quiet --disable-pip-version-check -r bench/peers/requirements.txt; } || \
+	  target/peers/iowarp/bin/pip install --quiet --disable-pip-version-check -r bench/peers/iowarp.txt; } || \
 	  echo "skipped: IOWarp cannot be installed here"
+	@ls target/peers/btune/lib/*/site-packages/blosc2_btune > /dev/null 2>&1 || { python3.11 -m venv target/peers/btune && \
+	  target/peers/btune/bin/pip install --quiet --disable-pip-version-check -r bench/peers/btune.txt; } || \
+	  echo "skipped: Blosc2's BTune cannot be installed here"
 
 MPI_PACKAGES := libopenmpi-dev openmpi-bin libclang-dev python3-mpi4py
 MPI = -p terrace-dump-mpi --features mpi
@@ -141,9 +147,12 @@ soak: python-installed memcheck ## the long counts: kills, faults, power losses,
 
 bench: SIZE = usual
 bench-full: SIZE = full
-bench bench-full: python-installed peers ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
-	$(CARGO) build --bins
-	target/debug/terrace-bench --size $(SIZE) --write docs
+bench bench-full: python-released peers measured ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
+	target/release/terrace-bench --size $(SIZE) --write docs
 
-bench-quick: build ## the papers' evaluations in virtual time
-	target/debug/terrace-bench --size quick H1 H5 H6 C0 C4 C5 C6 C7
+bench-quick: measured ## the papers' evaluations in virtual time
+	target/release/terrace-bench --size quick H1 H5 H6 C0 C4 C5 C6 C7
+
+measured: mpi-installed ## what is measured, as it is installed
+	$(CARGO) build --release -p terrace-bench -p terrace-cli
+	$(CARGO) build --release $(MPI) --example cg

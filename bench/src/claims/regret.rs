@@ -11,6 +11,8 @@ use crate::row::{Better, Row};
 const TIERS: [(f64, f64); 4] = [(1.0, 1.0), (60.0, 120.0), (500.0, 500.0), (2500.0, 2500.0)];
 /// How often what is written is read.
 const READS: [f64; 3] = [0.0, 1.0, 10.0];
+/// Pieces of a block beside BTune.
+const BTUNE: usize = 4;
 
 pub fn run() -> Result<Vec<Row>> {
     let Some(oracle) = Oracle::get()? else { return Ok(Vec::new()) };
@@ -18,7 +20,28 @@ pub fn run() -> Result<Vec<Row>> {
     for pieces in [4, 1] {
         rows.extend(contest(oracle, pieces));
     }
+    rows.extend(beside_btune(oracle)?);
     Ok(rows)
+}
+
+/// Ours beside BTune, of which the best setting for each objective is taken, found afterwards.
+fn beside_btune(oracle: &Oracle) -> Result<Option<Row>> {
+    let settings = oracle.btune()?;
+    if settings.is_empty() {
+        return Ok(None);
+    }
+    let objectives = objectives();
+    let theirs = objectives.iter().map(|(_, objective)| {
+        let regrets = settings.iter().map(|streams| oracle.regret_of(streams, BTUNE, objective));
+        regrets.fold(f64::INFINITY, f64::min)
+    });
+    let ours = objectives.iter().map(|(_, objective)| oracle.ours(BTUNE, objective, Mode::Long).mean(true));
+    let what =
+        format!("blocks of {} KiB: streams of 16 MiB, effort included, beside Blosc2's BTune", (BTUNE * PIECE) >> 10);
+    let row = Row::new("regret", what, mean(ours), "%").beside(mean(theirs), Better::Lower);
+    let details =
+        format!("BTune is told the width of elements; the best of {} settings for each objective", settings.len());
+    Ok(Some(row.details(details)))
 }
 
 /// All objectives: each tier with each number of reads, and size alone.

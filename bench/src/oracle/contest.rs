@@ -19,7 +19,7 @@ pub enum Mode {
 }
 
 /// Bytes of a long stream, at least.
-const LONG: usize = 16 << 20;
+pub(super) const LONG: usize = 16 << 20;
 
 /// Costs of one kind of data.
 #[derive(Clone, Copy, Default)]
@@ -78,12 +78,22 @@ impl Oracle {
             let mut number = 0;
             for _ in 0..times {
                 for (block, costs) in file.bytes.chunks(pieces * PIECE).zip(costs.chunks(pieces)) {
-                    let sum = |at: usize| costs.iter().map(|piece| piece[at]).fold(Cost::default(), |a, b| a + b);
-                    each(file, number, block, (0..self.table.encodings.len()).map(sum).collect());
+                    each(file, number, block, self.together(costs));
                     number += 1;
                 }
             }
         }
+    }
+
+    /// What each encoding costs on these pieces together.
+    fn together(&self, pieces: &[Vec<Cost>]) -> Vec<Cost> {
+        let sum = |at: usize| pieces.iter().map(|piece| piece[at]).fold(Cost::default(), |a, b| a + b);
+        (0..self.table.encodings.len()).map(sum).collect()
+    }
+
+    /// The least that a block of these pieces can cost.
+    pub(super) fn least(&self, objective: &Objective, bytes: usize, pieces: &[Vec<Cost>]) -> f64 {
+        least(objective, bytes, &self.together(pieces))
     }
 
     /// The one encoding for all that does best, and its mean regret.
@@ -142,7 +152,7 @@ fn least(objective: &Objective, bytes: usize, costs: &[Cost]) -> f64 {
     costs.iter().map(|cost| total(objective, bytes, cost)).fold(f64::INFINITY, f64::min)
 }
 
-fn total(objective: &Objective, bytes: usize, cost: &Cost) -> f64 {
+pub(super) fn total(objective: &Objective, bytes: usize, cost: &Cost) -> f64 {
     let each = 1.0 / bytes as f64;
     let stored = cost.stored as f64 * each;
     objective.cost(&Expected { stored, encode: cost.encode * each, decode: cost.decode * each }, bytes)

@@ -1,5 +1,6 @@
 //! An oracle that really runs every encoding on every piece of every file, and what choices cost beside its own.
 
+mod btune;
 mod contest;
 mod files;
 mod table;

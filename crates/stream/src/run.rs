@@ -109,8 +109,8 @@ impl Running {
 /// Leaves the figures where others look, once a second and at the end.
 fn tell(figures: &Figures, path: &Path, ends: &Receiver<()>) {
     let mut before = (Seen::default(), Instant::now());
+    let mut ended = false;
     loop {
-        let ended = ends.recv_timeout(TOLD) != Err(RecvTimeoutError::Timeout);
         let seen = Seen::of(figures, &before);
         if let Err(error) = seen.save(path) {
             tracing::warn!(%error, "others do not see how the stream does");
@@ -119,6 +119,7 @@ fn tell(figures: &Figures, path: &Path, ends: &Receiver<()>) {
             return;
         }
         before = (seen, Instant::now());
+        ended = ends.recv_timeout(TOLD) != Err(RecvTimeoutError::Timeout);
     }
 }
 

@@ -1,5 +1,6 @@
 //! A stream in a store.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ use crate::{Error, Result};
 
 /// Below which all that is kept of streams lies.
 const FOLDER: &str = ".terrace/streams";
+/// How the files end that tell how streams do.
+const FIGURES: &str = ".figures";
 
 /// How often it is tried to become the one that runs a stream.
 const TRIES: usize = 4;
@@ -58,19 +61,32 @@ impl Stream {
         Ok(Stream { store: store.clone(), name: name.into(), folder, locks, log: Arc::new(log) })
     }
 
-    /// The names of all streams of a store.
+    /// The names of all streams of a store: those that it keeps something of, and those that were run.
     pub fn list(store: &Store) -> Result<Vec<String>> {
-        let mut names: Vec<String> = Vec::new();
+        let mut names = Self::run_in(store)?;
+        let mut last: Option<String> = None;
         loop {
             // Behind all that lies below the last one.
-            let after = names.last().map(|name| format!("{FOLDER}/{name}/\u{10ffff}"));
+            let after = last.map(|name| format!("{FOLDER}/{name}/\u{10ffff}"));
             let next = store.list(FOLDER.as_bytes(), after.as_ref().map(|key| key.as_bytes()), 1)?;
-            let Some((key, _)) = next.first() else { return Ok(names) };
-            let key = String::from_utf8_lossy(key);
-            let name = key.strip_prefix(FOLDER).and_then(|rest| rest.split('/').nth(1));
-            let Some(name) = name.filter(|name| names.last().is_none_or(|last| last != name)) else { return Ok(names) };
-            names.push(name.to_owned());
+            let key = next.first().map(|(key, _)| String::from_utf8_lossy(key));
+            last = key.and_then(|key| Some(key.strip_prefix(FOLDER)?.split('/').nth(1)?.to_owned()));
+            match last.clone() {
+                Some(name) => names.insert(name),
+                None => return Ok(names.into_iter().collect()),
+            };
         }
+    }
+
+    /// Those that were run; of what one pulls from elsewhere, the store keeps nothing once it is done.
+    fn run_in(store: &Store) -> Result<BTreeSet<String>> {
+        let folder = store.dir().join("streams");
+        let entries = match std::fs::read_dir(&folder) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            entries => entries.map_err(Error::io(format!("listing {}", folder.display())))?,
+        };
+        let name = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(FIGURES)?.to_owned());
+        Ok(entries.filter_map(|entry| name(entry.ok()?)).collect())
     }
 
     /// Its name.
@@ -139,7 +155,7 @@ impl Stream {
     }
 
     pub(crate) fn seen_path(&self) -> PathBuf {
-        self.locks.join(format!("{}.figures", self.name))
+        self.locks.join(format!("{}{FIGURES}", self.name))
     }
 
     /// How far its destinations have got.

@@ -77,9 +77,21 @@ impl To {
             return Ok(To::Keys(prefix.to_vec()));
         }
         let service = text.to_str().and_then(|text| text.split_once("://"));
-        let Some((service, place)) = service else { return Ok(To::Files(text.into())) };
+        let Some((service, place)) = service else { return Self::files(text.into()) };
         let (bucket, path) = place.split_once('/').unwrap_or((place, ""));
         Ok(To::Bucket(service.into(), bucket.into(), format!("/{path}")))
+    }
+
+    /// A directory, which may be made. What only looks like a service is not.
+    fn files(path: PathBuf) -> Result<To> {
+        let text = path.to_string_lossy();
+        let word = text.split_once(':').map(|(word, _)| word).filter(|word| !word.contains('/'));
+        if let Some(word) = word.filter(|_| !path.exists()) {
+            bail!(
+                "{word}: is nothing that can be flushed to; name a directory (./{text} where it is to be one), key:PREFIX or SERVICE://BUCKET/PATH"
+            );
+        }
+        Ok(To::Files(path))
     }
 
     pub fn open(self, store: &Store, options: &[String]) -> Result<Arc<dyn Destination>> {

@@ -41,9 +41,15 @@ fn framed_requests_and_dropped_files_flow_to_an_archive() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("byte 0 of the input begins no request"));
 
     place.write("burst/a/file", "some bytes");
-    assert_eq!(place.good(["flush", "burst", "--to", "archive", "--once"]), "1 request done\n");
+    place.bad(["flush", "burst", "--to", "dir:archive"], &["dir: is nothing that can be flushed to", "./dir:archive"]);
+    let dropped = ["flush", "burst", "--to", "archive", "--once", "--stream", "dropped"];
+    assert_eq!(place.good(dropped), "1 request done\n");
     assert_eq!(fs::read_to_string(place.path("archive/a/file")).unwrap(), "some bytes");
     assert!(!place.path("burst/a/file").exists());
+    // The store keeps nothing of it, but tells what was done.
+    let (streams, _) = place.json(["flush"]);
+    let names: Vec<_> = streams.as_array().unwrap().iter().map(|stream| stream["name"].as_str().unwrap()).collect();
+    assert_eq!((names, streams[1]["seen"]["requests"].as_u64()), (vec!["default", "dropped"], Some(1)));
 
     // A folder where a file should be: parked, told, and tried again.
     fs::create_dir_all(place.path("archive/folder")).unwrap();

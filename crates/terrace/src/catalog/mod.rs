@@ -139,7 +139,10 @@ impl Catalog {
             commits.clear();
             let time = seconds();
             let env = self.env()?;
-            self.turn.watch();
+            if self.turn.is_taken() {
+                look_at(&env, changes)?;
+                self.turn.watch();
+            }
             let mut txn = env.write_txn()?;
             let _taken = self.turn.take();
             let tail = self.tail_in(&env, &txn)?;
@@ -282,6 +285,17 @@ impl crate::tier::Ids for Catalog {
         // Without an answer none is added to.
         *self.oldest_segment.get_or_init(|| read().unwrap_or(u64::MAX))
     }
+}
+
+/// Reads what these changes are to read, so that it is in the processor's caches when their turn comes.
+fn look_at(env: &Environment, changes: &[&Change]) -> Result<()> {
+    let txn = env.read_txn()?;
+    for expect in changes.iter().flat_map(|change| &change.expect) {
+        if let Expect::Generation(key, _) | Expect::Free(key) = expect {
+            env.records.get_greater_than_or_equal_to(&txn, &keys::object(key))?;
+        }
+    }
+    Ok(())
 }
 
 fn highest_id(edit: &Edit) -> u64 {

@@ -20,18 +20,23 @@ impl Turn {
         Turn(Words::open(path))
     }
 
+    /// Whether somebody commits.
+    pub fn is_taken(&self) -> bool {
+        let [taken, _] = self.0.all();
+        taken.load(Acquire) != 0
+    }
+
     /// Returns when nobody commits, or when sleep is better.
     pub fn watch(&self) {
-        let [taken, watched] = self.0.all();
-        let free = || taken.load(Acquire) == 0;
+        let [_, watched] = self.0.all();
         let (begun, before) = (now(), watched.load(Relaxed));
         let end = begun + WATCHED.as_nanos() as u64;
         // A second one would only keep the first, or who commits, from a core.
         let is_watched = (begun..end).contains(&before);
-        if free() || is_watched || watched.compare_exchange(before, end, Relaxed, Relaxed).is_err() {
+        if !self.is_taken() || is_watched || watched.compare_exchange(before, end, Relaxed, Relaxed).is_err() {
             return;
         }
-        while !free() && now() < end {
+        while self.is_taken() && now() < end {
             (0..16).for_each(|_| std::hint::spin_loop());
         }
         watched.store(0, Relaxed);

@@ -14,6 +14,7 @@ use crate::{Error, Result};
 /// The configuration with the rules as they are now. All else is as it was when the store was opened.
 pub(crate) struct Rules {
     dir: PathBuf,
+    file: PathBuf,
     known: RwLock<Known>,
 }
 
@@ -32,9 +33,10 @@ impl Rules {
     /// Where its configuration cannot be read, or cannot be.
     pub fn read(dir: &Path) -> Result<Rules> {
         // Taken first, so that a change in between is met again.
-        let version = version(dir);
+        let file = dir.join("terrace.toml");
+        let version = version(&file);
         let config = Arc::new(read_config(dir)?);
-        Ok(Rules { dir: dir.to_owned(), known: RwLock::new(Known { config, version }) })
+        Ok(Rules { dir: dir.to_owned(), file, known: RwLock::new(Known { config, version }) })
     }
 
     /// The configuration, with the rules as they were when they were last renewed.
@@ -45,7 +47,7 @@ impl Rules {
     /// Takes in what others have changed. Rules that this process cannot follow, as those for tiers that it does not know, leave
     /// it with the ones that it has.
     pub fn renew(&self) {
-        let version = version(&self.dir);
+        let version = version(&self.file);
         if version.is_none() || version == self.known.read().version {
             return;
         }
@@ -72,7 +74,7 @@ impl Rules {
     }
 }
 
-fn version(dir: &Path) -> Option<Version> {
-    let file = fs::metadata(dir.join("terrace.toml")).ok()?;
+fn version(file: &Path) -> Option<Version> {
+    let file = fs::metadata(file).ok()?;
     Some((file.ino(), file.len(), file.ctime(), file.ctime_nsec()))
 }
