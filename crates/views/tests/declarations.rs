@@ -72,6 +72,15 @@ fn warnings_do_not_fail() {
 }
 
 #[test]
+fn an_error_is_said_behind_any_number_of_warnings() {
+    let twice: String = (0..200).map(|i| format!("view v{i} {{ var a = a; var b = a }}\n")).collect();
+    let wrong = "view slides { var w [i < 4, j < 3] = a[i + j] }\nreplica r { view v0; view slides }";
+    let (_, said) = check(&format!("dataset {{ var a [6]int32 }}\n{twice}{wrong}"));
+    let errors: Vec<&Diagnostic> = said.iter().filter(|d| d.severity == Severity::Error).collect();
+    assert!(errors.iter().any(|error| error.message.contains("have no one place")), "{errors:?}");
+}
+
+#[test]
 fn examples_of_the_reference_are_right() {
     let text = include_str!("../../../docs/dataset-language.md");
     let blocks: Vec<&str> = text.split("```dataset\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();

@@ -59,11 +59,18 @@ pub struct Diagnostics {
 impl Diagnostics {
     const MOST: usize = 100;
 
-    /// Adds one, unless there are too many or it was said before.
+    /// Adds one, unless there are too many or it was said before. Where there are too many, an error takes a warning's place.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         let said = |d: &Diagnostic| d.span == diagnostic.span && d.message == diagnostic.message;
-        if self.found.len() < Self::MOST && !self.found.iter().any(said) {
+        if self.found.iter().any(said) {
+            return;
+        }
+        if self.found.len() < Self::MOST {
             self.found.push(diagnostic);
+        } else if diagnostic.severity == Severity::Error
+            && let Some(warning) = self.found.iter_mut().rfind(|d| d.severity == Severity::Warning)
+        {
+            *warning = diagnostic;
         }
     }
 
