@@ -6,8 +6,10 @@ use std::rc::Rc;
 use crate::kernel::{Area, GRAIN, Kernel, Level, STREAM, Stage, copy, turn_over};
 use crate::moves::{Move, Moves};
 
-/// Bytes of a block: source and destination stay in the caches of a core while all fields of it are moved.
-const BLOCK: u64 = 64 << 10;
+/// Bytes of a block: source and destination stay in the first-level cache while all fields of it are moved.
+const BLOCK: u64 = 12 << 10;
+/// The same where the destination is written past the caches.
+const STREAM_BLOCK: u64 = 64 << 10;
 /// Rows and elements of a tile, where one side runs across the other.
 const TILE: u64 = 64;
 
@@ -186,7 +188,8 @@ impl Plane {
         }
         let size: u64 = list.iter().map(|one| one.size).sum();
         let apart = list.iter().filter_map(|one| one.steps.last()).map(|step| step.1.unsigned_abs()).max().unwrap_or(1);
-        let elements = (BLOCK / size.max(apart).max(1)).clamp(GRAIN, 1 << 16) / GRAIN * GRAIN;
+        let bytes = if self.streams(list) { STREAM_BLOCK } else { BLOCK };
+        let elements = (bytes / size.max(apart).max(1)).clamp(GRAIN, 1 << 16) / GRAIN * GRAIN;
         ((elements / self.elements.max(1)).max(1), elements)
     }
 }

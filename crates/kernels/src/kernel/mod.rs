@@ -65,7 +65,7 @@ struct Part {
 impl Kernel {
     /// Makes moves ready for registers of a level, which write past the caches or not.
     pub fn new(list: &[Move], level: Level, stream: bool) -> Kernel {
-        Kernel { parts: vectors::parts(list, level), stream }
+        Kernel { parts: vectors::parts(list, level, stream), stream }
     }
 
     /// Whether all moves go through the source together, so that nothing of it is read again.

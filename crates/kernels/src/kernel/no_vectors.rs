@@ -21,7 +21,7 @@ impl Vectors {
 }
 
 /// Each move by itself.
-pub(super) fn parts(list: &[Move], _: Level) -> Vec<Part> {
+pub(super) fn parts(list: &[Move], _: Level, _: bool) -> Vec<Part> {
     vec![Part { vectors: None, moves: list.to_vec() }]
 }
 

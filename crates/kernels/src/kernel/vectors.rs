@@ -19,16 +19,21 @@ pub(super) enum Vectors {
 
 /// Groups moves: in AVX-512 by programs for all; in AVX2 in squares where they fall into some, into gapless records and arrays by
 /// programs; others one by one.
-pub(super) fn parts(list: &[Move], level: Level) -> Vec<Part> {
+pub(super) fn parts(list: &[Move], level: Level, stream: bool) -> Vec<Part> {
     if level >= Level::Avx512 {
         let wide = |moves: Vec<Move>| {
             let program = avx512::program::Program::new(&moves)?;
             Some(Part { vectors: Some(Vectors::Wide(program)), moves })
         };
-        if let Some(part) = wide(list.to_vec()) {
+        // A source that would be read again and again is better turned over in squares, as long as the caches hold it.
+        let once = |part: &Part| part.vectors.as_ref().is_some_and(Vectors::read_once);
+        let squares = || list.len() > 1 && !square::split(list).0.is_empty();
+        if let Some(part) = wide(list.to_vec()).filter(|part| once(part) || stream || !squares()) {
             return vec![part];
         }
-        if let Some(parts) = list.iter().map(|one| wide(vec![one.clone()])).collect() {
+        if !squares()
+            && let Some(parts) = list.iter().map(|one| wide(vec![one.clone()])).collect()
+        {
             return parts;
         }
     }
