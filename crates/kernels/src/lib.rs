@@ -4,4 +4,5 @@ mod kernel;
 mod moves;
 mod run;
 
+pub use kernel::Level;
 pub use moves::{Hull, Move, Moves};

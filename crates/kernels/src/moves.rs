@@ -1,7 +1,7 @@
 //! Bytes to be moved from one buffer to another.
 
 /// Bytes that move together, again and again as counts say. Places are within the two buffers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
     /// Where the first go.
     pub to: i64,

@@ -1,21 +1,31 @@
 //! Carrying moves out: which count is innermost, and in blocks of what size.
 
-use crate::kernel::{Area, GRAIN, Kernel, copy, turn_over};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::kernel::{Area, GRAIN, Kernel, Level, STREAM, Stage, copy, turn_over};
 use crate::moves::{Move, Moves};
 
 /// Bytes of a block: source and destination stay in the first-level cache while all fields of it are moved.
 const BLOCK: u64 = 12 << 10;
+/// The same where the destination is written past the caches.
+const STREAM_BLOCK: u64 = 64 << 10;
 /// Rows and elements of a tile, where one side runs across the other.
 const TILE: u64 = 64;
 
 impl Moves {
     /// Carries the moves out. False, and nothing is done, where they touch what is not within the buffers.
     pub fn run(self, to: &mut [u8], from: &[u8]) -> bool {
+        self.run_at(Level::of_machine(), to, from)
+    }
+
+    /// As [`Moves::run`], in registers of a level, or of the machine's if that is lower.
+    pub fn run_at(self, level: Level, to: &mut [u8], from: &[u8]) -> bool {
         let inside = |range: (i64, i64), length: usize| range.0 >= 0 && range.1 <= length as i64;
         match self.hull() {
             None => true,
             Some(hull) if inside(hull.to, to.len()) && inside(hull.from, from.len()) => {
-                run(self, to, from);
+                run(self, level.min(Level::of_machine()), to, from);
                 true
             }
             Some(_) => false,
@@ -23,14 +33,14 @@ impl Moves {
     }
 }
 
-fn run(mut moves: Moves, to: &mut [u8], from: &[u8]) {
+fn run(mut moves: Moves, level: Level, to: &mut [u8], from: &[u8]) {
     moves.keep_last();
     moves.order();
     moves.unroll();
     let Some(first) = moves.list.first() else { return };
     let Some(inner) = moves.counts.len().checked_sub(1) else {
         for one in &moves.list {
-            straight(one, to, from);
+            straight(one, level, to, from);
         }
         return;
     };
@@ -44,12 +54,12 @@ fn run(mut moves: Moves, to: &mut [u8], from: &[u8]) {
         Move { steps: vec![row.map_or((0, 0), step), step(inner)], ..one.clone() }
     };
     let count = |i: usize| moves.counts.get(i).copied().unwrap_or(1);
-    let plane = Plane { rows: row.map_or(1, count), elements: count(inner), across: across.is_some() };
+    let plane = Plane { rows: row.map_or(1, count), elements: count(inner), across: across.is_some(), level };
     // Where all moves go on equally, they need not be made ready again for each plane.
     let equal = |i: &usize| moves.list.iter().all(|one| one.steps.get(*i) == first.steps.get(*i));
     let shared = others.iter().all(equal);
     let list: Vec<Move> = moves.list.iter().map(pick).collect();
-    let kernel = Kernel::new(&list);
+    let ready = plane.ready(&list);
     let counts: Vec<u64> = others.iter().map(|i| count(*i)).collect();
     odometer(&counts, &mut |values| {
         let shift = |one: &Move| {
@@ -59,26 +69,26 @@ fn run(mut moves: Moves, to: &mut [u8], from: &[u8]) {
             })
         };
         if shared {
-            return plane.run(&kernel, &list, shift(first), to, from);
+            return plane.run(&ready, shift(first), to, from);
         }
         let moved = moves.list.iter().map(|one| {
             let by = shift(one);
             Move { to: one.to + by.0, from: one.from + by.1, ..pick(one) }
         });
         let moved: Vec<Move> = moved.collect();
-        plane.run(&Kernel::new(&moved), &moved, (0, 0), to, from);
+        plane.run(&plane.ready(&moved), (0, 0), to, from);
     });
 }
 
 /// A single run of bytes. One that is swapped is as many elements as it has units.
-fn straight(one: &Move, to: &mut [u8], from: &[u8]) {
+fn straight(one: &Move, level: Level, to: &mut [u8], from: &[u8]) {
     if one.unit < 2 || one.size < 256 {
         return copy(one.to, one.from, one.size, one.unit, to, from);
     }
     let step = (one.unit as i64, one.unit as i64);
     let list = [Move { size: one.unit, steps: vec![(0, 0), step], ..one.clone() }];
-    let plane = Plane { rows: 1, elements: one.size / one.unit, across: false };
-    plane.run(&Kernel::new(&list), &list, (0, 0), to, from);
+    let plane = Plane { rows: 1, elements: one.size / one.unit, across: false, level };
+    plane.run(&plane.ready(&list), (0, 0), to, from);
 }
 
 /// Counts through all values.
@@ -104,29 +114,82 @@ fn odometer(counts: &[u64], each: &mut dyn FnMut(&[u64])) {
     }
 }
 
+thread_local! {
+    /// Requests through a view come alike, one after the other.
+    static LAST: RefCell<Option<Rc<Made>>> = const { RefCell::new(None) };
+}
+
+/// Moves made ready, their places counted from those of the first.
+struct Made {
+    list: Vec<Move>,
+    level: Level,
+    stream: bool,
+    kernel: Kernel,
+}
+
+/// Moves made ready, and where the first is.
+struct Ready {
+    made: Rc<Made>,
+    base: (i64, i64),
+}
+
 /// The innermost two counts.
 struct Plane {
     rows: u64,
     elements: u64,
     across: bool,
+    level: Level,
 }
 
 impl Plane {
-    fn run(&self, kernel: &Kernel, list: &[Move], base: (i64, i64), to: &mut [u8], from: &[u8]) {
+    /// Makes moves ready, or takes what was made ready last. The list must not be empty.
+    fn ready(&self, list: &[Move]) -> Ready {
+        let base = list.first().map_or((0, 0), |first| (first.to, first.from));
+        let relative = |one: &Move| Move { to: one.to - base.0, from: one.from - base.1, ..one.clone() };
+        let list: Vec<Move> = list.iter().map(relative).collect();
+        let stream = self.streams(&list);
+        LAST.with_borrow_mut(|last| {
+            let known =
+                last.as_ref().filter(|last| last.stream == stream && last.level == self.level && last.list == list);
+            let made = known.cloned().unwrap_or_else(|| {
+                let kernel = Kernel::new(&list, self.level, stream);
+                Rc::new(Made { list, level: self.level, stream, kernel })
+            });
+            *last = Some(Rc::clone(&made));
+            Ready { made, base }
+        })
+    }
+
+    /// Whether more is written than the caches hold.
+    fn streams(&self, list: &[Move]) -> bool {
+        list.iter().map(|one| one.size).sum::<u64>() * self.rows * self.elements > STREAM
+    }
+
+    fn run(&self, ready: &Ready, shift: (i64, i64), to: &mut [u8], from: &[u8]) {
+        let Made { list, kernel, stream, .. } = ready.made.as_ref();
+        let base = (ready.base.0 + shift.0, ready.base.1 + shift.1);
         let area = Area { base, first_row: 0, rows: self.rows, first_element: 0, elements: self.elements };
-        if !(self.across && turn_over(list, area, to, from)) {
-            kernel.run(area, self.block(list), to, from);
+        if self.across && turn_over(list, area, self.level, to, from) {
+            return;
+        }
+        match (!self.across && *stream).then(|| Stage::new(list, self.level)).flatten() {
+            Some(mut stage) => stage.run(area, to, from),
+            None => kernel.run(area, self.block(kernel, list), to, from),
         }
     }
 
     /// Rows and elements of a block.
-    fn block(&self, list: &[Move]) -> (u64, u64) {
+    fn block(&self, kernel: &Kernel, list: &[Move]) -> (u64, u64) {
         if self.across {
             return (TILE, TILE);
         }
+        if kernel.reads_once() {
+            return (self.rows, self.elements);
+        }
         let size: u64 = list.iter().map(|one| one.size).sum();
         let apart = list.iter().filter_map(|one| one.steps.last()).map(|step| step.1.unsigned_abs()).max().unwrap_or(1);
-        let elements = (BLOCK / size.max(apart).max(1)).clamp(GRAIN, 4096) / GRAIN * GRAIN;
+        let bytes = if self.streams(list) { STREAM_BLOCK } else { BLOCK };
+        let elements = (bytes / size.max(apart).max(1)).clamp(GRAIN, 1 << 16) / GRAIN * GRAIN;
         ((elements / self.elements.max(1)).max(1), elements)
     }
 }

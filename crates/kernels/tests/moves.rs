@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use terrace_kernels::{Move, Moves};
+use terrace_kernels::{Level, Move, Moves};
 
 /// Records of fields to arrays of fields or the other way round, as many fields as sizes, some swapped.
 fn moves(sizes: &[(u64, bool)], count: u64, rows: u64, gap: i64, backwards: bool, scatter: bool) -> Moves {
@@ -85,15 +85,36 @@ fn a_large_matrix_is_turned_over_as_byte_by_byte() {
     }
 }
 
-/// Carries the moves out, and slowly.
+/// Written past the caches, too: into one array and into several, beginning at any byte of a line, in one row and in several.
+#[test]
+#[cfg_attr(miri, ignore = "it takes too long")]
+fn large_arrays_are_moved_as_byte_by_byte() {
+    let case = |sizes: &[(u64, bool)], rows: u64, start: i64, backwards: bool, scatter: bool| {
+        let size: u64 = sizes.iter().map(|(size, _)| size).sum();
+        let mut moves = moves(sizes, (9 << 20) / size / rows + 1, rows, 0, backwards, scatter);
+        moves.list.iter_mut().for_each(|one| one.to += start);
+        same(&moves).unwrap();
+    };
+    let four = (4, true);
+    case(&[(4, false); 3], 1, 4, false, false);
+    case(&[(4, false); 3], 1, 60, false, true);
+    case(&[four, four, four, (8, false), (1, false)], 1, 1, true, false);
+    case(&[four, (2, false), (8, true)], 3, 2, false, true);
+    case(&[(8, true); 8], 2, 40, false, false);
+    case(&[(8, false); 8], 1, 3, true, true);
+}
+
+/// Carries the moves out in registers of each level, and slowly.
 fn same(moves: &Moves) -> Result<(), TestCaseError> {
     let hull = moves.hull().unwrap();
     let from: Vec<u8> = (0..hull.from.1).map(|i| (i * 31 + i / 256) as u8).collect();
     let mut right = vec![0xee; hull.to.1 as usize];
-    let mut ours = right.clone();
     slowly(moves, &mut right, &from);
-    prop_assert!(!moves.clone().run(&mut ours, &from[1..]), "the source is too short");
-    prop_assert!(moves.clone().run(&mut ours, &from));
-    prop_assert!(ours == right);
+    for level in [Level::Scalar, Level::Avx2, Level::Avx512] {
+        let mut ours = vec![0xee; right.len()];
+        prop_assert!(!moves.clone().run_at(level, &mut ours, &from[1..]), "the source is too short");
+        prop_assert!(moves.clone().run_at(level, &mut ours, &from));
+        prop_assert!(ours == right, "{level:?}");
+    }
     Ok(())
 }

@@ -3,13 +3,13 @@
 //! Where up to four fields of 4 bytes, or two of 8, lie within 16 bytes of a record, those bytes of eight records, or of four, are
 //! loaded once and give a vector for each field. The other way round, vectors of fields give 16 bytes of each record.
 
-use super::Area;
 use super::program::WIDTH;
+use crate::kernel::Area;
 use crate::moves::Move;
 
 /// Fields that are moved together.
 #[derive(Debug)]
-pub(super) struct Square {
+pub(in crate::kernel) struct Square {
     /// Bytes of a field: 4 or 8.
     pub size: usize,
     /// From records into an array for each field, or the other way round.
@@ -27,7 +27,7 @@ pub(super) struct Square {
 }
 
 /// Squares, each with the moves that it carries out, and moves that fall into none.
-pub(super) fn split(list: &[Move]) -> (Vec<(Square, Vec<Move>)>, Vec<Move>) {
+pub(in crate::kernel) fn split(list: &[Move]) -> (Vec<(Square, Vec<Move>)>, Vec<Move>) {
     let (mut squares, mut rest) = (Vec::new(), Vec::new());
     let mut left: Vec<&Move> = list.iter().collect();
     left.sort_by_key(|one| (one.size, if gathers(one) { one.from } else { one.to }));

@@ -4,11 +4,12 @@
 //! again. Each vector of a period is put together from a few windows of 16 bytes of the source; where each of their bytes goes,
 //! a mask says. The same program serves any fields, sizes, strides and byte orders.
 
-use super::Area;
+use crate::kernel::Area;
+use crate::kernel::record::{Record, swapped};
 use crate::moves::Move;
 
 /// Bytes of a vector.
-pub(super) const WIDTH: usize = 16;
+pub(in crate::kernel) const WIDTH: usize = 16;
 /// Longer periods gain nothing over single moves.
 const LONGEST: u64 = 1024;
 /// More windows than this per vector cost as much as single moves.
@@ -16,7 +17,7 @@ pub(super) const MOST_WINDOWS: usize = 16;
 
 /// How to fill the vectors of one period.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(in crate::kernel) struct Program {
     /// Records in a period.
     pub records: u64,
     /// Bytes of a period in the destination.
@@ -31,7 +32,7 @@ pub(super) struct Program {
 
 /// Sixteen bytes of the source, and where each goes.
 #[derive(Debug)]
-pub(super) struct Window {
+pub(in crate::kernel) struct Window {
     /// Where it begins.
     pub from: i64,
     /// By how much it moves from period to period.
@@ -45,40 +46,16 @@ pub(super) struct Window {
 impl Program {
     /// The program of moves that fill their destination without gaps; none for others, and where it gains nothing.
     pub fn record(list: &[Move]) -> Option<Program> {
-        let first = list.first()?;
-        let (stride, row) = (first.steps.last()?.0, first.steps.first()?.0);
-        let mut fields: Vec<&Move> = list.iter().collect();
-        fields.sort_unstable_by_key(|field| field.to);
-        let start = fields.first()?.to;
-        let mut end = start;
-        for field in &fields {
-            if field.to != end || field.steps.last()?.0 != stride || field.steps.first()?.0 != row {
-                return None;
-            }
-            end += field.size as i64;
-        }
-        let size = u64::try_from(end - start).ok().filter(|size| *size as i64 == stride && *size <= LONGEST)?;
-        let records = WIDTH as u64 / divisor(size, WIDTH as u64);
-        let period = records * size;
-        // Long fields are best copied as they are.
-        let long = fields.iter().all(|field| field.size >= 64 && field.unit == 1);
-        if period > LONGEST || long {
+        let record = Record::of(list)?;
+        let records = record.period(WIDTH as u64);
+        let period = records * record.size;
+        if period > LONGEST {
             return None;
         }
-        let mut program = Program { records, period, to: start, row, vectors: Vec::new() };
-        let mut bytes = Vec::new();
-        for record in 0..records as i64 {
-            for field in &fields {
-                let step = field.steps.last()?.1;
-                let source = field.from + step * record;
-                for byte in 0..field.size {
-                    let swapped = byte / field.unit * field.unit + (field.unit - 1 - byte % field.unit);
-                    bytes.push((source + swapped as i64, step * records as i64, field.steps.first()?.1));
-                }
-            }
-        }
+        let mut program = Program { records, period, to: record.to, row: record.row, vectors: Vec::new() };
+        let bytes = sources(&record, records);
         for vector in bytes.chunks(WIDTH) {
-            program.vectors.push(windows(vector).filter(|windows| windows.len() <= MOST_WINDOWS)?);
+            program.vectors.push(windows(vector, records).filter(|windows| windows.len() <= MOST_WINDOWS)?);
         }
         Some(program)
     }
@@ -129,13 +106,38 @@ impl Window {
     }
 }
 
-/// The fewest windows that hold these bytes, each given by its place and how that moves.
-fn windows(bytes: &[(i64, i64, i64)]) -> Option<Vec<Window>> {
+/// Where a byte comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Source {
+    /// By how much it moves from record to record.
+    step: i64,
+    /// By how much it moves from row to row.
+    row: i64,
+    /// Its place.
+    from: i64,
+}
+
+/// Where the bytes of so many records come from.
+fn sources(record: &Record, records: u64) -> Vec<Source> {
+    let mut sources = Vec::new();
+    for number in 0..records as i64 {
+        for field in &record.fields {
+            let (step, row) = (field.steps.last().map_or(0, |s| s.1), field.steps.first().map_or(0, |s| s.1));
+            let first = field.from + step * number;
+            sources.extend(swapped(field).map(|byte| Source { step, row, from: first + byte }));
+        }
+    }
+    sources
+}
+
+/// The fewest windows that hold these bytes, in periods of so many records.
+fn windows(bytes: &[Source], records: u64) -> Option<Vec<Window>> {
     let mut order: Vec<usize> = (0..bytes.len()).collect();
-    order.sort_unstable_by_key(|i| bytes.get(*i).map(|(from, step, row)| (*step, *row, *from)));
+    order.sort_unstable_by_key(|i| bytes.get(*i));
     let mut windows: Vec<Window> = Vec::new();
     for i in order {
-        let &(from, step, row) = bytes.get(i)?;
+        let &Source { from, step, row } = bytes.get(i)?;
+        let step = step * records as i64;
         let fits = |w: &Window| w.step == step && w.row == row && from - w.from < WIDTH as i64;
         if !windows.last().is_some_and(fits) {
             windows.push(Window { from, step, row, mask: [0x80; WIDTH] });
@@ -144,8 +146,4 @@ fn windows(bytes: &[(i64, i64, i64)]) -> Option<Vec<Window>> {
         *window.mask.get_mut(i)? = (from - window.from) as u8;
     }
     Some(windows)
-}
-
-fn divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { divisor(b, a % b) }
 }

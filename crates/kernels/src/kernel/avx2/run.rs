@@ -8,14 +8,14 @@ use std::arch::x86_64::{
     _mm256_shuffle_epi8, _mm256_storeu_si256,
 };
 
-use super::Area;
 use super::program::{MOST_WINDOWS, Program, WIDTH, Window};
+use crate::kernel::Area;
 
 /// Carries out so many pairs of periods of each row.
 ///
 /// # Safety
 /// The machine must have AVX2, and all windows and vectors of the area must lie within the buffers.
-pub(super) unsafe fn run(program: &Program, area: Area, pairs: u64, to: &mut [u8], from: &[u8]) {
+pub(in crate::kernel) unsafe fn run(program: &Program, area: Area, pairs: u64, to: &mut [u8], from: &[u8]) {
     let place = Place {
         rows: area.rows as isize,
         pairs: pairs as isize,

@@ -13,7 +13,7 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
 };
 
-use super::{Area, scalar};
+use crate::kernel::{Area, STREAM, scalar};
 use crate::moves::Move;
 
 /// Bytes of a cache line.
@@ -24,12 +24,10 @@ const REGISTER: usize = 32;
 const AHEAD: usize = 2 * LINE;
 /// Rows and elements of a tile: no more pages than the table of those used last holds.
 const TILE: u64 = 512;
-/// More bytes than this are written past the caches.
-const STREAM: u64 = 8 << 20;
 
 /// A move of 4 or 8 bytes whose rows lie side by side in the source, its elements in the destination.
 #[derive(Debug)]
-pub(super) struct Across<'a>(&'a Move);
+pub(in crate::kernel) struct Across<'a>(&'a Move);
 
 /// A square in memory.
 #[repr(align(64))]
@@ -41,7 +39,7 @@ impl Across<'_> {
         let [one] = list else { return None };
         let size = one.size as i64;
         let turned = one.steps.first()?.1 == size && one.steps.last()?.0 == size;
-        (matches!(size, 4 | 8) && turned && std::arch::is_x86_feature_detected!("avx2")).then_some(Across(one))
+        (matches!(size, 4 | 8) && turned).then_some(Across(one))
     }
 
     /// Carries the move out over an area, all of which lies within the buffers.

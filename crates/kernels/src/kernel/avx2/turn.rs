@@ -8,14 +8,14 @@ use std::arch::x86_64::{
     _mm256_storeu_si256, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
 };
 
-use super::Area;
 use super::square::Square;
+use crate::kernel::Area;
 
 /// Turns over so many squares of each row.
 ///
 /// # Safety
 /// The machine must have AVX2, and all that is touched for the area must lie within the buffers.
-pub(super) unsafe fn run(square: &Square, area: Area, turns: u64, to: &mut [u8], from: &[u8]) {
+pub(in crate::kernel) unsafe fn run(square: &Square, area: Area, turns: u64, to: &mut [u8], from: &[u8]) {
     let start = square.start(area);
     for row in 0..area.rows as isize {
         let arrays = |i: usize| {

@@ -1,0 +1,6 @@
+//! Registers of 64 bytes.
+
+mod group;
+pub(super) mod program;
+pub(super) mod run;
+mod source;

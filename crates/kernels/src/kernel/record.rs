@@ -1,0 +1,55 @@
+//! Moves that fill their destination without gaps: an array, or records side by side.
+
+use crate::moves::Move;
+
+/// Fields side by side that are repeated side by side.
+pub(super) struct Record<'a> {
+    /// The fields, in order.
+    pub fields: Vec<&'a Move>,
+    /// Where the first record goes.
+    pub to: i64,
+    /// Bytes of a record.
+    pub size: u64,
+    /// By how much the destination moves from row to row.
+    pub row: i64,
+}
+
+impl<'a> Record<'a> {
+    /// None where the moves leave gaps, and where they are best copied as they are.
+    pub fn of(list: &'a [Move]) -> Option<Record<'a>> {
+        let first = list.first()?;
+        let (stride, row) = (first.steps.last()?.0, first.steps.first()?.0);
+        let mut fields: Vec<&Move> = list.iter().collect();
+        fields.sort_unstable_by_key(|field| field.to);
+        let to = fields.first()?.to;
+        let mut end = to;
+        for field in &fields {
+            if field.to != end || field.steps.last()?.0 != stride || field.steps.first()?.0 != row {
+                return None;
+            }
+            end += field.size as i64;
+        }
+        let long = fields.iter().all(|field| field.size >= 64 && field.unit == 1);
+        (end - to == stride && !long).then_some(Record { fields, to, size: stride as u64, row })
+    }
+
+    /// After how many records the end of one is that of a vector of so many bytes.
+    pub fn period(&self, width: u64) -> u64 {
+        period(self.size as i64, width)
+    }
+}
+
+/// For each byte of a field, which it is before units are swapped.
+pub(super) fn swapped(field: &Move) -> impl Iterator<Item = i64> + Clone {
+    let (size, unit) = (field.size as i64, field.unit as i64);
+    (0..size).step_by(unit as usize).flat_map(move |first| (first..first + unit).rev())
+}
+
+/// After how many steps of so many bytes a vector ends with one.
+pub(super) fn period(step: i64, width: u64) -> u64 {
+    width / divisor(step.unsigned_abs(), width)
+}
+
+fn divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
