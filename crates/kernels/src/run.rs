@@ -8,8 +8,8 @@ use crate::moves::{Move, Moves};
 
 /// Bytes of a block: source and destination stay in the first-level cache while all fields of it are moved.
 const BLOCK: u64 = 12 << 10;
-/// The same where the destination is written past the caches.
-const STREAM_BLOCK: u64 = 64 << 10;
+/// The same of wide registers, and where the destination is written past the caches: then the second-level cache will do.
+const WIDE_BLOCK: u64 = 64 << 10;
 /// Rows and elements of a tile, where one side runs across the other.
 const TILE: u64 = 64;
 
@@ -188,7 +188,7 @@ impl Plane {
         }
         let size: u64 = list.iter().map(|one| one.size).sum();
         let apart = list.iter().filter_map(|one| one.steps.last()).map(|step| step.1.unsigned_abs()).max().unwrap_or(1);
-        let bytes = if self.streams(list) { STREAM_BLOCK } else { BLOCK };
+        let bytes = if kernel.is_wide() || self.streams(list) { WIDE_BLOCK } else { BLOCK };
         let elements = (bytes / size.max(apart).max(1)).clamp(GRAIN, 1 << 16) / GRAIN * GRAIN;
         ((elements / self.elements.max(1)).max(1), elements)
     }

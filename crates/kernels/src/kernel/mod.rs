@@ -73,6 +73,11 @@ impl Kernel {
         matches!(&self.parts[..], [Part { vectors: Some(vectors), .. }] if vectors.read_once())
     }
 
+    /// Whether all moves are carried out in registers of 64 bytes.
+    pub fn is_wide(&self) -> bool {
+        self.parts.iter().all(|part| part.vectors.as_ref().is_some_and(Vectors::is_wide))
+    }
+
     /// Carries them out over an area, in blocks of so many rows and elements; the latter a multiple of [`GRAIN`]. All that they
     /// touch must lie within the buffers. The area begins with the first element.
     pub fn run(&self, area: Area, block: (u64, u64), to: &mut [u8], from: &[u8]) {

@@ -11,6 +11,10 @@ impl Vectors {
         match *self {}
     }
 
+    pub fn is_wide(&self) -> bool {
+        match *self {}
+    }
+
     pub fn span(&self, _: Area, _: &[u8], _: &[u8]) -> Span {
         match *self {}
     }

@@ -61,6 +61,11 @@ impl Vectors {
         matches!(self, Vectors::Wide(program) if program.groups.len() == 1)
     }
 
+    /// Whether its registers have 64 bytes.
+    pub fn is_wide(&self) -> bool {
+        matches!(self, Vectors::Wide(_))
+    }
+
     /// What of an area can be moved.
     pub fn span(&self, area: Area, to: &[u8], from: &[u8]) -> Span {
         let count = match self {
