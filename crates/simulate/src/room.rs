@@ -11,8 +11,8 @@ use crate::machine::Machine;
 pub enum Knows {
     /// All that was planned, by whomever: the load is even.
     All,
-    /// What has been written, as Terrace's processes know it: what is still under way to the same target they do not.
-    Written,
+    /// What has begun to be written, as Terrace's processes know it: what was planned and is still being encoded they do not.
+    Begun,
 }
 
 /// How often a node looks at what it has learned of speeds, in seconds.
@@ -26,10 +26,10 @@ const WEIGHT: f64 = 1.0 / 16.0;
 pub(crate) struct Room {
     knows: Knows,
     nodes: Vec<View>,
-    /// Bytes that each server may hold, that are planned on it, and that are written.
+    /// Bytes that each server may hold, that are planned on it, and that have begun to be written.
     capacity: Vec<u64>,
     taken: Vec<u64>,
-    written: Vec<u64>,
+    begun: Vec<u64>,
     /// Bytes stored in each tier.
     tiers: Vec<u64>,
 }
@@ -68,12 +68,12 @@ impl Room {
         let none = vec![0; machine.len()];
         let tiers = vec![0; cluster.tiers.len()];
         let nodes = vec![view; cluster.nodes];
-        Ok(Room { knows, nodes, capacity, taken: none.clone(), written: none, tiers })
+        Ok(Room { knows, nodes, capacity, taken: none.clone(), begun: none, tiers })
     }
 
     /// The tiers as they are for a node, for a block of so many bytes.
     pub fn snapshot(&mut self, node: usize, bytes: u64, now: f64, machine: &Machine<'_>) -> &Snapshot {
-        let Room { knows, nodes, capacity, taken, written, .. } = self;
+        let Room { knows, nodes, capacity, taken, begun, .. } = self;
         let view = &mut nodes[node];
         view.look(now);
         let count = view.empty.targets().len() as u16;
@@ -90,8 +90,8 @@ impl Room {
         for at in 0..count {
             let target = machine.target(node, at);
             let free = capacity[target] - taken[target].min(capacity[target]);
-            let seen = capacity[target] - written[target].min(capacity[target]);
-            let believes = *knows == Knows::Written && free >= bytes;
+            let seen = capacity[target] - begun[target].min(capacity[target]);
+            let believes = *knows == Knows::Begun && free >= bytes;
             view.filled.set_space(at.into(), if believes { seen } else { free }, 0);
         }
         &view.filled
@@ -105,14 +105,18 @@ impl Room {
         }
     }
 
-    /// Notes what has been written, and how many seconds it was under way.
+    /// Notes what begins to be written.
+    pub fn begins(&mut self, node: usize, piece: &Piece, machine: &Machine<'_>) {
+        self.begun[machine.target(node, piece.target)] += whole(piece.room);
+    }
+
+    /// Notes how many seconds a piece was under way that was written.
     pub fn wrote(&mut self, node: usize, piece: &Piece, seconds: f64, machine: &Machine<'_>) {
-        if self.knows == Knows::Written {
+        if self.knows == Knows::Begun {
             let (tier, each) = (machine.tier(piece.target), seconds / f64::from(piece.stored).max(1.0));
             let learned = &mut self.nodes[node].learned[tier];
             *learned += (each - *learned) * WEIGHT;
         }
-        self.written[machine.target(node, piece.target)] += whole(piece.room);
     }
 
     /// Notes how many seconds a piece was under way that was read.
@@ -126,7 +130,7 @@ impl Room {
         let view = &self.nodes[node];
         let target = usize::from(piece.target);
         let takes = view.empty.targets()[target].latency + f64::from(piece.stored) * view.reading[target];
-        (self.knows == Knows::Written).then_some(takes)
+        (self.knows == Knows::Begun).then_some(takes)
     }
 
     /// Bytes stored in each tier.

@@ -55,7 +55,7 @@ struct Run<'a, W> {
     /// What each mover has still to do, last first.
     moving: Vec<Vec<Next>>,
     held: Option<Held>,
-    /// When each thread and mover began to write last.
+    /// When each thread and mover began to write or read last.
     begun: Vec<f64>,
     /// When, in which order among those at the same time, and who: threads, then movers.
     events: BinaryHeap<Reverse<(Moment, u64, usize)>>,
@@ -145,9 +145,10 @@ impl<W: Work> Run<'_, W> {
     fn act(&mut self, next: Next, node: usize, now: f64, who: usize) -> Option<f64> {
         match next {
             Next::Serve(serve) => return Some(self.machine.serve(now, serve)),
-            Next::Begin => {
-                self.begun.resize(self.begun.len().max(who + 1), 0.0);
-                self.begun[who] = now;
+            Next::Begin => self.begins(who, now),
+            Next::Write(piece) => {
+                self.begins(who, now);
+                self.room.begins(node, &piece, &self.machine);
             }
             Next::Written(piece) => self.room.wrote(node, &piece, now - self.begun[who], &self.machine),
             Next::Got(piece) => self.room.got(node, &piece, now - self.begun[who]),
@@ -161,6 +162,11 @@ impl<W: Work> Run<'_, W> {
             }
         }
         None
+    }
+
+    fn begins(&mut self, who: usize, now: f64) {
+        self.begun.resize(self.begun.len().max(who + 1), 0.0);
+        self.begun[who] = now;
     }
 
     /// A mover goes on.

@@ -6,9 +6,11 @@ use crate::machine::{Machine, Serve};
 /// What is done next.
 pub(crate) enum Next {
     Serve(Serve),
-    /// A write or a read begins.
+    /// A read begins.
     Begin,
-    /// Others may know that this was written, and how quickly.
+    /// This begins to be written: others know that its room is taken.
+    Write(Piece),
+    /// The node may learn how quickly this was written.
     Written(Piece),
     /// The node may learn how quickly this was read.
     Got(Piece),
@@ -40,7 +42,7 @@ pub(crate) struct Thread {
 /// Encodes a piece and writes it.
 pub(crate) fn store(machine: &Machine<'_>, node: usize, piece: &Piece, todo: &mut Vec<Next>) {
     todo.extend(compute(machine, node, piece.encode));
-    todo.push(Next::Begin);
+    todo.push(Next::Write(*piece));
     todo.extend(machine.write(node, piece).into_iter().flatten().map(Next::Serve));
     todo.push(Next::Written(*piece));
 }

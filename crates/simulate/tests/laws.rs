@@ -49,7 +49,7 @@ impl Asked {
             under_way: 1,
             replicas,
             costs: Vec::new(),
-            knows: Knows::Written,
+            knows: Knows::Begun,
         }
     }
 
@@ -177,7 +177,7 @@ fn anything() -> impl Strategy<Value = (Cluster, Asked)> {
         let phases = vec![Phase::Write { ack, computing: 0.0 }, Phase::Read(reads)];
         (
             cluster(nodes, processes, tiers.collect()),
-            Asked { work, phases, under_way, replicas, costs: Vec::new(), knows: Knows::Written },
+            Asked { work, phases, under_way, replicas, costs: Vec::new(), knows: Knows::Begun },
         )
     })
 }

@@ -68,7 +68,7 @@ fn compare(description: &Description, path: &Path) -> Result<Vec<Compared>> {
         let only = asked.encoding(&kinds)?;
         let phases = phases(wanted, policy.ack);
         let job =
-            Job { cluster: &cluster, work: &work, phases: &phases, under_way: wanted.under_way, knows: Knows::Written };
+            Job { cluster: &cluster, work: &work, phases: &phases, under_way: wanted.under_way, knows: Knows::Begun };
         let mut planner = Planner::new(policy, wanted.expected_reads, kinds.clone(), only);
         let outcome = run(&job, &mut planner).with_context(|| format!("policy {:?}", asked.name))?;
         let phases = phases.iter().map(|phase| if matches!(phase, Phase::Read(_)) { "read" } else { "write" });

@@ -4,6 +4,7 @@
 mod explain;
 mod planner;
 mod policy;
+mod speeds;
 mod streams;
 
 pub use explain::{Explained, Measured, Question, WhatIf};

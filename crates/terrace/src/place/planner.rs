@@ -10,7 +10,7 @@ use terrace_plan::plan::{Memo, Piece, Plan, Want, plan, replan};
 use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
 use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, Tier, TierSet};
 
-use super::{Placed, Placement, Places};
+use super::{Placed, Placement, Places, speeds};
 use crate::catalog::{Replica, TargetId};
 use crate::report::TierState;
 use crate::store::{Device, Tiers};
@@ -21,6 +21,8 @@ const FRESH: Duration = Duration::from_millis(100);
 const HARDLY: f64 = 0.2;
 /// The seconds by which latencies may.
 const BRIEF: f64 = 10e-6;
+/// Seconds for which a target may have been waited for because others were at it.
+const WAITS: f64 = 1e-3;
 /// What a processor core draws, in watts.
 const CORE_WATTS: f64 = 10.0;
 
@@ -234,12 +236,14 @@ pub(super) fn described(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> (Vec
         let limit = |of: fn(&Target) -> f64| before().map(of).fold(f64::INFINITY, f64::min);
         let (read, write) = (limit(|target| target.read), limit(|target| target.write));
         let latency = before().map(|target| target.latency).fold(0.0, f64::max);
+        let peers = tiers.devices.iter().filter(|peer| peer.tier == device.tier);
+        let taken = |need: fn(&Device) -> f64, brief| speeds::taken(need(device), peers.clone().map(need), brief);
         targets.push(Target {
             tier: device.tier as u8,
             domain: domain as u32,
-            read: device.reading.rate().min(read),
-            write: device.writing.rate().min(write),
-            latency: device.writing.latency().max(latency),
+            read: (1.0 / taken(|device| 1.0 / device.reading.rate(), 0.0)).min(read),
+            write: (1.0 / taken(|device| 1.0 / device.writing.rate(), 0.0)).min(write),
+            latency: taken(|device| device.writing.latency(), WAITS).max(latency),
             free: device.free(),
             reserved: 0,
             load: device.load(),

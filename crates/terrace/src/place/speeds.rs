@@ -1,0 +1,67 @@
+//! How quick targets are taken to be: as the others of their tier.
+//!
+//! What a target was measured at tells who else was at it then. Were each taken for as quick as it was last, all who write would
+//! go to the same one, and leave it together.
+
+/// What needs so many times as long as the quickest of its tier is a case of its own.
+const ODD: f64 = 8.0;
+
+/// What a target is taken to need, in seconds, where it and `all` of its tier were measured to need these: the mean of those that
+/// are not odd. What is `brief` is never odd.
+pub(super) fn taken(own: f64, all: impl Iterator<Item = f64> + Clone, brief: f64) -> f64 {
+    let least = all.clone().fold(f64::INFINITY, f64::min);
+    let usual = |need: &f64| *need <= (ODD * least).max(brief);
+    if !usual(&own) {
+        return own;
+    }
+    let (sum, count) = all.filter(usual).fold((0.0, 0.0), |(sum, count), need| (sum + need, count + 1.0));
+    sum / count
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::{PutOptions, Store};
+
+    #[test]
+    fn targets_of_a_tier_are_alike_but_for_odd_ones() {
+        let of = |all: &[f64]| all.iter().map(|own| taken(*own, all.iter().copied(), 0.0)).collect::<Vec<_>>();
+        assert_eq!(of(&[1.0, 2.0, 6.0]), [3.0, 3.0, 3.0]);
+        assert_eq!(of(&[1.0, 3.0, 9.0]), [2.0, 2.0, 9.0]);
+        assert_eq!(taken(9.0, [1.0, 9.0].into_iter(), 10.0), 5.0);
+        assert!(of(&[0.0, 0.0]) == [0.0, 0.0] && of(&[f64::INFINITY]) == [f64::INFINITY]);
+    }
+
+    #[test]
+    fn writes_go_to_all_targets_though_some_were_busy_when_they_were_measured() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let targets: Vec<String> = (0..4).map(|i| format!("'{}/{i}'", dir.path().display())).collect();
+        let text = format!(
+            "[store]\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = [{}]\n",
+            targets.join(", ")
+        );
+        let config = Config::parse(&text, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let rate = store.inner.tiers.devices[0].writing.rate();
+        for device in &store.inner.tiers.devices[..2] {
+            for _ in 0..30 {
+                device.reading.note(1 << 20, Duration::from_secs_f64(4.0 * f64::from(1 << 20) / rate));
+                device.writing.note(1 << 20, Duration::from_secs_f64(4.0 * f64::from(1 << 20) / rate));
+            }
+        }
+        let mut counts = BTreeMap::<String, u32>::new();
+        for number in 0..40 {
+            let key = format!("object {number}");
+            store.put_bytes(key.as_bytes(), &[number; 300_000], &PutOptions::default()).expect("puts");
+            let location = store.locate(key.as_bytes()).expect("a location");
+            for replica in location.extents.iter().flat_map(|extent| &extent.replicas) {
+                *counts.entry(replica.target.clone()).or_default() += 1;
+            }
+        }
+        assert!(counts.len() == 4 && counts.values().all(|count| *count >= 5), "{counts:?}");
+    }
+}
