@@ -74,6 +74,9 @@ pub const ALL: &[(&str, &str, Run)] = &[
     ("python", "put and get of 4 KiB and 1 MiB from Python, beside plain files and fsspec's local ones", python::run),
     ("throttle", "an emulated device's speed against what was set", throttle::run),
     ("views", "conversion between layouts, as a share of memcpy's speed", views::run),
-    ("replicas", "datasets in a store: reading what is not stored, keeping several layouts", replicas::run),
-    ("served", "views by 9P and by a mount, beside the raw replica by the same server", served::run),
+    ("V", "datasets: reading what is not stored, in memory, by 9P and by a mount; keeping several layouts", datasets),
 ];
+
+fn datasets() -> Result<Vec<Row>> {
+    Ok([replicas::run()?, served::run()?].concat())
+}
