@@ -2,8 +2,8 @@
 
     btune.py TYPESIZE TRADEOFF LEAST FILE...
 
-For each file, repeated whole until there are LEAST bytes: what came of it, as [bytes, stored, seconds to encode, seconds
-to decode]. BTune learns while it encodes: what it tries is in the time.
+For each file, repeated whole until there are LEAST bytes: what came of it, as [bytes, stored, seconds to encode,
+seconds to decode]. BTune learns while it encodes: what it tries is in the time.
 """
 
 import json
