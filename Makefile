@@ -154,5 +154,4 @@ bench-quick: measured ## the papers' evaluations in virtual time
 	target/release/terrace-bench --size quick H1 H5 H6 C0 C4 C5 C6 C7
 
 measured: mpi-installed ## what is measured, as it is installed
-	$(CARGO) build --release -p terrace-bench -p terrace-cli
-	$(CARGO) build --release $(MPI) --example cg
+	$(CARGO) build --release -p terrace-bench -p terrace-cli -p terrace-dump-mpi --features terrace-dump-mpi/mpi --bins --example cg
