@@ -17,6 +17,8 @@ pub struct Cost {
     pub messages: u64,
     /// Bytes of these.
     pub asked: u64,
+    /// Bytes that the others tell of their loads, all to all: the one part of a dump's plan that grows with the ranks.
+    pub gathered: u64,
     /// The most chunks of others' and its own of which it holds something at a time.
     pub entries: usize,
     /// Bytes of its own chunks that it stores.
@@ -50,6 +52,8 @@ pub fn simulate<'a>(nodes: &[u32], chunks: impl Fn(u32) -> Vec<Chunk<'a>>, optio
         false => vec![Answers::<Votes, bool>::default(); mine.len()],
     };
     let loads: Vec<Load> = mine.iter().zip(&voted).map(|(mine, voted)| mine.load(voted, copies)).collect();
+    let told = loads.iter().map(|load| Ok(encode(load)?.len() as u64)).sum::<Result<u64>>()?;
+    costs.iter_mut().for_each(|cost| cost.gathered = told);
     let plan = Plan::new(&loads, nodes, copies, options.by_load);
     let tables = mine.iter().zip(&voted).map(|(mine, voted)| mine.table(voted, bounds)).collect();
     let decided = match collective {

@@ -49,6 +49,7 @@ fn what_a_rank_does_grows_no_faster_than_a_logarithm_of_their_number() {
             assert!(cost.messages <= 2 * 2 * (depth + 1) * 3 / 2, "{} messages", cost.messages);
             assert!(cost.entries <= 2 * TABLE, "a table is bounded");
             assert!(cost.partners <= 12, "{} partners", cost.partners);
+            assert!(cost.gathered <= 8 * costs.len() as u64, "{} bytes gathered", cost.gathered);
         }
     }
     let parts: [(&str, Part); 4] = [
@@ -57,6 +58,7 @@ fn what_a_rank_does_grows_no_faster_than_a_logarithm_of_their_number() {
         ("received", |cost| cost.received),
         ("asked", |cost| cost.asked),
     ];
+    eprintln!("gathered: {} and {}", few[0].gathered, many[0].gathered);
     for (what, of) in parts {
         let mean = |costs: &[Cost]| costs.iter().map(of).sum::<u64>() / costs.len() as u64;
         let most = |costs: &[Cost]| costs.iter().map(of).max().unwrap();

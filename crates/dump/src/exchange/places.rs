@@ -52,16 +52,13 @@ pub fn places(world: &dyn World, letters: &[Letter<'_>], window: usize) -> Resul
     let key = |letter: &Letter<'_>| u64::from(letter.to) << 32 | u64::from(world.rank());
     let mut lengths = Lengths(letters.iter().map(|letter| (key(letter), letter.length())).collect());
     lengths.0.sort_unstable();
-    let mut heard = Vec::new();
-    let mut row = (0, 0);
+    let (mut heard, mut row) = (Vec::new(), (0, 0));
     let before: Answers<Lengths, (u64, u64)> = meet(world, lengths, (), |to_me| {
-        heard.clone_from(&to_me.0);
-        let place = |(key, length): &(u64, u64)| {
-            let before = row;
+        for (key, length) in &to_me.0 {
+            heard.push((*key, *length, row));
             row = (row.0 + length, row.1 + 1);
-            (*key, before)
-        };
-        to_me.0.iter().map(place).collect()
+        }
+        heard.iter().map(|(key, _, before)| (*key, *before)).collect()
     })?;
     let longest = world.most(row.0)?;
     let rounds = longest.div_ceil((longest / ROUNDS).max(LEAST).min(window.max(1) as u64));
@@ -69,11 +66,8 @@ pub fn places(world: &dyn World, letters: &[Letter<'_>], window: usize) -> Resul
         let before = before.get(&key(letter)).copied().unwrap_or_default();
         Place::new(letter.length(), before, rounds.max(1))
     });
-    let incoming = heard.into_iter().scan((0, 0), |row, (key, length)| {
-        let place = Place::new(length, *row, rounds.max(1));
-        *row = (row.0 + length, row.1 + 1);
-        Some((key as u32, place))
-    });
+    let incoming =
+        heard.into_iter().map(|(key, length, before)| (key as u32, Place::new(length, before, rounds.max(1))));
     Ok(Places { outgoing: outgoing.collect(), incoming: incoming.collect(), rounds })
 }
 
