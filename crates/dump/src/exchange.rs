@@ -73,9 +73,15 @@ pub fn exchange(
         let [even, odd] = &mut windows;
         let (now, before) = if round % 2 == 0 { (even, odd) } else { (odd, even) };
         if round < rounds {
-            for sender in &mut senders {
-                let sent = sender.put(now.as_mut(), round)?;
-                moved.sent += if sender.letter.to == world.rank() { 0 } else { sent };
+            // A piece for each receiver by turns: where several have most for the same one, none waits for it alone.
+            let mut all = 1;
+            while all > 0 {
+                all = 0;
+                for sender in &mut senders {
+                    let sent = sender.put(now.as_mut(), round)?;
+                    moved.sent += if sender.letter.to == world.rank() { 0 } else { sent };
+                    all += sent;
+                }
             }
         }
         if round > 0 {
@@ -101,6 +107,8 @@ pub fn exchange(
 struct Sender<'a> {
     letter: &'a Letter<'a>,
     place: Place,
+    /// How many of its bytes.
+    sent: u64,
     /// The part that comes next, and its first byte that does.
     part: usize,
     skip: usize,
@@ -108,26 +116,27 @@ struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     fn new(letter: &'a Letter<'a>, place: Place) -> Self {
-        Sender { letter, place, part: 0, skip: 0 }
+        Sender { letter, place, sent: 0, part: 0, skip: 0 }
     }
 
-    /// Puts what of the letter belongs to a round; how much that is.
+    /// Puts the next piece of what belongs to a round; how long it is, or 0 once all of that is put.
     fn put(&mut self, window: &mut (dyn Window<'a> + 'a), round: u64) -> Result<u64> {
         let Range { start, end } = self.place.part(round);
-        let mut at = start;
-        while at < end {
+        while self.sent < end {
             let Some(rest) = self.letter.parts.get(self.part).map(|part| &part[self.skip..]) else { break };
-            let piece = &rest[..rest.len().min((end - at) as usize)];
-            if !piece.is_empty() {
-                window.put(self.letter.to, (self.place.start + at - start) as usize, piece)?;
-            }
-            at += piece.len() as u64;
+            let piece = &rest[..rest.len().min((end - self.sent) as usize)];
+            let at = self.place.start + self.sent - start;
+            self.sent += piece.len() as u64;
             self.skip += piece.len();
             if piece.len() == rest.len() {
                 (self.part, self.skip) = (self.part + 1, 0);
             }
+            if !piece.is_empty() {
+                window.put(self.letter.to, at as usize, piece)?;
+                return Ok(piece.len() as u64);
+            }
         }
-        Ok(end - start)
+        Ok(0)
     }
 }
 

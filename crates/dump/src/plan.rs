@@ -5,7 +5,7 @@ mod holdings;
 mod owners;
 mod ring;
 
-pub use deal::{Dealt, RECEIVED, Shares, by_load, by_rank};
+pub use deal::{Dealt, Shares, by_load, by_rank};
 pub use holdings::{Decided, Holdings, Load, Mine, Nodes, Plan, bounds};
 pub use owners::{Placed, Sent, own};
 pub use ring::{Ring, unordered};

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::Ring;
 
 /// A byte received is moved and stored, one of a rank's own is stored only.
-pub const RECEIVED: u64 = 2;
+const RECEIVED: u64 = 2;
 /// No share is less than one in so many of what a rank has, so that its partners are few.
 const PARTS: u64 = 4;
 
@@ -21,15 +21,19 @@ pub struct Dealt {
     /// For each rank what it sends.
     pub shares: Vec<Shares>,
     /// What each rank has to do.
-    pub work: Vec<u64>,
+    work: Vec<u64>,
+    /// Bytes that it stores.
+    pub stored: Vec<u64>,
 }
 
 impl Dealt {
     fn of(shares: Vec<Shares>, mut work: Vec<u64>) -> Dealt {
+        let mut stored = work.clone();
         for (to, bytes) in shares.iter().flatten() {
             work[*to as usize] += RECEIVED * bytes;
+            stored[*to as usize] += bytes;
         }
-        Dealt { shares, work }
+        Dealt { shares, work, stored }
     }
 
     fn most(&self) -> u64 {

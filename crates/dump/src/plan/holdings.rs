@@ -109,8 +109,8 @@ impl<'a> Plan<'a> {
     /// Where the chunks of a home are to be. Chunks come to homes at random, so that each home evens out its share of the work
     /// as if there were no others.
     pub fn decide(&self, home: &Table) -> Decided {
-        let homes = self.dealt.work.len().max(1) as u64;
-        let mut work: Vec<u64> = self.dealt.work.iter().map(|bytes| bytes / homes).collect();
+        let homes = self.dealt.stored.len().max(1) as u64;
+        let mut work: Vec<u64> = self.dealt.stored.iter().map(|bytes| bytes / homes).collect();
         let placed = own(home, &self.ring, &mut work, self.copies);
         home.entries().iter().map(|entry| entry.hash).zip(placed.into_iter().map(Some)).collect()
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
-use super::{RECEIVED, Ring};
+use super::Ring;
 use crate::table::{Entry, Holder, Table};
 
 /// A copy that is missing: who sends it to whom.
@@ -41,7 +41,8 @@ const LOOK: usize = 4;
 /// Owners are those of its holders that have least to do so far; what is missing they send, by turns, to that of the next
 /// partners which has least to do.
 ///
-/// `work` is what each rank has to do all the same, as in [`Dealt`](super::Dealt); it grows by what it is given here.
+/// `work` is how many bytes each rank stores all the same, as [`Dealt::stored`](super::Dealt::stored) tells; it grows by what it is
+/// given here. A disk takes what is received and what is a rank's own alike, and links work meanwhile.
 pub fn own(table: &Table, ring: &Ring<'_>, work: &mut [u64], copies: usize) -> Vec<Placed> {
     let copies = copies.min(ring.node_count());
     // Those with little choice first: the others even out what comes of it.
@@ -72,7 +73,7 @@ fn place(entry: &Entry, ring: &Ring<'_>, work: &mut [u64], copies: usize) -> Pla
     for from in senders.iter().copied().cycle().take(missing - owners.len()) {
         let next = ring.partners(from, &taken).take(LOOK);
         let Some(to) = next.min_by_key(|to| work[*to as usize]) else { break };
-        work[to as usize] += RECEIVED * u64::from(entry.length);
+        work[to as usize] += u64::from(entry.length);
         taken.push(ring.nodes()[to as usize]);
         sent.push(Sent { from, to });
     }
@@ -131,7 +132,7 @@ mod tests {
                 let could = entry.holders.iter().filter(|h| !entry.stored.contains(&h.node)).count();
                 prop_assert!(placed.sent.is_empty() || placed.owners.len() == could);
                 placed.owners.iter().for_each(|owner| moved[*owner as usize] += 10);
-                placed.sent.iter().for_each(|sent| moved[sent.to as usize] += 10 * RECEIVED);
+                placed.sent.iter().for_each(|sent| moved[sent.to as usize] += 10);
             }
             prop_assert_eq!(moved, loads);
         }
