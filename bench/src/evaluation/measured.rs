@@ -14,9 +14,17 @@ use crate::oracle::{Cost, measure};
 /// The longest extent.
 const BLOCK: usize = 1 << 20;
 
-/// All that are chosen from, raw first, and at last the papers' Brotli.
+/// The codecs of HCompress, or what stands in their place (docs/codecs.md).
+const PAPERS: [&str; 9] = ["brotli", "bzip2", "deflate", "huffman", "lz4", "lzma", "lzo", "quicklz", "snappy"];
+
+/// All that are chosen from, raw first, and at last those of the papers' that are not.
 pub fn encodings() -> impl Iterator<Item = Encoding> {
-    ALL.iter().chain(RARE.iter().filter(|encoding| encoding.to_string().starts_with("brotli"))).copied()
+    ALL.iter().chain(RARE.iter().filter(|encoding| is_papers(**encoding))).copied()
+}
+
+/// Whether an encoding is one of the papers': a codec by itself.
+pub fn is_papers(encoding: Encoding) -> bool {
+    encoding.to_string().split('-').next().is_some_and(|name| PAPERS.contains(&name))
 }
 
 /// Data, bytes and steps, and what encodings cost there.

@@ -10,7 +10,7 @@ mod side;
 
 pub use contender::Contender;
 pub use data::Data;
-pub use measured::Measured;
+pub use measured::{Measured, is_papers};
 pub use profile::Profile;
 use replay::replay;
 pub use run::{Job, Outcome, Phase, Work, contest, work};

@@ -144,6 +144,12 @@ fn compute(time: Duration) {
 }
 
 impl Job {
+    /// How often all is read.
+    pub fn reads(&self) -> usize {
+        let of = |phase: &Phase| if let Phase::Read(times) = phase { *times } else { 0 };
+        self.phases.iter().map(of).sum()
+    }
+
     /// Bytes that are written.
     fn total(&self) -> Result<usize> {
         let of = |rank, step| {

@@ -15,6 +15,8 @@ pub struct Side {
     pub replayed: Vec<Outcome>,
     /// Really, by some.
     pub real: Vec<Outcome>,
+    /// Likewise in virtual time, of as many bytes.
+    pub checked: Vec<Outcome>,
 }
 
 impl Side {
@@ -32,21 +34,27 @@ impl Side {
     }
 }
 
-/// Has all contenders do a job in virtual time, and those that matter for real, so many times. What counts says who was best.
-pub fn side_by_side(job: &Job, counts: fn(&Outcome) -> f64, repeats: usize) -> Result<Side> {
-    let measured = Measured::of(job)?;
+/// Has all contenders do a job in virtual time, and those that matter do `really`, the same job of as many bytes or fewer, so many
+/// times. What counts says who was best.
+pub fn side_by_side(job: &Job, really: &Job, counts: fn(&Outcome) -> f64, repeats: usize) -> Result<Side> {
     let everywhere = [Contender::Nothing, Contender::Plain, Contender::Spread, Contender::Paper, Contender::Ours];
-    let fixed = encodings().skip(1).flat_map(|encoding| {
-        [Contender::Fixed(encoding), Contender::ByRawSize(encoding), Contender::Slowest(encoding)]
-    });
-    let all = everywhere.into_iter().chain(fixed).chain([Contender::Oracle]);
-    let replayed: Vec<Outcome> = all.map(|contender| replay(job, &measured, contender)).collect::<Result<_>>()?;
-    let mut real = Vec::new();
+    let fixed: Vec<Contender> = encodings().skip(1).map(Contender::Fixed).collect();
+    let elsewhere =
+        encodings().skip(1).flat_map(|encoding| [Contender::ByRawSize(encoding), Contender::Slowest(encoding)]);
+    let all = everywhere.into_iter().chain(fixed.iter().copied()).chain(elsewhere).chain([Contender::Oracle]);
+    let replayed = replays(job, all)?;
+    let (mut real, mut checked) = (Vec::new(), Vec::new());
     if repeats > 0 {
-        let fixed = replayed.iter().filter(|outcome| matches!(outcome.contender, Contender::Fixed(_)));
+        checked = replays(really, everywhere.into_iter().chain(fixed))?;
+        let fixed = checked.iter().filter(|outcome| matches!(outcome.contender, Contender::Fixed(_)));
         let best = fixed.min_by(|a, b| counts(a).total_cmp(&counts(b))).context("no encodings")?;
         let [nothing, plain, _, paper, ours] = everywhere;
-        real = contest(job, &[nothing, plain, best.contender, paper, ours], repeats)?;
+        real = contest(really, &[nothing, plain, best.contender, paper, ours], repeats)?;
     }
-    Ok(Side { profile: job.profile, data: job.data, replayed, real })
+    Ok(Side { profile: job.profile, data: job.data, replayed, real, checked })
+}
+
+fn replays(job: &Job, contenders: impl Iterator<Item = Contender>) -> Result<Vec<Outcome>> {
+    let measured = Measured::of(job)?;
+    contenders.map(|contender| replay(job, &measured, contender)).collect()
 }
