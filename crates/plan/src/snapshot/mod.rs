@@ -88,6 +88,8 @@ pub struct Snapshot {
     targets: Vec<Target>,
     core_watts: f64,
     rates: Vec<Rates>,
+    /// How full each tier is, in steps of a twentieth.
+    filled: Vec<u8>,
     domains: Vec<u8>,
     /// For each target the first that is alike, and whether there is another.
     kinds: Vec<(u8, bool)>,
@@ -176,7 +178,7 @@ impl Snapshot {
         let domains = targets.iter().map(|target| first_of(target.domain)).collect();
         let kinds = kinds(&targets, &rates);
         let fingerprints = [false, true].map(|load| fingerprint(&tiers, &targets, &rates, load));
-        Ok(Snapshot { tiers, targets, core_watts, rates, domains, kinds, fingerprints })
+        Ok(Snapshot { tiers, targets, core_watts, rates, filled: Vec::new(), domains, kinds, fingerprints })
     }
 
     /// The same, where so much of each tier is taken already (0 nothing, 1 all; tiers that are not named are empty).
@@ -186,19 +188,30 @@ impl Snapshot {
     /// probability `f` (amounts of data are spread evenly over orders of magnitude). So a byte there costs `f` times what
     /// it takes longer to write and to read in the next tier.
     pub fn filled(mut self, shares: impl IntoIterator<Item = f64>) -> Snapshot {
-        for (tier, share) in shares.into_iter().enumerate() {
-            let share = (share.clamp(0.0, 1.0) * 20.0).round() / 20.0;
+        self.set_filled(shares);
+        self
+    }
+
+    /// Says anew how much of each tier is taken, as [`filled`](Snapshot::filled) does.
+    pub fn set_filled(&mut self, shares: impl IntoIterator<Item = f64>) {
+        let steps = |share: f64| (share.clamp(0.0, 1.0) * 20.0).round() as u8;
+        let filled: Vec<u8> = shares.into_iter().map(steps).collect();
+        if filled == self.filled {
+            return;
+        }
+        for (tier, steps) in filled.iter().enumerate() {
             let later = |of: &Target| of.up && usize::from(of.tier) > tier;
             let next = self.targets.iter().zip(&self.rates).filter(|(target, _)| later(target));
             let Some(next) = next.min_by_key(|(target, _)| target.tier).map(|(_, rates)| *rates) else { break };
+            let share = f64::from(*steps) / 20.0;
             for (_, rates) in self.targets.iter().zip(&mut self.rates).filter(|(of, _)| usize::from(of.tier) == tier) {
                 rates.displaced_write = share * (next.write - rates.write).max(0.0);
                 rates.displaced_read = share * (next.read - rates.read).max(0.0);
             }
         }
+        self.filled = filled;
         self.kinds = kinds(&self.targets, &self.rates);
         self.fingerprints = [false, true].map(|load| fingerprint(&self.tiers, &self.targets, &self.rates, load));
-        self
     }
 
     /// The tiers.

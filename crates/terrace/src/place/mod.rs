@@ -212,9 +212,12 @@ impl<'a> Placer<'a> {
 
     /// Studies the bytes for a device, where that may pay; whether anything was learned.
     fn study(&self, offset: u64, raw: &[u8], device: &Device, weights: &Weights, reads: f64) -> bool {
-        let aim = Aim { device, weights, reads, dense: is_dense(&self.wanted, weights) };
-        let worth = self.pinned.is_none() && raw.len() >= WORTH && (aim.dense || device.writing.rate() < FAST);
-        worth && self.inner.streams.study(&self.known, (self.file, offset), raw, &aim)
+        if self.pinned.is_some() || raw.len() < WORTH {
+            return false;
+        }
+        let pace = self.inner.planner.pace(&self.inner.tiers, device);
+        let aim = Aim { pace, weights, reads, dense: is_dense(&self.wanted, weights) };
+        (aim.dense || aim.pace.write < FAST) && self.inner.streams.study(&self.known, (self.file, offset), raw, &aim)
     }
 }
 

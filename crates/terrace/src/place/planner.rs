@@ -41,6 +41,12 @@ pub(crate) struct Site<'a> {
     pub reads: f64,
 }
 
+/// Bytes written and read in a second.
+pub(crate) struct Pace {
+    pub write: f64,
+    pub read: f64,
+}
+
 #[derive(Default)]
 struct State {
     memo: Memo,
@@ -88,6 +94,21 @@ impl Planner {
         };
         *spent += started.elapsed();
         placement
+    }
+
+    /// The bytes in a second at which a device is written and read as what is planned counts it: with what its bytes keep from it
+    /// where it fills up.
+    pub fn pace(&self, tiers: &Tiers, device: &Device) -> Pace {
+        let at = tiers.devices.iter().position(|other| other.id == device.id);
+        let snapshot = &mut *self.state.lock();
+        let rates = at.and_then(|at| fresh(&mut snapshot.tiers, tiers)?.rates().get(at).copied());
+        rates.map_or_else(
+            || Pace { write: device.writing.rate(), read: device.reading.rate() },
+            |rates| Pace {
+                write: 1.0 / (rates.write + rates.displaced_write),
+                read: 1.0 / (rates.read + rates.displaced_read),
+            },
+        )
     }
 
     /// What was planned so far.
@@ -183,6 +204,7 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
         *held = of(tiers, levels, targets).map(|snapshot| (Instant::now(), snapshot));
     } else if let Some((_, snapshot)) = held {
         devices().enumerate().for_each(|(at, device)| snapshot.set_space(at, device.free(), 0));
+        snapshot.set_filled(filled(tiers));
     }
     held.as_ref().map(|(_, snapshot)| snapshot)
 }
@@ -208,15 +230,19 @@ fn snapshot(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> Option<Snapshot>
 
 /// Tiers and targets as the planner takes them; none where they cannot be, which checked configurations do not say.
 pub(super) fn of(tiers: &Tiers, levels: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
-    let filled = (0..tiers.tiers.len()).map(|tier| {
-        let devices = tiers.devices.iter().zip(&targets).filter(|(device, _)| device.tier == tier);
-        let (ours, free) = devices.fold((0.0, 0.0), |(ours, free), (device, target)| {
-            (ours + device.filled() as f64, free + target.free as f64)
+    Some(Snapshot::new(levels, targets, CORE_WATTS).ok()?.filled(filled(tiers)))
+}
+
+/// What of each tier is taken, 0 to 1.
+fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
+    (0..tiers.tiers.len()).map(|tier| {
+        let devices = tiers.devices.iter().filter(|device| device.tier == tier);
+        let (taken, all) = devices.fold((0.0, 0.0), |(taken, all), device| {
+            let used = device.filled() as f64;
+            (taken + used, all + used + device.free() as f64)
         });
-        ours / f64::max(ours + free, 1.0)
-    });
-    let filled: Vec<f64> = filled.collect();
-    Some(Snapshot::new(levels, targets, CORE_WATTS).ok()?.filled(filled))
+        taken / f64::max(all, 1.0)
+    })
 }
 
 /// The tiers and targets as plain data, with only these devices to be written to. Tiers are listed fastest first, and the order stands: a target

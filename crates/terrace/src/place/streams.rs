@@ -14,9 +14,10 @@ use terrace_predict::analyze::Elements;
 use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::planner::Pace;
 use super::{READS, USUAL, is_dense};
 use crate::frame::Coded;
-use crate::store::{Device, Tiers};
+use crate::store::Tiers;
 
 /// Where a store keeps what was learned.
 pub(crate) const LEARNED: &str = "predictor.json";
@@ -167,7 +168,8 @@ impl Streams {
         let mut predictor = self.predictor().lock();
         for device in &tiers.devices {
             for (weights, reads) in [(&wanted.first, READS), (&wanted.rest, 0.0)] {
-                let aim = Aim { device, weights, reads, dense: is_dense(wanted, weights) };
+                let pace = Pace { write: device.writing.rate(), read: device.reading.rate() };
+                let aim = Aim { pace, weights, reads, dense: is_dense(wanted, weights) };
                 predictor.study(&mut stream, raw, &aim.objective());
             }
         }
@@ -236,7 +238,7 @@ fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
 
 /// What encodings are studied for.
 pub(crate) struct Aim<'a> {
-    pub device: &'a Device,
+    pub pace: Pace,
     pub weights: &'a Weights,
     pub reads: f64,
     /// Whether bytes stored matter more than time.
@@ -249,8 +251,7 @@ impl Aim<'_> {
     fn objective(&self) -> Objective {
         let slow = if self.dense { ARCHIVE } else { f64::INFINITY };
         let rate = |rate: f64| step(rate.min(slow));
-        let device = self.device;
-        let tier = Tier { write: rate(device.writing.rate()), read: rate(device.reading.rate()), latency: 0.0 };
+        let tier = Tier { write: rate(self.pace.write), read: rate(self.pace.read), latency: 0.0 };
         let encode = 3.0 * self.weights.compress;
         let weights = terrace_predict::Weights { encode, decode: 1.0, stored: 1.0 };
         Objective { weights, tier, reads: 3.0 * self.weights.decompress * self.reads }
