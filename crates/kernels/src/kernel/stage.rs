@@ -2,6 +2,8 @@
 //!
 //! A block of all arrays is put together in memory that the caches hold, and copied from there, line by line.
 
+use smallvec::smallvec;
+
 use super::{Area, GRAIN, Kernel, Level, vectors};
 use crate::moves::Move;
 
@@ -35,7 +37,7 @@ impl Stage {
         let (mut moves, mut arrays, mut end) = (Vec::new(), Vec::new(), 0);
         for one in list {
             let step = one.steps.last()?.1;
-            let steps = vec![(0, step * elements as i64), (one.size as i64, step)];
+            let steps = smallvec![(0, step * elements as i64), (one.size as i64, step)];
             moves.push(Move { to: end as i64, steps, ..one.clone() });
             arrays.push((one.clone(), end));
             end += (one.size * elements) as usize;

@@ -1,6 +1,8 @@
 //! Registers of 64 bytes.
 
 mod group;
+pub(super) mod network;
 pub(super) mod program;
 pub(super) mod run;
 mod source;
+pub(super) mod stages;
