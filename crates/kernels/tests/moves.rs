@@ -113,6 +113,19 @@ fn large_arrays_are_moved_as_byte_by_byte() {
     case(&[four, (2, false), (8, true)], 3, 2, false, true);
     case(&[(8, true); 8], 2, 40, false, false);
     case(&[(8, false); 8], 1, 3, true, true);
+    case(&[(4, false); 8], 1, 3, false, true);
+    pages_apart(&[(4, false); 8]);
+    pages_apart(&[four, four, (8, false), (8, true), (8, false)]);
+}
+
+/// Arrays that begin whole pages apart, large, to records that begin anywhere.
+fn pages_apart(sizes: &[(u64, bool)]) {
+    let size: u64 = sizes.iter().map(|(size, _)| size).sum();
+    let mut moves = moves(sizes, (9 << 20) / size / 4096 * 4096 + 4096, 1, 0, false, true);
+    moves.list.iter_mut().for_each(|one| one.to += 20);
+    same(&moves).unwrap();
+    moves.counts = vec![1, moves.counts[1] - 5];
+    same(&moves).unwrap();
 }
 
 /// Carries the moves out in registers of each level, and slowly.

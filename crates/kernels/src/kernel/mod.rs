@@ -5,7 +5,6 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod level;
-#[cfg(target_arch = "x86_64")]
 mod record;
 mod scalar;
 mod stage;
