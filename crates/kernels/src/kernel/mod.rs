@@ -1,6 +1,8 @@
 //! The inner loops: runs of equal moves, in the widest registers that there are.
 
 #[cfg(target_arch = "x86_64")]
+mod across;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;

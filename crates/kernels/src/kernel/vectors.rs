@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
 
-use super::avx2::across::Across;
+use super::across::Across;
 use super::avx2::square::{self, Square};
 use super::{Area, Level, Part, Span, avx2, avx512};
 use crate::moves::Move;
@@ -111,7 +111,7 @@ impl Vectors {
 /// lie within the buffers.
 pub(crate) fn turn_over(list: &[Move], area: Area, level: Level, to: &mut [u8], from: &[u8]) -> bool {
     let across = Across::new(list).filter(|_| level >= Level::Avx2);
-    across.map(|across| across.run(area, to, from)).is_some()
+    across.map(|across| across.run(area, level, to, from)).is_some()
 }
 
 /// Copies bytes, past the caches where they are whole lines. With each line, one of what will be read next is fetched: from

@@ -1,5 +1,6 @@
 //! Registers of 64 bytes.
 
+pub(super) mod across;
 mod group;
 pub(super) mod network;
 pub(super) mod program;
