@@ -106,6 +106,6 @@ fn are_pages_apart(list: &[Move]) -> bool {
 /// Where records go that moves fill without gaps, row by row alike, and their size.
 fn record_of(list: &[Move]) -> Option<(i64, u64)> {
     let record = Record::of(list)?;
-    let row = record.fields.first()?.steps.first()?;
-    record.fields.iter().all(|one| one.steps.first() == Some(row)).then_some((record.to, record.size))
+    let row = (record.row, record.fields.first()?.steps.first()?.1);
+    record.fields.iter().all(|one| one.steps.first() == Some(&row)).then_some((record.to, record.size))
 }
