@@ -5,4 +5,4 @@ mod moves;
 mod run;
 
 pub use kernel::Level;
-pub use moves::{Hull, Move, Moves};
+pub use moves::{Hull, Move, Moves, Steps};

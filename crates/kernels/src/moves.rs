@@ -1,5 +1,10 @@
 //! Bytes to be moved from one buffer to another.
 
+use smallvec::SmallVec;
+
+/// By how much two places move, for each count. Few counts need no memory of their own.
+pub type Steps = SmallVec<[(i64, i64); 3]>;
+
 /// Bytes that move together, again and again as counts say. Places are within the two buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
@@ -12,7 +17,7 @@ pub struct Move {
     /// They are swapped in units of so many; 1 is not at all.
     pub unit: u64,
     /// By how much `to` and `from` move with each of the counts.
-    pub steps: Vec<(i64, i64)>,
+    pub steps: Steps,
 }
 
 /// Moves that are repeated equally often; the outermost count comes first.

@@ -1,7 +1,10 @@
 //! Carrying moves out: which count is innermost, and in blocks of what size.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
+
+use smallvec::smallvec;
 
 use crate::kernel::{Area, GRAIN, Kernel, Level, STREAM, Stage, copy, turn_over};
 use crate::moves::{Move, Moves};
@@ -10,6 +13,8 @@ use crate::moves::{Move, Moves};
 const BLOCK: u64 = 12 << 10;
 /// The same of wide registers, and where the destination is written past the caches: then the second-level cache will do.
 const WIDE_BLOCK: u64 = 64 << 10;
+/// As many kinds of moves are kept ready by each thread.
+const MOST_KNOWN: usize = 16;
 /// Rows and elements of a tile, where one side runs across the other.
 const TILE: u64 = 64;
 
@@ -51,7 +56,7 @@ fn run(mut moves: Moves, level: Level, to: &mut [u8], from: &[u8]) {
     let others: Vec<usize> = (0..inner).filter(|i| Some(*i) != row).collect();
     let pick = |one: &Move| {
         let step = |i: usize| one.steps.get(i).copied().unwrap_or((0, 0));
-        Move { steps: vec![row.map_or((0, 0), step), step(inner)], ..one.clone() }
+        Move { steps: smallvec![row.map_or((0, 0), step), step(inner)], ..one.clone() }
     };
     let count = |i: usize| moves.counts.get(i).copied().unwrap_or(1);
     let plane = Plane { rows: row.map_or(1, count), elements: count(inner), across: across.is_some(), level };
@@ -86,7 +91,7 @@ fn straight(one: &Move, level: Level, to: &mut [u8], from: &[u8]) {
         return copy(one.to, one.from, one.size, one.unit, to, from);
     }
     let step = (one.unit as i64, one.unit as i64);
-    let list = [Move { size: one.unit, steps: vec![(0, 0), step], ..one.clone() }];
+    let list = [Move { size: one.unit, steps: smallvec![(0, 0), step], ..one.clone() }];
     let plane = Plane { rows: 1, elements: one.size / one.unit, across: false, level };
     plane.run(&plane.ready(&list), (0, 0), to, from);
 }
@@ -115,8 +120,8 @@ fn odometer(counts: &[u64], each: &mut dyn FnMut(&[u64])) {
 }
 
 thread_local! {
-    /// Requests through a view come alike, one after the other.
-    static LAST: RefCell<Option<Rc<Made>>> = const { RefCell::new(None) };
+    /// Requests through a view come alike, one after the other; each may be moves into several replicas. The last is the newest.
+    static KNOWN: RefCell<VecDeque<Rc<Made>>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Moves made ready, their places counted from those of the first.
@@ -142,20 +147,23 @@ struct Plane {
 }
 
 impl Plane {
-    /// Makes moves ready, or takes what was made ready last. The list must not be empty.
+    /// Makes moves ready, or takes what was made ready before. The list must not be empty.
     fn ready(&self, list: &[Move]) -> Ready {
         let base = list.first().map_or((0, 0), |first| (first.to, first.from));
         let relative = |one: &Move| Move { to: one.to - base.0, from: one.from - base.1, ..one.clone() };
         let list: Vec<Move> = list.iter().map(relative).collect();
         let stream = self.streams(&list);
-        LAST.with_borrow_mut(|last| {
-            let known =
-                last.as_ref().filter(|last| last.stream == stream && last.level == self.level && last.list == list);
-            let made = known.cloned().unwrap_or_else(|| {
-                let kernel = Kernel::new(&list, self.level, stream);
-                Rc::new(Made { list, level: self.level, stream, kernel })
-            });
-            *last = Some(Rc::clone(&made));
+        KNOWN.with_borrow_mut(|known| {
+            let same = |made: &Rc<Made>| made.stream == stream && made.level == self.level && made.list == list;
+            if let Some(made) = known.iter().rfind(|made| same(made)) {
+                return Ready { made: Rc::clone(made), base };
+            }
+            let kernel = Kernel::new(&list, self.level, stream);
+            let made = Rc::new(Made { list, level: self.level, stream, kernel });
+            if known.len() == MOST_KNOWN {
+                known.pop_front();
+            }
+            known.push_back(Rc::clone(&made));
             Ready { made, base }
         })
     }

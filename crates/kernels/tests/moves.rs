@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
+use smallvec::smallvec;
 use terrace_kernels::{Level, Move, Moves};
 
 /// Records of fields to arrays of fields or the other way round, as many fields as sizes, some swapped.
@@ -59,6 +60,16 @@ proptest! {
         same(&moves)?;
     }
 
+    /// Whole records fit into registers, which half of the fields leave in each stage.
+    #[test]
+    fn records_of_many_fields_are_moved_as_byte_by_byte(
+        sizes in prop::collection::vec((prop::sample::select(vec![2u64, 4, 4, 4, 8, 8]), any::<bool>()), 2..9),
+        equal: bool, count in 1..300u64, rows in 1..4u64, gap in 0..9i64, scatter: bool,
+    ) {
+        let sizes = if equal { vec![sizes[0]; sizes.len()] } else { sizes };
+        same(&moves(&sizes, count, rows, gap.saturating_sub(4).max(0), false, scatter))?;
+    }
+
     #[test]
     fn a_matrix_is_turned_over_as_byte_by_byte(
         size in prop::sample::select(vec![2u64, 4, 4, 8, 8, 16]), rows in 1..150u64, columns in 1..150u64,
@@ -68,7 +79,7 @@ proptest! {
         let (to_row, from_row) = (width * columns as i64 + gap, width * rows as i64 + gap);
         let (from, step) = if backwards { (from_row * (columns as i64 - 1), -from_row) } else { (0, from_row) };
         let unit = if swapped { size.min(4) } else { 1 };
-        let steps = vec![(to_row, width), (width, step)];
+        let steps = smallvec![(to_row, width), (width, step)];
         let moves = Moves { counts: vec![rows, columns], list: vec![Move { to: start, from, size, unit, steps }] };
         same(&moves)?;
     }
@@ -79,7 +90,7 @@ proptest! {
 #[cfg_attr(miri, ignore = "it takes too long")]
 fn a_large_matrix_is_turned_over_as_byte_by_byte() {
     for (rows, columns, start) in [(1600, 1600, 0), (1601, 1600, 4), (1600, 1603, 8)] {
-        let steps = vec![(4 * columns, 4), (4, 4 * rows)];
+        let steps = smallvec![(4 * columns, 4), (4, 4 * rows)];
         let list = vec![Move { to: start, from: 0, size: 4, unit: 1, steps }];
         same(&Moves { counts: vec![rows as u64, columns as u64], list }).unwrap();
     }
@@ -102,6 +113,19 @@ fn large_arrays_are_moved_as_byte_by_byte() {
     case(&[four, (2, false), (8, true)], 3, 2, false, true);
     case(&[(8, true); 8], 2, 40, false, false);
     case(&[(8, false); 8], 1, 3, true, true);
+    case(&[(4, false); 8], 1, 3, false, true);
+    pages_apart(&[(4, false); 8]);
+    pages_apart(&[four, four, (8, false), (8, true), (8, false)]);
+}
+
+/// Arrays that begin whole pages apart, large, to records that begin anywhere.
+fn pages_apart(sizes: &[(u64, bool)]) {
+    let size: u64 = sizes.iter().map(|(size, _)| size).sum();
+    let mut moves = moves(sizes, (9 << 20) / size / 4096 * 4096 + 4096, 1, 0, false, true);
+    moves.list.iter_mut().for_each(|one| one.to += 20);
+    same(&moves).unwrap();
+    moves.counts = vec![1, moves.counts[1] - 5];
+    same(&moves).unwrap();
 }
 
 /// Carries the moves out in registers of each level, and slowly.

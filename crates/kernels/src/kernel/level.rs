@@ -19,7 +19,7 @@ impl Level {
         if !has!("avx2") {
             return Level::Scalar;
         }
-        if has!("avx512f") && has!("avx512vbmi") { Level::Avx512 } else { Level::Avx2 }
+        if has!("avx512f") && has!("avx512bw") && has!("avx512vbmi") { Level::Avx512 } else { Level::Avx2 }
     }
 
     /// That of this machine.

@@ -1,11 +1,12 @@
 //! The inner loops: runs of equal moves, in the widest registers that there are.
 
 #[cfg(target_arch = "x86_64")]
+mod across;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod level;
-#[cfg(target_arch = "x86_64")]
 mod record;
 mod scalar;
 mod stage;

@@ -33,23 +33,27 @@ impl<'a> Record<'a> {
         (end - to == stride && !long).then_some(Record { fields, to, size: stride as u64, row })
     }
 
+    #[cfg(target_arch = "x86_64")]
     /// After how many records the end of one is that of a vector of so many bytes.
     pub fn period(&self, width: u64) -> u64 {
         period(self.size as i64, width)
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 /// For each byte of a field, which it is before units are swapped.
 pub(super) fn swapped(field: &Move) -> impl Iterator<Item = i64> + Clone {
     let (size, unit) = (field.size as i64, field.unit as i64);
     (0..size).step_by(unit as usize).flat_map(move |first| (first..first + unit).rev())
 }
 
+#[cfg(target_arch = "x86_64")]
 /// After how many steps of so many bytes a vector ends with one.
 pub(super) fn period(step: i64, width: u64) -> u64 {
     width / divisor(step.unsigned_abs(), width)
 }
 
+#[cfg(target_arch = "x86_64")]
 fn divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { divisor(b, a % b) }
 }

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
 
-use super::avx2::across::Across;
+use super::across::Across;
 use super::avx2::square::{self, Square};
 use super::{Area, Level, Part, Span, avx2, avx512};
 use crate::moves::Move;
@@ -11,13 +11,15 @@ use crate::moves::Move;
 pub(super) enum Vectors {
     /// In AVX-512.
     Wide(avx512::program::Program),
+    /// In AVX-512, by stages.
+    Network(avx512::network::Network),
     /// In AVX2.
     Program(avx2::program::Program),
     /// In AVX2.
     Square(Square),
 }
 
-/// Groups moves: in AVX-512 by programs for all; in AVX2 in squares where they fall into some, into gapless records and arrays by
+/// Groups moves: in AVX-512 by programs or a network for all; in AVX2 in squares where they fall into some, into gapless records and arrays by
 /// programs; others one by one.
 pub(super) fn parts(list: &[Move], level: Level, stream: bool) -> Vec<Part> {
     if level >= Level::Avx512 {
@@ -25,10 +27,17 @@ pub(super) fn parts(list: &[Move], level: Level, stream: bool) -> Vec<Part> {
             let program = avx512::program::Program::new(&moves)?;
             Some(Part { vectors: Some(Vectors::Wide(program)), moves })
         };
-        // A source that would be read again and again is better turned over in squares, as long as the caches hold it.
+        // Where the caches hold all, what is read once is best: by one group of registers, by stages, or in squares.
         let once = |part: &Part| part.vectors.as_ref().is_some_and(Vectors::read_once);
+        let all = wide(list.to_vec());
+        if !stream
+            && !all.as_ref().is_some_and(once)
+            && let Some(network) = avx512::network::Network::new(list)
+        {
+            return vec![Part { vectors: Some(Vectors::Network(network)), moves: list.to_vec() }];
+        }
         let squares = || list.len() > 1 && !square::split(list).0.is_empty();
-        if let Some(part) = wide(list.to_vec()).filter(|part| once(part) || stream || !squares()) {
+        if let Some(part) = all.filter(|part| once(part) || stream || !squares()) {
             return vec![part];
         }
         if !squares()
@@ -58,18 +67,23 @@ pub(super) fn parts(list: &[Move], level: Level, stream: bool) -> Vec<Part> {
 impl Vectors {
     /// Whether nothing of the source is read again.
     pub fn read_once(&self) -> bool {
-        matches!(self, Vectors::Wide(program) if program.groups.len() == 1)
+        match self {
+            Vectors::Wide(program) => program.groups.len() == 1,
+            Vectors::Network(_) => true,
+            _ => false,
+        }
     }
 
     /// Whether its registers have 64 bytes.
     pub fn is_wide(&self) -> bool {
-        matches!(self, Vectors::Wide(_))
+        matches!(self, Vectors::Wide(_) | Vectors::Network(_))
     }
 
     /// What of an area can be moved.
     pub fn span(&self, area: Area, to: &[u8], from: &[u8]) -> Span {
         let count = match self {
             Vectors::Wide(program) => return program.span(area, to, from),
+            Vectors::Network(network) => return network.span(area, to, from),
             Vectors::Program(program) => program.limit(area, to.len(), from.len()),
             Vectors::Square(square) => square.limit(area, to.len(), from.len()),
         };
@@ -83,6 +97,7 @@ impl Vectors {
         unsafe {
             match self {
                 Vectors::Wide(program) => avx512::run::run(program, area, stream, to, from),
+                Vectors::Network(network) => avx512::stages::run(network, area, to, from),
                 Vectors::Program(program) => {
                     avx2::run::run(program, area, area.elements / (2 * program.records), to, from);
                 }
@@ -96,7 +111,7 @@ impl Vectors {
 /// lie within the buffers.
 pub(crate) fn turn_over(list: &[Move], area: Area, level: Level, to: &mut [u8], from: &[u8]) -> bool {
     let across = Across::new(list).filter(|_| level >= Level::Avx2);
-    across.map(|across| across.run(area, to, from)).is_some()
+    across.map(|across| across.run(area, level, to, from)).is_some()
 }
 
 /// Copies bytes, past the caches where they are whole lines. With each line, one of what will be read next is fetched: from

@@ -1,5 +1,7 @@
 //! What a conversion moves: runs of bytes, repeated.
 
+use terrace_kernels::Steps;
+
 use crate::model::Part;
 
 /// Bytes that move together, again and again as the counts of its group say.
@@ -14,7 +16,7 @@ pub(crate) struct Field {
     /// They are swapped in units of so many; 1 is not at all.
     pub unit: u64,
     /// By how much both places move with each of the counts.
-    pub steps: Vec<(i64, i64)>,
+    pub steps: Steps,
 }
 
 /// Fields that are repeated equally often.

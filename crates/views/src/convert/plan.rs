@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use terrace_kernels::Steps;
+
 use super::field::{Field, Group, normalise};
 use super::join::{Joined, join};
 use super::side::{MOST_PIECES, Piece, is_regular, pieces};
@@ -164,7 +166,7 @@ fn meet(a: &Piece, b: &Piece) -> Result<Vec<(Field, Vec<u64>)>, Misfit> {
     }
     let field = |one: Joined| {
         let mut counts: Vec<u64> = one.steps.iter().map(|step| step.count).collect();
-        let mut steps: Vec<(i64, i64)> = one.steps.iter().map(|step| (step.a, step.b)).collect();
+        let mut steps: Steps = one.steps.iter().map(|step| (step.a, step.b)).collect();
         for (count, stride) in &a.repeats {
             counts.push(*count);
             steps.push((*stride, 0));

@@ -1,6 +1,9 @@
 //! Registers of 64 bytes.
 
+pub(super) mod across;
 mod group;
+pub(super) mod network;
 pub(super) mod program;
 pub(super) mod run;
 mod source;
+pub(super) mod stages;

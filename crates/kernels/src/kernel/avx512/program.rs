@@ -66,10 +66,10 @@ impl Program {
         let mut starts = (0, area.elements as i64 - self.records as i64);
         for group in &self.groups {
             for input in &group.inputs {
-                starts = input.within(starts, area.base.1, area, from.len());
+                starts = input.within(starts, WIDTH, area.base.1, area, from.len());
             }
             for output in &group.outputs {
-                starts = output.within(starts, area.base.0, area, to.len());
+                starts = output.within(starts, WIDTH, area.base.0, area, to.len());
             }
         }
         let (least, most) = starts;
@@ -91,11 +91,18 @@ impl Program {
 }
 
 impl Place {
-    /// Those of the records `first..=last` at which it lies within a buffer, in all rows.
-    fn within(&self, (first, last): (i64, i64), base: i64, area: Area, length: usize) -> (i64, i64) {
+    /// Those of the records `first..=last` at which so many bytes from there lie within a buffer, in all rows.
+    pub(super) fn within(
+        &self,
+        (first, last): (i64, i64),
+        width: usize,
+        base: i64,
+        area: Area,
+        length: usize,
+    ) -> (i64, i64) {
         let rows = self.row * (area.rows as i64 - 1);
         let base = base + self.row * area.first_row as i64;
-        let (least, most) = (base + self.at + rows.min(0), base + self.at + rows.max(0) + WIDTH as i64 - length as i64);
+        let (least, most) = (base + self.at + rows.min(0), base + self.at + rows.max(0) + width as i64 - length as i64);
         // Where least + step * record >= 0, and most + step * record <= 0.
         let up = |a: i64, b: i64| -(-a).div_euclid(b);
         let (from, to) = match self.step {

@@ -1,0 +1,116 @@
+//! Matrices turned over: the source runs across the destination.
+//!
+//! Squares with the side of a cache line are turned over in registers: each line is read once, and written whole. Where the
+//! destination is larger than the caches, it is written past them.
+
+use super::{Area, Level, STREAM, avx2, avx512, scalar, vectors};
+use crate::moves::Move;
+
+/// Bytes of a cache line.
+pub(super) const LINE: usize = 64;
+
+/// A move of 4 or 8 bytes whose rows lie side by side in the source, its elements in the destination.
+#[derive(Debug)]
+pub(super) struct Across<'a>(&'a Move);
+
+/// In which order squares are turned over: by tiles, of so many rows and elements.
+struct Order {
+    rows: u64,
+    elements: u64,
+    /// Whether the tiles, and the squares in each, go first along the elements of the destination.
+    tiles_along: bool,
+    along: bool,
+}
+
+/// What the caches hold: lines that are written lie side by side.
+const CACHED: Order = Order { rows: 64, elements: 512, tiles_along: true, along: true };
+/// What they do not: lines that are read lie side by side, and are fetched ahead; few pages are touched at a time.
+const STREAMED: Order = Order { rows: 128, elements: 128, tiles_along: false, along: false };
+
+/// Turns over a square with the side of a line.
+pub(super) struct Turn {
+    /// Bytes of an element, and of what is swapped in it.
+    pub size: usize,
+    pub unit: usize,
+    /// By how much rows of the destination, and of the source, lie apart.
+    pub steps: (isize, isize),
+    /// Whether lines are written past the caches.
+    pub stream: bool,
+}
+
+impl Across<'_> {
+    /// None where the moves are others.
+    pub fn new(list: &[Move]) -> Option<Across<'_>> {
+        let [one] = list else { return None };
+        let size = one.size as i64;
+        let turned = one.steps.first()?.1 == size && one.steps.last()?.0 == size;
+        (matches!(size, 4 | 8) && turned).then_some(Across(one))
+    }
+
+    /// Carries the move out over an area, all of which lies within the buffers, in registers that the machine has.
+    #[allow(unsafe_code, reason = "squares are parts of the area")]
+    pub fn run(&self, area: Area, level: Level, to: &mut [u8], from: &[u8]) {
+        let one = self.0;
+        let (Some(&row), Some(&element)) = (one.steps.first(), one.steps.last()) else { return };
+        let size = one.size as usize;
+        let side = (LINE / size) as u64;
+        let first = one.to + area.base.0;
+        // Elements before the first that begins a line, in every row alike.
+        let before = (to.as_ptr().wrapping_offset(first as isize) as usize).wrapping_neg() % LINE / size;
+        let stream = area.rows * area.elements * one.size > STREAM && row.0 % LINE as i64 == 0;
+        let before = if stream { (before as u64).min(area.elements) } else { 0 };
+        let stream = stream && (first + before as i64 * element.0 + to.as_ptr() as i64) % LINE as i64 == 0;
+        let (rows, elements) = (area.rows / side * side, (area.elements - before) / side * side);
+        let after = before + elements;
+        let turn = Turn { size, unit: one.unit as usize, steps: (row.0 as isize, element.1 as isize), stream };
+        let order = if stream { STREAMED } else { CACHED };
+        order.squares((rows, elements), side, &mut |r, e| {
+            let at = |to: i64, row: i64, element: i64| (to + row * r as i64 + element * (before + e) as i64) as isize;
+            let source = from.as_ptr().wrapping_offset(at(one.from + area.base.1, row.1, element.1));
+            let written = to.as_mut_ptr().wrapping_offset(at(first, row.0, element.0));
+            // SAFETY: the square is a part of the area, and lines are aligned where they are streamed.
+            unsafe {
+                match level {
+                    Level::Avx512 => avx512::across::turn(&turn, written, source),
+                    _ => avx2::across::turn(&turn, written, source),
+                }
+            }
+        });
+        // What fills no square.
+        let rest = |first_row, rows, first_element, elements| Area { first_row, rows, first_element, elements, ..area };
+        let rests = [
+            rest(0, area.rows, 0, before),
+            rest(rows, area.rows - rows, before, elements),
+            rest(0, area.rows, after, area.elements - after),
+        ];
+        rests.into_iter().for_each(|rest| scalar::run(one, rest, to, from));
+        if stream {
+            vectors::settle();
+        }
+    }
+}
+
+impl Order {
+    /// Calls `each` with the first row and the first element of every square.
+    fn squares(&self, (rows, elements): (u64, u64), side: u64, each: &mut dyn FnMut(u64, u64)) {
+        nested(self.tiles_along, (0, rows, self.rows), (0, elements, self.elements), &mut |row, element| {
+            let (last_row, last) = ((row + self.rows).min(rows), (element + self.elements).min(elements));
+            nested(self.along, (row, last_row, side), (element, last, side), each);
+        });
+    }
+}
+
+/// Counts through two ranges, by steps: the second is the inner one, or the first.
+fn nested(second: bool, a: (u64, u64, u64), b: (u64, u64, u64), each: &mut dyn FnMut(u64, u64)) {
+    let count = |(first, end, step): (u64, u64, u64)| (first..end).step_by(step as usize);
+    if second {
+        count(a).for_each(|a| count(b).for_each(|b| each(a, b)));
+    } else {
+        count(b).for_each(|b| count(a).for_each(|a| each(a, b)));
+    }
+}
+
+/// For each byte, where it comes from in its 16: elements are swapped in units of so many bytes.
+pub(super) fn mask(unit: usize) -> [u8; 16] {
+    std::array::from_fn(|byte| (byte / unit * unit + (unit - 1 - byte % unit)) as u8)
+}

@@ -1,0 +1,207 @@
+//! Networks in AVX-512.
+
+#![allow(unsafe_code, reason = "vector loads and stores take pointers; callers have checked what they reach")]
+
+use std::arch::x86_64::{
+    __m512i, _MM_HINT_T0, _mm_prefetch, _mm512_load_si512, _mm512_loadu_si512, _mm512_mask_storeu_epi8,
+    _mm512_permutex2var_epi8, _mm512_setzero_si512, _mm512_storeu_si512,
+};
+
+use super::group::Pick;
+use super::network::Network;
+use super::program::{Place, WIDTH};
+use crate::kernel::Area;
+
+/// A block for each register, by its number: sixteen in a loop would be kept in memory.
+macro_rules! each {
+    ($count:ident, $number:ident, $block:block) => {
+        each!($count, $number, $block, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+    };
+    ($count:ident, $number:ident, $block:block, $($i:literal)*) => {
+        $({
+            const $number: usize = $i;
+            if $number < $count $block
+        })*
+    };
+}
+
+/// So far ahead arrays are fetched: nobody else guesses that as many are read.
+const AHEAD: usize = 512;
+
+/// Carries a network out over an area of whole periods.
+///
+/// # Safety
+/// The machine must have AVX-512 with VBMI, and all places of the network must lie within the buffers.
+pub(in crate::kernel) unsafe fn run(network: &Network, area: Area, to: &mut [u8], from: &[u8]) {
+    let (to, from) = (to.as_mut_ptr(), from.as_ptr());
+    for row in area.first_row as i64..(area.first_row + area.rows) as i64 {
+        let start = |base: i64, place: &Place| {
+            (base + place.at + place.row * row + place.step * area.first_element as i64) as isize
+        };
+        let (wholes, singles) = if network.gather { (area.base.1, area.base.0) } else { (area.base.0, area.base.1) };
+        let none = network.singles.first().copied().flatten().unwrap_or(network.whole);
+        let ends = Ends {
+            whole: start(wholes, &network.whole),
+            apart: network.apart as isize,
+            step: network.whole.step as isize * network.records as isize,
+            singles: std::array::from_fn(|i| {
+                let single = network.singles.get(i).copied().flatten().unwrap_or(none);
+                (start(singles, &single), single.step as isize * network.records as isize)
+            }),
+            periods: (area.elements / network.records) as isize,
+            valid: network.valid,
+        };
+        let equal = ends.singles.iter().all(|(_, step)| *step == ends.singles[0].1);
+        // SAFETY: what this function's caller promises.
+        unsafe {
+            match (network.singles.len(), network.gather, equal) {
+                (2, true, true) => gather::<2, 1, true>(&network.picks, &ends, to, from),
+                (4, true, true) => gather::<4, 2, true>(&network.picks, &ends, to, from),
+                (8, true, true) => gather::<8, 3, true>(&network.picks, &ends, to, from),
+                (16, true, true) => gather::<16, 4, true>(&network.picks, &ends, to, from),
+                (2, true, false) => gather::<2, 1, false>(&network.picks, &ends, to, from),
+                (4, true, false) => gather::<4, 2, false>(&network.picks, &ends, to, from),
+                (8, true, false) => gather::<8, 3, false>(&network.picks, &ends, to, from),
+                (16, true, false) => gather::<16, 4, false>(&network.picks, &ends, to, from),
+                (2, false, true) => scatter::<2, 1, true>(&network.picks, &ends, to, from),
+                (4, false, true) => scatter::<4, 2, true>(&network.picks, &ends, to, from),
+                (8, false, true) => scatter::<8, 3, true>(&network.picks, &ends, to, from),
+                (16, false, true) => scatter::<16, 4, true>(&network.picks, &ends, to, from),
+                (2, false, false) => scatter::<2, 1, false>(&network.picks, &ends, to, from),
+                (4, false, false) => scatter::<4, 2, false>(&network.picks, &ends, to, from),
+                (8, false, false) => scatter::<8, 3, false>(&network.picks, &ends, to, from),
+                (16, false, false) => scatter::<16, 4, false>(&network.picks, &ends, to, from),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Where registers are loaded from and stored to in a row.
+struct Ends {
+    /// The first with whole records, how far apart they are, and by how much they move from period to period.
+    whole: isize,
+    apart: isize,
+    step: isize,
+    /// Those with a single field, and by how much they move.
+    singles: [(isize, isize); 16],
+    periods: isize,
+    valid: usize,
+}
+
+/// Turns records into arrays. `EQUAL` says that all arrays move equally.
+///
+/// # Safety
+/// As for [`run`], with so many registers and stages.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+#[inline(never)]
+unsafe fn gather<const N: usize, const STAGES: usize, const EQUAL: bool>(
+    picks: &[Pick],
+    ends: &Ends,
+    to: *mut u8,
+    from: *const u8,
+) {
+    let Some(picks) = picks.as_chunks::<N>().0.first_chunk::<STAGES>() else { return };
+    let mut to: [*mut u8; N] = std::array::from_fn(|i| to.wrapping_offset(ends.singles[i].0));
+    let mut from = from.wrapping_offset(ends.whole);
+    let (apart, step, equal) = (ends.apart, ends.step, ends.singles[0].1);
+    for period in 0..ends.periods {
+        let mut v = [_mm512_setzero_si512(); N];
+        each!(N, I, {
+            // SAFETY: the caller promises that all of them lie within the source.
+            v[I] = unsafe { _mm512_loadu_si512(from.wrapping_offset(apart * I as isize).cast::<__m512i>()) };
+        });
+        v = picked::<N, 1>(v, &picks[0]);
+        if STAGES > 1 {
+            v = picked::<N, 2>(v, &picks[1]);
+        }
+        if STAGES > 2 {
+            v = picked::<N, 4>(v, &picks[2]);
+        }
+        if STAGES > 3 {
+            v = picked::<N, 8>(v, &picks[3]);
+        }
+        // What is not needed is written where the first will be.
+        each!(N, I, {
+            let i = N - 1 - I;
+            let here = if EQUAL { to[i].wrapping_offset(period * equal) } else { to[i] };
+            // SAFETY: the caller promises that all of them lie within the destination.
+            unsafe { _mm512_storeu_si512(here.cast::<__m512i>(), v[i]) };
+            if !EQUAL {
+                to[i] = to[i].wrapping_offset(ends.singles[i].1);
+            }
+        });
+        from = from.wrapping_offset(step);
+    }
+}
+
+/// Turns arrays into records. `EQUAL` says that all arrays move equally.
+///
+/// # Safety
+/// As for [`run`], with so many registers and stages.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+#[inline(never)]
+unsafe fn scatter<const N: usize, const STAGES: usize, const EQUAL: bool>(
+    picks: &[Pick],
+    ends: &Ends,
+    to: *mut u8,
+    from: *const u8,
+) {
+    let Some(picks) = picks.as_chunks::<N>().0.first_chunk::<STAGES>() else { return };
+    let mut from: [*const u8; N] = std::array::from_fn(|i| from.wrapping_offset(ends.singles[i].0));
+    let mut to = to.wrapping_offset(ends.whole);
+    let (apart, step, equal) = (ends.apart, ends.step, ends.singles[0].1);
+    let mask = u64::MAX >> (WIDTH - ends.valid);
+    for period in 0..ends.periods {
+        let mut v = [_mm512_setzero_si512(); N];
+        each!(N, I, {
+            let i = I;
+            let here = if EQUAL { from[i].wrapping_offset(period * equal) } else { from[i] };
+            // SAFETY: the caller promises that all of them lie within the source; what is not there is not fetched.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(AHEAD).cast::<i8>());
+                v[i] = _mm512_loadu_si512(here.cast::<__m512i>());
+            }
+            if !EQUAL {
+                from[i] = from[i].wrapping_offset(ends.singles[i].1);
+            }
+        });
+        if STAGES > 3 {
+            v = picked::<N, 8>(v, &picks[STAGES - 4]);
+        }
+        if STAGES > 2 {
+            v = picked::<N, 4>(v, &picks[STAGES - 3]);
+        }
+        if STAGES > 1 {
+            v = picked::<N, 2>(v, &picks[STAGES - 2]);
+        }
+        v = picked::<N, 1>(v, &picks[STAGES - 1]);
+        // What is not a record's is written over by the next one's.
+        each!(N, I, {
+            if I + 1 < N {
+                // SAFETY: the caller promises that all of them lie within the destination.
+                unsafe { _mm512_storeu_si512(to.wrapping_offset(apart * I as isize).cast::<__m512i>(), v[I]) };
+            }
+        });
+        let last = to.wrapping_offset(apart * (N - 1) as isize);
+        // SAFETY: the same.
+        unsafe { _mm512_mask_storeu_epi8(last.cast::<i8>(), mask, v[N - 1]) };
+        to = to.wrapping_offset(step);
+    }
+}
+
+/// One stage: each register picks of the pair that it is in, which lies so far apart.
+#[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
+#[inline]
+fn picked<const N: usize, const APART: usize>(mut v: [__m512i; N], picks: &[Pick; N]) -> [__m512i; N] {
+    each!(N, I, {
+        if (I / APART).is_multiple_of(2) && I + APART < N {
+            let (low, high) = (v[I], v[I + APART]);
+            // SAFETY: a pick has 64 bytes, and is aligned.
+            let load = |pick: &Pick| unsafe { _mm512_load_si512((&raw const pick.0).cast::<__m512i>()) };
+            v[I] = _mm512_permutex2var_epi8(low, load(&picks[I]), high);
+            v[I + APART] = _mm512_permutex2var_epi8(low, load(&picks[I + APART]), high);
+        }
+    });
+    v
+}
