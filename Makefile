@@ -128,7 +128,7 @@ soak: python-installed memcheck ## the long counts: kills, faults, power losses,
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture
-	TERRACE_FSX=10000 TERRACE_FSX_SEEDS=40 $(CARGO) test -p terrace-mount --test posix -- --nocapture
+	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=3 $(CARGO) test -p terrace-mount --test posix -- --nocapture
 	TERRACE_MOUNT_MIB=3072 $(CARGO) test -p terrace-cli --test mount -- --nocapture
 	TERRACE_FILES=3000 $(CARGO) test -p terrace --test files -- --nocapture
 	TERRACE_CONVERSIONS=100000 $(CARGO) test -p terrace-views --test conversion -- --nocapture

@@ -24,6 +24,7 @@ pub struct Choice {
     pub expected: Expected,
     at: usize,
     class: Class,
+    kind: u32,
     basis: Basis,
 }
 
@@ -106,7 +107,7 @@ impl Predictor {
             self.model.record.spent += took;
         }
         let known = stream.known(class);
-        self.choice(known.chosen, class, &known.evidence)
+        self.choice(known.chosen, class, known.kind, &known.evidence)
     }
 
     /// Studies the next block of a stream for an objective, as far as that is earned; whether what is expected changed by
@@ -128,8 +129,8 @@ impl Predictor {
     pub fn expected(&self, stream: &Stream) -> Vec<Choice> {
         let class = stream.class();
         let nothing = Evidence::none(class);
-        let evidence = stream.known_now().map_or(&nothing, |known| &known.evidence);
-        (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| self.choice(at, class, evidence)).collect()
+        let (kind, evidence) = stream.known_now().map_or((0, &nothing), |known| (known.kind, &known.evidence));
+        (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| self.choice(at, class, kind, evidence)).collect()
     }
 
     /// Learns from how a choice turned out, at once or when the bytes are read again.
@@ -149,8 +150,7 @@ impl Predictor {
         let (encode, decode) = (each(outcome.encode), each(outcome.decode));
         self.model.record.compare(choice.at, &choice.expected, bytes, [stored, encode, decode]);
         self.model.learn(choice.at, &choice.basis, stored, encode, decode);
-        if let Some(stored) = stored {
-            let known = stream.known(choice.class);
+        if let Some((stored, known)) = stored.zip(stream.known_of(choice.class, choice.kind)) {
             let real = Expected { stored, encode: encode.unwrap_or(0.0), decode: decode.unwrap_or(0.0) };
             known.evidence.realise(choice.at, real);
             let cost = |objective: &Objective, expected| objective.cost(expected, outcome.bytes);
@@ -175,9 +175,9 @@ impl Predictor {
         self.model.learn(at, &basis, None, None, each);
     }
 
-    fn choice(&self, at: usize, class: Class, evidence: &Evidence) -> Choice {
+    fn choice(&self, at: usize, class: Class, kind: u32, evidence: &Evidence) -> Choice {
         let (expected, basis) = self.model.expect(at, evidence);
-        Choice { encoding: ALL[at].encoding, expected, at, class, basis }
+        Choice { encoding: ALL[at].encoding, expected, at, class, kind, basis }
     }
 
     /// The cheapest candidate among those of which enough is known.

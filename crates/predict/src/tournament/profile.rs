@@ -63,7 +63,7 @@ impl Predictor {
         large: bool,
     ) -> Result<Vec<Choice>, terrace_codec::Error> {
         let evidence = self.evidence(block, elements, large)?;
-        Ok((0..ALL.len()).map(|at| self.choice(at, evidence.class, &evidence)).collect())
+        Ok((0..ALL.len()).map(|at| self.choice(at, evidence.class, 0, &evidence)).collect())
     }
 
     /// Probes of every candidate.

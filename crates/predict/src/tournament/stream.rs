@@ -21,7 +21,10 @@ pub struct Stream {
     pub(crate) spent: f64,
     /// The class of the block seen last.
     class: Class,
-    known: [Option<Box<Known>>; CLASSES],
+    /// For each class the kinds of bytes that have come, the last first; one at least once something is known.
+    known: [Vec<Known>; CLASSES],
+    /// Kinds so far.
+    kinds: u32,
 }
 
 /// What a file said of itself.
@@ -33,10 +36,12 @@ struct File {
     spans: Vec<Span>,
 }
 
-/// What is known of the bytes of one class.
+/// What is known of one kind of bytes: a class may have several, which come by turns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known {
-    pub evidence: Evidence,
+    /// Which of all kinds of the stream it is.
+    pub kind: u32,
+    pub evidence: Box<Evidence>,
     /// What the last choice was for.
     pub decided: Option<Objective>,
     /// What was chosen last.
@@ -56,6 +61,8 @@ const SHARE: f64 = 0.02;
 const SPANS: usize = 16 << 10;
 /// Files whose words are remembered.
 const FILES: usize = 8;
+/// Kinds of bytes of a class that are remembered.
+const KINDS: usize = 8;
 
 impl Stream {
     /// A stream of unknown length.
@@ -85,15 +92,38 @@ impl Stream {
         self.class
     }
 
-    /// What is known of the bytes of the class seen last.
+    /// What is known of bytes of the class and kind seen last.
     pub(crate) fn known_now(&self) -> Option<&Known> {
-        self.known[self.class as usize].as_deref()
+        self.known[self.class as usize].first()
     }
 
-    /// What is known of the bytes of a class.
+    /// What is known of the kind of bytes of a class that came last.
     pub(crate) fn known(&mut self, class: Class) -> &mut Known {
-        let new = || Box::new(Known { evidence: Evidence::none(class), ..Known::default() });
-        self.known[class as usize].get_or_insert_with(new)
+        if self.known[class as usize].is_empty() {
+            self.add(class, Evidence::none(class));
+        }
+        &mut self.known[class as usize][0]
+    }
+
+    /// What is known of a kind, as long as that is remembered.
+    pub(crate) fn known_of(&mut self, class: Class, kind: u32) -> Option<&mut Known> {
+        self.known[class as usize].iter_mut().find(|known| known.kind == kind)
+    }
+
+    /// Goes on with the first kind of a class for which this holds. Whether there is one.
+    pub(crate) fn turn_to(&mut self, class: Class, holds: impl FnMut(&Known) -> bool) -> bool {
+        let known = &mut self.known[class as usize];
+        let found = known.iter().position(holds);
+        found.inspect(|at| known[..=*at].rotate_right(1)).is_some()
+    }
+
+    /// Goes on with a kind of which this is known. The one that has not come for longest may be forgotten.
+    pub(crate) fn add(&mut self, class: Class, evidence: Evidence) {
+        self.kinds += 1;
+        let known = &mut self.known[class as usize];
+        known.retain(|known| !known.stale);
+        known.truncate(KINDS - 1);
+        known.insert(0, Known { kind: self.kinds, evidence: Box::new(evidence), ..Known::default() });
     }
 
     /// Says that the next block is of this file, and where in it. Without a word blocks are of one file, in order.

@@ -1,6 +1,5 @@
 //! Measuring, as far as it is worth it and earned.
 
-use super::stream::Known;
 use super::{Predictor, Stream};
 use crate::analyze::Histogram;
 use crate::candidates::{ALL, LZ4, NONE};
@@ -34,18 +33,30 @@ pub struct Study<'a> {
     sampled: [bool; 2],
 }
 
+/// What the bytes are that came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// As those before.
+    Same,
+    /// Others than those before; it is known which, or they are new.
+    Other,
+    /// Others than those before, and more was not earned.
+    Unknown,
+}
+
 impl<'a> Study<'a> {
     /// Studies a block of a stream. Whether anything new was learned of it.
     pub fn of(predictor: &'a mut Predictor, stream: &mut Stream, block: &'a [u8], objective: &'a Objective) -> bool {
         let start = thread_seconds();
         let earned = stream.earned(0, objective);
         let mut study = Study { predictor, block, objective, until: start + earned, sampled: [false; 2] };
-        let mut changed = false;
-        let known = stream.known(stream.class());
-        if !known.evidence.is_empty() {
-            changed = study.check(known);
+        let mut found = Found::Same;
+        if !stream.known(stream.class()).evidence.is_empty() {
+            found = study.check(stream);
         }
-        if !known.stale && study.deepen(&mut known.evidence) {
+        let known = stream.known(stream.class());
+        let mut changed = found == Found::Other;
+        if found != Found::Unknown && study.deepen(&mut known.evidence) {
             study.predictor.model.learn_from_probes(&known.evidence);
             changed = true;
         }
@@ -53,30 +64,43 @@ impl<'a> Study<'a> {
         changed
     }
 
-    /// Compares what lz4 does now with what it did, and forgets the evidence if that has moved and new can be paid for.
-    fn check(&mut self, known: &mut Known) -> bool {
+    /// Compares what lz4 does now with what it did. Where that has moved, goes on with another kind of bytes of which the same is
+    /// known, or with a new one if that can be paid for.
+    fn check(&mut self, stream: &mut Stream) -> Found {
+        let class = stream.class();
+        let known = stream.known(class);
+        let stale = known.stale;
+        let unsure = if stale { Found::Unknown } else { Found::Same };
         let mut probes = vec![LZ4, ALL[known.chosen].filter];
         probes.dedup();
         probes.retain(|at| known.evidence.small[*at].is_some());
         if !self.affords(self.effort(&probes)) {
-            return false;
+            return unsure;
         }
         let mut now = Evidence::none(known.evidence.class);
-        for at in probes {
-            let before = known.evidence.small[at];
-            self.probe(at, &mut now, false);
-            let moved = now.small[at].zip(before).map_or(0.0, |(now, before)| (now.stored / before.stored).ln().abs());
-            known.stale |= moved > MOVED;
+        for at in &probes {
+            self.probe(*at, &mut now, false);
+        }
+        let alike = |before: &Evidence| {
+            let moved = |at: &usize| {
+                let stored = [&now, before].map(|evidence| evidence.small[*at].map(|expected| expected.stored));
+                if let [Some(now), Some(before)] = stored { (now / before).ln().abs() } else { 0.0 }
+            };
+            probes.iter().all(|at| moved(at) <= MOVED)
+        };
+        if !stale && alike(&known.evidence) {
+            return Found::Same;
+        }
+        if stream.turn_to(class, |known| !known.stale && alike(&known.evidence)) {
+            return Found::Other;
         }
         let filters: Vec<usize> =
             (0..ALL.len()).filter(|at| ALL[*at].is_filter() && now.small[*at].is_none()).collect();
-        if !known.stale || !self.affords(self.effort(&filters)) {
-            return false;
+        if !self.affords(self.effort(&filters)) {
+            return Found::Unknown;
         }
-        known.evidence = now;
-        known.realised = None;
-        known.stale = false;
-        true
+        stream.add(class, now);
+        Found::Other
     }
 
     /// Runs what is worth running and not yet run: filters, then the other candidates, then the best on more bytes.
@@ -177,5 +201,38 @@ impl<'a> Study<'a> {
         model.learn_effort(at, large, thread_seconds() - start);
         let measured = if large { &mut evidence.large } else { &mut evidence.small };
         measured[at] = Some(probe);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tier;
+    use crate::made::made;
+
+    #[test]
+    fn kinds_of_bytes_that_come_by_turns_are_known_again() {
+        let slow = Objective::time(Tier { write: 1e6, read: 1e6, latency: 0.0 }, 1.0);
+        let [sparse, field] = [1, 4].map(|kind| made(kind, 1 << 20, 7).0);
+        let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
+        let mut turn = |block: &[u8]| {
+            predictor.choose(&mut stream, block, &slow);
+            stream.known(stream.class()).kind
+        };
+        let first = [turn(&sparse), turn(&field)];
+        assert_ne!(first[0], first[1], "they are of different kinds");
+        for _ in 0..3 {
+            assert_eq!([turn(&sparse), turn(&field)], first);
+        }
+    }
+
+    #[test]
+    fn the_kind_that_has_not_come_for_longest_is_forgotten() {
+        let (mut stream, class) = (Stream::new(), Class::Unknown);
+        let first = stream.known(class).kind;
+        stream.add(class, Evidence::none(class));
+        assert!(stream.turn_to(class, |known| known.kind == first));
+        (0..7).for_each(|_| stream.add(class, Evidence::none(class)));
+        assert!(stream.known_of(class, first).is_some() && stream.known_of(class, first + 1).is_none());
     }
 }
