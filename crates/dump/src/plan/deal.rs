@@ -15,7 +15,7 @@ const PARTS: u64 = 4;
 /// What a rank sends to others: to whom, and how many bytes.
 pub type Shares = SmallVec<[(u32, u64); 4]>;
 
-/// Shares of all ranks, and what each has to do then: bytes, those received counted [`RECEIVED`] times.
+/// Shares of all ranks, and what each has to do then: bytes, those received counted twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dealt {
     /// For each rank what it sends.
