@@ -68,23 +68,26 @@ impl Measured {
     }
 
     fn new(job: &Job) -> Result<Measured> {
-        let (mut scratch, mut blocks) = (Scratch::default(), Vec::new());
+        let mut blocks = Vec::new();
         let mut object = |bytes: Vec<u8>| {
             let first = blocks.len();
-            for block in bytes.chunks(BLOCK) {
-                let mut cost = |encoding| Ok((encoding, measure(encoding, block, &mut scratch)?));
-                let costs = encodings().map(&mut cost).collect::<Result<_>>()?;
-                blocks.push(Block { bytes: block.to_vec(), costs });
-            }
-            Ok(first..blocks.len())
+            blocks.extend(bytes.chunks(BLOCK).map(<[u8]>::to_vec));
+            first..blocks.len()
         };
         let mut step = |rank: usize, step: u64| {
             let objects = job.data.objects(rank as u64, step, job.bytes)?.into_iter();
-            objects.map(|(_, bytes)| object(bytes)).collect::<Result<_>>()
+            Ok(objects.map(|(_, bytes)| object(bytes)).collect())
         };
         let ranks = (0..RANKS).map(|rank| (0..job.steps).map(|number| step(rank, number)).collect::<Result<_>>());
         let ranks = ranks.collect::<Result<_>>()?;
-        Ok(Measured { blocks, ranks })
+        // As many at a time as there are ranks, each with a core, as in the runs.
+        let share = blocks.len().div_ceil(RANKS).max(1);
+        let blocks = std::thread::scope(|scope| {
+            let shares: Vec<_> = blocks.chunks(share).map(|share| scope.spawn(|| costs(share))).collect();
+            let done = shares.into_iter().map(|share| share.join().map_err(|_| anyhow::anyhow!("a thread died"))?);
+            done.collect::<Result<Vec<_>>>()
+        })?;
+        Ok(Measured { blocks: blocks.into_iter().flatten().collect(), ranks })
     }
 
     /// Objects that a rank writes in its first step.
@@ -103,6 +106,16 @@ impl Measured {
     pub fn total(&self) -> f64 {
         self.blocks.iter().map(|block| block.bytes.len() as f64).sum()
     }
+}
+
+/// Runs every encoding on blocks.
+fn costs(blocks: &[Vec<u8>]) -> Result<Vec<Block>> {
+    let mut scratch = Scratch::default();
+    let mut block = |bytes: &Vec<u8>| {
+        let mut cost = |encoding| Ok((encoding, measure(encoding, bytes, &mut scratch)?));
+        Ok(Block { bytes: bytes.clone(), costs: encodings().map(&mut cost).collect::<Result<_>>()? })
+    };
+    blocks.iter().map(&mut block).collect()
 }
 
 impl Work for Measured {
