@@ -89,7 +89,7 @@ pub struct Snapshot {
     core_watts: f64,
     rates: Vec<Rates>,
     /// How full each tier is, in steps of a twentieth.
-    filled: Vec<u8>,
+    filled: [u8; MAX_TIERS],
     domains: Vec<u8>,
     /// For each target the first that is alike, and whether there is another.
     kinds: Vec<(u8, bool)>,
@@ -178,7 +178,7 @@ impl Snapshot {
         let domains = targets.iter().map(|target| first_of(target.domain)).collect();
         let kinds = kinds(&targets, &rates);
         let fingerprints = [false, true].map(|load| fingerprint(&tiers, &targets, &rates, load));
-        Ok(Snapshot { tiers, targets, core_watts, rates, filled: Vec::new(), domains, kinds, fingerprints })
+        Ok(Snapshot { tiers, targets, core_watts, rates, filled: [0; MAX_TIERS], domains, kinds, fingerprints })
     }
 
     /// The same, where so much of each tier is taken already (0 nothing, 1 all; tiers that are not named are empty).
@@ -195,7 +195,8 @@ impl Snapshot {
     /// Says anew how much of each tier is taken, as [`filled`](Snapshot::filled) does.
     pub fn set_filled(&mut self, shares: impl IntoIterator<Item = f64>) {
         let steps = |share: f64| (share.clamp(0.0, 1.0) * 20.0).round() as u8;
-        let filled: Vec<u8> = shares.into_iter().map(steps).collect();
+        let mut filled = [0; MAX_TIERS];
+        filled.iter_mut().zip(shares).for_each(|(filled, share)| *filled = steps(share));
         if filled == self.filled {
             return;
         }
