@@ -1,6 +1,5 @@
 //! A stream that runs: its sources, one destination of bytes, and the pipeline between them.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -8,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use terrace::Locked;
 use terrace_flush::{DestinationOf, Ended, Figures, Pulled, Settings, Source};
 
 use crate::control::Control;
@@ -34,7 +34,7 @@ pub struct Running {
     destination: Arc<dyn Destination>,
     names: Vec<String>,
     sources: Vec<Which>,
-    _lock: File,
+    _lock: Locked,
 }
 
 enum Which {
@@ -43,7 +43,7 @@ enum Which {
 }
 
 impl Running {
-    pub(crate) fn new(stream: &Stream, to: Arc<dyn Destination>, control: &Arc<Control>, lock: File) -> Running {
+    pub(crate) fn new(stream: &Stream, to: Arc<dyn Destination>, control: &Arc<Control>, lock: Locked) -> Running {
         Running {
             stream: stream.clone(),
             ledger: Arc::new(stream.ledger()),

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::FlockOperation;
-use terrace::{Ack, Store};
+use terrace::{Ack, Locked, Store};
 
 use crate::control::Control;
 use crate::destinations::Destination;
@@ -125,16 +124,15 @@ impl Stream {
         Ok(Running::new(self, to, control, self.lock()?))
     }
 
-    fn lock(&self) -> Result<File> {
+    fn lock(&self) -> Result<Locked> {
         let path = self.locks.join(format!("{}.run", self.name));
-        let open = |path: &Path| File::options().create(true).truncate(false).write(true).open(path);
-        let file = open(&path).map_err(Error::io(format!("opening {}", path.display())))?;
+        let context = || format!("locking {}", path.display());
         for _ in 0..TRIES {
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(file),
+            let file = File::options().create(true).truncate(false).write(true).open(&path);
+            match file.and_then(Locked::at_once).map_err(Error::io(context()))? {
+                Some(lock) => return Ok(lock),
                 // Somebody may only be looking whether it runs.
-                Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(Duration::from_millis(5)),
-                Err(e) => return Err(Error::io(format!("locking {}", path.display()))(e.into())),
+                None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
         Err(Error::Running(self.name.clone()))

@@ -2,35 +2,49 @@
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// Held while a store is opened: no fork happens meanwhile, so that none begins with that half done. The standard
-/// library's, for it keeps no queue: one that hands the lock on would, in a fork, hand it to a thread that is not there.
-static OPENING: Mutex<()> = Mutex::new(());
+/// How many [`Held`] there are. The standard library's lock, for it keeps no queue: one that hands the lock on would, in
+/// a fork, hand it to a thread that is not there.
+static HELD: Mutex<usize> = Mutex::new(0);
+static NONE_HELD: Condvar = Condvar::new();
 
 thread_local! {
     /// The lock, while this thread forks.
-    static FORKING: RefCell<Option<MutexGuard<'static, ()>>> = const { RefCell::new(None) };
+    static FORKING: RefCell<Option<MutexGuard<'static, usize>>> = const { RefCell::new(None) };
 }
+
+/// As long as one lives, in any thread, this process is not forked: no fork begins with a store half opened or closed.
+pub struct Held(());
 
 /// Keeps this process from being forked as long as the answer lives.
-pub fn hold() -> MutexGuard<'static, ()> {
+pub fn hold() -> Held {
     register();
-    lock()
+    *held() += 1;
+    Held(())
 }
 
-fn lock() -> MutexGuard<'static, ()> {
-    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Held {
+    fn drop(&mut self) {
+        *held() -= 1;
+        NONE_HELD.notify_all();
+    }
+}
+
+fn held() -> MutexGuard<'static, usize> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many forks lie between this process and the one that asked first.
 pub fn count() -> u32 {
+    register();
     FORKS.load(Ordering::Relaxed)
 }
 
 extern "C" fn before() {
-    FORKING.set(Some(lock()));
+    let none_held = NONE_HELD.wait_while(held(), |held| *held > 0);
+    FORKING.set(Some(none_held.unwrap_or_else(PoisonError::into_inner)));
 }
 
 extern "C" fn in_parent() {

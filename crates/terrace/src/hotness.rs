@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use terrace_plan::hotness::{Ranges, Span, reads_to_come, spans};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::Locked;
 use crate::frame::BLOCK;
 use crate::store::Store;
 
@@ -170,10 +170,7 @@ impl State {
         }
         // It is only ever a help: where it cannot be written, the touches are kept for the next time.
         let lock = File::options().create(true).truncate(false).write(true).open(file.with_extension("lock"));
-        let Ok(lock) = lock else { return };
-        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return;
-        }
+        let Ok(Some(_lock)) = lock.and_then(Locked::at_once) else { return };
         let mine = std::mem::take(&mut self.names);
         self.take(read(file));
         self.names.extend(mine);

@@ -7,6 +7,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use terrace::{Ack, Config, Error, PutOptions, Store};
@@ -255,39 +256,88 @@ fn a_store_opened_twice_is_one() {
     assert_eq!(Store::rebuild(&dir.path().join("store")).unwrap().get(b"k").unwrap(), b"bytes");
 }
 
-#[test]
+/// Ends with what `child` answers in a fork of this process; gives its number.
 #[allow(unsafe_code)]
-fn a_fork_opens_the_store_again() {
-    let dir = tempfile::tempdir().unwrap();
-    let home = dir.path().join("store");
-    let store = new_store(dir.path());
-    let noise: Vec<u8> = (0..3_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
-    store.put_bytes(b"before", &noise, &PutOptions::default()).unwrap();
+fn fork(child: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child calls only this test's code, and ends without unwinding or running anything at exit.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        let inherited = store.get(b"before");
-        let refused = matches!(&inherited, Err(Error::Store { reason, .. }) if reason.contains("fork"))
-            && store.put_bytes(b"inherited", b"", &PutOptions::default()).is_err();
-        let works = || {
-            let again = Store::open(&home)?;
-            again.put_bytes(b"after", &noise, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() })?;
-            drop(store);
-            Ok::<bool, Error>(again.get(b"before")? == noise)
-        };
-        let code = i32::from(!refused) + 2 * i32::from(!works().unwrap_or(false));
-        // SAFETY: ends the child at once.
-        unsafe { libc::_exit(code) };
+    match unsafe { libc::fork() } {
+        0 => {
+            let code = child();
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(code) }
+        }
+        child => child,
     }
-    for round in 0..50 {
-        store.put_bytes(format!("parent/{round}").as_bytes(), &noise[..70_000], &PutOptions::default()).unwrap();
-    }
+}
+
+/// What a fork ended with.
+#[allow(unsafe_code)]
+fn end_of(child: i32) -> i32 {
     let mut status = 0;
     // SAFETY: `child` is this process's own, and `status` outlives the call.
     unsafe { libc::waitpid(child, &mut status, 0) };
-    assert_eq!(status, 0, "1: what was inherited worked; 2: what was opened again did not");
-    assert!(store.get(b"after").unwrap() == noise);
-    assert_eq!(store.list(b"parent", None, 100).unwrap().len(), 50);
+    libc::WEXITSTATUS(status)
+}
+
+#[test]
+fn a_fork_opens_the_store_again() {
+    const FORKS: usize = 20;
+    let dir = tempfile::tempdir().unwrap();
+    let (home, other) = (dir.path().join("store"), tempfile::tempdir().unwrap());
+    let store = new_store(dir.path());
+    drop(new_store(other.path()));
+    let noise: Vec<u8> = (0..3_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+    store.put_bytes(b"before", &noise, &PutOptions::default()).unwrap();
+    let in_fork = |key: &[u8]| {
+        let refused = matches!(store.get(b"before"), Err(Error::Store { reason, .. }) if reason.contains("fork"))
+            && store.put_bytes(b"inherited", b"", &PutOptions::default()).is_err();
+        let works = || {
+            let again = Store::open(&home)?;
+            again.put_bytes(key, &noise, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() })?;
+            Ok::<bool, Error>(again.get(b"before")? == noise)
+        };
+        i32::from(!refused) + 2 * i32::from(!works().unwrap_or(false))
+    };
+    let forking = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        // Forks find the store in the midst of work, and another being opened and closed.
+        scope.spawn(|| {
+            for round in 0.. {
+                if !forking.load(Ordering::Relaxed) {
+                    break;
+                }
+                store
+                    .put_bytes(format!("parent/{}", round % 50).as_bytes(), &noise[..70_000], &PutOptions::default())
+                    .unwrap();
+                drop(Store::open(&other.path().join("store")).unwrap());
+            }
+        });
+        for round in 0..FORKS {
+            let key = format!("fork/{round}");
+            let ended = end_of(fork(|| in_fork(key.as_bytes())));
+            forking.store(ended == 0 && round + 1 < FORKS, Ordering::Relaxed);
+            assert_eq!(ended, 0, "1: what was inherited worked; 2: what was opened again did not");
+            assert!(store.get(key.as_bytes()).unwrap() == noise);
+        }
+    });
     store.sync().unwrap();
     assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
+
+#[test]
+fn a_fork_does_not_keep_a_store_open_that_was_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    store.put_bytes(b"k", b"bytes", &PutOptions::default()).unwrap();
+    let child = fork(|| {
+        while !dir.path().join("go").exists() {
+            std::thread::yield_now();
+        }
+        0
+    });
+    drop(store);
+    let rebuilt = Store::rebuild(&dir.path().join("store"));
+    fs::write(dir.path().join("go"), "").unwrap();
+    assert_eq!(end_of(child), 0);
+    assert_eq!(rebuilt.unwrap().get(b"k").unwrap(), b"bytes");
 }

@@ -21,8 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use rustix::fs::FlockOperation;
-use terrace::{Ack, Attributes, PutOptions, Store};
+use terrace::{Ack, Attributes, Locked, PutOptions, Store};
 
 use crate::request::{Framed, Name, Origin};
 use crate::{Error, Result};
@@ -173,13 +172,10 @@ impl Log {
     }
 
     /// Held while the log's end moves: by one process at a time.
-    fn turn_of_processes(&self) -> Result<File> {
+    fn turn_of_processes(&self) -> Result<Locked> {
         let context = || format!("locking {}", self.lock.display());
         let file = File::options().create(true).truncate(false).write(true).open(&self.lock);
-        let file = file.map_err(Error::io(context()))?;
-        let locked = rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive));
-        locked.map_err(|e| Error::io(context())(e.into()))?;
-        Ok(file)
+        file.and_then(Locked::wait).map_err(Error::io(context()))
     }
 
     /// Sees what other processes have appended since, and what was trimmed; `origins`: whose requests these are, too.

@@ -13,6 +13,7 @@ use heed::{Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
 use parking_lot::Mutex;
 
 use super::Records;
+use crate::fork::{self, Held};
 use crate::{Error, Result};
 
 /// Address space kept for the catalog; its file grows with its content only.
@@ -29,6 +30,14 @@ pub struct Environment {
     env: Env<WithoutTls>,
     /// All records.
     pub records: Records,
+    /// While it is closed.
+    held: Option<Held>,
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        self.held = Some(fork::hold());
+    }
 }
 
 impl Deref for Environment {
@@ -41,12 +50,13 @@ impl Deref for Environment {
 
 impl Environment {
     fn open(folder: &Path) -> Result<Environment> {
+        let _held = fork::hold();
         let env = open(folder)?;
         env.clear_stale_readers()?;
         let mut txn = env.write_txn()?;
         let records = env.create_database(&mut txn, None)?;
         txn.commit()?;
-        Ok(Environment { env, records })
+        Ok(Environment { env, records, held: None })
     }
 }
 
@@ -70,7 +80,7 @@ impl Holder {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::io(context()))?;
         Ok(Holder {
             folder: folder.to_owned(),
-            forks: crate::fork::count(),
+            forks: fork::count(),
             current: ArcSwapOption::from_pointee(Environment::open(folder)?),
             failed: AtomicBool::new(false),
             reopening: Mutex::default(),
@@ -120,12 +130,18 @@ impl Holder {
 
     /// Whether another process, which this one was forked from, opened it: then it cannot be used here.
     pub fn inherited(&self) -> bool {
-        self.forks != crate::fork::count()
+        self.forks != fork::count()
     }
 
     /// Closes what was inherited, so that it can be opened anew in this process.
+    #[allow(unsafe_code)]
     pub fn leave(&self) {
-        self.current.store(None);
+        let Some(environment) = self.current.swap(None) else { return };
+        for _ in 1..Arc::strong_count(&environment) {
+            // SAFETY: no call gives control away while it has an environment, so that the thread that forked had none;
+            // what others had was lost with them.
+            unsafe { Arc::decrement_strong_count(Arc::as_ptr(&environment)) };
+        }
     }
 }
 

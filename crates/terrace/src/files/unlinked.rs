@@ -5,12 +5,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-use rustix::fs::FlockOperation;
-
 use super::open::Open;
 use super::{FileError, FileResult, Shared};
 use crate::catalog::Edit;
-use crate::{Error, Store, key};
+use crate::{Error, Locked, Store, key};
 
 /// Where they are hidden. The next component is their keeper's number, the last one theirs.
 const HIDDEN: &str = ".terrace/unlinked";
@@ -19,7 +17,7 @@ const HIDDEN: &str = ".terrace/unlinked";
 pub struct Unlinked {
     number: u64,
     path: PathBuf,
-    _locked: File,
+    _locked: Locked,
 }
 
 impl Unlinked {
@@ -33,10 +31,10 @@ impl Unlinked {
         let make = || {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
             let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+            let locked = Locked::at_once(file)?.ok_or(io::ErrorKind::WouldBlock)?;
             // Nobody sees it unlocked.
             fs::rename(&new, &path)?;
-            Ok::<File, io::Error>(file)
+            Ok::<Locked, io::Error>(locked)
         };
         let locked = make().map_err(Error::io(context()))?;
         sweep(store, &folder)?;
@@ -57,8 +55,7 @@ fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
         let text = key::show(&hidden);
         let keeper = text.split('/').nth(2).and_then(|number| number.parse::<u64>().ok());
         let lives = keeper.is_some_and(|number| {
-            File::open(folder.join(number.to_string()))
-                .is_ok_and(|file| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
+            File::open(folder.join(number.to_string())).is_ok_and(|file| !matches!(Locked::at_once(file), Ok(Some(_))))
         });
         if !lives {
             match store.remove(&hidden) {
@@ -68,9 +65,8 @@ fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
         }
     }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let free = |file: File| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
         let new = entry.path().extension().is_some();
-        if !new && File::open(entry.path()).is_ok_and(free) {
+        if !new && matches!(File::open(entry.path()).and_then(Locked::at_once), Ok(Some(_))) {
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -1,6 +1,5 @@
 //! Plain files: made of a whole object at once, and named, renamed and deleted as the object is.
 
-use std::fs::File;
 use std::time::{Duration, Instant};
 
 use terrace_codec::Encoding;
@@ -236,7 +235,7 @@ impl Inner {
     }
 
     /// The lock of who names a target's plain files; none where another keeps it long: the mover comes again.
-    pub(crate) fn names_lock(&self, device: &Device) -> Result<Option<File>> {
+    pub(crate) fn names_lock(&self, device: &Device) -> Result<Option<crate::Locked>> {
         let name = format!("names-{}", device.id);
         let begin = Instant::now();
         loop {

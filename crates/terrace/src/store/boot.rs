@@ -8,7 +8,7 @@ use rustix::fs::FlockOperation;
 
 use super::{refuse, write};
 use crate::catalog::Catalog;
-use crate::{Error, Result};
+use crate::{Error, Locked, Result};
 
 /// Names the boot that the catalog was last used in, and whether it was synced at the end.
 const MARK: &str = "boot";
@@ -21,7 +21,7 @@ fn boot_id() -> String {
 }
 
 /// Throws the catalog away if the machine was rebooted while it was in use.
-pub fn prepare(dir: &Path, lock: &File) -> Result<()> {
+pub fn prepare(dir: &Path, lock: &Locked) -> Result<()> {
     let mark = fs::read_to_string(dir.join(MARK)).unwrap_or_default();
     let known = mark.is_empty() || mark.trim() == boot_id() || mark.trim() == "clean";
     if known {
@@ -37,14 +37,14 @@ pub fn prepare(dir: &Path, lock: &File) -> Result<()> {
 }
 
 /// Holds the store's lock together with all others that have it open.
-pub fn shared(dir: &Path, lock: &File) -> Result<()> {
+pub fn shared(dir: &Path, lock: &Locked) -> Result<()> {
     let context = format!("locking {}", dir.join("lock").display());
-    rustix::fs::flock(lock, FlockOperation::LockShared).map_err(|e| Error::io(context)(e.into()))
+    lock.change(FlockOperation::LockShared).map_err(Error::io(context))
 }
 
 /// Makes sure that no other process has the store open. Where one has, the lock is not held any more.
-pub fn alone(dir: &Path, lock: &File) -> Result<()> {
-    rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+pub fn alone(dir: &Path, lock: &Locked) -> Result<()> {
+    lock.change(FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         refuse(dir, "another process has the store open, and the catalog is to be made anew; end it first")
     })
 }
@@ -67,8 +67,8 @@ pub fn opened(dir: &Path) -> Result<()> {
 
 /// The last one to close the store syncs the catalog and says so. Where that fails, the mark stays as it is, which
 /// costs a rebuild after the next reboot and nothing else.
-pub fn closed(dir: &Path, lock: &File, catalog: &Catalog) {
-    if rustix::fs::flock(lock, FlockOperation::NonBlockingLockExclusive).is_ok() && catalog.force_sync().is_ok() {
+pub fn closed(dir: &Path, lock: &Locked, catalog: &Catalog) {
+    if lock.change(FlockOperation::NonBlockingLockExclusive).is_ok() && catalog.force_sync().is_ok() {
         let _ = write(&dir.join(MARK), b"clean");
     }
 }

@@ -9,16 +9,15 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use rustix::fs::FlockOperation;
 
 use super::{Inner, Store};
-use crate::{Error, Result};
+use crate::{Error, Locked, Result};
 
 /// The leases that this process holds.
 pub(crate) struct Leases {
     folder: PathBuf,
     /// This process's number among holders, and its locked file; made for its first lease.
-    holder: Mutex<Option<(u64, File)>>,
+    holder: Mutex<Option<(u64, Locked)>>,
 }
 
 impl Leases {
@@ -39,11 +38,10 @@ impl Leases {
         }
         let holder = new()?;
         let path = self.path(holder);
-        let make = || -> io::Result<File> {
+        let make = || -> io::Result<Locked> {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
             let file = File::options().create_new(true).write(true).mode(0o600).open(&path)?;
-            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            Ok(file)
+            Locked::at_once(file)?.ok_or(io::ErrorKind::WouldBlock.into())
         };
         let file = make().map_err(Error::io(format!("making {}", path.display())))?;
         *held = Some((holder, file));
@@ -57,7 +55,7 @@ impl Leases {
             Ok(file) => file,
             Err(e) => return e.kind() == io::ErrorKind::NotFound,
         };
-        let dead = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let dead = matches!(Locked::at_once(file), Ok(Some(_)));
         if dead {
             // Where this fails it is found dead again.
             let _ = fs::remove_file(&path);

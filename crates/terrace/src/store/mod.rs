@@ -34,7 +34,7 @@ use crate::place::{Planned, Planner, Streams};
 use crate::read::{Cache, Fetched};
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
 use crate::tier::FILES;
-use crate::{Error, Result, key};
+use crate::{Error, Locked, Result, key};
 use rules::Rules;
 use sole::Sole;
 
@@ -89,7 +89,7 @@ pub(crate) struct Inner {
     /// Held as long as this copy of the library has the store open.
     _sole: Sole,
     /// Held, shared, as long as the store is open.
-    lock: File,
+    lock: Locked,
 }
 
 impl Store {
@@ -321,20 +321,15 @@ impl Drop for Inner {
 }
 
 /// Held while a store is made: one process does it.
-fn init_lock(dir: &Path) -> Result<File> {
+fn init_lock(dir: &Path) -> Result<Locked> {
     let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
     let file = file.map_err(Error::io(format!("locking {}", dir.join("lock").display())))?;
-    match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-        // The store's own users hold it, shared.
-        Err(_) => {
-            Err(refuse(dir, "a store is here already, or is just being made; open it, or name another directory"))
-        }
-        Ok(()) => {
-            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockShared)
-                .map_err(|e| Error::io(format!("locking {}", dir.join("lock").display()))(e.into()))?;
-            Ok(file)
-        }
-    }
+    // The store's own users hold it, shared.
+    let Ok(Some(lock)) = Locked::at_once(file) else {
+        return Err(refuse(dir, "a store is here already, or is just being made; open it, or name another directory"));
+    };
+    boot::shared(dir, &lock)?;
+    Ok(lock)
 }
 
 fn refuse(dir: &Path, reason: &str) -> Error {
@@ -371,13 +366,11 @@ fn read_identity(dir: &Path) -> Result<u64> {
 }
 
 /// The store's lock, shared by all processes that have it open.
-fn lock_file(dir: &Path) -> Result<File> {
+fn lock_file(dir: &Path) -> Result<Locked> {
     let path = dir.join("lock");
     let context = || format!("locking {}", path.display());
     let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
-    let file = file.map_err(Error::io(context()))?;
-    boot::shared(dir, &file)?;
-    Ok(file)
+    file.and_then(Locked::share).map_err(Error::io(context()))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {

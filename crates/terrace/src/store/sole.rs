@@ -1,54 +1,91 @@
 //! One copy of this library in a process may have a store open: two, as of a Python module and a preloaded library, would
 //! undo each other's LMDB locks without a word.
 //!
-//! Each copy has its own statics; what they share is the process. So a copy takes an abstract socket name made of the
-//! process and the store: nothing is left behind when it ends, and a forked child has a name of its own.
+//! Each copy has its own statics; what they share is the process. So a copy locks the byte of a file that is its
+//! process's: nothing is left behind when it ends, and a forked child has a byte of its own.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::ErrorKind;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::MetadataExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 
 use super::refuse;
-use crate::Result;
+use crate::{Error, Result, fork};
 
-/// The names that this copy of the library has taken.
-static TAKEN: LazyLock<Mutex<HashMap<String, Weak<UnixDatagram>>>> = LazyLock::new(Mutex::default);
+/// The stores that this copy has open, by device and inode of their file: how often, and the file. Locked while no fork
+/// can happen.
+static TAKEN: LazyLock<Mutex<HashMap<(u64, u64), (usize, File)>>> = LazyLock::new(Mutex::default);
+/// Processes of one namespace have numbers below two to this power.
+const PROCESS_BITS: u32 = 22;
 
-/// What a copy holds as long as it has a store open; none where the system has no such names.
-pub type Sole = Option<Arc<UnixDatagram>>;
+/// What a copy holds as long as it has a store open.
+pub struct Sole {
+    file: (u64, u64),
+    forks: u32,
+}
 
-/// Takes the store in `dir` for this copy of the library.
-pub fn sole(dir: &Path) -> Result<Sole> {
-    let Some(name) = name(dir) else { return Ok(None) };
-    let mut taken = TAKEN.lock();
-    taken.retain(|_, held| held.strong_count() > 0);
-    if let Some(held) = taken.get(&name).and_then(Weak::upgrade) {
-        return Ok(Some(held));
-    }
-    match SocketAddr::from_abstract_name(&name).and_then(|address| UnixDatagram::bind_addr(&address)) {
-        Ok(socket) => {
-            let held = Arc::new(socket);
-            taken.insert(name, Arc::downgrade(&held));
-            Ok(Some(held))
+impl Drop for Sole {
+    fn drop(&mut self) {
+        let _held = fork::hold();
+        if self.forks != fork::count() {
+            return;
         }
-        Err(e) if e.kind() == ErrorKind::AddrInUse => Err(refuse(
-            dir,
-            "another copy of this library in this process has it open; close it there, or use one of them only",
-        )),
-        Err(_) => Ok(None),
+        let mut taken = TAKEN.lock();
+        if let Some((times, file)) = taken.get_mut(&self.file) {
+            *times -= 1;
+            if *times == 0 {
+                // Closing the file would not do: a fork may have it.
+                let _ = own_byte().and_then(|byte| lock(file, libc::F_UNLCK, byte));
+                taken.remove(&self.file);
+            }
+        }
     }
 }
 
-fn name(dir: &Path) -> Option<String> {
-    let (dir, space) = (fs::metadata(dir).ok()?, fs::metadata("/proc/self/ns/pid").ok()?);
-    Some(format!("terrace-{}-{}-{}-{}", std::process::id(), space.ino(), dir.dev(), dir.ino()))
+/// Takes the store in `dir` for this copy of the library. Where the system cannot lock bytes, any copy gets it.
+pub fn sole(dir: &Path) -> Result<Sole> {
+    let path = dir.join("copies");
+    let context = || format!("opening {}", path.display());
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.map_err(Error::io(context()))?;
+    let metadata = file.metadata().map_err(Error::io(context()))?;
+    let id = (metadata.dev(), metadata.ino());
+    let mut taken = TAKEN.lock();
+    if let Some((times, _)) = taken.get_mut(&id) {
+        *times += 1;
+    } else {
+        let locked = own_byte().and_then(|byte| lock(&file, libc::F_WRLCK, byte));
+        if locked.is_err_and(|e| matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied)) {
+            let way = "close it there, or use one of them only";
+            return Err(refuse(dir, &format!("another copy of this library in this process has it open; {way}")));
+        }
+        taken.insert(id, (1, file));
+    }
+    Ok(Sole { file: id, forks: fork::count() })
+}
+
+/// The byte that stands for this process, among those of all namespaces.
+fn own_byte() -> io::Result<i64> {
+    let space = fs::metadata("/proc/self/ns/pid")?.ino();
+    Ok((space << PROCESS_BITS) as i64 & i64::MAX | i64::from(std::process::id()))
+}
+
+/// Locks or unlocks a byte for this opening of the file, of which a process may have many.
+#[allow(unsafe_code)]
+fn lock(file: &File, kind: i32, byte: i64) -> io::Result<()> {
+    // SAFETY: the call gets a whole `flock` and a file that is open; it keeps neither.
+    let done = unsafe {
+        let mut lock: libc::flock = std::mem::zeroed();
+        (lock.l_type, lock.l_whence) = (kind as i16, libc::SEEK_SET as i16);
+        (lock.l_start, lock.l_len) = (byte, 1);
+        libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -56,7 +93,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::{Config, Error, Store};
+    use crate::{Config, Store};
 
     #[test]
     fn a_second_copy_of_the_library_in_a_process_is_refused() {
@@ -68,11 +105,14 @@ mod tests {
         drop(Store::open(&home).unwrap());
         drop(store);
         // What another copy does.
-        let address = SocketAddr::from_abstract_name(name(&home).unwrap()).unwrap();
-        let other = UnixDatagram::bind_addr(&address).unwrap();
+        let other = File::options().write(true).open(home.join("copies")).unwrap();
+        lock(&other, libc::F_WRLCK, own_byte().unwrap()).unwrap();
         let refused = Store::open(&home).map(|_| ()).unwrap_err();
         assert!(matches!(&refused, Error::Store { reason, .. } if reason.contains("another copy")), "{refused}");
         drop(other);
-        Store::open(&home).unwrap();
+        let open = Store::open(&home).unwrap();
+        let other = File::options().write(true).open(home.join("copies")).unwrap();
+        assert!(lock(&other, libc::F_WRLCK, own_byte().unwrap()).is_err(), "this one has it");
+        drop(open);
     }
 }

@@ -5,16 +5,16 @@
 //! target's segment. None of it is synced: after a reboot the ledger is made anew from a listing.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::fs::FlockOperation;
 
 use super::{Ids, Place, Used, segment};
+use crate::Locked;
 
 /// The most blobs in a segment.
 pub const SLOTS: u64 = 1024;
@@ -36,7 +36,7 @@ pub struct Ledger {
     ids: Arc<dyn Ids>,
     writing: Mutex<Option<Writing>>,
     /// Full segments of this process. Their locks are kept, since a blob of them may not have been committed yet.
-    full: Mutex<Vec<File>>,
+    full: Mutex<Vec<Locked>>,
     used: Used,
 }
 
@@ -44,7 +44,7 @@ pub struct Ledger {
 struct Writing {
     segment: u64,
     next: u64,
-    file: File,
+    file: Locked,
 }
 
 fn boot_id() -> String {
@@ -70,11 +70,9 @@ impl Ledger {
     }
 
     /// Keeps other processes from making the ledger anew, or from using it before that is done, as long as the file lives.
-    pub fn lock(&self) -> io::Result<File> {
+    pub fn lock(&self) -> io::Result<Locked> {
         let path = self.folder.join("lock");
-        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-        rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?;
-        Ok(file)
+        Locked::wait(OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?)
     }
 
     /// Whether it was made in this boot, so that nothing of it was lost with the power.
@@ -248,7 +246,7 @@ impl Ledger {
 
 /// A segment that no writer can take.
 pub struct Held {
-    _file: Option<File>,
+    _file: Option<Locked>,
     path: PathBuf,
 }
 

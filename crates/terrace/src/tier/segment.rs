@@ -5,9 +5,10 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::FallocateFlags;
 
 use super::Place;
+use crate::Locked;
 
 /// Frames start at multiples of this.
 pub const FRAME_ALIGNMENT: u64 = 8;
@@ -21,26 +22,21 @@ pub struct Segment {
     pub id: u64,
     /// Where the next frame may start.
     pub end: u64,
-    file: File,
+    file: Locked,
 }
 
 impl Segment {
     /// Makes a new, empty segment and locks it.
     pub fn create(path: &Path, id: u64) -> io::Result<Segment> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        lock(&file)?;
+        let file = Locked::at_once(file)?.ok_or(io::ErrorKind::WouldBlock)?;
         Ok(Segment { id, end: 0, file })
     }
 
     /// Opens an existing segment if no other writer holds it. What a dead writer left half-written
     /// at its end is passed over.
     pub fn claim(path: &Path, id: u64) -> io::Result<Option<Segment>> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        match lock(&file) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(e) => return Err(e),
-        }
+        let Some(file) = hold(path)? else { return Ok(None) };
         let metadata = file.metadata()?;
         // It may have been discarded between opening and locking.
         if metadata.nlink() == 0 {
@@ -66,7 +62,7 @@ impl Segment {
     pub fn write(&mut self, place: Place, header: &[u8], payload: &[u8]) -> io::Result<()> {
         self.end = place.offset + u64::from(place.length);
         let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
-        let written = rustix::io::pwritev(&self.file, &parts, place.offset)?;
+        let written = rustix::io::pwritev(&*self.file, &parts, place.offset)?;
         if written < header.len() {
             self.file.write_all_at(&header[written..], place.offset + written as u64)?;
         }
@@ -78,19 +74,9 @@ impl Segment {
     }
 }
 
-/// Locks the file for this open description only; `flock` locks belong to it, not to the process.
-fn lock(file: &File) -> io::Result<()> {
-    Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)?)
-}
-
 /// Whether no writer holds the segment; it is held by the returned file while that lives.
-pub fn hold(path: &Path) -> io::Result<Option<File>> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
-    match lock(&file) {
-        Ok(()) => Ok(Some(file)),
-        Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(e) => Err(e),
-    }
+pub fn hold(path: &Path) -> io::Result<Option<Locked>> {
+    Locked::at_once(OpenOptions::new().read(true).write(true).open(path)?)
 }
 
 /// Gives back a dead range, and the pages at its ends if nothing is left in them. One of zeros holds no frame: at most

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::FlockOperation;
-
+use crate::Locked;
 use crate::frame::{Frame, Header};
 use crate::shared::now;
 use crate::tier::{Place, Space, Target, Whole};
@@ -81,8 +80,7 @@ fn open(state: &Path) -> io::Result<File> {
 /// Replaces the instant until which a lane is busy, and returns the new one. The file is opened each time, since a lock
 /// belongs to the open file: threads, or a process and its fork, that shared one would not exclude each other.
 fn book(state: &Path, lane: Lane, next: impl FnOnce(u64) -> u64) -> io::Result<u64> {
-    let file = open(state)?;
-    rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?;
+    let file = Locked::wait(open(state)?)?;
     let mut busy = [0; 8];
     // Nothing has been booked yet where the file ends earlier.
     if let Err(e) = file.read_exact_at(&mut busy, lane as u64) {
