@@ -17,15 +17,17 @@ use parking_lot::Mutex;
 use super::refuse;
 use crate::{Error, Result, fork};
 
-/// The stores that this copy has open, by device and inode of their file: how often, and the file. Locked while no fork
-/// can happen.
-static TAKEN: LazyLock<Mutex<HashMap<(u64, u64), (usize, File)>>> = LazyLock::new(Mutex::default);
+/// The stores that this copy has open: how often, and their files. Locked while no fork can happen.
+static TAKEN: LazyLock<Mutex<HashMap<Id, (usize, File)>>> = LazyLock::new(Mutex::default);
 /// Processes of one namespace have numbers below two to this power.
 const PROCESS_BITS: u32 = 22;
 
+/// Device and inode of a store's file.
+type Id = (u64, u64);
+
 /// What a copy holds as long as it has a store open.
 pub struct Sole {
-    file: (u64, u64),
+    file: Id,
     forks: u32,
 }
 
