@@ -11,4 +11,4 @@ mod tournament;
 pub use model::{Compared, LoadError, profiled};
 pub use objective::{Expected, Objective, Tier, Weights};
 pub use probe::thread_seconds;
-pub use tournament::{Choice, Outcome, Predictor, Report, ReportRow, Stream};
+pub use tournament::{Choice, Memory, Outcome, Predictor, Report, ReportRow, Stream};

@@ -21,6 +21,17 @@ impl Expected {
     pub fn ratio(&self) -> f64 {
         1.0 / self.stored
     }
+
+    /// The same on a machine that takes so many times as long.
+    pub(crate) fn on(self, slower: f64) -> Expected {
+        Expected { encode: self.encode * slower, decode: self.decode * slower, ..self }
+    }
+
+    /// Whether it may have been measured.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_time = |time: f64| time.is_finite() && time >= 0.0;
+        self.stored.is_finite() && self.stored > 0.0 && is_time(self.encode) && is_time(self.decode)
+    }
 }
 
 /// What counts for how much: w_c, w_d and w_r of the papers. Only their proportions matter.

@@ -246,6 +246,36 @@ fn a_slow_tier_gets_the_encoding_that_fits_the_bytes_and_a_fast_one_gets_them_ra
 }
 
 #[test]
+fn what_was_learned_of_a_stream_serves_the_first_bytes_of_the_next_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    // Quick enough for a few KiB to earn no measurement.
+    let text = format!(
+        "[[tier]]\nname = 'nvme'\nkind = 'directory'\ntargets = ['{d}/b']\n\
+         throttle = {{ read = '400MB/s', write = '200MB/s' }}\n"
+    );
+    let home = dir.path().join("store");
+    let wave: Vec<u8> = (0..4_000_000u32).flat_map(|i| ((f64::from(i) / 900.0).sin() as f32).to_le_bytes()).collect();
+    let stored = |store: &Store, key: &str, bytes: &[u8]| -> u64 {
+        store.put_bytes(key.as_bytes(), bytes, &PutOptions::default()).unwrap();
+        let extents = store.locate(key.as_bytes()).unwrap().extents;
+        extents.iter().flat_map(|extent| &extent.replicas).map(|replica| replica.stored).sum()
+    };
+    let store = Store::init(&home, &Config::parse(&text, "test").unwrap()).unwrap();
+    let few = &wave[..32 << 10];
+    assert_eq!(stored(&store, "waves/1.bin", few), few.len() as u64, "nothing is known yet");
+    assert!(stored(&store, "waves/2.bin", &wave) < wave.len() as u64);
+    drop(store);
+    let store = Store::open(&home).unwrap();
+    assert!(stored(&store, "waves/3.bin", few) < few.len() as u64, "it is known of the stream");
+    assert_eq!(stored(&store, "other/3.bin", few), few.len() as u64, "nothing is known of another");
+    drop(store);
+    // What cannot be read is learned again.
+    std::fs::write(home.join("streams"), [0xff; 99]).unwrap();
+    assert_eq!(stored(&Store::open(&home).unwrap(), "waves/4.bin", few), few.len() as u64);
+}
+
+#[test]
 fn requirements_of_the_operation_the_rule_and_the_store_are_heard_in_this_order() {
     let dir = tempfile::tempdir().unwrap();
     let d = dir.path().display();

@@ -1,12 +1,14 @@
 //! What is known of some bytes.
 
+use serde::{Deserialize, Serialize};
+
 use crate::Expected;
 use crate::analyze::{Content, Format};
 use crate::candidates::COUNT;
 
 /// Kinds of bytes on which encodings do about as well: what a guess goes by before anything is measured. The numbers
 /// are places in saved models.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(usize)]
 pub enum Class {
     /// Nothing is known, or they are of many types.

@@ -103,6 +103,11 @@ impl Model {
         }
     }
 
+    /// Seconds for a byte that this machine takes for the reference work.
+    pub fn machine(&self) -> f64 {
+        self.machine
+    }
+
     /// What a candidate is expected to do to bytes of which this is known, and on what that stands.
     pub fn expect(&self, at: usize, evidence: &Evidence) -> (Expected, Basis) {
         let entry = &self.entries[at];

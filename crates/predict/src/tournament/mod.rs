@@ -1,5 +1,6 @@
 //! The staged tournament, and learning from how its choices turned out.
 
+mod memory;
 mod profile;
 mod report;
 mod stream;
@@ -11,6 +12,7 @@ use crate::candidates::{ALL, NONE, position};
 use crate::model::{Basis, Class, Evidence, LoadError, Model, Source, eligible};
 use crate::probe::{Bench, machine, thread_seconds};
 use crate::{Expected, Objective};
+pub use memory::Memory;
 pub use report::{Report, ReportRow};
 pub use stream::Stream;
 use study::Study;

@@ -97,6 +97,11 @@ impl Stream {
         self.known[self.class as usize].first()
     }
 
+    /// What is known of the kinds of each class, the last first.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &[Known]> {
+        self.known.iter().map(Vec::as_slice)
+    }
+
     /// What is known of the kind of bytes of a class that came last.
     pub(crate) fn known(&mut self, class: Class) -> &mut Known {
         if self.known[class as usize].is_empty() {

@@ -2,6 +2,7 @@
 //! of the bytes and with the store's tiers as they are.
 
 mod explain;
+mod memory;
 mod planner;
 mod policy;
 mod speeds;

@@ -14,6 +14,7 @@ use terrace_predict::analyze::Elements;
 use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::memory::{self, Memories, REMEMBERED};
 use super::planner::Pace;
 use super::{READS, USUAL, is_dense};
 use crate::frame::Coded;
@@ -41,7 +42,9 @@ pub(crate) struct Streams {
     streams: Mutex<HashMap<u64, Arc<Mutex<Known>>>>,
     /// Made when first needed, from what is kept in the store's directory.
     predictor: OnceLock<Mutex<Predictor>>,
-    kept: PathBuf,
+    /// What was kept of streams, read when first needed.
+    memories: OnceLock<Memories>,
+    dir: PathBuf,
     /// Bytes that were decoded.
     decoded: AtomicU64,
 }
@@ -118,7 +121,8 @@ impl Streams {
         Streams {
             streams: Mutex::default(),
             predictor: OnceLock::new(),
-            kept: dir.join(LEARNED),
+            memories: OnceLock::new(),
+            dir: dir.to_owned(),
             decoded: AtomicU64::new(0),
         }
     }
@@ -130,11 +134,20 @@ impl Streams {
         if streams.len() > STREAMS {
             streams.clear();
         }
-        let new = || {
-            let (stream, costs) = (new_stream(element), Arc::new(Costs::new([])));
-            Arc::new(Mutex::new(Known { stream, choices: Vec::new(), costs, outcomes: 0, pinned: None }))
-        };
-        streams.entry(name).or_insert_with(new).clone()
+        streams.entry(name).or_insert_with(|| Arc::new(Mutex::new(self.known(name, element)))).clone()
+    }
+
+    /// What is known of a stream that is new to this process.
+    fn known(&self, name: u64, element: Option<Element>) -> Known {
+        let (mut stream, mut choices) = (new_stream(element), Vec::new());
+        let memories = self.memories.get_or_init(|| memory::read(&self.dir.join(REMEMBERED)));
+        if let Some((_, memory)) = memories.iter().find(|(other, _)| *other == name) {
+            let predictor = self.predictor().lock();
+            predictor.recall(&mut stream, memory);
+            choices = predictor.expected(&stream);
+        }
+        let costs = Arc::new(Costs::new(expected(&choices)));
+        Known { stream, choices, costs, outcomes: 0, pinned: None }
     }
 
     /// Studies bytes of a stream, which lie at a place of a file. Whether what is expected changed; not where the
@@ -207,16 +220,23 @@ impl Streams {
 
     fn predictor(&self) -> &Mutex<Predictor> {
         self.predictor.get_or_init(|| {
-            let kept = fs::read_to_string(&self.kept).ok();
+            let kept = fs::read_to_string(self.dir.join(LEARNED)).ok();
             Mutex::new(kept.and_then(|text| Predictor::load(&text).ok()).unwrap_or_default())
         })
     }
 
     /// Keeps what was learned. It is only ever a help: where that fails, it is learned again.
     pub fn keep(&self) {
-        if let Some(predictor) = self.predictor.get() {
-            let new = self.kept.with_extension(format!("new-{}", std::process::id()));
-            let _ = fs::write(&new, predictor.lock().save()).and_then(|()| fs::rename(&new, &self.kept));
+        let Some(predictor) = self.predictor.get() else { return };
+        let streams: Vec<_> = self.streams.lock().iter().map(|(name, known)| (*name, known.clone())).collect();
+        let predictor = predictor.lock();
+        let kept = self.dir.join(LEARNED);
+        let new = kept.with_extension(format!("new-{}", std::process::id()));
+        let _ = fs::write(&new, predictor.save()).and_then(|()| fs::rename(&new, &kept));
+        let memories = streams.iter().map(|(name, known)| (*name, predictor.remember(&known.lock().stream)));
+        let memories: Memories = memories.filter(|(_, memory)| !memory.is_empty()).collect();
+        if !memories.is_empty() {
+            memory::keep(&self.dir.join(REMEMBERED), memories);
         }
     }
 }

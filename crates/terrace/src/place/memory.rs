@@ -1,0 +1,33 @@
+//! What was learned of streams, kept in the store's directory for the processes to come.
+
+use std::fs;
+use std::path::Path;
+
+use terrace_predict::Memory;
+
+/// Where a store keeps it.
+pub(super) const REMEMBERED: &str = "streams";
+/// Streams of which something is kept: the last.
+const STREAMS: usize = 256;
+
+/// Streams, by name, and what is remembered of them.
+pub(super) type Memories = Vec<(u64, Memory)>;
+
+/// What is kept; nothing where it cannot be read, for it is only ever a help.
+pub(super) fn read(file: &Path) -> Memories {
+    fs::read(file).ok().and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default()
+}
+
+/// Keeps these beside what others have kept. Where that fails, it is learned again.
+pub(super) fn keep(file: &Path, mut memories: Memories) {
+    let mine = memories.len();
+    for (name, memory) in read(file) {
+        if memories[..mine].iter().all(|(other, _)| *other != name) {
+            memories.push((name, memory));
+        }
+    }
+    memories.truncate(STREAMS);
+    let new = file.with_extension(format!("new-{}", std::process::id()));
+    let bytes = postcard::to_stdvec(&memories).unwrap_or_default();
+    let _ = fs::write(&new, bytes).and_then(|()| fs::rename(&new, file));
+}
