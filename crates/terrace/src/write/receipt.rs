@@ -1,0 +1,40 @@
+//! What a write has reached.
+
+/// Replicas that are still to be made on one target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwedTo {
+    /// The tier's name.
+    pub tier: String,
+    /// The target's path or name.
+    pub target: String,
+    /// How many replicas of extents.
+    pub replicas: u64,
+}
+
+/// What a write has reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The key written to.
+    pub key: Vec<u8>,
+    /// The object's number.
+    pub object: u64,
+    /// The commit that made the write visible.
+    pub generation: u64,
+    /// Replicas that each extent is to have here.
+    pub want: u8,
+    /// Replicas that were asked for; more than `want` where there are too few failure domains.
+    pub asked: u8,
+    /// Replicas that each extent has at least.
+    pub have: u8,
+    /// Whether all of it survives a loss of power, as was asked for by `durable`. Without that it will soon: the
+    /// background sync makes it durable, but has not told yet.
+    pub durable: bool,
+    /// Replicas that were owed when the call returned.
+    pub owed: u64,
+    /// Where these are to be.
+    pub owed_to: Vec<OwedTo>,
+    /// Bytes written, before encoding and replication.
+    pub bytes: u64,
+    /// Bytes of payload that the replicas made by the call itself take.
+    pub stored: u64,
+}

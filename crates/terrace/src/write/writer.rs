@@ -1,0 +1,205 @@
+//! Bytes become extents, and extents frames.
+
+use std::io::Read;
+use std::time::Instant;
+
+use terrace_codec::Element;
+
+use super::plain::WholeOn;
+use crate::catalog::{Change, Edit, Extent, NewExtent, TargetId, Task};
+use crate::frame::Identity;
+use crate::place::{Placed, Placer, Places, Policy};
+use crate::store::Inner;
+use crate::{Error, Result, key};
+
+/// Extents this short get all their quick replicas at once, on the caller's thread.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// Cuts a stream of bytes into extents and writes their first replicas.
+pub(crate) struct Writer<'a> {
+    inner: &'a Inner,
+    pub(super) key: &'a [u8],
+    pub(super) object: u64,
+    placer: Placer<'a>,
+    /// The most replicas that an extent was given.
+    most: usize,
+    pub(crate) offset: u64,
+    pub(crate) extents: Vec<NewExtent>,
+    pub(super) staged: bool,
+    unstaged_bytes: u64,
+    pub(super) owed: u64,
+    pub(super) owed_to: Vec<(TargetId, u64)>,
+    plain: WholeOn,
+    /// Replicas of the extent that has the fewest.
+    pub(super) have: Option<u8>,
+    pub(super) stored: u64,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(inner: &'a Inner, key: &'a [u8], object: u64, policy: &Policy, element: Option<Element>) -> Self {
+        Writer {
+            inner,
+            key,
+            object,
+            placer: Placer::new(inner, key, element, policy.wanted),
+            most: 0,
+            offset: 0,
+            extents: Vec::new(),
+            staged: false,
+            unstaged_bytes: 0,
+            owed: 0,
+            owed_to: Vec::new(),
+            plain: WholeOn::default(),
+            have: None,
+            stored: 0,
+        }
+    }
+
+    /// Sees that an object which has plain files stays whole on those targets.
+    pub(crate) fn stays_plain(&mut self, exists: bool) -> Result<()> {
+        if exists && self.inner.rules.now().has_plain() {
+            self.plain = WholeOn::new(self.inner.catalog.plain_targets(self.object)?);
+        }
+        Ok(())
+    }
+
+    /// Writes all of `source`.
+    pub(super) fn fill(&mut self, source: &mut impl Read) -> Result<()> {
+        let length = self.inner.config.block();
+        let mut block = Vec::with_capacity(length);
+        loop {
+            block.clear();
+            let read = source.take(length as u64).read_to_end(&mut block);
+            read.map_err(|e| Error::io(format!("reading the bytes of {:?}", key::show(self.key)))(e))?;
+            if block.is_empty() {
+                return Ok(());
+            }
+            self.add(&block)?;
+        }
+    }
+
+    /// Writes one extent, and records what has gathered where that is much.
+    pub(super) fn add(&mut self, block: &[u8]) -> Result<()> {
+        self.block(block)?;
+        if self.unstaged_bytes >= self.inner.stage_bytes {
+            let extents = std::mem::take(&mut self.extents);
+            let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
+            self.inner.catalog.commit(stage.into())?;
+            self.staged = true;
+            self.unstaged_bytes = 0;
+            crate::fail::point("put:staged");
+        }
+        Ok(())
+    }
+
+    /// Writes at most a block: one extent, or more where its replicas do not fit in one place.
+    pub(crate) fn block(&mut self, mut raw: &[u8]) -> Result<()> {
+        let mut since = Instant::now();
+        while !raw.is_empty() {
+            let placement = self.placer.place(self.offset, raw);
+            if placement.replicas.is_empty() {
+                self.inner.make_room(since)?;
+            } else if self.extent(&raw[..placement.length], placement.replicas)? {
+                raw = &raw[placement.length..];
+                since = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one extent. False where its first replica could not be written: its target is set aside then.
+    fn extent(&mut self, raw: &[u8], mut places: Places) -> Result<bool> {
+        let write = self.inner.catalog.next_id()?;
+        let length = raw.len() as u32;
+        let mut extent =
+            Extent { offset: self.offset, length, skip: 0, raw_len: length, write, replicas: Default::default() };
+        let mut owed: Vec<TargetId> = Vec::new();
+        let want = self.placer.count(places.len());
+        loop {
+            self.plain.settle(self.inner, self.key, &mut places);
+            self.replicas(&places, raw, &mut extent, &mut owed)?;
+            if extent.replicas.is_empty() {
+                return Ok(false);
+            }
+            let taken: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()).collect();
+            let missing = want.saturating_sub(taken.len());
+            if missing == 0 {
+                break;
+            }
+            places = self.placer.place_more(raw.len(), missing, &taken);
+            if places.is_empty() {
+                // What no target takes now is owed to one, until it does.
+                owed.extend(self.placer.for_later(missing, &taken));
+                break;
+            }
+        }
+        self.most = self.most.max(extent.replicas.len() + owed.len());
+        self.plain.owe(self.inner, self.key, &extent, &mut owed);
+        self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
+        self.note(extent.replicas.len() as u8, &owed);
+        if !owed.is_empty() {
+            let target = TargetId::MAX;
+            let task = Task { object: self.object, frame_offset: extent.offset, write: extent.write, target };
+            self.inner.mover.keep(&task, owed.len(), raw);
+        }
+        self.offset += raw.len() as u64;
+        self.unstaged_bytes += raw.len() as u64;
+        self.extents.push(NewExtent { extent, owed });
+        Ok(true)
+    }
+
+    /// Appends the first replica, and others that are quick to append; owes the rest. Ends where a target fails: it is
+    /// set aside then, and the rest is to be planned anew.
+    fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
+        for Placed { target, encoding } in places {
+            let device = self.inner.tiers.device(*target)?;
+            let plain = self.inner.rules.now().is_plain(device.tier, self.key);
+            // What a budget pays for beside the first is known when that is there.
+            let later = raw.len() > INLINE_BYTES || !device.quick || plain || self.placer.has_budget();
+            if !extent.replicas.is_empty() && later {
+                owed.push(*target);
+                continue;
+            }
+            let replica = extent.replicas.len() as u8;
+            let identity = Identity { object: self.object, write: extent.write, offset: extent.offset, replica };
+            match self.placer.append(device, identity, *encoding, raw) {
+                Ok(replica) => extent.replicas.push(replica),
+                Err(e) => {
+                    device.failed(&e);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Replicas that each extent is to have here.
+    pub(super) fn want(&self) -> u8 {
+        self.placer.count(self.most) as u8
+    }
+
+    /// Notes for the receipt what an extent has and owes.
+    fn note(&mut self, have: u8, owed: &[TargetId]) {
+        self.have = Some(self.have.map_or(have, |least| least.min(have)));
+        self.owed += owed.len() as u64;
+        for &target in owed {
+            match self.owed_to.iter_mut().find(|(known, _)| *known == target) {
+                Some((_, replicas)) => *replicas += 1,
+                None => self.owed_to.push((target, 1)),
+            }
+        }
+    }
+
+    /// Gives back what was written and will not be visible. Where that fails the mover does it later.
+    pub(crate) fn abandon(&mut self) {
+        // Under a number of their own: the object may be there, and keeps what it has.
+        let Ok(object) = self.inner.catalog.next_id() else { return };
+        let extents = std::mem::take(&mut self.extents);
+        let stage = Edit::Stage { object, key: self.key.to_vec(), extents };
+        let mut edits = vec![stage, Edit::Unstage { object }];
+        if self.staged {
+            edits.push(Edit::Unstage { object: self.object });
+        }
+        let _ = self.inner.catalog.commit(Change { expect: Vec::new(), edits });
+    }
+}
