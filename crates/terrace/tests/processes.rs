@@ -19,9 +19,10 @@ const VALUE: usize = 1_200_007;
 fn new_store(dir: &Path) -> Store {
     let d = dir.display();
     let text = format!(
-        "[store]\nreplicas = {{ default = 2 }}\n\
+        "[store]\nreplicas = {{ max = 3, default = 2 }}\n\
          [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\n\
-         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a']\n"
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a']\n\
+         [[tier]]\nname = 'bucket'\nkind = 'object'\nservice = 'fs'\ntargets = ['{d}/bucket']\n"
     );
     Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
 }
@@ -287,13 +288,14 @@ fn a_fork_opens_the_store_again() {
     let store = new_store(dir.path());
     drop(new_store(other.path()));
     let noise: Vec<u8> = (0..3_000_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
-    store.put_bytes(b"before", &noise, &PutOptions::default()).unwrap();
+    let everywhere = PutOptions { replicas: Some(3), ack: Some(Ack::Durable), ..PutOptions::default() };
+    store.put_bytes(b"before", &noise, &everywhere).unwrap();
     let in_fork = |key: &[u8]| {
         let refused = matches!(store.get(b"before"), Err(Error::Store { reason, .. }) if reason.contains("fork"))
             && store.put_bytes(b"inherited", b"", &PutOptions::default()).is_err();
         let works = || {
             let again = Store::open(&home)?;
-            again.put_bytes(key, &noise, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() })?;
+            again.put_bytes(key, &noise, &everywhere)?;
             Ok::<bool, Error>(again.get(b"before")? == noise)
         };
         i32::from(!refused) + 2 * i32::from(!works().unwrap_or(false))

@@ -5,7 +5,7 @@ use std::io;
 use futures::TryStreamExt as _;
 use opendal::{Buffer, Operator, Writer};
 
-use super::object::{Service, run};
+use super::service::{Service, run};
 
 /// Bytes that an upload sends at once: services take parts of 5 MiB at least.
 const PART: usize = 8 << 20;

@@ -15,6 +15,8 @@ mod memory;
 mod object;
 mod plain;
 mod segment;
+#[cfg(feature = "object")]
+mod service;
 mod used;
 
 #[cfg(feature = "object")]
@@ -22,8 +24,10 @@ pub use blobs::{Blobs, Upload};
 pub use directory::Directory;
 pub use memory::Memory;
 #[cfg(feature = "object")]
-pub use object::{Object, Service, unavailable};
+pub use object::Object;
 pub(crate) use plain::{FILES, can_be_file};
+#[cfg(feature = "object")]
+pub use service::{Service, unavailable};
 pub use used::Used;
 
 use std::io;
