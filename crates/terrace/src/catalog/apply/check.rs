@@ -1,0 +1,103 @@
+//! Whether what a change expects holds.
+
+use super::Applier;
+use crate::catalog::change::{Change, Expect};
+use crate::catalog::record::{Kind, Object, Owed};
+use crate::catalog::{decode, keys};
+use crate::key::show;
+use crate::{Error, Result};
+
+impl Applier<'_, '_> {
+    /// Checks what a change expects.
+    pub fn check(&mut self, change: &Change) -> Result<()> {
+        let checked = self.check_each(change);
+        if checked.is_err() {
+            self.folder.clear();
+        }
+        checked
+    }
+
+    fn check_each(&mut self, change: &Change) -> Result<()> {
+        let conflict = |key: &[u8], reason: String| Err(Error::Conflict { key: show(key), reason });
+        for expect in &change.expect {
+            match expect {
+                Expect::Generation(key, generation) => match self.object(key)? {
+                    Some(object) if object.generation == *generation => {}
+                    Some(object) => {
+                        return conflict(
+                            key,
+                            format!("its generation is {}, not {generation}; read it again", object.generation),
+                        );
+                    }
+                    None => return Err(Error::not_found(key)),
+                },
+                Expect::Exists(key) => {
+                    self.object(key)?.ok_or_else(|| Error::not_found(key))?;
+                }
+                Expect::Names(key, id) => {
+                    if self.object(key)?.is_none_or(|object| object.id != *id) {
+                        return conflict(key, "another object has taken its place; look at it again".into());
+                    }
+                }
+                Expect::Absent(key) => {
+                    if self.object(key)?.is_some() {
+                        return conflict(key, "it exists; name another key, or remove it first".into());
+                    }
+                }
+                Expect::Owed(task, key) => {
+                    let value = self.records.get(self.txn, &keys::owed(task))?;
+                    let owed: Option<Owed> = value.map(|v| decode(v, "an owed replica's record")).transpose()?;
+                    if owed.is_none_or(|owed| owed.key != *key) {
+                        return conflict(key, "it no longer owes this replica".into());
+                    }
+                }
+                Expect::Free(key) => {
+                    if let Some(other) = self.in_the_way(key)? {
+                        return conflict(
+                            key,
+                            format!(
+                                "{:?} is a file, and one is a path prefix of the other; name another key, or remove or rename that one",
+                                show(&other)
+                            ),
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A key that makes `key` impossible as a file's: a file above it, or anything below it.
+    fn in_the_way(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let folder = key.iter().rposition(|&byte| byte == b'/').map_or(&[][..], |at| &key[..at]);
+        if folder != self.folder {
+            for (at, _) in key.iter().enumerate().filter(|&(_, &byte)| byte == b'/') {
+                let above = &key[..at];
+                if self.object(above)?.is_some_and(|o| o.attributes.kind != Kind::Directory) {
+                    return Ok(Some(above.to_vec()));
+                }
+            }
+            self.folder.clear();
+            self.folder.extend_from_slice(folder);
+        }
+        let mut below = keys::object(key);
+        // What comes at or behind the key tells nearly always whether anything lies below it.
+        match self.records.get_greater_than_or_equal_to(self.txn, &below)? {
+            Some((found, value)) if found == below.as_slice() => {
+                let object: Object = decode(value, "an object's record")?;
+                if object.attributes.kind != Kind::Directory {
+                    return Ok(None);
+                }
+            }
+            Some((found, _)) if found.starts_with(&below) => {}
+            _ => {
+                self.vacant.clear();
+                self.vacant.extend_from_slice(key);
+                return Ok(None);
+            }
+        }
+        below.push(b'/');
+        let next = self.records.get_greater_than_or_equal_to(self.txn, &below)?;
+        Ok(next.filter(|(found, _)| found.starts_with(&below)).map(|(found, _)| found[1..].to_vec()))
+    }
+}
