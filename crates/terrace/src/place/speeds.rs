@@ -8,7 +8,7 @@ const ODD: f64 = 8.0;
 
 /// What a target is taken to need, in seconds, where it and `all` of its tier were measured to need these: the mean of those that
 /// are not odd. What is `brief` is never odd.
-pub(super) fn taken(own: f64, all: impl Iterator<Item = f64> + Clone, brief: f64) -> f64 {
+pub(crate) fn taken(own: f64, all: impl Iterator<Item = f64> + Clone, brief: f64) -> f64 {
     let least = all.clone().fold(f64::INFINITY, f64::min);
     let usual = |need: &f64| *need <= (ODD * least).max(brief);
     if !usual(&own) {

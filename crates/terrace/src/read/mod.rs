@@ -3,6 +3,7 @@
 mod cache;
 mod fetched;
 mod handle;
+mod nearest;
 mod view;
 
 use std::io::{self, Write};
@@ -12,6 +13,7 @@ use terrace_codec::Encoding;
 pub(crate) use cache::Cache;
 pub(crate) use fetched::{Fetched, Lent};
 pub use handle::Handle;
+use nearest::nearest;
 use view::View;
 
 use crate::catalog::{Extent, Object, Replica, Task};
@@ -298,21 +300,6 @@ fn too_long(key: &[u8]) -> Error {
 
 fn same_frames(a: &[Extent], b: &[Extent]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_frame(b) && a.replicas == b.replicas)
-}
-
-/// The extent's replicas, the quickest to have first; those on devices in trouble last.
-fn nearest(inner: &Inner, extent: &Extent) -> Result<smallvec::SmallVec<[Replica; 3]>> {
-    if extent.replicas.len() < 2 {
-        return Ok(extent.replicas.clone());
-    }
-    let mut timed = smallvec::SmallVec::<[(bool, f64, Replica); 3]>::new();
-    for replica in &extent.replicas {
-        let device = inner.tiers.device(replica.target)?;
-        let away = device.state() == crate::report::TierState::Away;
-        timed.push((away, device.reading.time(replica.stored as usize), *replica));
-    }
-    timed.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    Ok(timed.into_iter().map(|(.., replica)| replica).collect())
 }
 
 /// Reads from one replica, verified: the frame must be the one that the catalog means.

@@ -1,0 +1,78 @@
+//! Which replica is read.
+
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::Result;
+use crate::catalog::{Extent, Replica};
+use crate::place::taken;
+use crate::report::TierState;
+use crate::store::{Device, Inner};
+
+/// The extent's replicas, the quickest to have first; those on devices in trouble last. Of those on one tier, which count as
+/// equally quick, the one whose device this process asks least comes first; then each process has an order of its own
+/// for each extent, so that many that read the same bytes do not all go to one device, and one that reads them again finds
+/// them where it did.
+pub fn nearest(inner: &Inner, extent: &Extent) -> Result<SmallVec<[Replica; 3]>> {
+    if extent.replicas.len() < 2 {
+        return Ok(extent.replicas.clone());
+    }
+    let mut timed = SmallVec::<[(bool, f64, f64, Replica); 3]>::new();
+    for replica in &extent.replicas {
+        let device = inner.tiers.device(replica.target)?;
+        let time = |device: &Device| device.reading.time(replica.stored as usize);
+        let peers = inner.tiers.devices.iter().filter(|peer| peer.tier == device.tier);
+        let away = device.state() == TierState::Away;
+        timed.push((away, taken(time(device), peers.map(time), 0.0), device.load(), *replica));
+    }
+    let turn = |of: &Replica| {
+        let own = [extent.write, extent.frame_offset(), of.target.into(), std::process::id().into()];
+        xxh3_64(own.map(u64::to_le_bytes).as_flattened())
+    };
+    timed.sort_by(|a, b| {
+        let order = a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.total_cmp(&b.2));
+        order.then_with(|| turn(&a.3).cmp(&turn(&b.3)))
+    });
+    Ok(timed.into_iter().map(|(.., replica)| replica).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::{PutOptions, Store};
+
+    #[test]
+    fn reads_go_to_all_targets_of_a_tier_though_some_were_busy_when_they_were_measured() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let targets: Vec<String> = (0..3).map(|i| format!("'{}/{i}'", dir.path().display())).collect();
+        let text = format!(
+            "[store]\nreplicas = {{ default = 3 }}\n[[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = [{}]\n",
+            targets.join(", ")
+        );
+        let config = Config::parse(&text, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        store.put_bytes(b"k", &vec![7; 60 << 20], &PutOptions::default()).expect("puts");
+        store.sync().expect("syncs");
+        let devices = &store.inner.tiers.devices;
+        let mebibyte = f64::from(1 << 20) / devices[0].reading.rate();
+        let was_slower =
+            |times| (0..90).for_each(|_| devices[0].reading.note(1 << 20, Duration::from_secs_f64(times * mebibyte)));
+        was_slower(3.0);
+        let (_, extents) = store.inner.catalog.locate(b"k", 0, u64::MAX).expect("looks").expect("an object");
+        let mut counts = BTreeMap::<u16, usize>::new();
+        for extent in &extents {
+            let first = nearest(&store.inner, extent).expect("replicas")[0];
+            assert_eq!(nearest(&store.inner, extent).expect("replicas")[0].target, first.target, "read where it was");
+            *counts.entry(first.target).or_default() += 1;
+        }
+        assert!(counts.len() == 3 && counts.values().all(|count| *count >= 4), "{counts:?} of {}", extents.len());
+        // What is out of all proportion is not gone to.
+        was_slower(99.0);
+        let to_odd = |extent| nearest(&store.inner, extent).expect("replicas")[0].target == devices[0].id;
+        assert!(!extents.iter().any(to_odd));
+    }
+}
