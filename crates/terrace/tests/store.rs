@@ -271,7 +271,7 @@ fn what_was_learned_of_a_stream_serves_the_first_bytes_of_the_next_process() {
     assert_eq!(stored(&store, "other/3.bin", few), few.len() as u64, "nothing is known of another");
     drop(store);
     // What cannot be read is learned again.
-    std::fs::write(home.join("streams"), [0xff; 99]).unwrap();
+    std::fs::write(home.join("predictor.streams"), [0xff; 99]).unwrap();
     assert_eq!(stored(&Store::open(&home).unwrap(), "waves/4.bin", few), few.len() as u64);
 }
 

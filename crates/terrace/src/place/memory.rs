@@ -6,7 +6,7 @@ use std::path::Path;
 use terrace_predict::Memory;
 
 /// Where a store keeps it.
-pub(super) const REMEMBERED: &str = "streams";
+pub(super) const REMEMBERED: &str = "predictor.streams";
 /// Streams of which something is kept: the last.
 const STREAMS: usize = 256;
 
