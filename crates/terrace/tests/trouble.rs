@@ -133,7 +133,8 @@ fn when_every_tier_is_full_a_write_fails_in_time_and_leaves_nothing() {
         "{failed}"
     );
     assert!(matches!(grows.join().unwrap(), Err(Error::NoSpace { .. })));
-    assert!(since.elapsed() < Duration::from_secs(60));
+    // Each waits for half a minute; what the first gives back may let the other go on for a while, and wait again.
+    assert!(since.elapsed() < Duration::from_secs(120));
     assert!(matches!(store.get(b"more"), Err(Error::NotFound { .. })));
     for n in 0..3 {
         assert!(store.get(format!("k{n}").as_bytes()).unwrap() == bytes);
