@@ -22,7 +22,7 @@ const HARDLY: f64 = 0.2;
 /// The seconds by which latencies may.
 const BRIEF: f64 = 10e-6;
 /// Seconds for which a target may have been waited for because others were at it.
-const WAITS: f64 = 1e-3;
+const WAITS: f64 = 10e-3;
 /// What a processor core draws, in watts.
 const CORE_WATTS: f64 = 10.0;
 

@@ -23,6 +23,8 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
+
     use super::*;
     use crate::config::Config;
     use crate::{PutOptions, Store};
@@ -41,7 +43,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let targets: Vec<String> = (0..4).map(|i| format!("'{}/{i}'", dir.path().display())).collect();
         let text = format!(
-            "[store]\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = [{}]\n",
+            "[store]\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'pfs'\nkind = 'directory'\ncapacity = '1GiB'\ntargets = [{}]\n",
             targets.join(", ")
         );
         let config = Config::parse(&text, "test").expect("a configuration");
@@ -54,9 +56,12 @@ mod tests {
             }
         }
         let mut counts = BTreeMap::<String, u32>::new();
-        for number in 0..40 {
+        for number in 0..40_u64 {
             let key = format!("object {number}");
-            store.put_bytes(key.as_bytes(), &[number; 300_000], &PutOptions::default()).expect("puts");
+            // Bytes that no encoding makes fewer: what is written goes where the most is free.
+            let random = (0..40_000).map(|at| xxh3_64_with_seed(&[], number * 40_000 + at)).collect::<Vec<_>>();
+            let bytes = random.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+            store.put_bytes(key.as_bytes(), &bytes, &PutOptions::default()).expect("puts");
             let location = store.locate(key.as_bytes()).expect("a location");
             for replica in location.extents.iter().flat_map(|extent| &extent.replicas) {
                 *counts.entry(replica.target.clone()).or_default() += 1;

@@ -7,6 +7,11 @@ use std::time::Duration;
 const SHORT: usize = 16 << 10;
 /// How much a new operation counts against all before it.
 const WEIGHT: f64 = 1.0 / 16.0;
+/// An operation counts for at most so many times what was expected: one stall, such as a first write's, does not set a target
+/// apart from the others of its tier.
+const STALL: f64 = 16.0;
+/// Seconds of latency that are expected of any device, for this.
+const MOMENT: f64 = 1e-3;
 
 /// The speed of a device in one direction. Many threads may note operations; one that is lost among them does no harm.
 pub struct Speed {
@@ -42,11 +47,12 @@ impl Speed {
         let took = took.as_secs_f64();
         if bytes <= SHORT {
             let latency = self.latency();
+            let took = took.min(STALL * latency.max(MOMENT));
             self.latency.store((latency + (took - latency) * WEIGHT).to_bits(), Ordering::Relaxed);
         } else if took > 0.0 {
             // Averaging the time of a byte, not the rate, so that a stall counts for what it costs.
             let (old, new) = (1.0 / self.rate(), (took - self.latency()).max(took / 2.0) / bytes as f64);
-            self.rate.store((1.0 / (old + (new - old) * WEIGHT)).to_bits(), Ordering::Relaxed);
+            self.rate.store((1.0 / (old + (new.min(STALL * old) - old) * WEIGHT)).to_bits(), Ordering::Relaxed);
         }
     }
 }
@@ -65,5 +71,15 @@ mod tests {
         let rate = (1 << 20) as f64 / 0.010;
         assert!((speed.rate() / rate - 1.0).abs() < 0.01, "{}", speed.rate());
         assert!((speed.time(1 << 20) - 0.015).abs() < 0.0005, "{}", speed.time(1 << 20));
+    }
+
+    #[test]
+    fn one_stall_halves_what_a_device_is_believed_to_do_at_most() {
+        let speed = Speed::expected(1e9, Duration::ZERO);
+        speed.note(1 << 20, Duration::from_secs(10));
+        speed.note(1 << 10, Duration::from_secs(10));
+        assert!(speed.rate() > 5e8 && speed.latency() < 1.1 * MOMENT, "{}, {}", speed.rate(), speed.latency());
+        (0..100).for_each(|_| speed.note(1 << 20, Duration::from_secs(1)));
+        assert!(speed.rate() < 1.1 * f64::from(1 << 20), "what stays slow is believed: {}", speed.rate());
     }
 }
