@@ -94,11 +94,6 @@ impl<'a> Study<'a> {
         if stream.turn_to(class, |known| !known.stale && alike(&known.evidence)) {
             return Found::Other;
         }
-        let filters: Vec<usize> =
-            (0..ALL.len()).filter(|at| ALL[*at].is_filter() && now.small[*at].is_none()).collect();
-        if !self.affords(self.effort(&filters)) {
-            return Found::Unknown;
-        }
         stream.add(class, now);
         Found::Other
     }

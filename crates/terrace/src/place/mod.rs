@@ -12,7 +12,7 @@ pub use explain::{Explained, Measured, Question, WhatIf};
 pub use planner::Planned;
 pub(crate) use planner::{Planner, Site};
 pub(crate) use policy::{Policy, policy, policy_under};
-pub(crate) use speeds::taken;
+pub(crate) use speeds::{WAITS, taken};
 pub(crate) use streams::{LEARNED, Streams};
 
 use std::io;

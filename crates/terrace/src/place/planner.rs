@@ -21,8 +21,6 @@ const FRESH: Duration = Duration::from_millis(100);
 const HARDLY: f64 = 0.2;
 /// The seconds by which latencies may.
 const BRIEF: f64 = 10e-6;
-/// Seconds for which a target may have been waited for because others were at it.
-const WAITS: f64 = 10e-3;
 /// What a processor core draws, in watts.
 const CORE_WATTS: f64 = 10.0;
 
@@ -269,7 +267,7 @@ pub(super) fn described(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> (Vec
             domain: domain as u32,
             read: (1.0 / taken(|device| 1.0 / device.reading.rate(), 0.0)).min(read),
             write: (1.0 / taken(|device| 1.0 / device.writing.rate(), 0.0)).min(write),
-            latency: taken(|device| device.writing.latency(), WAITS).max(latency),
+            latency: taken(|device| device.writing.latency(), speeds::WAITS).max(latency),
             free: device.free(),
             reserved: 0,
             load: device.load(),

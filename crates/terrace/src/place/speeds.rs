@@ -5,6 +5,8 @@
 
 /// What needs so many times as long as the quickest of its tier is a case of its own.
 const ODD: f64 = 8.0;
+/// Seconds for which a target may have been waited for because others were at it.
+pub(crate) const WAITS: f64 = 1e-3;
 
 /// What a target is taken to need, in seconds, where it and `all` of its tier were measured to need these: the mean of those that
 /// are not odd. What is `brief` is never odd.

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Result;
 use crate::catalog::{Extent, Replica};
-use crate::place::taken;
+use crate::place::{WAITS, taken};
 use crate::report::TierState;
 use crate::store::{Device, Inner};
 
@@ -23,7 +23,7 @@ pub fn nearest(inner: &Inner, extent: &Extent) -> Result<SmallVec<[Replica; 3]>>
         let time = |device: &Device| device.reading.time(replica.stored as usize);
         let peers = inner.tiers.devices.iter().filter(|peer| peer.tier == device.tier);
         let away = device.state() == TierState::Away;
-        timed.push((away, taken(time(device), peers.map(time), 0.0), device.load(), *replica));
+        timed.push((away, taken(time(device), peers.map(time), WAITS), device.load(), *replica));
     }
     let turn = |of: &Replica| {
         let own = [extent.write, extent.frame_offset(), of.target.into(), std::process::id().into()];
@@ -41,9 +41,11 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
+
     use super::*;
     use crate::config::Config;
-    use crate::{PutOptions, Store};
+    use crate::{Ack, PutOptions, Store};
 
     #[test]
     fn reads_go_to_all_targets_of_a_tier_though_some_were_busy_when_they_were_measured() {
@@ -55,12 +57,17 @@ mod tests {
         );
         let config = Config::parse(&text, "test").expect("a configuration");
         let store = Store::init(&dir.path().join("store"), &config).expect("a store");
-        store.put_bytes(b"k", &vec![7; 60 << 20], &PutOptions::default()).expect("puts");
+        let random = (0..(60 << 17)).map(|at| xxh3_64_with_seed(&[], at)).collect::<Vec<u64>>();
+        let bytes = random.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        let replicated = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+        store.put_bytes(b"k", &bytes, &replicated).expect("puts");
         store.sync().expect("syncs");
         let devices = &store.inner.tiers.devices;
-        let mebibyte = f64::from(1 << 20) / devices[0].reading.rate();
-        let was_slower =
-            |times| (0..90).for_each(|_| devices[0].reading.note(1 << 20, Duration::from_secs_f64(times * mebibyte)));
+        let took = |device: &Device, seconds| {
+            (0..200).for_each(|_| device.reading.note(1 << 20, Duration::from_secs_f64(seconds)));
+        };
+        devices.iter().for_each(|device| took(device, 0.01));
+        let was_slower = |times| took(&devices[0], 0.01 * times);
         was_slower(3.0);
         let (_, extents) = store.inner.catalog.locate(b"k", 0, u64::MAX).expect("looks").expect("an object");
         let mut counts = BTreeMap::<u16, usize>::new();

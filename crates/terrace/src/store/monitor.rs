@@ -11,7 +11,7 @@ const WEIGHT: f64 = 1.0 / 16.0;
 /// apart from the others of its tier.
 const STALL: f64 = 16.0;
 /// Seconds of latency that are expected of any device, for this.
-const MOMENT: f64 = 1e-3;
+const MOMENT: f64 = 0.5e-3;
 
 /// The speed of a device in one direction. Many threads may note operations; one that is lost among them does no harm.
 pub struct Speed {
