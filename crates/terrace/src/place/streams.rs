@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use terrace_codec::{Element, Encoding};
@@ -33,6 +34,8 @@ const NEWEST: f64 = 0.3;
 const STEP: f64 = 0.02;
 /// Bytes that a process decodes before it learns from that.
 const READ: u64 = 4 << 20;
+/// What of the time to move bytes it is worth to wait for the predictor.
+const WAIT: f64 = 0.1;
 /// Where hardly anything but the bytes stored matters, effort is earned as for a device that moves so many of them in a
 /// second: what is dear then is space, not time.
 const ARCHIVE: f64 = 1e7;
@@ -151,15 +154,17 @@ impl Streams {
     }
 
     /// Studies bytes of a stream, which lie at a place of a file. Whether what is expected changed; not where the
-    /// predictor is busy with another stream and speed matters more than density.
+    /// predictor is busy with other streams for longer than is worth waiting.
     pub fn study(&self, known: &Mutex<Known>, (file, place): (u64, u64), raw: &[u8], aim: &Aim<'_>) -> bool {
         let predictor = self.predictor();
         // Where bytes stored are what matters, waiting for the predictor costs less than writing them raw.
-        let free = if aim.dense { Some(predictor.lock()) } else { predictor.try_lock() };
+        let objective = aim.objective();
+        let worth = Duration::from_secs_f64(WAIT * raw.len() as f64 / objective.tier.write);
+        let free = if aim.dense { Some(predictor.lock()) } else { predictor.try_lock_for(worth) };
         let Some(mut predictor) = free else { return false };
         let mut known = known.lock();
         known.stream.at(file, place);
-        let learned = predictor.study(&mut known.stream, raw, &aim.objective());
+        let learned = predictor.study(&mut known.stream, raw, &objective);
         if !learned && known.outcomes < OUTCOMES {
             return false;
         }
@@ -285,7 +290,29 @@ fn step(rate: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::series;
+    use super::*;
+
+    #[test]
+    fn bytes_that_take_long_to_move_wait_for_the_predictor() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let streams = Streams::new(dir.path());
+        let known = streams.of(b"k", None);
+        let raw: Vec<u8> = (0..1 << 20).flat_map(u32::to_le_bytes).collect();
+        let weights = Weights::new(1.0, 1.0, 1.0).expect("weights");
+        let studied = |rate| {
+            let pace = Pace { write: rate, read: rate };
+            let aim = Aim { pace, weights: &weights, reads: READS, dense: false };
+            streams.study(&known, (1, 0), &raw, &aim)
+        };
+        let held = streams.predictor().lock();
+        assert!(!studied(1e9), "a device that takes them in no time");
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| studied(1e6));
+            std::thread::sleep(Duration::from_millis(20));
+            drop(held);
+            assert!(slow.join().expect("studies"));
+        });
+    }
 
     #[test]
     fn a_series_is_one_stream_and_so_are_other_files_of_a_folder_and_ending() {
