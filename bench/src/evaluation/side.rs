@@ -49,7 +49,10 @@ pub fn side_by_side(job: &Job, really: &Job, counts: fn(&Outcome) -> f64, repeat
         let fixed = checked.iter().filter(|outcome| matches!(outcome.contender, Contender::Fixed(_)));
         let best = fixed.min_by(|a, b| counts(a).total_cmp(&counts(b))).context("no encodings")?;
         let [nothing, plain, _, paper, ours] = everywhere;
-        real = contest(really, &[nothing, plain, best.contender, paper, ours], repeats)?;
+        // One plain replica is no replication.
+        let plain = (really.replicas > 1).then_some(plain);
+        let contenders: Vec<_> = [nothing].into_iter().chain(plain).chain([best.contender, paper, ours]).collect();
+        real = contest(really, &contenders, repeats)?;
     }
     Ok(Side { profile: job.profile, data: job.data, replayed, real, checked })
 }

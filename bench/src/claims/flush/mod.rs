@@ -32,7 +32,7 @@ const UNBOUNDED: usize = 1 << 30;
 const SWEPT: usize = 32 << 20;
 /// Timers of the sweep, in milliseconds.
 const TIMERS: [u64; 8] = [5, 10, 20, 50, 100, 250, 1000, 2000];
-/// Bytes of a run of the sweep, and of one for bandwidth.
+/// Bytes of a run for bandwidth; a run of the sweep may have half of them.
 const BYTES: u64 = 200_000_000;
 const REPEATS: usize = 3;
 
@@ -82,8 +82,7 @@ pub fn latency() -> Result<Vec<Row>> {
     for (size, requests) in REQUESTS {
         let requests = Size::get().of(requests / 10, requests / 5, requests);
         let load = Load { size, requests, rate: PACE * archive_rate(), producers: Producers::CatchUp };
-        let short = Load { requests: BYTES / size as u64, ..load };
-        let timer = paper_timer(&place, Load { requests: 2 * short.requests, ..load })?;
+        let timer = paper_timer(&place, Load { requests: 2 * BYTES / size as u64, ..load })?;
         let ours = measure(place.ram(), Who::Terrace, load)?;
         let paper = measure(place.ram(), Who::Batch(UNBOUNDED, timer, Push::Aggregated), load)?;
         let (times, batches) = (Times::new(ours.latencies.clone()), Times::new(paper.latencies.clone()));
@@ -102,7 +101,8 @@ pub fn latency() -> Result<Vec<Row>> {
         rows.push(row("latency, mean", &both, milliseconds(&ours), milliseconds(&paper), "ms"));
         let p99 = |times: &Times| times.quantile(0.99) * 1e3;
         rows.push(row("latency, p99", &both, p99(&times), p99(&batches), "ms"));
-        rows.extend(swept(&place, short, &ours)?);
+        let short = Size::get().of(BYTES / 4, BYTES / 2, BYTES) / size as u64;
+        rows.extend(swept(&place, Load { requests: short, ..load }, &ours)?);
     }
     Ok(rows)
 }
