@@ -60,8 +60,9 @@ const REALISED_MOVED: f64 = 0.10;
 /// How much dearer than expected a choice may turn out before it is thought over.
 const SURPRISE: f64 = 0.03;
 
-/// How much dearer than expected a candidate is taken to be that was not run on the large sample.
-const DOUBT: f64 = 0.04;
+/// How much dearer than expected a candidate is taken to be that was not run on the large sample: by what it was guessed from,
+/// its own run on the small sample, its stand-in's, or less.
+const DOUBT: [f64; 3] = [0.04, 0.08, 0.12];
 
 impl Default for Predictor {
     fn default() -> Self {
@@ -97,13 +98,13 @@ impl Predictor {
     pub fn choose(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
         let learned = self.study(stream, block, objective);
         let class = stream.class();
-        // Thinking, too, must be paid for.
+        // Thinking, too, must be paid for, but where it is known to be wrong.
         let earned = stream.earned(0, objective) > 0.0;
         let known = stream.known(class);
-        if learned || earned && known.decided != Some(*objective) {
+        if learned || known.surprised || earned && known.decided != Some(*objective) {
             let start = thread_seconds();
             known.chosen = self.best(&known.evidence, objective, block.len());
-            known.decided = Some(*objective);
+            (known.decided, known.surprised) = (Some(*objective), false);
             let took = thread_seconds() - start;
             stream.spent += took;
             self.model.record.spent += took;
@@ -157,7 +158,8 @@ impl Predictor {
             known.evidence.realise(choice.at, real);
             let cost = |objective: &Objective, expected| objective.cost(expected, outcome.bytes);
             let now = self.model.expect(choice.at, &known.evidence).0;
-            known.decided.take_if(|o| cost(o, &now) > (1.0 + SURPRISE) * cost(o, &choice.expected));
+            known.surprised |=
+                known.decided.is_some_and(|o| cost(&o, &now) > (1.0 + SURPRISE) * cost(&o, &choice.expected));
             match known.realised {
                 Some((at, before)) if at == choice.at => {
                     known.stale |= (stored / before).ln().abs() > REALISED_MOVED;
@@ -185,11 +187,16 @@ impl Predictor {
     /// The cheapest candidate among those of which enough is known.
     fn best(&self, evidence: &Evidence, objective: &Objective, bytes: usize) -> usize {
         // Of many guesses the least is likely to be too low: what was measured on more bytes is preferred.
-        let sure = |at: usize, source| source == Source::Large || evidence.real[at].is_some();
-        let doubt = |at: usize, source| if sure(at, source) { 1.0 } else { 1.0 + DOUBT };
+        let doubt = |at: usize, source| match source {
+            _ if evidence.real[at].is_some() => 0.0,
+            Source::Large => 0.0,
+            Source::Small => DOUBT[0],
+            Source::StandIn => DOUBT[1],
+            Source::Filter | Source::Class(_) => DOUBT[2],
+        };
         let cost = |at: usize| {
             let (expected, basis) = self.model.expect(at, evidence);
-            objective.cost(&expected, bytes) * if at == NONE { 1.0 } else { doubt(at, basis.source) }
+            objective.cost(&expected, bytes) * if at == NONE { 1.0 } else { 1.0 + doubt(at, basis.source) }
         };
         let all = (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| (at, cost(at)));
         all.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(NONE, |(at, _)| at)

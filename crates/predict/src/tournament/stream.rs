@@ -46,6 +46,8 @@ pub(crate) struct Known {
     pub decided: Option<Objective>,
     /// What was chosen last.
     pub chosen: usize,
+    /// Whether that turned out dearer than it was expected to be.
+    pub surprised: bool,
     /// The candidate that was used last since evidence was taken, and the size for each byte that came out.
     pub realised: Option<(usize, f64)>,
     /// Whether the evidence is of other bytes than now come.
