@@ -13,10 +13,13 @@ const MOVED: f64 = 0.15;
 const PRUNE: f64 = 0.9;
 /// How much more than that before anything is measured.
 const DOUBT: f64 = 3.0;
-/// Candidates that are run on the large sample: the best so far.
+/// Candidates that are run on the large sample: the best so far,
 const FINALISTS: usize = 5;
+/// and more where that takes less than such a part of what is earned.
+const MORE_FINALISTS: usize = 8;
+const AMPLE: f64 = 16.0;
 /// Runs on the large sample for one block, at most: each may change who is among the best.
-const FINALS: usize = 7;
+const FINALS: usize = 12;
 /// The share of printable bytes that text has.
 const TEXT: f64 = 0.97;
 /// Bytes that are encoded at a time.
@@ -121,9 +124,11 @@ impl<'a> Study<'a> {
         for _ in 0..FINALS {
             let mut best = self.ranked(&contenders, evidence);
             best.retain(|at| eligible(*at, evidence));
-            best.truncate(FINALISTS);
-            best.retain(|at| evidence.large[*at].is_none());
-            if !best.iter().any(|at| self.try_probe(*at, evidence, true)) {
+            best.truncate(MORE_FINALISTS);
+            let ample = |at: usize| self.affords(AMPLE * self.predictor.model.effort(at, true));
+            let last = |(rank, at): &(usize, usize)| evidence.large[*at].is_none() && (*rank < FINALISTS || ample(*at));
+            let left: Vec<_> = best.into_iter().enumerate().filter(last).collect();
+            if !left.iter().any(|(_, at)| self.try_probe(*at, evidence, true)) {
                 break;
             }
             changed = true;
