@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Locked;
 use crate::frame::BLOCK;
+use crate::replace::replace;
 use crate::store::Store;
 
 /// Ranges that scores are kept of.
@@ -177,9 +178,7 @@ impl State {
         for Touch { object, offset, length, at } in self.touches.drain(..) {
             self.ranges.touch(object, offset, length, at);
         }
-        let new = file.with_extension(format!("new-{}", std::process::id()));
-        let bytes = postcard::to_stdvec(&self.kept()).unwrap_or_default();
-        let _ = fs::write(&new, bytes).and_then(|()| fs::rename(&new, file));
+        let _ = replace(file, postcard::to_stdvec(&self.kept()).unwrap_or_default());
     }
 
     /// Takes over what is kept.

@@ -31,6 +31,7 @@ pub mod log;
 mod mover;
 mod place;
 mod read;
+mod replace;
 pub mod report;
 mod shared;
 mod store;

@@ -10,6 +10,7 @@ use super::room::drop_replica;
 use crate::catalog::{Edit, Extent, Object, TargetId, frames};
 use crate::config::{Config, StoreConfig};
 use crate::place::{Placer, policy, policy_under};
+use crate::replace::replace;
 use crate::report::{Moved, Replanning, TierState};
 use crate::store::{Inner, Store, read_config};
 use crate::write::{PutOptions, element_of};
@@ -237,8 +238,7 @@ impl Inner {
     }
 
     fn write_rules(&self, after: &str, config: &Config) {
-        let (path, new) = (self.dir.join("rules"), self.dir.join(format!("rules.new-{}", std::process::id())));
-        let _ = fs::write(&new, format!("{after}\n{}", rules(config))).and_then(|()| fs::rename(&new, path));
+        let _ = replace(&self.dir.join("rules"), format!("{after}\n{}", rules(config)));
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use terrace_predict::Memory;
 
+use crate::replace::replace;
+
 /// Where a store keeps it.
 pub(super) const REMEMBERED: &str = "predictor.streams";
 /// Streams of which something is kept: the last.
@@ -27,7 +29,5 @@ pub(super) fn keep(file: &Path, mut memories: Memories) {
         }
     }
     memories.truncate(STREAMS);
-    let new = file.with_extension(format!("new-{}", std::process::id()));
-    let bytes = postcard::to_stdvec(&memories).unwrap_or_default();
-    let _ = fs::write(&new, bytes).and_then(|()| fs::rename(&new, file));
+    let _ = replace(file, postcard::to_stdvec(&memories).unwrap_or_default());
 }

@@ -19,6 +19,7 @@ use super::memory::{self, Memories, REMEMBERED};
 use super::planner::Pace;
 use super::{READS, USUAL, is_dense};
 use crate::frame::Coded;
+use crate::replace::replace;
 use crate::store::Tiers;
 
 /// Where a store keeps what was learned.
@@ -235,9 +236,7 @@ impl Streams {
         let Some(predictor) = self.predictor.get() else { return };
         let streams: Vec<_> = self.streams.lock().iter().map(|(name, known)| (*name, known.clone())).collect();
         let predictor = predictor.lock();
-        let kept = self.dir.join(LEARNED);
-        let new = kept.with_extension(format!("new-{}", std::process::id()));
-        let _ = fs::write(&new, predictor.save()).and_then(|()| fs::rename(&new, &kept));
+        let _ = replace(&self.dir.join(LEARNED), predictor.save());
         let memories = streams.iter().map(|(name, known)| (*name, predictor.remember(&known.lock().stream)));
         let memories: Memories = memories.filter(|(_, memory)| !memory.is_empty()).collect();
         if !memories.is_empty() {
