@@ -43,7 +43,7 @@ enum Found {
     Same,
     /// Others than those before; it is known which, or they are new.
     Other,
-    /// Others than those before, and more was not earned.
+    /// Others than were measured, and looking at them was not earned.
     Unknown,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Study<'a> {
     }
 
     /// Compares what lz4 does now with what it did. Where that has moved, goes on with another kind of bytes of which the same is
-    /// known, or with a new one if that can be paid for.
+    /// known, or with a new one, of which that is all that is known until more is earned.
     fn check(&mut self, stream: &mut Stream) -> Found {
         let class = stream.class();
         let known = stream.known(class);
