@@ -63,7 +63,7 @@ fn contest(oracle: &Oracle, pieces: usize) -> Vec<Row> {
     let block = format!("blocks of {} KiB", (pieces * PIECE) >> 10);
     let fixed: Vec<f64> = objectives.iter().map(|(_, objective)| oracle.fixed(pieces, objective).1).collect();
     let of = |mode| objectives.iter().map(|(_, objective)| oracle.ours(pieces, objective, mode)).collect::<Vec<_>>();
-    let [each, files, long] = [Mode::Each, Mode::Files, Mode::Long].map(of);
+    let [each, files, long, planned] = [Mode::Each, Mode::Files, Mode::Long, Mode::Planned].map(of);
     let best_fixed = mean(fixed.iter().copied());
     let row = |what: &str, outcomes: &[Outcomes], with_effort: bool| {
         let ours = mean(outcomes.iter().map(|outcomes| outcomes.mean(with_effort)));
@@ -81,6 +81,12 @@ fn contest(oracle: &Oracle, pieces: usize) -> Vec<Row> {
             .goal(2.3, Better::Lower)
             .details(worst(&long)),
         row("the same, effort included", &long, true).goal(4.0, Better::Lower).details("the fixed choice takes none"),
+        row("streams of 16 MiB, chosen by the store's planner", &planned, false)
+            .goal(2.3, Better::Lower)
+            .details(worst(&planned)),
+        row("the planner's, effort included", &planned, true)
+            .goal(4.0, Better::Lower)
+            .details("the fixed choice takes none"),
         effort(&long).goal(2.0, Better::Lower),
         row("whole files as they are, effort included", &files, true).details("0.02 to 3.6 MB: most earn no effort"),
         worst_kind(&block, "each for itself", &each),

@@ -14,7 +14,7 @@ use terrace_simulate::{Choose, Knows, Piece, simulate};
 use super::measured::{Block, Measured};
 use super::run::UNDER_WAY;
 use super::{Contender, Job, Outcome, Phase};
-use crate::oracle::Cost;
+use crate::oracle::{Cost, weighed};
 
 /// Reads that are expected of what nobody has read.
 const READS: f64 = 1.0;
@@ -127,11 +127,7 @@ impl Chooser<'_> {
             });
             came.iter().for_each(|came| self.predictor.feedback(&mut stream, choice, came));
         }
-        Costs::new(choices.iter().map(|choice| {
-            let of = choice.expected;
-            let speeds = Expected { compress: 1.0 / of.encode, decompress: 1.0 / of.decode, ratio: of.ratio() };
-            (choice.encoding, speeds)
-        }))
+        weighed(&choices)
     }
 }
 

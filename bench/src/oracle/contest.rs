@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use terrace_codec::Encoding;
 use terrace_predict::{Expected, Objective, Outcome, Predictor, Stream};
 
+use super::planned::Planned;
 use super::{Cost, File, Oracle, PIECE};
 
 /// How blocks come.
@@ -16,6 +17,8 @@ pub enum Mode {
     Files,
     /// Files are repeated, whole, until there are 16 MiB.
     Long,
+    /// The same, and the store's planner chooses.
+    Planned,
 }
 
 /// Bytes of a long stream, at least.
@@ -114,19 +117,24 @@ impl Oracle {
 
     /// What our choices cost; files have no names.
     pub fn ours(&self, pieces: usize, objective: &Objective, mode: Mode) -> Outcomes {
-        let long = if mode == Mode::Long { LONG } else { 0 };
+        let long = if matches!(mode, Mode::Long | Mode::Planned) { LONG } else { 0 };
+        let mut planned = Planned::new(objective);
         let (mut predictor, mut stream, mut outcomes) = (Predictor::default(), Stream::new(), Outcomes::default());
         self.blocks(pieces, long, |file, number, block, costs| {
             let length = match mode {
                 Mode::Each => u64::MAX,
                 Mode::Files => file.bytes.len() as u64,
-                Mode::Long => LONG.next_multiple_of(file.bytes.len()) as u64,
+                Mode::Long | Mode::Planned => LONG.next_multiple_of(file.bytes.len()) as u64,
             };
             if mode == Mode::Each || number == 0 {
                 stream = Stream::new().with_length(length);
+                planned.begin();
             }
             let before = stream.spent();
-            let choice = predictor.choose(&mut stream, block, objective);
+            let choice = match mode {
+                Mode::Planned => planned.choose(&mut predictor, &mut stream, block, objective),
+                _ => predictor.choose(&mut stream, block, objective),
+            };
             let spent = stream.spent() - before;
             let at = self.table.encodings.iter().position(|e| *e == choice.encoding).unwrap_or(0);
             let cost = costs[at];

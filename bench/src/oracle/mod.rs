@@ -3,6 +3,7 @@
 mod btune;
 mod contest;
 mod files;
+mod planned;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use anyhow::{Context, Result};
 
 pub use contest::{Mode, Outcomes};
 pub use files::{File, files};
+pub use planned::weighed;
 pub use table::{Cost, Table, measure};
 
 /// Bytes that are encoded at a time.

@@ -6,6 +6,8 @@ mod report;
 mod stream;
 mod study;
 
+use std::mem;
+
 use terrace_codec::Encoding;
 
 use crate::candidates::{ALL, NONE, position};
@@ -24,10 +26,22 @@ pub struct Choice {
     pub encoding: Encoding,
     /// What that is expected to do, for each raw byte.
     pub expected: Expected,
+    /// By what share it is to be taken for dearer than that, as it was guessed from little.
+    doubt: f64,
     at: usize,
     class: Class,
     kind: u32,
     basis: Basis,
+}
+
+impl Choice {
+    /// What it is expected to do, made worse by how little is known of it: of many guesses the best is likely to be too good. What
+    /// choices are to be weighed with.
+    pub fn weighed(&self) -> Expected {
+        let Expected { stored, encode, decode } = self.expected;
+        let dearer = 1.0 + self.doubt;
+        Expected { stored: stored * dearer, encode: encode * dearer, decode: decode * dearer }
+    }
 }
 
 /// How a choice turned out.
@@ -60,7 +74,7 @@ const REALISED_MOVED: f64 = 0.10;
 /// How much dearer than expected a choice may turn out before it is thought over.
 const SURPRISE: f64 = 0.03;
 
-/// How much dearer than expected a candidate is taken to be that was not run on the large sample: by what it was guessed from,
+/// By what share a candidate is taken for dearer than expected that was not run on the large sample: by what it was guessed from,
 /// its own run on the small sample, its stand-in's, or less.
 const DOUBT: [f64; 3] = [0.04, 0.08, 0.12];
 
@@ -101,10 +115,10 @@ impl Predictor {
         // Thinking, too, must be paid for, but where it is known to be wrong.
         let earned = stream.earned(0, objective) > 0.0;
         let known = stream.known(class);
-        if learned || known.surprised || earned && known.decided != Some(*objective) {
+        if learned || earned && known.decided != Some(*objective) {
             let start = thread_seconds();
             known.chosen = self.best(&known.evidence, objective, block.len());
-            (known.decided, known.surprised) = (Some(*objective), false);
+            known.decided = Some(*objective);
             let took = thread_seconds() - start;
             stream.spent += took;
             self.model.record.spent += took;
@@ -114,7 +128,7 @@ impl Predictor {
     }
 
     /// Studies the next block of a stream for an objective, as far as that is earned; whether what is expected changed by
-    /// it. For a planner, which then chooses by itself among what is [`expected`](Predictor::expected). Takes the
+    /// it, or by how the last choice turned out. For a planner, which then chooses by itself among what is [`expected`](Predictor::expected). Takes the
     /// place of [`Predictor::choose`].
     pub fn study(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> bool {
         let before = (stream.class(), stream.spent);
@@ -125,7 +139,9 @@ impl Predictor {
         let record = &mut self.model.record;
         record.spent += stream.spent - before.1;
         record.transfer += objective.transfer(block.len() as u64);
-        learned || stream.class() != before.0
+        stream.objective = Some(*objective);
+        let surprised = mem::take(&mut stream.known(stream.class()).surprised);
+        learned || surprised || stream.class() != before.0
     }
 
     /// What is expected of every candidate on bytes such as the last of a stream, as far as enough is known of them.
@@ -145,6 +161,10 @@ impl Predictor {
         if outcome.stored.is_some() {
             self.model.record.tallies[choice.at].chosen += 1;
         }
+        let objective = stream.objective;
+        if let Some(known) = stream.known_of(choice.class, choice.kind) {
+            known.chosen = choice.at;
+        }
         if choice.at == NONE {
             return;
         }
@@ -159,7 +179,7 @@ impl Predictor {
             let cost = |objective: &Objective, expected| objective.cost(expected, outcome.bytes);
             let now = self.model.expect(choice.at, &known.evidence).0;
             known.surprised |=
-                known.decided.is_some_and(|o| cost(&o, &now) > (1.0 + SURPRISE) * cost(&o, &choice.expected));
+                objective.is_some_and(|o| cost(&o, &now) > (1.0 + SURPRISE) * cost(&o, &choice.expected));
             match known.realised {
                 Some((at, before)) if at == choice.at => {
                     known.stale |= (stored / before).ln().abs() > REALISED_MOVED;
@@ -181,24 +201,65 @@ impl Predictor {
 
     fn choice(&self, at: usize, class: Class, kind: u32, evidence: &Evidence) -> Choice {
         let (expected, basis) = self.model.expect(at, evidence);
-        Choice { encoding: ALL[at].encoding, expected, at, class, kind, basis }
-    }
-
-    /// The cheapest candidate among those of which enough is known.
-    fn best(&self, evidence: &Evidence, objective: &Objective, bytes: usize) -> usize {
-        // Of many guesses the least is likely to be too low: what was measured on more bytes is preferred.
-        let doubt = |at: usize, source| match source {
-            _ if evidence.real[at].is_some() => 0.0,
+        let doubt = match basis.source {
+            _ if at == NONE || evidence.real[at].is_some() => 0.0,
             Source::Large => 0.0,
             Source::Small => DOUBT[0],
             Source::StandIn => DOUBT[1],
             Source::Filter | Source::Class(_) => DOUBT[2],
         };
+        Choice { encoding: ALL[at].encoding, expected, doubt, at, class, kind, basis }
+    }
+
+    /// The cheapest candidate among those of which enough is known.
+    fn best(&self, evidence: &Evidence, objective: &Objective, bytes: usize) -> usize {
         let cost = |at: usize| {
-            let (expected, basis) = self.model.expect(at, evidence);
-            objective.cost(&expected, bytes) * if at == NONE { 1.0 } else { 1.0 + doubt(at, basis.source) }
+            let choice = self.choice(at, evidence.class, 0, evidence);
+            objective.cost(&choice.weighed(), bytes)
         };
         let all = (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| (at, cost(at)));
         all.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(NONE, |(at, _)| at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tier;
+    use crate::made::made;
+
+    fn slow() -> Objective {
+        Objective::time(Tier { write: 1e6, read: 1e6, latency: 0.0 }, 1.0)
+    }
+
+    #[test]
+    fn what_turned_out_dearer_is_expected_anew_at_once() {
+        let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 20));
+        let block = made(4, 1 << 20, 7).0;
+        let mut chosen = predictor.choose(&mut stream, &block, &slow());
+        for (times, news) in [(1.0, false), (1.09, true), (1.0, false)] {
+            let before = chosen.expected.stored;
+            let stored = (times * before * block.len() as f64) as usize;
+            let outcome = Outcome { bytes: block.len(), stored: Some(stored), encode: None, decode: None };
+            predictor.feedback(&mut stream, &chosen, &outcome);
+            assert_eq!(predictor.study(&mut stream, &block, &slow()), news, "{times} times what was expected");
+            let all = predictor.expected(&stream);
+            chosen = *all.iter().find(|choice| choice.encoding == chosen.encoding).expect("it was used");
+            assert_eq!(chosen.expected.stored > 1.03 * before, news, "{chosen:?} where {before} was expected");
+        }
+    }
+
+    #[test]
+    fn what_was_guessed_from_less_counts_as_dearer() {
+        let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
+        predictor.study(&mut stream, &made(4, 1 << 20, 7).0, &slow());
+        let known = stream.known_now().expect("studied");
+        let choices = predictor.expected(&stream);
+        let doubts = |large: bool| {
+            let of = choices.iter().filter(move |choice| known.evidence.large[choice.at].is_some() == large);
+            of.filter(|choice| choice.at != NONE).map(|choice| choice.weighed().stored / choice.expected.stored - 1.0)
+        };
+        assert!(doubts(true).all(|doubt| doubt == 0.0) && doubts(true).count() > 3);
+        assert!(doubts(false).all(|doubt| doubt > 0.03) && doubts(false).count() > 3);
     }
 }

@@ -21,6 +21,8 @@ pub struct Stream {
     pub(crate) spent: f64,
     /// The class of the block seen last.
     class: Class,
+    /// What that was studied for.
+    pub(crate) objective: Option<Objective>,
     /// For each class the kinds of bytes that have come, the last first; one at least once something is known.
     known: [Vec<Known>; CLASSES],
     /// Kinds so far.

@@ -255,7 +255,7 @@ fn new_stream(element: Option<Element>) -> Stream {
 /// What is expected, as the planner takes it.
 fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
     choices.iter().map(|choice| {
-        let of = choice.expected;
+        let of = choice.weighed();
         (choice.encoding, Expected { compress: 1.0 / of.encode, decompress: 1.0 / of.decode, ratio: of.ratio() })
     })
 }
