@@ -1,0 +1,80 @@
+//! The store's way to choose: its planner weighs what the predictor expects, for one tier.
+
+use terrace_plan::cost::{Costs, Expected};
+use terrace_plan::plan::{Memo, Want, plan};
+use terrace_plan::policy::{Policy, Weights};
+use terrace_plan::snapshot::{Snapshot, Target, Tier};
+use terrace_predict::{Choice, Objective, Predictor, Stream};
+
+/// After so many outcomes a store expects anew.
+const OUTCOMES: u32 = 8;
+
+/// What a store knows of a stream, and the tier that it plans for.
+pub struct Planned {
+    choices: Vec<Choice>,
+    costs: Costs,
+    outcomes: u32,
+    snapshot: Snapshot,
+    policy: Policy,
+    memo: Memo,
+}
+
+impl Planned {
+    /// For a tier with room for everything.
+    pub fn new(objective: &Objective) -> Planned {
+        let tier = Tier { name: "tier".into(), persistent: true, watts: 0.0 };
+        let target = Target {
+            tier: 0,
+            domain: 0,
+            read: objective.tier.read,
+            write: objective.tier.write,
+            latency: objective.tier.latency,
+            free: u64::MAX,
+            reserved: 0,
+            load: 0.0,
+            lanes: 1,
+            plain: false,
+            up: true,
+        };
+        let of = objective.weights;
+        let first = Weights::new(of.encode, of.decode, of.stored).expect("weights");
+        let policy = Policy { replicas: 1, first, ..Policy::default() };
+        let snapshot = Snapshot::new(vec![tier], vec![target], 0.0).expect("one target");
+        Planned { choices: Vec::new(), costs: Costs::new([]), outcomes: 0, snapshot, policy, memo: Memo::new(4096) }
+    }
+
+    /// Forgets the stream that was.
+    pub fn begin(&mut self) {
+        (self.choices, self.costs, self.outcomes) = (Vec::new(), Costs::new([]), 0);
+    }
+
+    /// Chooses for the next block of a stream.
+    pub fn choose(
+        &mut self,
+        predictor: &mut Predictor,
+        stream: &mut Stream,
+        block: &[u8],
+        objective: &Objective,
+    ) -> Choice {
+        if predictor.study(stream, block, objective) || self.outcomes >= OUTCOMES || self.choices.is_empty() {
+            self.choices = predictor.expected(stream);
+            self.costs = weighed(&self.choices);
+            self.outcomes = 0;
+        }
+        self.outcomes += 1;
+        let want = Want { bytes: block.len() as u64, reads: objective.reads };
+        let planned = plan(&want, &self.snapshot, &self.policy, &self.costs, &mut self.memo).expect("room");
+        let encoding = planned.replicas[0][0].encoding;
+        let chosen = self.choices.iter().find(|choice| choice.encoding == encoding);
+        *chosen.or(self.choices.first()).expect("raw is always possible")
+    }
+}
+
+/// What is expected, as the planner takes it.
+pub fn weighed(choices: &[Choice]) -> Costs {
+    Costs::new(choices.iter().map(|choice| {
+        let of = choice.weighed();
+        let speeds = Expected { compress: 1.0 / of.encode, decompress: 1.0 / of.decode, ratio: 1.0 / of.stored };
+        (choice.encoding, speeds)
+    }))
+}
