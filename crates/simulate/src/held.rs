@@ -1,5 +1,7 @@
 //! Where what was written is, as long as it will be read.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use crate::choose::Piece;
 use crate::machine::Machine;
 use crate::room::Room;
@@ -17,16 +19,27 @@ impl Held {
         at(at(steps, step), object).extend_from_slice(pieces);
     }
 
-    /// The replica of a block that would be there first, as far as the node knows.
+    /// The replica of a block that would be there first, as far as the process knows; of those that would be as soon, the one whose
+    /// target it asks least, then whichever comes first in its own order for the block.
     pub fn nearest(&self, [process, step, object]: [usize; 3], block: u32, near: Near<'_>) -> Vec<Piece> {
         let of_block = || self.objects[process][step][object].iter().filter(move |piece| piece.block == block);
         let of = |replica: u8| of_block().filter(move |piece| piece.replica == replica);
-        let Near { machine, room, node, now } = near;
-        let time = |piece| room.reading(node, piece).unwrap_or_else(|| machine.estimate(now, node, piece));
+        let Near { machine, room, node, asked, now } = near;
+        let time = |piece| room.reading(node, piece, machine).unwrap_or_else(|| machine.estimate(now, node, piece));
         let takes = |replica: u8| of(replica).map(time).sum::<f64>();
+        let asks =
+            |replica: u8| of(replica).map(|piece| asked.get(usize::from(piece.target)).unwrap_or(&0)).sum::<u32>();
+        let turn = |replica: u8| {
+            let mut hasher = DefaultHasher::new();
+            (process, step, object, block, replica).hash(&mut hasher);
+            hasher.finish()
+        };
         let last = of_block().map(|piece| piece.replica).max().unwrap_or(0);
-        let nearest = (0..=last).min_by(|a, b| takes(*a).total_cmp(&takes(*b))).unwrap_or(0);
-        of(nearest).copied().collect()
+        let order = |a: &u8, b: &u8| {
+            let order = takes(*a).total_cmp(&takes(*b)).then_with(|| asks(*a).cmp(&asks(*b)));
+            order.then_with(|| turn(*a).cmp(&turn(*b)))
+        };
+        of((0..=last).min_by(order).unwrap_or(0)).copied().collect()
     }
 }
 
@@ -36,6 +49,8 @@ pub(crate) struct Near<'a> {
     pub machine: &'a Machine<'a>,
     pub room: &'a Room,
     pub node: usize,
+    /// Pieces that the process is reading from each target.
+    pub asked: &'a [u32],
     pub now: f64,
 }
 

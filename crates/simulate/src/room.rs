@@ -46,7 +46,7 @@ struct View {
     learned: Vec<f64>,
     used: Vec<f64>,
     looked: f64,
-    /// Seconds for which a byte was under way from each target.
+    /// Seconds for which a byte was under way from each tier: its targets count as equally quick.
     reading: Vec<f64>,
 }
 
@@ -62,7 +62,7 @@ impl Room {
         }
         let of = |tier: usize| empty.targets().iter().find(|target| usize::from(target.tier) == tier);
         let speeds: Vec<f64> = (0..cluster.tiers.len()).map(|tier| of(tier).map_or(0.0, |t| 1.0 / t.write)).collect();
-        let reading = empty.targets().iter().map(|target| 1.0 / target.read).collect();
+        let reading = (0..cluster.tiers.len()).map(|tier| of(tier).map_or(0.0, |t| 1.0 / t.read)).collect();
         let (filled, used) = (empty.clone(), speeds.clone());
         let view = View { empty, shares: Vec::new(), filled, learned: speeds, used, looked: 0.0, reading };
         let none = vec![0; machine.len()];
@@ -120,16 +120,16 @@ impl Room {
     }
 
     /// Notes how many seconds a piece was under way that was read.
-    pub fn got(&mut self, node: usize, piece: &Piece, seconds: f64) {
-        let learned = &mut self.nodes[node].reading[usize::from(piece.target)];
+    pub fn got(&mut self, node: usize, piece: &Piece, seconds: f64, machine: &Machine<'_>) {
+        let learned = &mut self.nodes[node].reading[machine.tier(piece.target)];
         *learned += (seconds / f64::from(piece.stored).max(1.0) - *learned) * WEIGHT;
     }
 
     /// Seconds that reading a piece should take, as a process of the node knows it, which is all that Terrace's know.
-    pub fn reading(&self, node: usize, piece: &Piece) -> Option<f64> {
+    pub fn reading(&self, node: usize, piece: &Piece, machine: &Machine<'_>) -> Option<f64> {
         let view = &self.nodes[node];
-        let target = usize::from(piece.target);
-        let takes = view.empty.targets()[target].latency + f64::from(piece.stored) * view.reading[target];
+        let each = view.reading[machine.tier(piece.target)];
+        let takes = view.empty.targets()[usize::from(piece.target)].latency + f64::from(piece.stored) * each;
         (self.knows == Knows::Begun).then_some(takes)
     }
 

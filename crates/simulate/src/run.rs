@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::mover::Movers;
 use crate::outcome::{Outcome, PhaseOutcome};
 use crate::room::{Room, capacity};
-use crate::thread::{Next, Process, Thread, compute, store};
+use crate::thread::{Cores, Next, Process, Thread, compute, store};
 use crate::work::{Phase, Work};
 
 /// Has all processes do a job, with replicas where `chooser` says.
@@ -27,6 +27,7 @@ pub fn simulate<W: Work>(job: &Job<'_, W>, chooser: &mut impl Choose) -> Result<
         job,
         room: Room::new(job.cluster, &machine, job.knows)?,
         machine,
+        cores: (0..job.cluster.nodes).map(|_| Cores::default()).collect(),
         processes: Vec::new(),
         threads: Vec::new(),
         movers: Movers::default(),
@@ -48,6 +49,7 @@ pub fn simulate<W: Work>(job: &Job<'_, W>, chooser: &mut impl Choose) -> Result<
 struct Run<'a, W> {
     job: &'a Job<'a, W>,
     machine: Machine<'a>,
+    cores: Vec<Cores>,
     room: Room,
     processes: Vec<Process>,
     threads: Vec<Thread>,
@@ -132,6 +134,12 @@ impl<W: Work> Run<'_, W> {
                 self.threads[who].at = None;
                 continue;
             };
+            let cores = &mut self.cores[node];
+            if matches!(phase, Phase::Write { .. }) && cores.busy >= self.job.cluster.cores {
+                self.threads[who].at = Some((object, block));
+                cores.waiting.push_back(who);
+                return Ok(false);
+            }
             self.threads[who].at = Some((object, block + 1));
             let at = [process, step, object];
             match phase {
@@ -145,13 +153,23 @@ impl<W: Work> Run<'_, W> {
     fn act(&mut self, next: Next, node: usize, now: f64, who: usize) -> Option<f64> {
         match next {
             Next::Serve(serve) => return Some(self.machine.serve(now, serve)),
-            Next::Begin => self.begins(who, now),
+            Next::Free => {
+                self.cores[node].busy -= 1;
+                self.next_plans(node, now);
+            }
+            Next::Read(piece) => {
+                self.begins(who, now);
+                *self.asked(who, &piece) += 1;
+            }
             Next::Write(piece) => {
                 self.begins(who, now);
                 self.room.begins(node, &piece, &self.machine);
             }
             Next::Written(piece) => self.room.wrote(node, &piece, now - self.begun[who], &self.machine),
-            Next::Got(piece) => self.room.got(node, &piece, now - self.begun[who]),
+            Next::Got(piece) => {
+                *self.asked(who, &piece) -= 1;
+                self.room.got(node, &piece, now - self.begun[who], &self.machine);
+            }
             Next::Owe(pieces) => {
                 for piece in pieces {
                     let target = self.machine.target(node, piece.target);
@@ -164,9 +182,24 @@ impl<W: Work> Run<'_, W> {
         None
     }
 
+    /// Has the thread plan that waits for a core for longest.
+    fn next_plans(&mut self, node: usize, now: f64) {
+        if let Some(next) = self.cores[node].waiting.pop_front() {
+            self.at(now, next);
+        }
+    }
+
     fn begins(&mut self, who: usize, now: f64) {
         self.begun.resize(self.begun.len().max(who + 1), 0.0);
         self.begun[who] = now;
+    }
+
+    /// How many pieces a thread's process reads from the target of this one.
+    fn asked(&mut self, who: usize, piece: &Piece) -> &mut u32 {
+        let asked = &mut self.processes[self.threads[who].process].asked;
+        let target = usize::from(piece.target);
+        asked.resize(asked.len().max(target + 1), 0);
+        &mut asked[target]
     }
 
     /// A mover goes on.
@@ -243,7 +276,16 @@ impl<W: Work> Run<'_, W> {
         if waited < self.pieces.len() {
             todo.push(Next::Owe(self.pieces[waited..].into()));
         }
+        let encodes = self.pieces[0].encode > 0.0;
+        if encodes {
+            todo.insert(1, Next::Free);
+        }
         todo.reverse();
+        if encodes {
+            self.cores[node].busy += 1;
+        } else {
+            self.next_plans(node, now);
+        }
         Ok(())
     }
 
@@ -251,9 +293,11 @@ impl<W: Work> Run<'_, W> {
     fn read(&mut self, who: usize, at: [usize; 3], block: u32, now: f64) {
         let Some(held) = &self.held else { return };
         let node = self.job.cluster.node(at[0]);
+        let asked = &self.processes[at[0]].asked;
+        let near = Near { machine: &self.machine, room: &self.room, node, asked, now };
         let todo = &mut self.threads[who].todo;
-        for piece in held.nearest(at, block, Near { machine: &self.machine, room: &self.room, node, now }) {
-            todo.push(Next::Begin);
+        for piece in held.nearest(at, block, near) {
+            todo.push(Next::Read(piece));
             todo.extend(self.machine.read(node, &piece).into_iter().flatten().map(Next::Serve));
             todo.push(Next::Got(piece));
             todo.extend(compute(&self.machine, node, piece.decode));

@@ -1,13 +1,17 @@
 //! Processes, their threads, and what these do next.
 
+use std::collections::VecDeque;
+
 use crate::choose::Piece;
 use crate::machine::{Machine, Serve};
 
 /// What is done next.
 pub(crate) enum Next {
     Serve(Serve),
-    /// A read begins.
-    Begin,
+    /// This begins to be read.
+    Read(Piece),
+    /// A core is done encoding.
+    Free,
     /// This begins to be written: others know that its room is taken.
     Write(Piece),
     /// The node may learn how quickly this was written.
@@ -26,6 +30,8 @@ pub(crate) struct Process {
     pub object: usize,
     /// Threads that are not through with the step.
     pub active: usize,
+    /// Pieces that are being read from each target.
+    pub asked: Vec<u32>,
     pub begun: f64,
     pub spent: f64,
 }
@@ -37,6 +43,13 @@ pub(crate) struct Thread {
     pub at: Option<(usize, usize)>,
     /// What it has still to do, last first.
     pub todo: Vec<Next>,
+}
+
+/// The cores of a node, for those that plan: who finds none free plans later.
+#[derive(Default)]
+pub(crate) struct Cores {
+    pub busy: usize,
+    pub waiting: VecDeque<usize>,
 }
 
 /// Encodes a piece and writes it.

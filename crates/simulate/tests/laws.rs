@@ -103,6 +103,25 @@ fn a_core_encodes_then_the_target_writes_less() {
 }
 
 #[test]
+fn threads_that_wait_for_a_core_plan_once_they_have_one() {
+    let zstd: Encoding = "zstd-1".parse().expect("an encoding");
+    let costs = vec![(zstd, Expected { compress: 200e6, decompress: 400e6, ratio: 2.0 })];
+    let asked = Asked { costs, under_way: 8, ..Asked::plain(8, 1, Ack::Placed) };
+    let eight = Cluster { cores: 1, ..cluster(1, 1, vec![tier("disk", Place::Shared, 8, 10e6)]) };
+    // Each knows what those before it write, and goes to a target of its own.
+    let bytes = MIB as f64;
+    close(asked.of(&eight).expect("runs").seconds(), 8.0 * bytes / 200e6 + bytes / 2.0 / 10e6);
+}
+
+#[test]
+fn replicas_on_one_tier_are_read_from_all_its_targets() {
+    let mut asked = Asked { under_way: 2, ..Asked::plain(40, 2, Ack::Replicated) };
+    asked.phases.push(Phase::Read(1));
+    let outcome = asked.of(&cluster(1, 1, vec![tier("disk", Place::Shared, 2, 10e6)])).expect("runs");
+    close(outcome.phases[1].seconds, 20.0 * MIB as f64 / 10e6);
+}
+
+#[test]
 fn what_is_owed_is_made_beside_what_is_waited_for() {
     let tiers = vec![tier("fast", Place::Shared, 1, 100e6), tier("slow", Place::Shared, 1, 10e6)];
     let bytes = 5.0 * MIB as f64;
@@ -208,6 +227,15 @@ proptest! {
         prop_assert!(writing.seconds <= writing.elapsed * (1.0 + 1e-9) && writing.elapsed <= writing.settled);
         let Phase::Read(times) = asked.phases[1] else { unreachable!() };
         prop_assert!((outcome.phases[1].seconds > 0.0) == (times > 0));
+    }
+
+    #[test]
+    fn who_waits_for_a_core_writes_all_in_the_end((cluster, asked) in anything(), cores in 1usize..4) {
+        let raw = asked.of(&cluster).expect("runs").raw;
+        let lz4: Encoding = "lz4".parse().expect("an encoding");
+        let costs = vec![(lz4, Expected { compress: 1e9, decompress: 2e9, ratio: 1.5 })];
+        let outcome = Asked { costs, ..asked }.of(&Cluster { cores, ..cluster }).expect("runs");
+        prop_assert_eq!(outcome.raw, raw);
     }
 
     #[test]
