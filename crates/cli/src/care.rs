@@ -5,12 +5,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use serde::Serialize;
 use serde_json::json;
+use terrace::report::Scrubbed;
 use terrace::{Error, Store, key};
 use terrace_datasets::Datasets;
 
 use crate::look::{each, there};
 use crate::output::{Show, count, size};
+
+/// Objects that are named, at most, where extents are lost.
+const NAMED: usize = 20;
 
 pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show) -> Result<bool> {
     let key = key.as_bytes();
@@ -92,26 +97,60 @@ pub fn scrub(
     };
     let mut found = scrub()?;
     if repair && repair_datasets(store, prefix, found.lost > 0)? {
-        found.lost = scrub()?.lost;
+        let Scrubbed { bad, repaired, lost, lost_of, .. } = scrub()?;
+        found.repaired = (found.bad + repaired).saturating_sub(bad);
+        (found.lost, found.lost_of) = (lost, lost_of);
     }
     spinner.finish_and_clear();
-    let good = found.lost == 0 && found.bad == found.repaired;
-    show.result(
-        &found,
-        &format!(
-            "{} checked, {} bad, {} repaired, {} lost",
-            count(found.checked, "replica"),
-            found.bad,
-            found.repaired,
-            count(found.lost, "extent")
-        ),
-    )?;
-    if !good && !repair {
+    // What a dataset's other replicas have is not lost, as long as nobody has tried.
+    let needs = if repair { 0 } else { take_of_datasets(store, &mut found)? };
+    let good = found.lost == 0 && needs == 0 && found.bad == found.repaired;
+    let mut words = format!(
+        "{} checked, {} bad, {} repaired, {} lost",
+        count(found.checked, "replica"),
+        found.bad,
+        found.repaired,
+        count(found.lost, "extent")
+    );
+    if needs > 0 {
+        words.push_str(&format!(", {} to be made of other replicas of a dataset", count(needs, "extent")));
+    }
+    show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
+    for (key, extents) in found.lost_of.iter().take(NAMED) {
+        show.line(&format!("no good replica is left of {} of {key}; put it again", count(*extents, "extent")))?;
+    }
+    if found.lost_of.len() > NAMED {
+        show.line(&format!("and so of {} more; --json names all", found.lost_of.len() - NAMED))?;
+    }
+    if found.bad > found.repaired + found.lost && !repair {
         show.line("`terrace repair` makes bad replicas anew from good ones")?;
-    } else if found.lost > 0 {
-        show.line("of what is lost no good replica is left; put those objects again")?;
     }
     Ok(good)
+}
+
+/// What a scrub found, with the extents that only their dataset can make.
+#[derive(Serialize)]
+struct Found<'a> {
+    #[serde(flatten)]
+    found: &'a Scrubbed,
+    #[serde(skip_serializing_if = "is_none")]
+    needs_dataset: u64,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Takes the extents of datasets' replicas out of those that are lost, and counts them.
+fn take_of_datasets(store: &Store, found: &mut Scrubbed) -> Result<u64> {
+    if found.lost == 0 {
+        return Ok(0);
+    }
+    let folders: Vec<_> = Datasets::new(store).list()?.iter().map(|name| format!("datasets/{name}/")).collect();
+    let of_dataset = |key: &String, _: &mut u64| folders.iter().any(|folder| key.starts_with(folder));
+    let needs = found.lost_of.extract_if(.., of_dataset).map(|(_, extents)| extents).sum();
+    found.lost -= needs;
+    Ok(needs)
 }
 
 /// Makes what replicas of datasets lack of others in other layouts. False where there was nothing to do.

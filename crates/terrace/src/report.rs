@@ -1,5 +1,6 @@
 //! What the store tells about itself. The JSON form of these is fixed: scripts rely on it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -119,7 +120,7 @@ pub enum TierState {
 }
 
 /// What a scrub or repair found. Counts are of replicas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Scrubbed {
     /// Replicas read and verified.
     pub checked: u64,
@@ -129,6 +130,9 @@ pub struct Scrubbed {
     pub repaired: u64,
     /// Extents of which no good replica is left.
     pub lost: u64,
+    /// How many of these each object has, by its key as [`crate::key::show`] writes it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost_of: BTreeMap<String, u64>,
 }
 
 /// What a salvage found.

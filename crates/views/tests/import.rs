@@ -81,6 +81,42 @@ fn zarr() {
 }
 
 #[test]
+fn a_zarr_group_has_a_view_for_each_array() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let array = |shape: &str, chunk: &str, endian: &str| {
+        format!(
+            r#"{{"zarr_format": 3, "node_type": "array", "shape": {shape}, "data_type": "float32",
+            "chunk_grid": {{"name": "regular", "configuration": {{"chunk_shape": {chunk}}}}},
+            "codecs": [{{"name": "bytes", "configuration": {{"endian": "{endian}"}}}}]}}"#
+        )
+    };
+    write("zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#);
+    write("E/zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#);
+    write("E/x/zarr.json", &array("[8, 6]", "[4, 2]", "little"));
+    write("E_x/zarr.json", &array("[5]", "[5]", "big"));
+    write("text/zarr.json", r#"{"zarr_format": 3, "node_type": "array", "shape": [2], "data_type": "string"}"#);
+    write("old/.zgroup", r#"{"zarr_format": 2}"#);
+    write("old/y/.zarray", r#"{"zarr_format": 2, "shape": [3], "chunks": [3], "dtype": "<i2", "order": "C"}"#);
+    write("notes/readme", "not of Zarr");
+    let found = import(folder.path(), None, 0).unwrap();
+    for line in ["var E_x [8, 6]float32", "var E_x_2 [5]float32", "var old_y [3]int16"] {
+        assert!(found.declaration.contains(line), "{line} in {}", found.declaration);
+    }
+    for view in ["view E_x packed tiled(4, 2) {", "view E_x_2 packed big {", "view old_y packed {"] {
+        assert!(found.declaration.contains(view), "{view} in {}", found.declaration);
+    }
+    assert_eq!(found.left_out.len(), 1);
+    assert!(found.left_out[0].starts_with("/text: "), "{:?}", found.left_out);
+    write("only/zarr.json", r#"{"zarr_format": 3, "node_type": "group"}"#);
+    assert!(matches!(import(&folder.path().join("only"), None, 0), Err(Error::Unsupported(_))));
+}
+
+#[test]
 fn c_structs_lie_as_compilers_lay_them() {
     let text = "#define DIMENSIONS 3 /* of space */\n#include <stdint.h>\n\
         struct inner { char tag; double weight; };\n\

@@ -8,12 +8,12 @@ use serde_json::json;
 use crate::place::{Place, noise};
 
 /// Flips bytes of an object's replicas on a tier, in all extents.
-fn damage(place: &Place, key: &str, tier: &str) {
+pub fn damage(place: &Place, key: &str, tier: &str) {
     let (location, _) = place.json(["locate", key]);
     for extent in location["extents"].as_array().unwrap() {
         for replica in extent["replicas"].as_array().unwrap().iter().filter(|r| r["tier"] == tier) {
             let file = File::options().read(true).write(true).open(replica["file"].as_str().unwrap()).unwrap();
-            let at = replica["position"].as_u64().unwrap() + 5000;
+            let at = replica["position"].as_u64().unwrap() + replica["stored"].as_u64().unwrap() / 2;
             let mut bytes = [0; 64];
             file.read_exact_at(&mut bytes, at).unwrap();
             file.write_all_at(&bytes.map(|byte| !byte), at).unwrap();
@@ -71,6 +71,9 @@ fn what_is_lost_is_told_of_and_can_be_put_again() {
     assert_eq!(fs::read_dir(place.path("out")).unwrap().count(), 1);
     let (found, code) = place.json(["repair"]);
     assert_eq!((code, &found["lost"], &found["repaired"]), (1, &json!(1), &json!(0)));
+    assert_eq!(found["lost_of"], json!({"d/b": 1}));
+    let words = place.run(["scrub"]);
+    assert!(words.code == 1 && words.out.contains("no good replica is left of 1 extent of d/b; put it again"));
     assert_eq!(place.run(["check", "tree", "d"]).code, 1);
     assert_eq!(place.json(["put", "tree", "d", "--checksum"]).0["written"], 1);
     assert_eq!(place.good(["check", "tree", "d"]), "2 files compared, 0 differ, 0 missing, 0 failed\n");

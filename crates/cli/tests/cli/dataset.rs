@@ -1,5 +1,8 @@
 //! Declarations of datasets.
 
+use serde_json::json;
+
+use crate::damage::damage;
 use crate::place::Place;
 
 const POINTS: &str = "dataset { var data [1000]struct { a, b, c float32 } }\nview aos { var data = data }\n\
@@ -96,6 +99,15 @@ fn a_dataset_is_added_written_read_changed_repaired_and_removed() {
     assert!(place.good(["dataset", "show", "points"]).contains("main is datasets/points/main, and lacks something"));
     place.good(["repair"]);
     assert!(!place.good(["dataset", "show", "points"]).contains("lacks"));
+    place.good(["get", "datasets/points/main", "main"]);
+    assert!(place.read("main") == points());
+
+    damage(&place, "datasets/points/main", "ram");
+    damage(&place, "datasets/points/main", "disk");
+    let (found, code) = place.json(["scrub"]);
+    assert_eq!((code, &found["lost"], &found["needs_dataset"]), (1, &json!(0), &json!(1)), "{found}");
+    let (found, code) = place.json(["repair"]);
+    assert_eq!((code, &found["lost"], &found["repaired"]), (0, &json!(0), &found["bad"]), "{found}");
     place.good(["get", "datasets/points/main", "main"]);
     assert!(place.read("main") == points());
 

@@ -18,6 +18,8 @@ const CHUNK: u64 = 16 << 20;
 impl View {
     pub(super) fn export_references(&self, to: &Path) -> Result<()> {
         let shared = &self.dataset().shared;
+        // What was written just now may still be on its way to its plain file.
+        shared.store.sync()?;
         let (loaded, state) = shared.now()?;
         let number = loaded.view(self.name())?;
         let current = state.current(&loaded);

@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::catalog::{Edit, Extent, Object, Task, frames};
+use crate::key::show;
 use crate::read::{Suspect, bad, read_replica, task_of};
 use crate::report::Scrubbed;
 use crate::store::Store;
@@ -71,7 +72,10 @@ impl Store {
             if good == 0 {
                 let first =
                     Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
-                found.lost += u64::from(self.still_named(key, &first, extent)?);
+                if self.still_named(key, &first, extent)? {
+                    found.lost += 1;
+                    *found.lost_of.entry(show(key)).or_default() += 1;
+                }
                 continue;
             }
             if repair {

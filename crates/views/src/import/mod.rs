@@ -7,6 +7,7 @@ mod npy;
 mod python;
 mod zarr;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -20,7 +21,7 @@ use crate::model::Model;
 pub enum Format {
     /// A NumPy file, or a file with a dtype written as in Python.
     Numpy,
-    /// The metadata of a Zarr array, of version 2 or 3.
+    /// The metadata of a Zarr array of version 2 or 3, or a group's folder.
     Zarr,
     /// A C header.
     C,
@@ -88,7 +89,11 @@ pub struct Imported {
 /// # Errors
 /// Where the file cannot be read or understood, or the language cannot say what it holds.
 pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<Imported, Error> {
-    let inner = ["zarr.json", ".zarray"].map(|name| path.join(name)).into_iter().find(|path| path.is_file());
+    if path.is_dir() && zarr::is_group(path) {
+        let imported = zarr::group(path)?;
+        return Ok(Imported { declaration: formatted(&imported.declaration)?, ..imported });
+    }
+    let inner = zarr::ARRAY.map(|name| path.join(name)).into_iter().find(|path| path.is_file());
     let mut bytes = Vec::new();
     File::open(inner.as_deref().unwrap_or(path))?.take(MOST).read_to_end(&mut bytes)?;
     let name = identifier(&path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default());
@@ -140,6 +145,25 @@ pub(crate) fn identifier(name: &str) -> String {
         clean.insert(0, '_');
     }
     clean
+}
+
+/// Names of variables, each once.
+#[derive(Default)]
+pub(crate) struct Names(HashSet<String>);
+
+impl Names {
+    /// The name for what lies at a path, one that no other has.
+    pub fn of(&mut self, path: &[String]) -> String {
+        let plain = identifier(&path.join("_"));
+        let mut name = plain.clone();
+        for number in 2.. {
+            if self.0.insert(name.clone()) {
+                break;
+            }
+            name = format!("{plain}_{number}");
+        }
+        name
+    }
 }
 
 /// A declaration: a comment, lines of the dataset, and one view with all its variables.

@@ -13,7 +13,7 @@ use hdf5_reader::{Dataset, Hdf5File, OpenOptions};
 
 use kinds::{Order, kind, lengths};
 
-use super::{Error, Imported, bad, identifier, unsupported};
+use super::{Error, Imported, Names, bad, unsupported};
 
 /// More of either no file has that somebody declares; beyond it a damaged one is followed for ever.
 const MOST_DATASETS: usize = 65_536;
@@ -53,7 +53,7 @@ struct Variable {
 #[derive(Default)]
 struct Found {
     variables: Vec<Variable>,
-    names: HashSet<String>,
+    names: Names,
     left_out: Vec<String>,
     /// Addresses: a group or dataset may have several names, and hold itself.
     seen: HashSet<u64>,
@@ -110,22 +110,9 @@ impl Found {
         }
         let mut order = Order::default();
         let kind = kind(dataset.dtype(), &mut order)?;
-        let name = self.name(path);
+        let name = self.names.of(path);
         self.variables.push(Variable { name, kind: format!("{}{kind}", lengths(dataset.shape())), big: order.0 });
         Ok(())
-    }
-
-    /// A name that no other variable has.
-    fn name(&mut self, path: &[String]) -> String {
-        let plain = identifier(&path.join("_"));
-        let mut name = plain.clone();
-        for number in 2.. {
-            if self.names.insert(name.clone()) {
-                break;
-            }
-            name = format!("{plain}_{number}");
-        }
-        name
     }
 }
 

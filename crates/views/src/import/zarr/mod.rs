@@ -1,30 +1,50 @@
-//! Zarr arrays: `.zarray` of version 2, `zarr.json` of version 3.
+//! Zarr arrays, and groups of them: `.zarray` of version 2, `zarr.json` of version 3.
 
+mod group;
+
+pub(super) use group::{group, is_group};
 use serde_json::Value as Json;
 
 use super::npy::{Order, kind, lengths};
 use super::python::Value;
 use super::{Error, bad, declaration, unsupported};
 
+/// The files that say that a folder is an array.
+pub(super) const ARRAY: [&str; 2] = ["zarr.json", ".zarray"];
+
 /// The declaration of an array. Its chunks are tiles.
 pub(super) fn metadata(text: &str, name: &str) -> Result<String, Error> {
-    let json: Json = serde_json::from_str(text).map_err(|error| Error::Bad(format!("it is no JSON: {error}")))?;
+    let name = match name.trim_matches('_') {
+        "" | "zarr" | "zarray" => "data",
+        _ => name,
+    };
+    let Array { kind, flags } = array(&parsed(text)?)?;
+    let lines = [format!("var {name} {kind}")];
+    Ok(declaration("A Zarr array: its chunks, decoded, one after the other.", &lines, &flags, &[name.to_owned()]))
+}
+
+/// An array in our words: its type, and the flags of a view that lies as it does.
+struct Array {
+    kind: String,
+    flags: String,
+}
+
+fn parsed(text: &str) -> Result<Json, Error> {
+    serde_json::from_str(text).map_err(|error| Error::Bad(format!("it is no JSON: {error}")))
+}
+
+fn array(json: &Json) -> Result<Array, Error> {
     let numbers = |json: &Json| json.as_array()?.iter().map(Json::as_i64).collect::<Option<Vec<i64>>>();
     let Some(shape) = json.get("shape").and_then(numbers) else {
         return bad("it has no shape, so it is no Zarr array");
     };
     let three = json.get("zarr_format").and_then(Json::as_i64) == Some(3);
-    let name = match name.trim_matches('_') {
-        "" | "zarr" | "zarray" => "data",
-        _ => name,
-    };
-    let (kind, order, chunks, minor) = if three { third(&json)? } else { second(&json)? };
+    let (kind, order, chunks, minor) = if three { third(json)? } else { second(json)? };
     let chunks = numbers(&chunks).unwrap_or_else(|| shape.clone());
     let tiled =
         if chunks == shape { String::new() } else { format!(" tiled({})", lengths(&chunks).trim_matches(['[', ']'])) };
     let flags = format!(" packed{order}{}{tiled}", if minor { " rowminor" } else { "" });
-    let lines = [format!("var {name} {}{kind}", lengths(&shape))];
-    Ok(declaration("A Zarr array: its chunks, decoded, one after the other.", &lines, &flags, &[name.to_owned()]))
+    Ok(Array { kind: format!("{}{kind}", lengths(&shape)), flags })
 }
 
 /// The type, its order, the chunks, and whether the first index is the fastest.

@@ -1,0 +1,80 @@
+//! Groups of arrays: folders of folders.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use super::super::{Error, Imported, MOST, Names, bad, unsupported};
+use super::{ARRAY, Array, array, parsed};
+
+/// The file that says, in version 2, that a folder is a group.
+const GROUP: &str = ".zgroup";
+/// Groups that are nested deeper are refused, and more arrays than this.
+const DEEPEST: usize = 64;
+const MOST_ARRAYS: usize = 65_536;
+
+/// Whether a folder is a group.
+pub(in crate::import) fn is_group(folder: &Path) -> bool {
+    let says = text(&folder.join(ARRAY[0])).and_then(|text| parsed(&text).ok());
+    folder.join(GROUP).is_file() || says.is_some_and(|json| json.get("node_type").is_some_and(|kind| kind == "group"))
+}
+
+/// What a file of metadata says, where there is one.
+fn text(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(MOST).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+/// The declaration of a group: a variable and a view for each array in it.
+pub(in crate::import) fn group(folder: &Path) -> Result<Imported, Error> {
+    let mut found = Arrays::default();
+    found.group(folder, &mut Vec::new())?;
+    let Arrays { arrays, left_out, .. } = found;
+    if arrays.is_empty() {
+        let why = left_out.first().map_or_else(String::new, |first| format!(": {first}"));
+        return unsupported(format!("it holds no array that can be a variable{why}"));
+    }
+    let mut text = "// The arrays of a Zarr group; a / in a path is a _ here.\ndataset {\n".to_owned();
+    arrays.iter().for_each(|(name, array)| text.push_str(&format!("    var {name} {}\n", array.kind)));
+    text.push_str("}\n");
+    for (name, array) in &arrays {
+        text.push_str(&format!("\nview {name}{} {{\n    var {name} = {name}\n}}\n", array.flags));
+    }
+    Ok(Imported { declaration: text, left_out })
+}
+
+#[derive(Default)]
+struct Arrays {
+    arrays: Vec<(String, Array)>,
+    names: Names,
+    left_out: Vec<String>,
+}
+
+impl Arrays {
+    fn group(&mut self, folder: &Path, path: &mut Vec<String>) -> Result<(), Error> {
+        if path.len() > DEEPEST {
+            return bad("its groups are nested deeper than 64");
+        }
+        let mut inner: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
+        inner.sort_by_key(fs::DirEntry::file_name);
+        // A link may lead back to where it is.
+        for entry in inner.into_iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+            let folder = entry.path();
+            path.push(entry.file_name().to_string_lossy().into_owned());
+            if is_group(&folder) {
+                self.group(&folder, path)?;
+            } else if let Some(text) = ARRAY.iter().find_map(|name| text(&folder.join(name))) {
+                match parsed(&text).and_then(|json| array(&json)) {
+                    Ok(array) => self.arrays.push((self.names.of(path), array)),
+                    Err(why) => self.left_out.push(format!("/{}: {why}", path.join("/"))),
+                }
+            }
+            path.pop();
+            if self.arrays.len() + self.left_out.len() > MOST_ARRAYS {
+                return bad("it holds more than 65,536 arrays");
+            }
+        }
+        Ok(())
+    }
+}
