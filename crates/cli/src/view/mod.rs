@@ -4,7 +4,7 @@ mod convert;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
@@ -27,7 +27,7 @@ pub enum View {
         /// Only the bytes A up to, not including, B.
         #[arg(long, value_name = "A-B", value_parser = range)]
         range: Option<Range>,
-        /// Into this file instead of stdout.
+        /// Into this file instead of stdout, which - is, too.
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -36,7 +36,7 @@ pub enum View {
         /// A dataset, or the file that declares it: then it is added if it is not in the store.
         dataset: String,
         view: String,
-        /// What to write; without this, stdin.
+        /// What to write; without this, or with -, stdin.
         file: Option<PathBuf>,
         /// From this byte of the view on.
         #[arg(long, value_name = "BYTE", default_value_t = 0)]
@@ -101,7 +101,7 @@ pub fn run(store: &Store, command: &View, show: Show) -> Result<bool> {
     match command {
         View::Read { dataset, view, range, output } => {
             let view = dataset::open(store, dataset)?.view(view)?;
-            match output {
+            match output.as_deref().filter(named) {
                 None => read(&view, range.as_ref(), &mut io::stdout().lock()),
                 Some(path) => {
                     let mut file = File::create(path).with_context(|| format!("making {}", path.display()))?;
@@ -111,7 +111,7 @@ pub fn run(store: &Store, command: &View, show: Show) -> Result<bool> {
         }
         View::Write { dataset, view, file, at } => {
             let view = dataset::open(store, dataset)?.view(view)?;
-            let written = match file {
+            let written = match file.as_deref().filter(named) {
                 None => write(&view, *at, &mut io::stdin().lock())?,
                 Some(path) => {
                     let mut file = File::open(path).with_context(|| format!("reading {}", path.display()))?;
@@ -137,6 +137,11 @@ pub fn run(store: &Store, command: &View, show: Show) -> Result<bool> {
         // Needs no store.
         View::Convert(_) => Ok(true),
     }
+}
+
+/// Whether a path names a file: `-` is stdin or stdout.
+fn named(path: &&Path) -> bool {
+    *path != Path::new("-")
 }
 
 fn read(view: &terrace_datasets::View, range: Option<&Range>, out: &mut impl Write) -> Result<bool> {

@@ -83,6 +83,8 @@ fn a_dataset_is_added_written_read_changed_repaired_and_removed() {
     place.good(["view", "write", "points", "aos", "aos"]);
     place.good(["view", "read", "points", "b", "-o", "b"]);
     assert!(place.read("b") == second_of_three(&points()));
+    assert_eq!(place.good(["view", "read", "points", "b", "-o", "-", "--range", "0-0"]), "");
+    assert!(!place.path("-").exists());
     place.good(["view", "read", "points", "aos", "--range", "24-36", "-o", "third"]);
     assert!(place.read("third") == points()[24..36]);
     assert!(place.run(["view", "write", "points", "b", "aos"]).err.contains("read-only"));
