@@ -36,10 +36,16 @@ fn the_least_busy_come_first_then_those_with_space() {
     for (target, (load, free)) in all.iter_mut().zip([(0.5, 900), (0.0, 700), (0.0, 800), (2.0, 1000)]) {
         *target = Target { load, free: free * MIB, ..target.clone() };
     }
-    let snapshot = Snapshot::new(tiers, all, 5.0).expect("a snapshot");
+    let mut snapshot = Snapshot::new(tiers, all, 5.0).expect("a snapshot");
     let mut memo = Memo::default();
-    let plan = plan(&Want::bytes(MIB), &snapshot, &Policy::default(), &codecs(), &mut memo).expect("room");
-    assert_eq!(targets(plan), [[2], [1], [0]]);
+    let mut planned = |snapshot: &Snapshot| {
+        targets(plan(&Want::bytes(MIB), snapshot, &Policy::default(), &codecs(), &mut memo).expect("room"))
+    };
+    assert_eq!(planned(&snapshot), [[2], [1], [0]]);
+    snapshot.set_load(2, 0.25);
+    snapshot.set_load(3, 0.0);
+    assert_eq!(planned(&snapshot), [[3], [1], [2]]);
+    assert_eq!(memo.misses, 1, "the choice needs no new plan");
 }
 
 #[test]

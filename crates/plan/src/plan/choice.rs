@@ -37,7 +37,7 @@ pub(super) fn choose(plan: &mut Plan, want: &Want, present: &[Piece], snapshot: 
 
 /// The less busy first, then the one with more space, then the one that is named first.
 fn order(snapshot: &Snapshot, a: usize, b: usize) -> Ordering {
-    let load = |target: usize| snapshot.rates()[target].load;
+    let load = |target: usize| snapshot.targets()[target].load;
     let free = |target: usize| snapshot.targets()[target].free.saturating_sub(snapshot.targets()[target].reserved);
     load(a).total_cmp(&load(b)).then(free(b).cmp(&free(a)))
 }

@@ -251,6 +251,14 @@ impl Snapshot {
         }
     }
 
+    /// Says how busy a target is now, which decides between those that are alike; no target of that index: nothing. What
+    /// load costs, where a policy counts it, stays as it was given.
+    pub fn set_load(&mut self, target: usize, load: f64) {
+        if let Some(target) = self.targets.get_mut(target) {
+            target.load = load;
+        }
+    }
+
     /// The bytes that a plan may take of a target: what is free and not promised, rounded down by at most 5 %; exact
     /// above `enough`, where more makes no difference.
     pub fn space(&self, target: usize, enough: u64) -> u64 {

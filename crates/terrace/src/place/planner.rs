@@ -15,7 +15,7 @@ use crate::catalog::{Replica, TargetId};
 use crate::report::TierState;
 use crate::store::{Device, Tiers};
 
-/// Speeds and domains are looked at again after this; space and whether a target works, for each request.
+/// Speeds and domains are looked at again after this; space, load and whether a target works, for each request.
 const FRESH: Duration = Duration::from_millis(100);
 /// The share by which speeds may differ from what was planned with.
 const HARDLY: f64 = 0.2;
@@ -201,7 +201,10 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
         }
         *held = of(tiers, levels, targets).map(|snapshot| (Instant::now(), snapshot));
     } else if let Some((_, snapshot)) = held {
-        devices().enumerate().for_each(|(at, device)| snapshot.set_space(at, device.free(), 0));
+        for (at, device) in devices().enumerate() {
+            snapshot.set_space(at, device.free(), 0);
+            snapshot.set_load(at, device.load());
+        }
         snapshot.set_filled(filled(tiers));
     }
     held.as_ref().map(|(_, snapshot)| snapshot)
