@@ -17,6 +17,7 @@ mod opening;
 mod output;
 mod predictor;
 mod profile;
+mod scrub;
 mod serve;
 mod simulate;
 mod view;
@@ -112,8 +113,8 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         }
         Command::Drain { tier } => moves::moved(&store.drain(tier)?, show),
         Command::Dataset(dataset::Dataset::Stored(command)) => dataset::run_stored(store, command, show),
-        Command::Scrub { prefix, repair, subset } => care::scrub(store, prefix.as_deref(), *repair, *subset, show),
-        Command::Repair { prefix } => care::scrub(store, prefix.as_deref(), true, None, show),
+        Command::Scrub { prefix, repair, subset } => scrub::scrub(store, prefix.as_deref(), *repair, *subset, show),
+        Command::Repair { prefix } => scrub::scrub(store, prefix.as_deref(), true, None, show),
         // These need no open store.
         Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
         Command::Mount(_) | Command::Serve(_) | Command::Dataset(_) | Command::View(_) => Ok(true),

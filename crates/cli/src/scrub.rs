@@ -1,0 +1,103 @@
+//! Finding what is damaged, and mending it.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use anyhow::Result;
+use serde::Serialize;
+use terrace::report::Scrubbed;
+use terrace::{Store, key};
+use terrace_datasets::Datasets;
+
+use crate::output::{Show, count};
+
+/// Objects that are named, at most, where extents are lost.
+const NAMED: usize = 20;
+
+pub fn scrub(
+    store: &Store,
+    prefix: Option<&OsStr>,
+    repair: bool,
+    subset: Option<(u64, u64)>,
+    show: Show,
+) -> Result<bool> {
+    let spinner = show.spinner();
+    let prefix = prefix.unwrap_or_default().as_bytes();
+    let scrub = || {
+        store.scrub(prefix, repair, subset, |found| {
+            spinner.set_message(format!("{} checked", count(found.checked, "replica")));
+        })
+    };
+    let mut found = scrub()?;
+    if repair && repair_datasets(store, prefix, found.lost > 0)? {
+        let Scrubbed { bad, repaired, lost, lost_of, .. } = scrub()?;
+        found.repaired = (found.bad + repaired).saturating_sub(bad);
+        (found.lost, found.lost_of) = (lost, lost_of);
+    }
+    spinner.finish_and_clear();
+    // What a dataset's other replicas have is not lost, as long as nobody has tried.
+    let needs = if repair { 0 } else { take_of_datasets(store, &mut found)? };
+    let good = found.lost == 0 && needs == 0 && found.bad == found.repaired;
+    let mut words = format!(
+        "{} checked, {} bad, {} repaired, {} lost",
+        count(found.checked, "replica"),
+        found.bad,
+        found.repaired,
+        count(found.lost, "extent")
+    );
+    if needs > 0 {
+        words.push_str(&format!(", {} to be made of other replicas of a dataset", count(needs, "extent")));
+    }
+    show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
+    for (key, extents) in found.lost_of.iter().take(NAMED) {
+        show.line(&format!("no good replica is left of {} of {key}; put it again", count(*extents, "extent")))?;
+    }
+    if found.lost_of.len() > NAMED {
+        show.line(&format!("and so of {} more; --json names all", found.lost_of.len() - NAMED))?;
+    }
+    if found.bad > found.repaired + found.lost && !repair {
+        show.line("`terrace repair` makes bad replicas anew from good ones")?;
+    }
+    Ok(good)
+}
+
+/// What a scrub found, with the extents that only their dataset can make.
+#[derive(Serialize)]
+struct Found<'a> {
+    #[serde(flatten)]
+    found: &'a Scrubbed,
+    #[serde(skip_serializing_if = "is_none")]
+    needs_dataset: u64,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+/// Takes the extents of datasets' replicas out of those that are lost, and counts them.
+fn take_of_datasets(store: &Store, found: &mut Scrubbed) -> Result<u64> {
+    if found.lost == 0 {
+        return Ok(0);
+    }
+    let folders: Vec<_> = Datasets::new(store).list()?.iter().map(|name| format!("datasets/{name}/")).collect();
+    let of_dataset = |key: &String, _: &mut u64| folders.iter().any(|folder| key.starts_with(folder));
+    let needs = found.lost_of.extract_if(.., of_dataset).map(|(_, extents)| extents).sum();
+    found.lost -= needs;
+    Ok(needs)
+}
+
+/// Makes what replicas of datasets lack of others in other layouts. False where there was nothing to do.
+fn repair_datasets(store: &Store, prefix: &[u8], lost: bool) -> Result<bool> {
+    let datasets = Datasets::new(store);
+    let mut repaired = false;
+    for name in datasets.list()? {
+        let folder = format!("datasets/{name}").into_bytes();
+        let dataset = datasets.open(&name)?;
+        let behind = dataset.replicas()?.iter().any(|(_, _, behind)| *behind);
+        if (behind || lost) && (key::below(&folder, prefix) || key::below(prefix, &folder)) {
+            dataset.repair(false)?;
+            repaired = true;
+        }
+    }
+    Ok(repaired)
+}
