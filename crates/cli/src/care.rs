@@ -7,7 +7,6 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde_json::json;
 use terrace::{Error, Store, key};
-use terrace_datasets::Datasets;
 
 use crate::look::{each, there};
 use crate::output::{Show, count, size};
