@@ -39,7 +39,7 @@ const READ: u64 = 4 << 20;
 const WAIT: f64 = 0.1;
 /// Where hardly anything but the bytes stored matters, effort is earned as for a device that moves so many of them in a
 /// second: what is dear then is space, not time.
-const ARCHIVE: f64 = 1e7;
+const ARCHIVE: f64 = 2.5e5;
 
 /// What was learned of each stream.
 pub(crate) struct Streams {
