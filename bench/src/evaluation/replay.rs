@@ -7,7 +7,7 @@ use terrace_codec::ALL;
 use terrace_plan::cost::{Costs, Expected, Model};
 use terrace_plan::plan::{self, Memo, NoRoom, Want};
 use terrace_plan::policy::{Ask, Budget, Policy, Replicas, resolve};
-use terrace_plan::snapshot::{PAGE, Snapshot};
+use terrace_plan::snapshot::{PAGE, Snapshot, TargetSet};
 use terrace_predict::{Objective, Outcome as Came, Predictor, Stream, Tier as Place};
 use terrace_simulate::{Choose, Knows, Piece, simulate};
 
@@ -63,7 +63,7 @@ impl Choose for Chooser<'_> {
         let block = &self.blocks[kind];
         let bytes = block.bytes.len();
         let costs = self.expected(block, snapshot);
-        let want = Want { bytes: bytes as u64, reads: READS };
+        let want = Want { reads: READS, ..Want::bytes(bytes as u64) };
         let planned = plan::plan(&want, snapshot, &self.policy, &costs, &mut self.memo)?;
         for (replica, placed) in planned.replicas.iter().enumerate() {
             pieces.extend(placed.iter().map(|piece| {
@@ -144,7 +144,7 @@ impl Contender {
         let operation = Ask { ack: Some(ack), ..Ask::default() };
         let range = Replicas { min: 1, max: 9, default: 3 };
         let (policy, _) = resolve(&operation, &asked, &Ask::default(), range);
-        let domains = snapshot.domains_up();
+        let domains = snapshot.domains_up(TargetSet::ALL);
         let model = if self == Contender::Paper { Model::Paper } else { Model::Measured };
         Ok(Policy { model, replicas: policy.replicas.min(domains), ..policy })
     }

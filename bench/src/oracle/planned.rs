@@ -58,11 +58,11 @@ impl Planned {
     ) -> Choice {
         if predictor.study(stream, block, objective) || self.outcomes >= OUTCOMES || self.choices.is_empty() {
             self.choices = predictor.expected(stream);
-            self.costs = weighed(&self.choices);
+            self.costs = weighed(&self.choices).steady(&self.costs);
             self.outcomes = 0;
         }
         self.outcomes += 1;
-        let want = Want { bytes: block.len() as u64, reads: objective.reads };
+        let want = Want { reads: objective.reads, ..Want::bytes(block.len() as u64) };
         let planned = plan(&want, &self.snapshot, &self.policy, &self.costs, &mut self.memo).expect("room");
         let encoding = planned.replicas[0][0].encoding;
         let chosen = self.choices.iter().find(|choice| choice.encoding == encoding);

@@ -49,6 +49,7 @@ impl Receipt {
             generation: self.generation,
             want: self.want,
             asked: self.asked,
+            possible: self.want,
             have: self.have,
             durable: self.durable,
             owed: self.owed,

@@ -7,9 +7,10 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde_json::json;
 use terrace::{Error, Store, key};
+use terrace_datasets::Datasets;
 
 use crate::look::{each, there};
-use crate::output::{Show, count, size};
+use crate::output::{Show, complain, count, size};
 
 pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show) -> Result<bool> {
     let key = key.as_bytes();
@@ -63,6 +64,21 @@ pub fn mv(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
 }
 
 pub fn sync(store: &Store, show: Show) -> Result<bool> {
+    let (datasets, mut good) = (Datasets::new(store), true);
+    for name in datasets.list()? {
+        // What replicas of datasets lack of others is owed, too.
+        let settled = datasets.open(&name).and_then(|dataset| {
+            dataset.settle()?;
+            Ok(dataset.replicas()?.iter().any(|(_, _, behind)| *behind))
+        });
+        let why = match settled {
+            Ok(false) => continue,
+            Ok(true) => "it lacks what no replica has; `terrace dataset repair` tells more".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        good = false;
+        complain(&format!("the dataset {name}: {why}"));
+    }
     let bar = show.steps(0).with_message("owed replicas made");
     let mut most = 0;
     store.sync_with(|owed| {
@@ -72,7 +88,7 @@ pub fn sync(store: &Store, show: Show) -> Result<bool> {
     })?;
     bar.finish_and_clear();
     show.result(&json!({"owed": 0}), "nothing is owed, and all is durable")?;
-    Ok(true)
+    Ok(good)
 }
 
 pub fn rebuild(dir: &Path, salvage: bool, show: Show) -> Result<bool> {

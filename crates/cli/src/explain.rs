@@ -18,12 +18,14 @@ use crate::output::{Show, size, table};
 const CHEAPEST: usize = 3;
 
 pub fn explain(store: &Store, asked: &Explain, show: Show) -> Result<bool> {
-    let (key, block) = subject(store, asked)?;
-    let plain = PutOptions { element: element_of(&key), ..PutOptions::default() };
+    asked.wishes.check(store.config())?;
+    let (key, block, kept) = subject(store, asked)?;
+    let plain = PutOptions { element: element_of(&key), ..kept };
     let question = Question { key: &key, block: &block, options: &plain, what_if: &[] };
     let now = store.explain(&question)?;
-    let supposed = !asked.what_if.is_empty() || asked.wishes.any() || asked.replicas.is_some();
-    let options = PutOptions { element: plain.element, replicas: asked.replicas, ..asked.wishes.options() };
+    let wishes = PutOptions { replicas: asked.replicas, ..asked.wishes.options() };
+    let supposed = !asked.what_if.is_empty() || wishes != PutOptions::default();
+    let options = wishes.over(&plain);
     let then = supposed.then(|| store.explain(&Question { options: &options, what_if: &asked.what_if, ..question }));
     let then = then.transpose()?;
     if show.json {
@@ -46,19 +48,24 @@ pub fn explain(store: &Store, asked: &Explain, show: Show) -> Result<bool> {
     Ok(true)
 }
 
-/// The key asked for, and a block of its bytes.
-fn subject(store: &Store, asked: &Explain) -> Result<(Vec<u8>, Vec<u8>)> {
+/// The key asked for, a block of its bytes, and what was asked for with it when it was stored.
+fn subject(store: &Store, asked: &Explain) -> Result<(Vec<u8>, Vec<u8>, PutOptions)> {
     let block = store.config().store.block.0;
     let stored = asked.subject.as_bytes();
+    if let Some(named) = &asked.key {
+        key::check(named.as_bytes()).context("--as")?;
+    }
     if asked.key.is_none()
         && let Ok(object) = store.stat(stored)
     {
-        let mut bytes = vec![0; block.min(object.length) as usize];
-        let read = store.read_at(stored, 0, &mut bytes)?;
-        bytes.truncate(read);
-        return Ok((stored.to_vec(), bytes));
+        return Ok((stored.to_vec(), store.first_block(stored)?, PutOptions::kept_with(&object)));
     }
     let path = Path::new(&asked.subject);
+    if asked.key.is_some() && !path.exists() {
+        let stored = store.stat(stored).is_ok();
+        let instead = if stored { "; what is stored under that key is explained without --as" } else { "" };
+        bail!("no file {:?} is there, and --as says under which key a file would be stored{instead}", path.display());
+    }
     if !path.exists() {
         bail!("nothing is stored under {:?}, and no file is there; `terrace ls` lists what is stored", path.display());
     }
@@ -66,7 +73,7 @@ fn subject(store: &Store, asked: &Explain) -> Result<(Vec<u8>, Vec<u8>)> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     file.take(block).read_to_end(&mut bytes).with_context(|| format!("reading {}", path.display()))?;
     let name = path.file_name().unwrap_or_default();
-    Ok((asked.key.as_deref().unwrap_or(name).as_bytes().to_vec(), bytes))
+    Ok((asked.key.as_deref().unwrap_or(name).as_bytes().to_vec(), bytes, PutOptions::default()))
 }
 
 /// Where the replicas go, in a line.
@@ -80,6 +87,9 @@ fn summary(explained: &Explained) -> String {
         if pieces.is_empty() { "no place".into() } else { pieces.join(" + ") }
     };
     let of = &explained.explanation;
+    if of.bytes == 0 {
+        return "nothing is stored of no bytes".into();
+    }
     let replicas: Vec<String> = of.replicas.iter().map(piece).collect();
     format!("{}; {} stored", replicas.join(", "), size(of.stored))
 }
@@ -87,6 +97,9 @@ fn summary(explained: &Explained) -> String {
 /// What was weighed, replica by replica.
 fn words(explained: &Explained, all: bool) -> String {
     let of = &explained.explanation;
+    if of.bytes == 0 {
+        return "nothing is stored of no bytes: there is an entry in the catalog, and no replica".into();
+    }
     let unit = if of.energy { "J" } else { "ms" };
     let scale = if of.energy { 1.0 } else { 1e3 };
     let mut text = format!("{} of {} replicas", of.replicas.iter().filter(|r| !r.pieces.is_empty()).count(), of.wanted);
@@ -126,7 +139,7 @@ fn words(explained: &Explained, all: bool) -> String {
     text.trim_end().to_owned()
 }
 
-/// The rows to show: what is chosen, what is stored, and of each tier the cheapest.
+/// The rows to show, tier by tier, the cheapest first: what is chosen, what is stored, and of each tier the cheapest.
 fn shown<'a>(explained: &Explained, replica: &'a Replica, all: bool) -> Vec<&'a Weighed> {
     let mut rows: Vec<&Weighed> = replica.weighed.iter().collect();
     rows.sort_by(|a, b| a.cost.total_cmp(&b.cost));
@@ -137,7 +150,8 @@ fn shown<'a>(explained: &Explained, replica: &'a Replica, all: bool) -> Vec<&'a 
         let chosen = matches!(row.verdict, Verdict::Chosen { .. });
         all || chosen || measured(explained, row).is_some() || *so_far <= CHEAPEST
     });
-    rows.sort_by_key(|row| row.target);
+    let tier = |row: &Weighed| replica.weighed.iter().position(|first| first.tier == row.tier);
+    rows.sort_by_key(|row| tier(row));
     rows
 }
 

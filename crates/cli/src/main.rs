@@ -78,10 +78,11 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Command::Completions { shell } => completions(*shell),
         Command::Manual { directory } => manual(directory),
         Command::View(view) => {
+            let store = opening::open(&arguments.store()?, show)?;
             if let Some(dataset) = view.dataset() {
-                dataset::prepare(&opening::open(&arguments.store()?, show)?, dataset, show)?;
+                dataset::prepare(&store, dataset, show)?;
             }
-            view::run(&opening::open(&arguments.store()?, show)?, view, show)
+            view::run(&store, view, show)
         }
         command => with_store(&opening::open(&arguments.store()?, show)?, command, show),
     }
@@ -109,7 +110,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Stage { prefix, tier } => moves::moved(&store.stage(known(store, prefix)?, tier)?, show),
         Command::Evict { prefix, tier } => moves::moved(&store.evict(known(store, prefix)?, tier)?, show),
         Command::Tune { prefix, all } => {
-            moves::moved(&store.tune(known(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)
+            moves::tuned(&store.tune(known(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)
         }
         Command::Drain { tier } => moves::moved(&store.drain(tier)?, show),
         Command::Dataset(dataset::Dataset::Stored(command)) => dataset::run_stored(store, command, show),

@@ -20,6 +20,12 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     Ok(moved.kept == 0)
 }
 
+/// Says what was encoded more densely. What is as dense as can be stays, and that is well.
+pub fn tuned(moved: &Moved, show: Show) -> Result<bool> {
+    show.result(moved, &format!("{} made anew, more densely", count(moved.made, "replica")))?;
+    Ok(true)
+}
+
 /// Adds tiers to a store, removes or renews one.
 pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
     match change {

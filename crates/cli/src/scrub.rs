@@ -9,7 +9,7 @@ use terrace::report::Scrubbed;
 use terrace::{Store, key};
 use terrace_datasets::Datasets;
 
-use crate::output::{Show, count};
+use crate::output::{Show, complain, count};
 
 /// Objects that are named, at most, where extents are lost.
 const NAMED: usize = 20;
@@ -92,7 +92,13 @@ fn repair_datasets(store: &Store, prefix: &[u8], lost: bool) -> Result<bool> {
     let mut repaired = false;
     for name in datasets.list()? {
         let folder = format!("datasets/{name}").into_bytes();
-        let dataset = datasets.open(&name)?;
+        let dataset = match datasets.open(&name) {
+            Ok(dataset) => dataset,
+            Err(error) => {
+                complain(&format!("the dataset {name} is left as it is: {error}"));
+                continue;
+            }
+        };
         let behind = dataset.replicas()?.iter().any(|(_, _, behind)| *behind);
         if (behind || lost) && (key::below(&folder, prefix) || key::below(prefix, &folder)) {
             dataset.repair(false)?;

@@ -1,8 +1,12 @@
 //! What matters to the user, as flags: `--require R,...` and one flag for each requirement.
 
+use std::str::FromStr;
+
+use anyhow::bail;
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
-use terrace::{Asked, Budget, PutOptions, Requirement, Weights};
+use terrace::config::Time;
+use terrace::{Asked, Budget, Config, PutOptions, Requirement, Weights};
 
 #[derive(Args)]
 #[command(next_help_heading = "What matters")]
@@ -17,21 +21,64 @@ pub struct Wishes {
     /// The most bytes stored for each byte given, such as 3x: as many replicas as fit.
     #[arg(long, value_name = "B")]
     pub budget: Option<Budget>,
+    /// What has to hold: budget=3x, max_latency=5ms of what the first replica is on, tiers=NAME+NAME to use only these.
+    #[arg(long, value_name = "C,...", value_delimiter = ',')]
+    constraint: Vec<Constraint>,
     #[command(flatten)]
     flags: Flags,
+}
+
+/// One thing that has to hold.
+#[derive(Clone)]
+enum Constraint {
+    Budget(Budget),
+    MaxLatency(Time),
+    Tiers(Vec<String>),
+}
+
+impl FromStr for Constraint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Constraint, String> {
+        match text.split_once('=') {
+            Some(("budget", value)) => value.parse().map(Constraint::Budget).map_err(|e| format!("{e}")),
+            Some(("max_latency", value)) => value.parse().map(Constraint::MaxLatency),
+            Some(("tiers", names)) => Ok(Constraint::Tiers(names.split('+').map(str::to_owned).collect())),
+            _ => Err("write budget=3x, max_latency=5ms or tiers=NAME+NAME".into()),
+        }
+    }
 }
 
 impl Wishes {
     /// How an object is to be written.
     pub fn options(&self) -> PutOptions {
         let (requirements, weights, budget) = (self.requirements(), self.weights, self.budget);
-        PutOptions { requirements, weights, budget, ..PutOptions::default() }
+        let mut options = PutOptions { requirements, weights, budget, ..PutOptions::default() };
+        for constraint in &self.constraint {
+            match constraint {
+                Constraint::Budget(budget) => options.budget = Some(*budget),
+                Constraint::MaxLatency(most) => options.max_latency = Some(most.0.as_secs_f64()),
+                Constraint::Tiers(names) => options.tiers = Some(names.clone()),
+            }
+        }
+        options
     }
 
-    /// Whether anything is asked for.
-    pub fn any(&self) -> bool {
-        !self.requirements().is_empty() || self.weights.is_some() || self.budget.is_some()
+    /// Sees that the tiers to use are there.
+    pub fn check(&self, config: &Config) -> anyhow::Result<()> {
+        let named = self.constraint.iter().filter_map(|constraint| match constraint {
+            Constraint::Tiers(names) => Some(names),
+            _ => None,
+        });
+        for name in named.flatten() {
+            let tiers: Vec<&str> = config.tiers.iter().map(|tier| tier.name.as_str()).collect();
+            if !tiers.contains(&name.as_str()) {
+                bail!("--constraint tiers: there is no tier {name:?}; there are {}", tiers.join(", "));
+            }
+        }
+        Ok(())
     }
+
     /// All that is required: what `--require` names first.
     fn requirements(&self) -> Vec<Asked> {
         self.require.iter().chain(&self.flags.0).copied().collect()

@@ -1,6 +1,6 @@
 //! Views and replicas that are added and removed while a dataset is used.
 
-use terrace_views::model::Model;
+use terrace_views::model::{Model, Sizes};
 
 use crate::dataset::{ATTEMPTS, Dataset, Shared};
 use crate::declared::Declared;
@@ -47,6 +47,8 @@ impl Shared {
                 "the dataset section differs; only views and replicas can change, else add another dataset".into(),
             );
         }
+        // Arrays may become as short as they began.
+        Loaded::new(&self.name, loaded.object.clone(), declared.clone(), Sizes::new())?;
         let next = Loaded::new(&self.name, loaded.object.clone(), declared.clone(), loaded.sizes.clone())?;
         // Which of the new replicas is which of the old, with the same files.
         let stays = |number: usize| {
@@ -83,7 +85,7 @@ impl Shared {
         let goes = (0..loaded.replicas.len()).any(|number| !before.contains(&number));
         if let Some(number) = behind.filter(|_| goes) {
             let name = old.replicas.get(*number).map_or("", |replica| &replica.name);
-            return refused(format!("the replica {name} has not followed yet; settle the dataset first"));
+            return refused(format!("the replica {name} has not followed yet; `terrace sync` waits until it has"));
         }
         self.commit_change(loaded, state, &next, &kept)
     }
@@ -115,8 +117,8 @@ impl Shared {
     }
 }
 
-/// Whether two declarations are of the same dataset.
-fn same(a: &Model, b: &Model) -> bool {
+/// Whether two declarations are of the same dataset: their variables are the same.
+pub(crate) fn same(a: &Model, b: &Model) -> bool {
     let leaves = |model: &Model| -> Vec<_> {
         model.dataset.leaves.iter().map(|leaf| (leaf.path.clone(), leaf.primitive, leaf.lengths.clone())).collect()
     };

@@ -16,7 +16,7 @@ const NEAR: u64 = 64 << 10;
 /// the bytes in order. Returns how many there were.
 ///
 /// # Errors
-/// [`Error::NoView`]; [`Error::Refused`] where the one view lacks what the other shows, or what `read` and `write` say.
+/// [`Error::Refused`] where there is no such view, where the one lacks what the other shows, or what `read` and `write` say.
 pub fn convert(
     declared: &Declared,
     sizes: &Sizes,
@@ -27,14 +27,13 @@ pub fn convert(
 ) -> Result<u64> {
     let model = &declared.model;
     let find = |name: &str| {
-        let number = model.views.iter().position(|view| view.name == name).ok_or_else(|| Error::NoView {
-            dataset: "it".to_owned(),
-            view: name.to_owned(),
-            known: model.views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>().join(", "),
+        let number = model.views.iter().position(|view| view.name == name).ok_or_else(|| {
+            let known = model.views.iter().map(|view| view.name.as_str()).collect::<Vec<_>>().join(", ");
+            Error::Refused(format!("the declaration has no view {name:?}; it has {known}"))
         })?;
         let layout = model.views.get(number).map(|view| of_view(view, &model.dataset, sizes));
         let layout = layout.unwrap_or_else(|| Ok(Layout::default()));
-        let layout = layout.map_err(|misfit| Error::Size { dataset: "it".to_owned(), misfit })?;
+        let layout = layout.map_err(|misfit| Error::Refused(format!("the view {name:?}: {misfit}")))?;
         Ok::<_, Error>((number, layout))
     };
     let ((source, old), (wanted, new)) = (find(from)?, find(to)?);

@@ -174,19 +174,29 @@ impl Shared {
 
     /// How long the arrays are that vary.
     fn sizes(&self, loaded: &Loaded, state: &State) -> Attempt<Sizes> {
-        let (current, present) = (state.current(loaded), state.present(loaded));
         let mut sizes = Sizes::new();
         for one in &loaded.varying {
-            let of = |used: &[bool], file: usize| {
-                let replica = loaded.files.get(file).map(|file| file.replica);
-                replica.and_then(|replica| used.get(replica)).copied().unwrap_or(false)
-            };
-            let place = one.places.iter().find(|place| of(&current, place.file));
-            let place = place.or_else(|| one.places.iter().find(|place| of(&present, place.file)));
-            let Some(place) = place else { continue };
-            let mut bytes = vec![0; place.size()];
-            self.fetch(loaded, state, place.file, place.offset, &mut bytes)?;
-            sizes.insert(one.variable, place.value(&bytes));
+            let mut why = None;
+            for place in &one.places {
+                let mut bytes = vec![0; place.size()];
+                let range = place.offset..place.offset + place.size() as u64;
+                if state.lacks(place.file, &range) {
+                    continue;
+                }
+                match self.fetch(loaded, state, place.file, place.offset, &mut bytes) {
+                    Ok(()) => {
+                        sizes.insert(one.variable, place.value(&bytes));
+                        why = None;
+                        break;
+                    }
+                    Err(Trouble::Damaged { why: said, .. }) => why = Some(said),
+                    Err(other) => return Err(other),
+                }
+            }
+            if let Some(why) = why {
+                let what = "how long its arrays are".to_owned();
+                return Err(Error::Lost { dataset: self.name.clone(), what, why }.into());
+            }
         }
         Ok(sizes)
     }

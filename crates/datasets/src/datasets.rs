@@ -93,20 +93,21 @@ impl Datasets {
     /// [`Error::NotFound`] where there is none of this name.
     pub fn open(&self, name: &str) -> Result<Dataset> {
         keys::check(name)?;
-        let dataset = {
-            let mut open = self.open.lock();
-            match open.get(name).and_then(Weak::upgrade) {
-                Some(shared) => Dataset { shared },
-                None => {
-                    let dataset = Dataset::new(&self.store, name);
-                    open.retain(|_, shared| shared.strong_count() > 0);
-                    open.insert(name.to_owned(), Arc::downgrade(&dataset.shared));
-                    dataset
-                }
-            }
-        };
+        let dataset = self.handle(name);
         dataset.shared.resume()?;
         Ok(dataset)
+    }
+
+    /// The one handle of this process, whether there is a dataset of this name or not.
+    fn handle(&self, name: &str) -> Dataset {
+        let mut open = self.open.lock();
+        if let Some(shared) = open.get(name).and_then(Weak::upgrade) {
+            return Dataset { shared };
+        }
+        let dataset = Dataset::new(&self.store, name);
+        open.retain(|_, shared| shared.strong_count() > 0);
+        open.insert(name.to_owned(), Arc::downgrade(&dataset.shared));
+        dataset
     }
 
     /// The names of all, in order.
@@ -126,18 +127,21 @@ impl Datasets {
         }
     }
 
-    /// Removes a dataset with all its replicas.
+    /// Removes a dataset with all its replicas, also one whose declaration is none.
     ///
     /// # Errors
     /// [`Error::NotFound`] where there is none of this name.
     pub fn remove(&self, name: &str) -> Result<()> {
-        let dataset = self.open(name)?;
+        if !self.contains(name)? {
+            return Err(Error::NotFound(name.to_owned()));
+        }
+        let dataset = self.handle(name);
         let _alone = dataset.shared.changing.write();
-        let (loaded, _) = dataset.shared.look_now()?;
+        let declaration = self.store.stat(&keys::declaration(name))?;
         let mut batch = self.store.batch();
-        batch.remove(&keys::declaration(name));
-        for file in &loaded.files {
-            batch.remove(&file.key);
+        batch.unchanged(&keys::declaration(name), &declaration);
+        for (key, _) in self.store.list(keys::folder(name).as_bytes(), None, usize::MAX)? {
+            batch.remove(&key);
         }
         batch.commit()?;
         self.store.set_rules(&keys::folder(name), Vec::new())?;

@@ -10,6 +10,7 @@ use terrace_views::language::{self, Parsed};
 use terrace_views::model::{Model, Replica};
 use terrace_views::{Diagnostics, Sources};
 
+use crate::change::same;
 use crate::{Error, Result, keys};
 
 /// A replica without a bound follows within this time.
@@ -49,6 +50,11 @@ pub fn read_declaration(
 }
 
 impl Declared {
+    /// Whether both declare the same variables, in whatever views and replicas.
+    pub fn is_of_same_dataset(&self, other: &Declared) -> bool {
+        same(&self.model, &other.model)
+    }
+
     fn of(file: File, diagnostics: &mut Diagnostics) -> Option<Declared> {
         let model = Model::of(&file, diagnostics);
         let text = language::print(&Parsed { file, trivia: Vec::new() });

@@ -46,6 +46,7 @@ mod repair;
 mod resize;
 mod settle;
 mod sizes;
+mod sources;
 mod state;
 mod touch;
 mod view;

@@ -34,6 +34,8 @@ pub struct Loaded {
     /// The views' layouts.
     pub views: Vec<Layout>,
     reading: Mutex<HashMap<(Seen, Vec<bool>), Reading>>,
+    /// Whether replicas have all that is wanted.
+    having: Mutex<HashMap<(Seen, Vec<bool>), bool>>,
     writing: Mutex<HashMap<(usize, usize), Arc<Plan>>>,
 }
 
@@ -106,8 +108,8 @@ impl Loaded {
         let views = views.map_err(misfit)?;
         let varying = SizeVariable::of(model, &files);
         let name = name.to_owned();
-        let (reading, writing) = Default::default();
-        Ok(Loaded { name, object, declared, sizes, varying, replicas, files, views, reading, writing })
+        let (reading, having, writing) = Default::default();
+        Ok(Loaded { name, object, declared, sizes, varying, replicas, files, views, reading, having, writing })
     }
 
     /// The number of a view.
@@ -139,6 +141,14 @@ impl Loaded {
 
     /// Whether some replicas have all that is wanted.
     pub fn has_all(&self, seen: Seen, used: &[bool]) -> bool {
+        // All of them have all that views show.
+        if !matches!(seen, Seen::File(_)) && used.iter().all(|used| *used) {
+            return true;
+        }
+        *self.having.lock().entry((seen, used.to_vec())).or_insert_with(|| self.covers(seen, used))
+    }
+
+    fn covers(&self, seen: Seen, used: &[bool]) -> bool {
         let model = &self.declared.model;
         let numbers = Self::numbers(used);
         match seen {

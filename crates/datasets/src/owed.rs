@@ -41,6 +41,29 @@ impl Owed {
         self.0.first().cloned()
     }
 
+    /// What is left of the first range from a byte on.
+    pub fn first_from(&self, from: u64) -> Option<Range<u64>> {
+        self.0.iter().find(|range| range.end > from).map(|range| range.start.max(from)..range.end)
+    }
+
+    /// The ranges, in order.
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.0
+    }
+
+    /// Those of some bytes that are not owed.
+    pub fn others(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
+        let mut rest = bytes;
+        let mut others = Vec::new();
+        for owed in self.0.iter().filter(|owed| !owed.is_empty()) {
+            others.push(rest.start..rest.end.min(owed.start));
+            rest.start = rest.start.max(owed.end);
+        }
+        others.push(rest);
+        others.retain(|range| !range.is_empty());
+        others
+    }
+
     /// Whether nothing is owed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,17 +1,20 @@
 //! Reading: any bytes of a view, from the replicas that have them soonest.
 
+use std::ops::Range;
+
 use terrace_views::convert::{Plan, Touched};
 
 use crate::dataset::{ATTEMPTS, PATIENT, Shared};
 use crate::loaded::{Loaded, Seen};
+use crate::sources::Sources;
 use crate::state::State;
 use crate::touch::with_gathered;
 use crate::{Error, Result};
 
 /// Parts of a file less than this apart are read as one: the store verifies so much at a time.
-const NEAR: u64 = 64 << 10;
+pub const NEAR: u64 = 64 << 10;
 /// What is gathered for one piece of a request.
-const PIECE: u64 = 1 << 20;
+pub const PIECE: u64 = 1 << 20;
 
 /// Why an attempt came to nothing.
 #[derive(Debug)]
@@ -19,7 +22,7 @@ pub enum Trouble {
     /// Something has changed meanwhile: look again.
     Changed,
     /// A file of a replica cannot be read.
-    Damaged { file: usize, bytes: std::ops::Range<u64>, why: String },
+    Damaged { file: usize, bytes: Range<u64>, why: String },
     /// There is no use in trying again.
     Failed(Error),
 }
@@ -46,22 +49,31 @@ impl Shared {
 
     /// The same, of some way to see a view.
     pub fn read_seen(&self, view: &str, seen: impl Fn(usize) -> Seen, offset: u64, out: &mut [u8]) -> Result<usize> {
-        let mut bad: Vec<(usize, String)> = Vec::new();
+        let (mut bad, mut why): (Vec<(usize, Range<u64>)>, Vec<String>) = Default::default();
         for attempt in 0..ATTEMPTS {
-            let _alone = (attempt >= PATIENT).then(|| self.changing.write());
-            let tried = self.look().and_then(|(loaded, state)| {
-                let plan = self.plan(&loaded, &state, seen(loaded.view(view)?), &bad)?;
+            let alone = (attempt >= PATIENT).then(|| self.changing.write());
+            let tried = self.look().and_then(|(loaded, mut state)| {
+                state.avoid(&bad);
+                let seen = seen(loaded.view(view)?);
+                let sources = self.sources(&loaded, &state, seen, &why)?;
+                let plan = loaded.reading(&self.store, seen, &sources.used)?;
                 let length = plan.length().saturating_sub(offset).min(out.len() as u64) as usize;
                 let out = out.get_mut(..length).unwrap_or_default();
-                self.pull(&loaded, &state, &plan, offset, out, false)?;
-                Ok(length)
+                match self.gather(&loaded, &state, (seen, &sources, &plan), offset, out, false)? {
+                    None => Ok(length),
+                    Some(_) => Err(self.lost(&loaded, &state, seen, &why)),
+                }
             });
+            drop(alone);
             match tried {
                 Ok(length) => return Ok(length),
                 Err(Trouble::Changed) => {}
-                Err(Trouble::Damaged { file, bytes, why }) => {
-                    drop(_alone);
-                    bad.push((self.damaged(file, bytes)?, why));
+                Err(Trouble::Damaged { file, bytes, why: said }) => {
+                    // What is noted is made again; the rest may come back, and is only avoided now.
+                    if self.damaged(file, bytes.clone())?.is_none() || attempt >= PATIENT {
+                        bad.push((file, bytes));
+                    }
+                    why.push(said);
                 }
                 Err(Trouble::Failed(error)) => return Err(error),
             }
@@ -69,35 +81,22 @@ impl Shared {
         Err(Error::Busy(self.name.clone()))
     }
 
-    /// How to have what is wanted from replicas that are good, up to date if that can be, and not `bad`.
-    pub fn plan(
-        &self,
-        loaded: &Loaded,
-        state: &State,
-        seen: Seen,
-        bad: &[(usize, String)],
-    ) -> Attempt<std::sync::Arc<Plan>> {
-        let own = match seen {
-            Seen::View(_) | Seen::Plain(_) | Seen::Leaf(..) => None,
-            Seen::File(file) => loaded.files.get(file).map(|file| file.replica),
-        };
-        let usable = |used: Vec<bool>| -> Vec<bool> {
-            let good = |number: usize| Some(number) != own && bad.iter().all(|(bad, _)| *bad != number);
-            used.into_iter().enumerate().map(|(number, used)| used && good(number)).collect()
-        };
-        for used in [usable(state.current(loaded)), usable(state.present(loaded))] {
-            let sure = own.is_none() && used.iter().all(|used| *used);
-            if sure || loaded.has_all(seen, &used) {
-                return Ok(loaded.reading(&self.store, seen, &used)?);
+    /// Replicas that have what is wanted, but for what they lack.
+    pub fn sources(&self, loaded: &Loaded, state: &State, seen: Seen, why: &[String]) -> Attempt<Sources> {
+        let sources = Sources::of(loaded, state, seen);
+        if sources.all { Ok(sources) } else { Err(self.lost(loaded, state, seen, why)) }
+    }
+
+    fn lost(&self, loaded: &Loaded, state: &State, seen: Seen, why: &[String]) -> Trouble {
+        let mut why = why.to_vec();
+        for file in 0..loaded.files.len() {
+            match state.owed(file) {
+                None => why.push(format!("{} is gone", loaded.words(Seen::File(file)))),
+                Some(owed) if !owed.is_empty() => why.push(format!("{} is behind", loaded.words(Seen::File(file)))),
+                Some(_) => {}
             }
         }
-        let mut why: Vec<String> = bad.iter().map(|(_, why)| why.clone()).collect();
-        for (file, stored) in loaded.files.iter().enumerate().filter(|(file, _)| state.object(*file).is_none()) {
-            why.push(format!("{} is gone", loaded.words(Seen::File(file))));
-            let _ = stored;
-        }
-        let what = loaded.words(seen);
-        Err(Error::Lost { dataset: self.name.clone(), what, why: why.join("; ") }.into())
+        Error::Lost { dataset: self.name.clone(), what: loaded.words(seen), why: why.join("; ") }.into()
     }
 
     /// Reads by a plan. With `renew`, what no source has stays as it is.

@@ -4,7 +4,9 @@ use terrace_views::convert::{Plan, Stored};
 use terrace_views::model::Sizes;
 
 use crate::loaded::Loaded;
+use crate::owed::Owed;
 use crate::read::Attempt;
+use crate::touch::touched;
 use crate::writer::Writer;
 
 /// What moves at once when arrays become longer or shorter.
@@ -91,9 +93,24 @@ impl Writer<'_> {
             self.batch.write(&old.key, object.id, *offset, bytes, old.element)?;
         }
         // What it lacks lies elsewhere now, too.
-        let lacks = self.state.owed(file).is_some_and(|owed| !owed.is_empty());
-        if lacks || self.owed.get(file).is_some_and(Option::is_some) {
-            self.lack(file, 0..u64::MAX);
+        let known = self.owed.get(file).and_then(Option::as_ref).or(self.state.owed(file));
+        let lacked = known.map(|owed| owed.ranges().to_vec()).unwrap_or_default();
+        if !lacked.is_empty() {
+            let places = Plan::writing(&old.layout, Stored { layout: &new.layout, first_file: file, rate: 1.0 });
+            let head = 0..new.layout.head.len() as u64;
+            let mut lies = vec![head];
+            for range in lacked {
+                let end = range.end.min(old.length());
+                if range.start < end {
+                    lies.extend(
+                        touched(&places, range.start, end - range.start, 0)?.into_iter().map(|part| part.bytes),
+                    );
+                }
+            }
+            self.owe_anew(file, |owed| {
+                *owed = Owed::default();
+                lies.into_iter().for_each(|bytes| owed.add(bytes));
+            });
         }
         Ok(())
     }

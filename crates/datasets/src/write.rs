@@ -44,8 +44,9 @@ impl Shared {
                 Err(Trouble::Changed) => shares = false,
                 // What is to be changed in part has to be good first.
                 Err(Trouble::Damaged { file, bytes, why: said }) if said != why => {
-                    let replica = self.damaged(file, bytes)?;
-                    self.settle(&mut |number| number == replica, false)?;
+                    if let Some(replica) = self.damaged(file, bytes)? {
+                        self.settle(&mut |number| number == replica, false)?;
+                    }
                     why = said;
                 }
                 Err(Trouble::Damaged { why, .. }) => {
@@ -80,11 +81,14 @@ impl Shared {
             return Err(Error::Beyond { view: view.to_owned(), end, length }.into());
         }
         let mut writer = Writer::new(self, loaded, state);
+        // Where the bytes lie depends on how long arrays are.
+        let sizes = loaded.varying.iter().flat_map(|one| &one.places).map(|place| place.file);
+        writer.unchanged(sizes.filter(|file| state.object(*file).is_some()));
         // Where one is not good that has all at once, the others may be all that there is, and get it at once, too.
         let whole =
             loaded.replicas.iter().zip(state.current(loaded)).all(|(one, whole)| whole || one.when != When::Now);
         if !whole {
-            self.plan(loaded, state, Seen::View(number), &[])?;
+            self.sources(loaded, state, Seen::View(number), &[])?;
         }
         for (replica, stored) in loaded.replicas.iter().enumerate() {
             match stored.when {

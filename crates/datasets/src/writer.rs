@@ -1,7 +1,7 @@
 //! One change to a dataset's files, as it is put together.
 
 use terrace::Batch;
-use terrace_views::convert::Touched;
+use terrace_views::convert::{Plan, Touched};
 
 use crate::dataset::Shared;
 use crate::declared::When;
@@ -45,6 +45,7 @@ impl<'a> Writer<'a> {
     /// Writes bytes of a view into a replica.
     pub fn write(&mut self, view: usize, replica: usize, offset: u64, bytes: &[u8]) -> Attempt<()> {
         let plan = self.loaded.writing(view, replica);
+        self.has(&plan, offset, bytes.len() as u64)?;
         if let Some((file, at)) = plan.straight(offset, bytes.len() as u64) {
             return self.store(file, at, bytes);
         }
@@ -61,14 +62,27 @@ impl<'a> Writer<'a> {
         })
     }
 
+    /// Files that lack something do not lack what a write brings. What is being filled must be as it was for that.
+    fn has(&mut self, plan: &Plan, offset: u64, length: u64) -> Attempt<()> {
+        let lacks = |file: usize| self.state.owed(file).is_some_and(|owed| !owed.is_empty());
+        let some: Vec<usize> = (0..self.loaded.files.len()).filter(|file| lacks(*file)).collect();
+        if some.is_empty() {
+            return Ok(());
+        }
+        for part in touched(plan, offset, length, 0)?.into_iter().filter(|part| some.contains(&part.file)) {
+            self.owe_anew(part.file, |owed| {
+                if part.whole {
+                    owed.remove(part.bytes);
+                }
+            });
+        }
+        Ok(())
+    }
+
     /// Writes bytes of a file. One that was deleted is made again, and lacks all.
     pub fn store(&mut self, file: usize, at: u64, bytes: &[u8]) -> Attempt<()> {
         let Some(stored) = self.loaded.files.get(file) else { return Ok(()) };
         let Some(object) = self.state.object(file) else { return self.make(file) };
-        // What lacks something may be being filled from before this write.
-        if self.state.owed(file).is_some_and(|owed| !owed.is_empty()) {
-            self.lack(file, at..at + bytes.len() as u64);
-        }
         self.note_sizes(file, at, bytes)?;
         Ok(self.batch.write(&stored.key, object.id, at, bytes, stored.element)?)
     }

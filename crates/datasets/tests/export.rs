@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -137,4 +139,33 @@ fn other_tools_read_what_is_exported() {
     python("h5py", H5, dir.path());
     python("zarr", ZARR, dir.path());
     python("numpy", REFERENCES, dir.path());
+}
+
+#[test]
+fn chunks_of_zarr_are_small_however_long_rows_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = common::store(dir.path());
+    let text = "
+        dataset { var grid [2, 3, 700000]float64 }
+        view grid { var grid = grid }
+        replica grid { view grid }
+    ";
+    let view = Datasets::new(&store).add("d", text).unwrap().view("grid").unwrap();
+    let place = |i: u64, j: u64, k: u64| ((i * 3 + j) * 700_000 + k) * 8;
+    for (at, value) in [(place(0, 0, 0), 1.0f64), (place(1, 2, 524_288), 2.0), (place(1, 2, 699_999), 3.0)] {
+        view.write_at(at, &value.to_le_bytes()).unwrap();
+    }
+    let to = dir.path().join("d.zarr");
+    view.export(Format::Zarr, &to).unwrap();
+    let metadata = std::fs::read_to_string(to.join("grid/zarr.json")).unwrap();
+    let words: String = metadata.split_whitespace().collect();
+    assert!(words.contains("\"chunk_shape\":[1,1,524288]"), "{metadata}");
+    let chunk = |path: &str| {
+        let bytes = std::fs::read(to.join("grid/c").join(path)).unwrap();
+        bytes.chunks(8).map(|eight| f64::from_le_bytes(eight.try_into().unwrap())).collect::<Vec<f64>>()
+    };
+    let (first, last) = (chunk("0/0/0"), chunk("1/2/1"));
+    assert_eq!((first.len(), first[0]), (524_288, 1.0));
+    assert_eq!((last.len(), last[0], last[699_999 - 524_288]), (524_288, 2.0, 3.0));
+    assert!(!to.join("grid/c/0/1/0").exists());
 }

@@ -61,6 +61,34 @@ impl Case<'_> {
             }
         }
         self.settled();
+        self.write(r);
+        self.write(r);
+        self.deleted_while_behind(r);
+    }
+
+    /// Whatever is deleted, what is read is right or an error.
+    fn deleted_while_behind(&mut self, r: &mut Random) {
+        let (name, keys, _) =
+            self.dataset.replicas().unwrap().remove(r.below(self.model.replicas.len() as u64) as usize);
+        self.steps.push(format!("delete {name} while others are behind"));
+        for key in keys {
+            self.store.remove(key.as_bytes()).unwrap();
+        }
+        for again in [false, true] {
+            for number in 0..self.model.views.len() {
+                let right = self.memory.render(&self.image(number));
+                let Ok(view) = self.dataset.view(&self.model.views[number].name) else { continue };
+                let mut out = vec![0xee; right.len()];
+                match view.read_at(0, &mut out) {
+                    Ok(length) if length == right.len() => {
+                        assert!(out == right, "{} is taken back, settled: {again}", self.model.views[number].name)
+                    }
+                    Ok(_) | Err(Error::Lost { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            self.dataset.settle().unwrap();
+        }
     }
 
     fn image(&self, view: usize) -> oracle::Image {

@@ -87,6 +87,38 @@ fn each_reader_sees_each_write_whole_or_not_at_all() {
 }
 
 #[test]
+fn arrays_may_be_made_longer_and_shorter_by_many_at_once() {
+    let declaration = "dataset { var n int32; var d [n]int32 }\n\
+        view all { var n = n; var d = d }\nview big big { var d = d; var n = n }\n\
+        replica one { view all }\nreplica two { view big }\n";
+    let dir = tempfile::tempdir().unwrap();
+    let store = common::store(dir.path());
+    let datasets: Vec<Datasets> = (0..4).map(|_| Datasets::new(&store)).collect();
+    datasets[0].add("v", declaration).unwrap();
+    std::thread::scope(|scope| {
+        for (number, of) in (1u8..).zip(&datasets) {
+            let view = of.open("v").unwrap().view("all").unwrap();
+            scope.spawn(move || {
+                for count in [3000u32, 10, 2000, 500].iter().cycle().skip(number.into()).take(60) {
+                    let values = [number; 4].repeat(*count as usize);
+                    match view.write_at(0, &[&count.to_le_bytes()[..], &values].concat()) {
+                        // Another one has made them shorter meanwhile.
+                        Ok(()) | Err(terrace_datasets::Error::Beyond { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let dataset = Datasets::new(&store).open("v").unwrap();
+    assert!(dataset.replicas().unwrap().iter().all(|(_, _, behind)| !behind));
+    let view = dataset.view("all").unwrap();
+    let mut all = vec![0; view.length().unwrap() as usize];
+    assert_eq!(view.read_at(0, &mut all).unwrap(), all.len());
+    assert_eq!(i32::from_le_bytes(all[..4].try_into().unwrap()) as usize * 4 + 4, all.len());
+}
+
+#[test]
 fn writers_that_read_nothing_write_at_once_and_others_between_them() {
     const ROWS: usize = 4000;
     let dir = tempfile::tempdir().unwrap();

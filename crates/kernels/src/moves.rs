@@ -38,17 +38,27 @@ pub struct Hull {
 }
 
 impl Moves {
-    /// What the moves touch; none where there are no moves.
+    /// What the moves touch, as far as numbers reach; none where nothing moves.
     pub fn hull(&self) -> Option<Hull> {
-        let one = |m: &Move| {
-            let mut hull = Hull { to: (m.to, m.to + m.size as i64), from: (m.from, m.from + m.size as i64) };
-            for (step, count) in m.steps.iter().zip(&self.counts) {
-                let last = *count as i64 - 1;
-                let grow = |range: &mut (i64, i64), by: i64| if by < 0 { range.0 += by } else { range.1 += by };
-                grow(&mut hull.to, step.0 * last);
-                grow(&mut hull.from, step.1 * last);
+        if self.counts.contains(&0) {
+            return None;
+        }
+        let reach = |at: i64, size: u64, steps: &mut dyn Iterator<Item = (i64, u64)>| {
+            let start = i128::from(at);
+            let (mut first, mut end) = (start, start + i128::from(size));
+            for (step, count) in steps {
+                let by = i128::from(step) * (i128::from(count) - 1);
+                if by < 0 { first = first.saturating_add(by) } else { end = end.saturating_add(by) }
             }
-            hull
+            let near = |place: i128| place.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64;
+            (near(first), near(end))
+        };
+        let one = |m: &Move| {
+            let steps = || m.steps.iter().zip(self.counts.iter().copied());
+            Hull {
+                to: reach(m.to, m.size, &mut steps().map(|(step, count)| (step.0, count))),
+                from: reach(m.from, m.size, &mut steps().map(|(step, count)| (step.1, count))),
+            }
         };
         let join = |a: (i64, i64), b: (i64, i64)| (a.0.min(b.0), a.1.max(b.1));
         self.list.iter().map(one).reduce(|a, b| Hull { to: join(a.to, b.to), from: join(a.from, b.from) })

@@ -142,3 +142,21 @@ fn same(moves: &Moves) -> Result<(), TestCaseError> {
     }
     Ok(())
 }
+
+#[test]
+fn moves_that_reach_beyond_all_numbers_are_not_within() {
+    // The last is 2^64 bytes behind the first.
+    let one = Move { to: 0, from: 0, size: 4, unit: 1, steps: smallvec![(1 << 58, 4), (4, 4096)] };
+    let moves = Moves { counts: vec![65, 64], list: vec![one] };
+    let mut to = vec![0; 1 << 20];
+    assert!(!moves.run(&mut to, &vec![1; 1 << 20]));
+    assert!(to.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn what_is_repeated_never_does_not_move() {
+    let one = Move { to: 0, from: 0, size: 4, unit: 1, steps: smallvec![(0, 4), (4, 4)] };
+    let mut to = vec![0; 64];
+    assert!(Moves { counts: vec![0, 8], list: vec![one] }.run(&mut to, &[1; 64]));
+    assert!(to.iter().all(|byte| *byte == 0));
+}

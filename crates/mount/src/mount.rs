@@ -1,8 +1,10 @@
 //! [`Mount`]: a mounted store.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -97,17 +99,33 @@ impl Mount {
     /// Writes what is kept back, and takes the mount off the tree of files. What is open stays usable until it is closed
     /// or this process ends.
     pub fn end(files: &Files, path: &Path) -> io::Result<()> {
-        let flushed = files.flush();
-        match umount2(path, MntFlags::MNT_DETACH) {
-            Ok(()) => {}
-            Err(nix::errno::Errno::EPERM) => {
-                std::process::Command::new("fusermount3").args(["-u", "-z", "--"]).arg(path).status()?;
-            }
+        let flushed = files.flush().map_err(io::Error::other);
+        let ended = match umount2(path, MntFlags::MNT_DETACH) {
             // Somebody was quicker.
-            Err(nix::errno::Errno::EINVAL) => {}
-            Err(e) => return Err(e.into()),
-        }
-        flushed.map_err(io::Error::other)
+            Ok(()) | Err(nix::errno::Errno::EINVAL) => Ok(()),
+            Err(nix::errno::Errno::EPERM) => fusermount(path),
+            Err(e) => Err(e.into()),
+        };
+        flushed.and(ended)
+    }
+}
+
+/// Unmounts as somebody who may not do it himself.
+fn fusermount(path: &Path) -> io::Result<()> {
+    let status = Command::new("fusermount3").args(["-u", "-z", "--"]).arg(path).status()?;
+    match status.success() || !is_mounted(path) {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("fusermount3 failed: {status}; run fusermount3 -u -z yourself"))),
+    }
+}
+
+/// Whether something is mounted on a directory: it lies on another device than what is above it.
+fn is_mounted(path: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).map(|found| found.dev());
+    match (device(path), device(&path.join(".."))) {
+        (Ok(own), Ok(above)) => own != above,
+        // A mount that nobody answers for cannot be looked at.
+        _ => true,
     }
 }
 

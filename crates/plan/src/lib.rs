@@ -42,6 +42,7 @@ pub mod cost;
 pub mod explain;
 pub mod hotness;
 mod mix;
+mod named;
 pub mod plan;
 pub mod policy;
 pub mod snapshot;

@@ -9,7 +9,7 @@ use terrace_codec::{ALL, Encoding};
 use terrace_plan::cost::{Costs, Expected, Model};
 use terrace_plan::plan::{Memo, Piece, Plan, Want, plan, replan};
 use terrace_plan::policy::{Ack, Budget, Policy, Weights};
-use terrace_plan::snapshot::{PAGE, Snapshot, Target, Tier, TierSet};
+use terrace_plan::snapshot::{PAGE, Snapshot, Target, TargetSet, Tier, TierSet};
 
 /// A case in plain numbers.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ struct Case {
     expected: Vec<(Encoding, Expected)>,
     policy: Policy,
     reads: f64,
+    /// The targets that may be used.
+    usable: TargetSet,
     /// Start, pages, target and encoding of what is stored already.
     present: Vec<(u32, u32, usize, usize)>,
 }
@@ -30,6 +32,10 @@ impl Case {
     fn scaled(&self, factor: u64) -> Case {
         let targets = self.targets.iter().map(|target| Target { free: target.free * factor, ..target.clone() });
         Case { pages: self.pages * factor, targets: targets.collect(), ..self.clone() }
+    }
+
+    fn want(&self, bytes: u64) -> Want {
+        Want { bytes, reads: self.reads, targets: self.usable }
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -81,6 +87,11 @@ fn target(tiers: usize, most: u64) -> impl Strategy<Value = Target> {
             up,
         },
     )
+}
+
+fn usable() -> impl Strategy<Value = TargetSet> {
+    let some = prop::collection::vec(0usize..12, 1..12).prop_map(TargetSet::of);
+    prop_oneof![3 => Just(TargetSet::ALL), 1 => some]
 }
 
 fn weights() -> impl Strategy<Value = Weights> {
@@ -135,10 +146,10 @@ fn case(largest: f64) -> impl Strategy<Value = Case> {
         let levels = prop::collection::vec((prop::bool::weighted(0.7), taken()), tiers);
         let held = (0..8u32, 1..9u32, 0usize..4, 0usize..4);
         let present = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec(held, 1..4)];
-        (targets, levels, expected, policy(), reads.clone(), present).prop_map(
-            move |(targets, levels, expected, policy, reads, present)| {
+        (targets, levels, expected, policy(), (reads.clone(), usable()), present).prop_map(
+            move |(targets, levels, expected, policy, (reads, usable), present)| {
                 let expected: Vec<_> = ALL[1..].iter().copied().zip(expected).collect();
-                let mut case = Case { pages, targets, levels, expected, policy, reads, present };
+                let mut case = Case { pages, targets, levels, expected, policy, reads, usable, present };
                 while case.size() > largest {
                     match case.policy.replicas {
                         1 => case.pages -= 1,
@@ -172,7 +183,8 @@ fn full_case() -> impl Strategy<Value = Case> {
                 let policy = Policy { replicas: 3, tiers: TierSet::ALL, ..policy };
                 let expected = ALL[1..].iter().copied().zip(expected).collect();
                 let levels = vec![(policy.volatile, 0.9), (true, 0.5), (true, 0.0), (true, 0.3)];
-                Case { pages, targets, levels, expected, policy, reads: 1.0, present: vec![] }
+                let (reads, usable, present) = (1.0, TargetSet::ALL, vec![]);
+                Case { pages, targets, levels, expected, policy, reads, usable, present }
             },
         )
     })
@@ -181,7 +193,7 @@ fn full_case() -> impl Strategy<Value = Case> {
 /// The plan is one, is proven after so many steps, and the obvious planner finds nothing better.
 fn exact(case: &Case, steps: u32) -> Result<(), TestCaseError> {
     let (snapshot, costs) = (case.snapshot(), Costs::new(case.expected.clone()));
-    let want = Want { bytes: case.pages * PAGE - 17, reads: case.reads };
+    let want = case.want(case.pages * PAGE - 17);
     let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE)).collect();
     let present = &case.present(&costs);
     let problem = Problem { want, snapshot: &snapshot, policy: &case.policy, costs: &costs, present, space };
@@ -210,7 +222,7 @@ fn no_worse(case: &Case, factor: u64, only_proven: bool) -> Result<(), TestCaseE
     let (snapshot, costs) = (large.snapshot(), Costs::new(case.expected.clone()));
     let space: Vec<u64> = (0..case.targets.len()).map(|target| snapshot.space(target, large.pages * PAGE)).collect();
     let less = space.iter().map(|space| space / factor).collect();
-    let want = |pages: u64| Want { bytes: pages * PAGE, reads: case.reads };
+    let want = |pages: u64| case.want(pages * PAGE);
     let policy = &case.policy;
     let problem = |want, space| Problem { want, snapshot: &snapshot, policy, costs: &costs, present: &[], space };
     let mut memo = Memo::new(4).with_steps(400_000);
@@ -253,11 +265,11 @@ fn large_case() -> impl Strategy<Value = Case> {
         move |(pages, tiers, replicas, reads)| {
             let targets = prop::collection::vec(target(tiers, pages), 1..=12);
             let levels = prop::collection::vec((prop::bool::weighted(0.7), taken()), tiers);
-            (targets, levels, expected.clone(), policy(), present.clone()).prop_map(
-                move |(targets, levels, expected, policy, present)| {
+            (targets, levels, expected.clone(), policy(), usable(), present.clone()).prop_map(
+                move |(targets, levels, expected, policy, usable, present)| {
                     let expected = ALL[1..].iter().copied().zip(expected).collect();
                     let policy = Policy { replicas: replicas.max(policy.least), ..policy };
-                    Case { pages, targets, levels, expected, policy, reads, present }
+                    Case { pages, targets, levels, expected, policy, reads, usable, present }
                 },
             )
         },
@@ -270,7 +282,7 @@ proptest! {
     #[test]
     fn every_plan_is_one_and_costs_what_it_says(case in large_case()) {
         let (snapshot, costs) = (case.snapshot(), Costs::new(case.expected.clone()));
-        let want = Want { bytes: case.pages * PAGE - 17, reads: case.reads };
+        let want = case.want(case.pages * PAGE - 17);
         let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE)).collect();
         let (present, policy) = (&case.present(&costs), &case.policy);
         let problem = Problem { want, snapshot: &snapshot, policy, costs: &costs, present, space };
@@ -340,6 +352,7 @@ fn a_piece_may_be_as_long_as_leaves_the_others_room() {
     for free in [8586, 10437] {
         let targets = vec![of(0, 0, 1e9, free), of(1, 1, 1e9, u64::MAX / 4096), of(2, 0, 4.1e9, 25116)];
         let (levels, expected, present) = (vec![(true, 0.0), (false, 0.0)], vec![], vec![]);
-        no_worse(&Case { pages: 7, targets, levels, expected, policy, reads: 1.0, present }, 292, false).unwrap();
+        let (reads, usable) = (1.0, TargetSet::ALL);
+        no_worse(&Case { pages: 7, targets, levels, expected, policy, reads, usable, present }, 292, false).unwrap();
     }
 }

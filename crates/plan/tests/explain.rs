@@ -9,7 +9,7 @@ use terrace_plan::cost::Costs;
 use terrace_plan::explain::{Explanation, Verdict, explain};
 use terrace_plan::plan::{Forbidden, GaveWay, Memo, Want, plan};
 use terrace_plan::policy::{Ask, Budget, Policy, Replicas, resolve};
-use terrace_plan::snapshot::{Snapshot, Target};
+use terrace_plan::snapshot::{Snapshot, Target, Tier};
 
 const LEVELS: [storage::Level; 3] =
     [("ram", false, 1, 2e9, 1e-6, 64), ("nvme", true, 2, 1e9, 1e-4, 64), ("pfs", true, 2, 1e8, 5e-3, 4096)];
@@ -68,6 +68,7 @@ fn it_prints_and_reads_back_as_json() {
     let json = serde_json::to_string(&told).expect("JSON");
     let again: Explanation = serde_json::from_str(&json).expect("an explanation");
     assert_eq!(again.to_string(), text);
+    assert!(json.contains(r#""encoding":"none""#) && !json.contains("codec"), "encodings are named: {json}");
 }
 
 #[test]
@@ -79,12 +80,50 @@ fn what_is_missing_is_told() {
     assert!(text.contains("2 of 3 replicas (2 failure domains are up)"), "{text}");
     let tight = Policy { budget: Some(Budget(0.1)), ..Policy::default() };
     let told = explained(&Want::bytes(MIB), targets.clone(), &tight);
-    assert_eq!(told.gave_way, [GaveWay::Pieces, GaveWay::Budget]);
+    assert_eq!(told.gave_way, [GaveWay::Budget], "each replica is one piece, whatever came before the budget");
     assert!(told.to_string().contains("need more than the budget"), "{told}");
     let full: Vec<Target> = targets.into_iter().map(|target| Target { free: 0, ..target }).collect();
     let told = explained(&Want::bytes(MIB), full, &Policy::default());
     assert!(told.to_string().contains("has no place"), "{told}");
     assert!(told.replicas[0].weighed.iter().all(|row| !matches!(row.verdict, Verdict::Chosen { .. })));
+}
+
+#[test]
+fn what_is_dearer_anyway_is_not_in_the_way_of_another_replica() {
+    let told = explained(&Want::bytes(MIB), tiers(&LEVELS).1, &Policy { replicas: 2, ..Policy::default() });
+    for (replica, of) in told.replicas.iter().enumerate() {
+        let chosen = of.weighed.iter().find(|row| matches!(row.verdict, Verdict::Chosen { .. })).expect("a place").cost;
+        for row in &of.weighed {
+            assert!(!matches!(row.verdict, Verdict::Taken { .. }) || row.cost < chosen, "replica {replica}: {told}");
+        }
+    }
+    let dearer = |row: &terrace_plan::explain::Weighed| matches!(row.verdict, Verdict::Dearer { .. });
+    assert!(told.replicas[1].weighed.iter().any(|row| row.tier == "pfs" && dearer(row)), "{told}");
+}
+
+#[test]
+fn nothing_is_many_times_what_costs_nothing() {
+    let (levels, targets) = tiers(&LEVELS);
+    let idle = levels.into_iter().map(|tier| Tier { watts: if tier.name == "pfs" { 3.0 } else { 0.0 }, ..tier });
+    let snapshot = Snapshot::new(idle.collect(), targets, 5.0).expect("a snapshot");
+    let (want, policy) = (Want::bytes(MIB), Policy { replicas: 1, energy: true, ..Policy::default() });
+    let mut memo = Memo::default();
+    let plan = plan(&want, &snapshot, &policy, &codecs(), &mut memo).ok();
+    let told = explain(&want, &snapshot, &policy, &codecs(), &[], plan);
+    let pfs = told.replicas[0].weighed.iter().find(|row| row.tier == "pfs" && row.cost > 0.0).expect("a row");
+    assert_eq!(pfs.verdict, Verdict::Dearer { times: None }, "{told}");
+    assert!(told.to_string().contains("what is chosen costs nothing"), "{told}");
+}
+
+#[test]
+fn what_is_shorter_than_a_page_takes_no_whole_page() {
+    let told = explained(&Want::bytes(1), tiers(&LEVELS).1, &Policy { replicas: 2, ..Policy::default() });
+    assert_eq!((told.stored, told.replicas[1].pieces[0].stored), (2, 1), "{told}");
+    assert!(told.to_string().contains("chosen for 1 page\n"), "{told}");
+    let told = explained(&Want::bytes(5000), tiers(&LEVELS).1, &Policy { replicas: 1, ..Policy::default() });
+    assert!(told.stored <= 5000, "{told}");
+    let nothing = explained(&Want::bytes(0), tiers(&LEVELS).1, &Policy::default());
+    assert_eq!((nothing.stored, nothing.replicas.len()), (0, 0), "{nothing}");
 }
 
 proptest! {
@@ -104,7 +143,7 @@ proptest! {
         let told = explained(&Want::bytes(bytes), targets, &policy);
         let [replica] = &told.replicas[..] else { panic!("one replica") };
         if replica.pieces.len() == 1 {
-            let cost = told.cost.first as f64 * 1e-12;
+            let cost = told.cost.first;
             for row in &replica.weighed {
                 match row.verdict {
                     Verdict::Chosen { .. } => prop_assert!((row.cost - cost).abs() <= cost * 1e-9),

@@ -10,7 +10,7 @@ use terrace_plan::policy::{Ack, Ask, Budget, Policy, Replicas};
 use terrace_plan::snapshot::Snapshot;
 
 fn planned(bytes: u64, reads: f64, snapshot: &Snapshot, policy: &Policy, costs: &Costs) -> Plan {
-    plan(&Want { bytes, reads }, snapshot, policy, costs, &mut Memo::default()).expect("room").clone()
+    plan(&Want { reads, ..Want::bytes(bytes) }, snapshot, policy, costs, &mut Memo::default()).expect("room").clone()
 }
 
 fn no_codec() -> Costs {

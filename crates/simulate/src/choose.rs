@@ -2,7 +2,7 @@
 
 use terrace_codec::Encoding;
 use terrace_plan::cost::{Costs, Expected};
-use terrace_plan::plan::{Memo, NoRoom, Want, plan};
+use terrace_plan::plan::{GaveWay, Memo, NoRoom, Plan, Want, plan};
 use terrace_plan::policy::Policy;
 use terrace_plan::snapshot::{PAGE, Snapshot};
 
@@ -49,6 +49,18 @@ pub struct Planner {
     reads: f64,
     kinds: Vec<(Kind, Costs)>,
     memo: Memo,
+    noted: Noted,
+}
+
+/// What plans did not hold to.
+#[derive(Clone, Debug, Default)]
+pub struct Noted {
+    /// Blocks that were planned.
+    pub blocks: u64,
+    /// Those of fewer replicas than the policy wants.
+    pub fewer: u64,
+    /// For how many of them something gave way.
+    pub gave_way: Vec<(GaveWay, u64)>,
 }
 
 impl Planner {
@@ -63,15 +75,34 @@ impl Planner {
             };
             (kind, costs)
         });
-        Planner { policy, reads, kinds: kinds.collect(), memo: Memo::new(1 << 14) }
+        Planner { policy, reads, kinds: kinds.collect(), memo: Memo::new(1 << 14), noted: Noted::default() }
+    }
+
+    /// What plans did not hold to so far.
+    pub fn noted(&self) -> &Noted {
+        &self.noted
+    }
+}
+
+impl Noted {
+    fn note(&mut self, planned: &Plan, snapshot: &Snapshot, policy: &Policy) {
+        self.blocks += 1;
+        self.fewer += u64::from(planned.replicas.len() < policy.replicas.into());
+        for way in planned.gave_way.iter().filter(|way| planned.shows(**way, snapshot, policy)) {
+            match self.gave_way.iter_mut().find(|(known, _)| known == way) {
+                Some((_, blocks)) => *blocks += 1,
+                None => self.gave_way.push((*way, 1)),
+            }
+        }
     }
 }
 
 impl Choose for Planner {
     fn choose(&mut self, kind: usize, snapshot: &Snapshot, pieces: &mut Vec<Piece>) -> Result<(), NoRoom> {
         let (Kind { bytes, costs: known }, costs) = &self.kinds[kind];
-        let want = Want { bytes: *bytes, reads: self.reads };
+        let want = Want { reads: self.reads, ..Want::bytes(*bytes) };
         let planned = plan(&want, snapshot, &self.policy, costs, &mut self.memo)?;
+        self.noted.note(planned, snapshot, &self.policy);
         for (replica, placed) in planned.replicas.iter().enumerate() {
             pieces.extend(placed.iter().map(|piece| {
                 let raw = (u64::from(piece.pages) * PAGE).min(*bytes) as f64;

@@ -1,6 +1,6 @@
 //! [`Cluster`]: what there is to compute and to store with.
 
-use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS, Snapshot, SnapshotError, Target, Tier as Level};
+use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS, Snapshot, SnapshotError, Target, Tier as Level, Working};
 use thiserror::Error;
 
 /// A target without a limit holds so many bytes.
@@ -187,7 +187,13 @@ impl Cluster {
             }));
         }
         targets.iter_mut().zip(0..).for_each(|(target, domain)| target.domain = domain);
-        Ok(Snapshot::new(levels.collect(), targets, self.core_watts)?)
+        Ok(Snapshot::new(levels.collect(), targets, self.core_watts)?.working(self.works()))
+    }
+
+    /// What each target that a process reaches works: links draw nothing.
+    pub(crate) fn works(&self) -> Vec<Working> {
+        let works = |tier: &Tier| Working { read: 1.0 / tier.read, write: 1.0 / tier.write, latency: tier.latency };
+        self.tiers.iter().flat_map(|tier| std::iter::repeat_n(works(tier), tier.targets)).collect()
     }
 
     /// The node of a process.

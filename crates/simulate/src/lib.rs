@@ -23,7 +23,7 @@ mod run;
 mod thread;
 mod work;
 
-pub use choose::{Choose, Kind, Piece, Planner};
+pub use choose::{Choose, Kind, Noted, Piece, Planner};
 pub use cluster::{Cluster, ClusterError, Link, Place, Tier};
 pub use job::{Error, Job};
 pub use outcome::{Outcome, PhaseOutcome};

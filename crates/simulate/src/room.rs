@@ -1,6 +1,6 @@
 //! What is taken of each target, and what a process knows of it.
 
-use terrace_plan::snapshot::Snapshot;
+use terrace_plan::snapshot::{Snapshot, Working};
 
 use crate::choose::Piece;
 use crate::cluster::{Cluster, ClusterError, ENDLESS, Place};
@@ -48,6 +48,8 @@ struct View {
     looked: f64,
     /// Seconds for which a byte was under way from each tier: its targets count as equally quick.
     reading: Vec<f64>,
+    /// What each target works.
+    works: Vec<Working>,
 }
 
 impl Room {
@@ -64,7 +66,16 @@ impl Room {
         let speeds: Vec<f64> = (0..cluster.tiers.len()).map(|tier| of(tier).map_or(0.0, |t| 1.0 / t.write)).collect();
         let reading = (0..cluster.tiers.len()).map(|tier| of(tier).map_or(0.0, |t| 1.0 / t.read)).collect();
         let (filled, used) = (empty.clone(), speeds.clone());
-        let view = View { empty, shares: Vec::new(), filled, learned: speeds, used, looked: 0.0, reading };
+        let view = View {
+            empty,
+            shares: Vec::new(),
+            filled,
+            learned: speeds,
+            used,
+            looked: 0.0,
+            reading,
+            works: cluster.works(),
+        };
         let none = vec![0; machine.len()];
         let tiers = vec![0; cluster.tiers.len()];
         let nodes = vec![view; cluster.nodes];
@@ -155,7 +166,7 @@ impl View {
         let mut targets = self.empty.targets().to_vec();
         targets.iter_mut().for_each(|target| target.write = step(1.0 / learned[usize::from(target.tier)]));
         if let Ok(empty) = Snapshot::new(self.empty.tiers().to_vec(), targets, self.empty.core_watts()) {
-            (self.empty, self.used) = (empty, learned);
+            (self.empty, self.used) = (empty.working(self.works.iter().copied()), learned);
             self.shares.clear();
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use terrace::explain::Verdict;
 use terrace::report::ReplicaState;
-use terrace::{Ack, Config, PutOptions, Question, Store};
+use terrace::{Ack, Budget, Config, PutOptions, Question, Store};
 
 fn new_store(dir: &Path, store: &str, rules: &str) -> Store {
     let d = dir.display();
@@ -70,6 +70,32 @@ fn a_budget_holds_as_many_replicas_as_it_pays_for() {
     assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
     assert!(replicas(&store, "d/first.txt").1 <= 3 * bytes.len() as u64);
     assert!(store.get(b"d/first.txt").unwrap() == bytes);
+}
+
+#[test]
+fn no_budget_is_so_small_that_all_replicas_are_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[store]\nreplicas = {{ min = 1, max = 5, default = 2 }}\n\
+         [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n\
+         throttle = {{ read = '100MB/s', write = '80MB/s', latency = '5ms' }}\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let bytes = bytes();
+    for budget in ["0.01x", "0.3x", "0.5x", "1x", "1.5x"] {
+        let options = PutOptions { budget: Some(budget.parse().unwrap()), ..replicated() };
+        let receipt = store.put_bytes(budget.as_bytes(), &bytes, &options).unwrap();
+        store.sync().unwrap();
+        let (extents, stored) = replicas(&store, budget);
+        let lasts = |all: &Vec<(String, String)>| all.iter().any(|(tier, _)| tier == "disk");
+        assert!(extents.iter().all(lasts), "{budget}: {extents:?}");
+        let Budget(times) = budget.parse().unwrap();
+        let within = stored as f64 <= times * bytes.len() as f64;
+        assert!(within || extents.iter().all(|all| all.len() == 1), "{budget}: {stored} bytes, {extents:?}");
+        assert!(receipt.want == receipt.possible || !within || receipt.want < 3, "{budget}: {receipt:?}");
+    }
 }
 
 #[test]

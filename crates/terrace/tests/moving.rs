@@ -204,6 +204,34 @@ fn nothing_becomes_volatile_by_being_moved() {
 }
 
 #[test]
+fn of_replicas_that_all_leave_one_stays_where_there_is_no_other_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b', '{d}/c']\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let options = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+    let bytes = vec![7; 100_000];
+    for key in [&b"drained"[..], b"evicted"] {
+        store.put_bytes(key, &bytes, &options).unwrap();
+    }
+    store.drain("disk").unwrap();
+    store.evict(b"evicted", "disk").unwrap();
+    store.evict(b"", "ram").unwrap();
+    for key in [&b"drained"[..], b"evicted"] {
+        assert!(
+            tiers_of(&store, key).iter().all(|tiers| tiers.contains(&"disk".to_owned())),
+            "{:?}",
+            tiers_of(&store, key)
+        );
+        assert!(store.get(key).unwrap() == bytes);
+    }
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().lost, 0);
+}
+
+#[test]
 fn a_store_that_could_not_be_made_can_be_made_again_and_only_once() {
     let dir = tempfile::tempdir().unwrap();
     let config = |target: &str| {

@@ -159,7 +159,7 @@ fn a_file_that_was_altered_is_found_and_made_anew() {
     let bytes = noise(2_500_000, 2);
     store.put_bytes(b"d/k", &bytes, &replicated()).unwrap();
     let file = file_of(&store, b"d/k");
-    let alterations: [fn(&Path, &[u8]); 4] = [
+    let alterations: [fn(&Path, &[u8]); 5] = [
         |file, bytes| {
             let mut altered = bytes.to_vec();
             altered[1_500_000] ^= 1;
@@ -167,6 +167,7 @@ fn a_file_that_was_altered_is_found_and_made_anew() {
         },
         |file, _| fs::OpenOptions::new().write(true).open(file).unwrap().set_len(1000).unwrap(),
         |file, _| fs::remove_file(file).unwrap(),
+        |file, bytes| fs::write(file, [bytes, b"more"].concat()).unwrap(),
         |file, _| {
             fs::write(file.with_extension("new"), "another's").unwrap();
             fs::rename(file.with_extension("new"), file).unwrap();
@@ -216,6 +217,13 @@ fn what_cannot_be_an_ordinary_file_stays_frames() {
     store.evict(b"", "ram").unwrap();
     assert!(store.get(b"escape/k").unwrap() == bytes && store.get(&long).unwrap() == bytes);
     assert_eq!(store.get(b"link").unwrap(), b"/somewhere");
+    // Longer than any file, and no reason to think ill of the target.
+    store.put_bytes(b"longest", b"x", &replicated()).unwrap();
+    store.set_length(b"longest", 1 << 60).unwrap();
+    store.write_at(b"longest", 1 << 59, b"y", &replicated()).unwrap();
+    store.put_bytes(b"next", &bytes, &replicated()).unwrap();
+    store.sync().unwrap();
+    assert_eq!((file_of(&store, b"next").exists(), store.status().unwrap().owed), (true, 0));
 }
 
 #[test]

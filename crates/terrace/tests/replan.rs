@@ -159,6 +159,40 @@ fn a_changed_rule_is_followed_by_what_it_touches() {
 }
 
 #[test]
+fn what_was_asked_for_with_an_object_outlives_rules_and_processes() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store_with(dir.path(), "[[rule]]\nprefix = 'd'\nreplicas = 2\n");
+    let path = dir.path().join("store");
+    let asked = |requirement: &str| PutOptions {
+        requirements: vec![requirement.parse().unwrap()],
+        ack: Some(Ack::Replicated),
+        ..PutOptions::default()
+    };
+    store.put_bytes(b"d/dense", &bytes(), &asked("min_storage")).unwrap();
+    store.put_bytes(b"d/near", &bytes(), &asked("min_read_latency")).unwrap();
+    let before = store.locate(b"d/dense").unwrap();
+    drop(store);
+    let text = fs::read_to_string(path.join("terrace.toml")).unwrap();
+    let changed = text.replace("replicas = 2", "replicas = 2\nrequirements = ['min_write_latency']");
+    fs::write(path.join("terrace.toml"), changed).unwrap();
+    let store = Store::open(&path).unwrap();
+    store.sync().unwrap();
+    assert_eq!(stored(&store.locate(b"d/dense").unwrap()), stored(&before));
+
+    // What is near is to be read without decoding, however cold it is.
+    store.tune(b"d", false).unwrap();
+    let near = store.locate(b"d/near").unwrap();
+    let quick = near.extents.iter().flat_map(|e| &e.replicas).filter(|replica| replica.tier == "quick");
+    assert!(quick.clone().count() == near.extents.len() && quick.into_iter().all(|r| r.encoding == "none"));
+
+    // What is written into an object is wanted as the object is.
+    let whole = stored(&before);
+    store.write_at(b"d/dense", 0, &bytes(), &PutOptions::default()).unwrap();
+    store.sync().unwrap();
+    assert!(stored(&store.locate(b"d/dense").unwrap()) < whole * 5 / 4);
+}
+
+#[test]
 fn rules_that_change_hold_at_once_where_the_store_is_open() {
     let dir = tempfile::tempdir().unwrap();
     let store = new_store(dir.path());

@@ -20,7 +20,7 @@ impl Tree {
             };
             let mut nodes = self.nodes.write();
             if nodes.changes() == changes {
-                return Ok(found(&mut nodes, parent, name, stat));
+                return found(&mut nodes, parent, name, stat);
             }
         }
     }
@@ -80,7 +80,7 @@ impl Tree {
         let path = nodes.child_of(parent, name)?;
         make(&path)?;
         let stat = self.files.stat(&path)?;
-        Ok(found(&mut nodes, parent, name, stat))
+        found(&mut nodes, parent, name, stat)
     }
 
     /// Removes a file or a link; it lives as long as it is open.
@@ -158,7 +158,7 @@ fn writable(parent: u64, name: &[u8]) -> Result<()> {
 }
 
 /// Notes that somebody is told of a name.
-fn found(nodes: &mut Nodes, parent: u64, name: &[u8], stat: Stat) -> Node {
-    let number = nodes.found(parent, name, stat.id, stat.kind == Kind::Directory);
-    Node { number, stat }
+fn found(nodes: &mut Nodes, parent: u64, name: &[u8], stat: Stat) -> Result<Node> {
+    let number = nodes.found(parent, name, stat.id, stat.kind == Kind::Directory)?;
+    Ok(Node { number, stat })
 }

@@ -92,26 +92,39 @@ impl Nodes {
             (Some(number), _) => *number,
             (None, Some(object)) => object + ROOT,
             (None, None) => {
-                let mut hasher = DefaultHasher::new();
-                (parent, name).hash(&mut hasher);
-                hasher.finish() | IMPLIED
+                // One that was renamed keeps its number.
+                let elsewhere = |number: &u64| {
+                    self.all.get(number).is_some_and(|node| (node.parent, &*node.name) != (parent, name))
+                };
+                let mut turns = (0u32..).map(|turn| {
+                    let mut hasher = DefaultHasher::new();
+                    (parent, name, turn).hash(&mut hasher);
+                    hasher.finish() | IMPLIED
+                });
+                turns.find(|number| !elsewhere(number)).unwrap_or(IMPLIED)
             }
         }
     }
 
     /// Notes that somebody was told of a name once more; its number.
-    pub fn found(&mut self, parent: u64, name: &[u8], object: Option<u64>, directory: bool) -> u64 {
+    ///
+    /// # Errors
+    /// [`STALE`] where the directory is known to be below what was found: others have moved both.
+    pub fn found(&mut self, parent: u64, name: &[u8], object: Option<u64>, directory: bool) -> Result<u64> {
         let place = (parent, name.to_vec());
         if let Some(number) = self.names.get(&place)
             && let Some(node) = self.all.get_mut(number)
-            && (node.directory && directory || node.object == object)
+            && (node.object == object || node.directory && directory && (node.object.is_none() || object.is_none()))
         {
             node.object = object.or(node.object);
             node.lookups += 1;
-            return *number;
+            return Ok(*number);
         }
-        self.removed(parent, name);
+        self.take(parent, name);
         let number = self.number(parent, name, object);
+        if self.is_above(number, parent) {
+            return Err(STALE);
+        }
         let is_new = !self.all.contains_key(&number);
         let node = self.all.entry(number).or_insert_with(|| Node {
             parent,
@@ -132,7 +145,18 @@ impl Nodes {
             self.put(number, parent, name);
         }
         self.names.insert(place, number);
-        number
+        Ok(number)
+    }
+
+    /// Whether a number is another one, or one of its directories.
+    fn is_above(&self, number: u64, mut below: u64) -> bool {
+        while below != number {
+            match self.all.get(&below) {
+                Some(node) => below = node.parent,
+                None => return false,
+            }
+        }
+        true
     }
 
     /// Gives a number another place.
@@ -192,10 +216,16 @@ impl Nodes {
     /// A name was removed.
     pub fn removed(&mut self, parent: u64, name: &[u8]) {
         self.changes += 1;
-        if let Some(number) = self.names.remove(&(parent, name.to_vec()))
-            && let Some(node) = self.all.get_mut(&number)
-        {
-            node.gone = true;
+        self.take(parent, name);
+    }
+
+    /// A name means something else than before, if it was known.
+    fn take(&mut self, parent: u64, name: &[u8]) {
+        if let Some(number) = self.names.remove(&(parent, name.to_vec())) {
+            self.changes += 1;
+            if let Some(node) = self.all.get_mut(&number) {
+                node.gone = true;
+            }
         }
     }
 
@@ -213,44 +243,82 @@ impl Nodes {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_renamed_directory_takes_along_what_is_below() {
         let mut nodes = Nodes::default();
-        let directory = nodes.found(ROOT, b"d", None, true);
-        let file = nodes.found(directory, b"f", Some(7), false);
-        let other = nodes.found(ROOT, b"e", Some(8), true);
+        let directory = nodes.found(ROOT, b"d", None, true).unwrap();
+        let file = nodes.found(directory, b"f", Some(7), false).unwrap();
+        let other = nodes.found(ROOT, b"e", Some(8), true).unwrap();
         assert_eq!(nodes.path(file).as_deref(), Some(b"d/f".as_slice()));
         nodes.renamed((ROOT, b"d"), (other, b"x"));
         assert_eq!(nodes.path(file).as_deref(), Some(b"e/x/f".as_slice()));
         // It has become an object meanwhile, and keeps its number.
-        assert_eq!(nodes.found(other, b"x", Some(9), true), directory);
+        assert_eq!(nodes.found(other, b"x", Some(9), true).unwrap(), directory);
         nodes.removed(directory, b"f");
         assert_eq!(nodes.path(file), None);
         assert_eq!(nodes.object(file), Some(7));
         nodes.forget(file, 1);
         assert_eq!(nodes.object(file), None);
-        assert_ne!(nodes.found(directory, b"f", Some(10), false), file);
+        assert_ne!(nodes.found(directory, b"f", Some(10), false).unwrap(), file);
     }
 
     #[test]
     fn directories_are_kept_for_what_is_known_below_them() {
         let mut nodes = Nodes::default();
-        let a = nodes.found(ROOT, b"a", Some(1), true);
-        let b = nodes.found(a, b"b", Some(2), true);
-        let c = nodes.found(b, b"c", Some(3), false);
+        let a = nodes.found(ROOT, b"a", Some(1), true).unwrap();
+        let b = nodes.found(a, b"b", Some(2), true).unwrap();
+        let c = nodes.found(b, b"c", Some(3), false).unwrap();
         nodes.forget(a, 1);
         nodes.forget(b, 1);
         assert_eq!(nodes.path(c).as_deref(), Some(b"a/b/c".as_slice()));
         // Moved to a directory that only it keeps, and then forgotten.
-        let d = nodes.found(ROOT, b"d", Some(4), true);
+        let d = nodes.found(ROOT, b"d", Some(4), true).unwrap();
         nodes.renamed((b, b"c"), (d, b"c"));
         nodes.forget(d, 1);
         assert_eq!(nodes.path(c).as_deref(), Some(b"d/c".as_slice()));
         assert_eq!((nodes.object(a), nodes.object(b)), (None, None));
         nodes.forget(c, 1);
         assert!(nodes.all.is_empty() && nodes.names.is_empty());
+    }
+
+    #[test]
+    fn directories_that_others_swap_are_not_below_themselves() {
+        let mut nodes = Nodes::default();
+        let a = nodes.found(ROOT, b"a", Some(5), true).unwrap();
+        let b = nodes.found(a, b"b", Some(6), true).unwrap();
+        // mv a/b t; mv a t/a; mv t a
+        assert_eq!(nodes.found(ROOT, b"a", Some(6), true).unwrap(), b);
+        assert_eq!(nodes.found(b, b"a", Some(5), true).unwrap(), a);
+        assert_eq!((nodes.path(b).as_deref(), nodes.path(a).as_deref()), (Some(&b"a"[..]), Some(&b"a/a"[..])));
+        // Of a directory that is looked up while it is moved, what is above it may be found below.
+        assert!(nodes.found(a, b"x", Some(6), true).is_err());
+        assert_eq!(nodes.path(a).as_deref(), Some(&b"a/a"[..]));
+    }
+
+    #[test]
+    fn a_directory_that_is_no_object_keeps_its_number_when_another_gets_its_name() {
+        let mut nodes = Nodes::default();
+        let p = nodes.found(ROOT, b"p", None, true).unwrap();
+        let n = nodes.found(p, b"n", None, true).unwrap();
+        nodes.renamed((p, b"n"), (ROOT, b"m"));
+        nodes.renamed((ROOT, b"p"), (n, b"p"));
+        let other = nodes.found(p, b"n", None, true).unwrap();
+        assert_ne!(other, n);
+        assert_eq!((nodes.path(n).as_deref(), nodes.path(other).as_deref()), (Some(&b"m"[..]), Some(&b"m/p/n"[..])));
+    }
+
+    #[test]
+    fn looking_up_what_is_not_known_changes_nothing() {
+        let mut nodes = Nodes::default();
+        nodes.found(ROOT, b"a", Some(1), true).unwrap();
+        nodes.found(ROOT, b"b", Some(2), false).unwrap();
+        nodes.found(ROOT, b"a", Some(1), true).unwrap();
+        assert_eq!(nodes.changes(), 0);
+        nodes.found(ROOT, b"a", Some(3), true).unwrap();
+        assert_eq!(nodes.changes(), 1);
     }
 }

@@ -138,7 +138,13 @@ impl Views {
         let mut all = Vec::new();
         if number == FOLDER {
             for name in self.datasets.list()? {
-                let dataset = self.datasets.open(&name)?;
+                let dataset = match self.datasets.open(&name) {
+                    Ok(dataset) => dataset,
+                    Err(error) => {
+                        tracing::warn!(name, %error, "a dataset has no views");
+                        continue;
+                    }
+                };
                 all.push(Listed::view(self.number(Place { dataset, view: None }), Kind::Directory, name));
             }
             return Ok(all);

@@ -299,6 +299,42 @@ fn real_files() {
     }
 }
 
+#[test]
+fn structs_of_c_lie_as_the_compiler_has_them_or_are_refused() {
+    let size = |text: &str| layout(&imported("p.h", text, None).unwrap()).files[0] / 100;
+    assert_eq!(size("struct a { char c; double packed_size; };"), 16);
+    assert_eq!(size("struct a { char c; double d; } __attribute__((__packed__));"), 9);
+    assert_eq!(size("struct __attribute__((deprecated(\"why, so\"), packed)) a { char c; double d; };"), 9);
+    assert_eq!(size("struct b { char c; int i; } __attribute__((packed)); struct a { char c; int i; };"), 8);
+    assert_eq!(
+        size("#pragma pack(push, 1)\nstruct b { char c; int i; };\n#pragma pack(pop)\nstruct a { char c; int i; };"),
+        8
+    );
+    assert_eq!(size("#pragma pack(push, 1)\nstruct a { char c; int i; };\n#pragma pack(pop)\n"), 5);
+    assert_eq!(size("typedef struct a { char c; int i; } a, *a_ptr; struct b { a x; };"), 8);
+    for (text, what) in [
+        ("#pragma pack(2)\nstruct a { char c; int i; };", "pack(2)"),
+        ("#pragma pack(push, 4)\nstruct a { char c; double d; };", "pack(4)"),
+        ("#pragma pack(push, name, 1)\nstruct a { char c; double d; };", "pack(push, name, 1)"),
+        ("struct a { char c; _Alignas(32) int i; };", "Alignas"),
+        ("struct a { char c; int i __attribute__((aligned(16))); };", "aligned"),
+        ("struct a { char c; int i; } __attribute__((aligned(64)));", "aligned"),
+        ("struct a { char c; int i __attribute__((packed)); };", "packed by itself"),
+        (
+            "struct a { char c; int i; }; struct b { char c; struct a x; } __attribute__((packed));",
+            "only one is packed",
+        ),
+        ("typedef struct s { int i; } s, *s_ptr; struct b { s_ptr p; };", "s_ptr is a pointer"),
+        ("typedef struct { int i; } row[4]; struct b { row r; };", "row is an array"),
+        ("typedef struct { int i; } (*call)(int, long); struct b { call c; };", "call is a pointer"),
+    ] {
+        match imported("p.h", text, None) {
+            Err(Error::Unsupported(why)) => assert!(why.contains(what), "{text}: {why}"),
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 

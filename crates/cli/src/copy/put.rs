@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use serde_json::json;
-use terrace::{Attributes, Kind, PutOptions, Receipt, Store, key};
+use terrace::report::{ReplicaLocation, ReplicaState};
+use terrace::{Attributes, Budget, Kind, PutOptions, Receipt, Store, key};
 
 use super::check::same;
 use super::tree::{Item, Tree};
@@ -22,11 +23,14 @@ struct Done {
     failed: u64,
     bytes: u64,
     would_write: Vec<String>,
-    /// Replicas had and asked for, where these are not as many.
-    fewer: Option<(u8, u8)>,
+    /// Where these are fewer than was asked for: replicas had, asked for, and possible here.
+    fewer: Option<(u8, u8, u8)>,
+    /// Objects that take more than the budget, and the most that a byte of one takes.
+    dear: (u64, f64),
 }
 
 pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
+    put.wishes.check(store.config())?;
     let mut done = Done::default();
     if put.source.as_os_str() == "-" {
         put_stdin(store, put, &mut done)?;
@@ -41,8 +45,21 @@ impl Done {
         self.written += 1;
         self.bytes += receipt.bytes;
         if receipt.want < receipt.asked {
-            self.fewer = Some((receipt.want, receipt.asked));
+            self.fewer = Some((receipt.want, receipt.asked, receipt.possible));
         }
+    }
+
+    /// Notes where an object takes more than the budget.
+    fn weigh(&mut self, store: &Store, key: &[u8], Budget(most): Budget) -> Result<()> {
+        let location = store.locate(key)?;
+        let (stored, bytes) = location.extents.iter().fold((0, 0), |(stored, bytes), extent| {
+            (stored + extent.replicas.iter().map(|replica| replica.stored).sum::<u64>(), bytes + extent.length)
+        });
+        let times = stored as f64 / bytes.max(1) as f64;
+        if times > most {
+            self.dear = (self.dear.0 + 1, self.dear.1.max(times));
+        }
+        Ok(())
     }
 
     fn failed(&mut self, text: &str, bar: &ProgressBar) {
@@ -51,7 +68,7 @@ impl Done {
     }
 
     fn tell(self, dry_run: bool, show: Show) -> Result<bool> {
-        let Done { written, unchanged, failed, bytes, would_write, fewer } = self;
+        let Done { written, unchanged, failed, bytes, would_write, fewer, dear } = self;
         if dry_run {
             for key in &would_write {
                 show.line(&format!("would write {key}"))?;
@@ -64,9 +81,17 @@ impl Done {
         let value = json!({"written": written, "unchanged": unchanged, "failed": failed, "bytes": bytes});
         let written = count(written, "object");
         show.result(&value, &format!("{written} written ({}), {unchanged} unchanged, {failed} failed", size(bytes)))?;
-        if let Some((have, asked)) = fewer {
+        if let Some((have, asked, possible)) = fewer {
             let replicas = count(have.into(), "replica");
-            show.line(&format!("{replicas} each, not {asked}: there are no more failure domains"))?;
+            let why = match have < possible {
+                true => "the budget pays for no more",
+                false => "there are no more failure domains",
+            };
+            show.line(&format!("{replicas} each, not {asked}: {why}"))?;
+        }
+        if let (objects @ 1.., times) = dear {
+            let objects = count(objects, "object");
+            show.line(&format!("{objects} above the budget, up to {times:.2}x: one replica takes as much"))?;
         }
         Ok(failed == 0)
     }
@@ -136,12 +161,16 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
     }
     bar.finish_and_clear();
     store.repair_suspects()?;
+    if done.unchanged > 0 && !put.dry_run && matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) {
+        // What was there already may still owe what is waited for.
+        store.sync()?;
+    }
     Ok(())
 }
 
 fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut Done) -> Result<()> {
     key::check(&item.key)?;
-    if unchanged(store, item, put.checksum)? {
+    if unchanged(store, item, put)? {
         done.unchanged += 1;
         bar.inc(item.metadata.len());
     } else if put.dry_run {
@@ -150,12 +179,15 @@ fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut
         tracing::info!(key = %key::show(&item.key), "writing");
         let receipt = write(store, put, &item.key, bar.wrap_read(item.open()?), Some(item.attributes()));
         done.took(&receipt.map_err(|e| anyhow::Error::from(e).context(item.path.display().to_string()))?);
+        if let Some(budget) = put.wishes.options().budget {
+            done.weigh(store, &item.key, budget)?;
+        }
     }
     Ok(())
 }
 
-/// Whether the store has the file already.
-fn unchanged(store: &Store, item: &Item, checksum: bool) -> Result<bool> {
+/// Whether the store has the file already, with what is asked for now.
+fn unchanged(store: &Store, item: &Item, put: &Put) -> Result<bool> {
     let object = match store.stat(&item.key) {
         Ok(object) => object,
         Err(terrace::Error::NotFound { .. }) => return Ok(false),
@@ -166,12 +198,24 @@ fn unchanged(store: &Store, item: &Item, checksum: bool) -> Result<bool> {
     if object.attributes.kind != now.kind || object.length != length {
         return Ok(false);
     }
-    if !checksum {
-        return Ok(object.attributes.mtime == now.mtime);
+    let asked = options(put, &item.key, None).lasting();
+    if asked != PutOptions::default() && asked != PutOptions::kept_with(&object) {
+        return Ok(false);
+    }
+    if !put.checksum {
+        return Ok(object.attributes.mtime == now.mtime && is_there(store, &item.key)?);
     }
     match same(store, item) {
         // What is lost is written anew.
         Err(e) if matches!(e.downcast_ref(), Some(terrace::Error::Unreadable { .. })) => Ok(false),
         same => same,
     }
+}
+
+/// Whether all of an object has a replica, as far as is known without reading it: its files are there.
+fn is_there(store: &Store, key: &[u8]) -> Result<bool> {
+    let is_present = |replica: &ReplicaLocation| {
+        replica.state == ReplicaState::Present && replica.file.as_ref().is_none_or(|file| file.exists())
+    };
+    Ok(store.locate(key)?.extents.iter().all(|extent| extent.replicas.iter().any(is_present)))
 }

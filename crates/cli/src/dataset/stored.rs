@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use serde_json::json;
 use terrace::Store;
-use terrace_datasets::{Dataset, Datasets};
+use terrace_datasets::{Dataset, Datasets, Declared};
 
 use super::declared;
 use crate::output::{Show, complain, count};
@@ -70,16 +70,23 @@ pub fn run(store: &Store, command: &Stored, show: Show) -> Result<bool> {
             Ok(true)
         }
         Stored::Ls => {
-            let mut all = Vec::new();
+            let (mut all, mut good) = (Vec::new(), true);
             for name in datasets.list()? {
-                let views = datasets.open(&name)?.views()?;
+                let views = match datasets.open(&name).and_then(|dataset| dataset.views()) {
+                    Ok(views) => views,
+                    Err(error) => {
+                        good = false;
+                        complain(&format!("{name}: {error}"));
+                        continue;
+                    }
+                };
                 show.line(&format!("{name}: {}", views.join(" ")))?;
                 all.push(json!({"dataset": name, "views": views}));
             }
             if show.json {
                 show.value(&all)?;
             }
-            Ok(true)
+            Ok(good)
         }
         Stored::Show { name, declaration } => shown(&datasets.open(name)?, *declaration, show),
         Stored::Repair { name, accept_loss } => repaired(&datasets.open(name)?, *accept_loss, show),
@@ -101,14 +108,21 @@ pub fn open(store: &Store, dataset: &str) -> Result<Dataset> {
     }
 }
 
-/// Adds the dataset that a file declares, if it is not in the store. Its rules hold once the store is opened anew.
+/// Adds the dataset that a file declares, if it is not in the store.
 pub fn prepare(store: &Store, dataset: &str, show: Show) -> Result<()> {
     let (datasets, path) = (Datasets::new(store), Path::new(dataset));
     if datasets.contains(dataset).unwrap_or(false) || !path.is_file() {
         return Ok(());
     }
     let name = stem(path)?;
-    if !datasets.contains(&name)? {
+    if datasets.contains(&name)? {
+        let stored = Declared::parse(&datasets.open(&name)?.declaration()?)?;
+        let same = stored.is_of_same_dataset(&declared(path, show)?);
+        ensure!(
+            same,
+            "the dataset {name} of the store has other variables than {dataset}; `terrace dataset add --name` adds that as another one"
+        );
+    } else {
         datasets.add_declared(&name, &declared(path, show)?)?;
         if !show.quiet {
             complain(&format!("added {dataset} as {name}"));

@@ -255,6 +255,13 @@ impl Measured {
 
 fn distinct<'a>(what: &'static str, names: impl Iterator<Item = &'a str>) -> Result<(), DescriptionError> {
     let mut seen = std::collections::HashSet::new();
-    let mut names = names;
-    names.find(|name| !seen.insert(*name)).map_or(Ok(()), |name| Err(DescriptionError::Twice(name.to_owned(), what)))
+    for name in names {
+        if name.trim().is_empty() {
+            return Err(DescriptionError::Unnamed(what));
+        }
+        if !seen.insert(name) {
+            return Err(DescriptionError::Twice(name.to_owned(), what));
+        }
+    }
+    Ok(())
 }

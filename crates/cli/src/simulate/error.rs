@@ -27,6 +27,8 @@ pub enum DescriptionError {
          give a larger block, or fewer steps or objects"
     )]
     Long { blocks: usize },
+    #[error("a [[{0}]] has an empty name; give it one")]
+    Unnamed(&'static str),
     #[error("[[{0}]] is missing; describe at least one")]
     Missing(&'static str),
     #[error("two are named {0:?} among [[{1}]]; give each a name of its own")]

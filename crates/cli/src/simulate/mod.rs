@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use terrace_plan::policy::Ack;
 use terrace_simulate::{Even, Job, Kind, Knows, Outcome, Phase, Planner, simulate as run};
 
@@ -24,8 +25,13 @@ pub struct Simulate {
     #[arg(value_name = "FILE")]
     pub description: PathBuf,
     /// Write a picture of time and space, too.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(picture))]
     pub plot: Option<PathBuf>,
+}
+
+fn picture(path: PathBuf) -> Result<PathBuf, &'static str> {
+    let svg = path.extension().is_some_and(|extension| extension == "svg");
+    svg.then_some(path).ok_or("pictures are SVG; give a name that ends in .svg")
 }
 
 /// What came of one policy.
@@ -33,6 +39,8 @@ struct Compared {
     name: String,
     phases: Vec<&'static str>,
     outcome: Outcome,
+    /// What of the policy does not hold.
+    notes: Vec<String>,
 }
 
 pub fn simulate(asked: &Simulate, show: Show) -> Result<bool> {
@@ -64,15 +72,16 @@ fn compare(description: &Description, path: &Path) -> Result<Vec<Compared>> {
     description.check_count(blocks)?;
     let snapshot = cluster.snapshot()?;
     let one = |asked: &policy::Asked| {
-        let policy = asked.policy(&snapshot)?;
+        let (policy, mut notes) = asked.policy(&snapshot)?;
         let only = asked.encoding(&kinds)?;
         let phases = phases(wanted, policy.ack);
         let job =
             Job { cluster: &cluster, work: &work, phases: &phases, under_way: wanted.under_way, knows: Knows::Begun };
         let mut planner = Planner::new(policy, wanted.expected_reads, kinds.clone(), only);
         let outcome = run(&job, &mut planner).with_context(|| format!("policy {:?}", asked.name))?;
+        notes.extend(asked.unheld(&policy, planner.noted()));
         let phases = phases.iter().map(|phase| if matches!(phase, Phase::Read(_)) { "read" } else { "write" });
-        Ok(Compared { name: asked.name.clone(), phases: phases.collect(), outcome })
+        Ok(Compared { name: asked.name.clone(), phases: phases.collect(), outcome, notes })
     };
     description.policies.iter().map(one).collect()
 }

@@ -5,8 +5,8 @@ use terrace::Encoding;
 use terrace::config::Time;
 use terrace_plan::cost::Model;
 use terrace_plan::policy::{Ack, Ask, Policy, Replicas, resolve};
-use terrace_plan::snapshot::Snapshot;
-use terrace_simulate::Kind;
+use terrace_plan::snapshot::{Snapshot, Target, TargetSet};
+use terrace_simulate::{Kind, Noted};
 
 use super::error::DescriptionError;
 
@@ -30,8 +30,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// As a store would have it for a rule that says so.
-    pub fn policy(&self, snapshot: &Snapshot) -> Result<Policy, DescriptionError> {
+    /// As a store would have it for a rule that says so, and what of it does not hold.
+    pub fn policy(&self, snapshot: &Snapshot) -> Result<(Policy, Vec<String>), DescriptionError> {
         let wrong = |reason: String| DescriptionError::Policy { policy: self.name.clone(), reason };
         let parsed = |text: &String| text.parse().map_err(|e| wrong(format!("{e}")));
         let weights = self.weights.as_ref().map(|text| text.parse().map_err(|e| wrong(format!("{e}"))));
@@ -42,6 +42,9 @@ impl Asked {
         };
         if let Some(replicas) = self.replicas.filter(|replicas| !(1..=Replicas::LIMIT).contains(replicas)) {
             return Err(wrong(format!("replicas = {replicas}; give 1 to {}", Replicas::LIMIT)));
+        }
+        if self.tiers.as_ref().is_some_and(Vec::is_empty) {
+            return Err(wrong("tiers = [] leaves no tier to write to; name some, or leave `tiers` out".into()));
         }
         let asked = Ask {
             requirements: self.requirements.iter().map(parsed).collect::<Result<_, _>>()?,
@@ -54,9 +57,37 @@ impl Asked {
             volatile: Some(self.volatile),
         };
         let most = Replicas { max: Replicas::LIMIT, ..Replicas::default() };
-        let (policy, _) = resolve(&Ask::default(), &asked, &Ask::default(), most);
-        let replicas = policy.replicas.min(snapshot.domains_up());
-        Ok(Policy { model: self.cost_model, replicas, ..policy })
+        let (policy, resolutions) = resolve(&Ask::default(), &asked, &Ask::default(), most);
+        if let Some(reason) = nowhere(&policy, snapshot) {
+            return Err(wrong(reason));
+        }
+        let mut notes: Vec<String> = resolutions.iter().map(ToString::to_string).collect();
+        let replicas = policy.replicas.min(snapshot.domains_up(TargetSet::ALL));
+        if replicas < policy.replicas && self.counts(&policy) {
+            let (wanted, reached) = (policy.replicas, plural(replicas.into(), "target"));
+            notes.push(format!(
+                "{replicas} of {wanted} replicas: each is on a target of its own, and a process reaches {reached}"
+            ));
+        }
+        Ok((Policy { model: self.cost_model, replicas, ..policy }, notes))
+    }
+
+    /// What plans under this policy did not hold to.
+    pub fn unheld(&self, policy: &Policy, noted: &Noted) -> Vec<String> {
+        let Noted { blocks, fewer, gave_way } = noted;
+        let of = |some: u64| if some == *blocks { "all blocks".into() } else { format!("{some} of {blocks} blocks") };
+        let mut notes: Vec<String> = gave_way.iter().map(|(way, some)| format!("{}: {way}", of(*some))).collect();
+        if *fewer > 0 && self.counts(policy) {
+            let budget = policy.budget.map_or(String::new(), |budget| format!(" within the budget of {}x", budget.0));
+            let wanted = plural(policy.replicas.into(), "replica");
+            notes.push(format!("{}: there is no room for {wanted}{budget}", of(*fewer)));
+        }
+        notes
+    }
+
+    /// Whether it says how many replicas it wants, and not only that it wants the most.
+    fn counts(&self, policy: &Policy) -> bool {
+        self.replicas.is_some() || (policy.budget.is_none() && policy.replicas < Replicas::LIMIT)
     }
 
     /// The encoding of all replicas, where one is named: it must be known what it does to the data.
@@ -70,4 +101,28 @@ impl Asked {
         }
         Ok(Some(encoding))
     }
+}
+
+/// Why there is no target for one replica, whatever room there is.
+fn nowhere(policy: &Policy, snapshot: &Snapshot) -> Option<String> {
+    let usable = |tier: u8| policy.any_target || policy.tiers.has(tier);
+    let targets = || snapshot.targets().iter().filter(|target| usable(target.tier));
+    let lasts = |target: &Target| snapshot.tiers()[usize::from(target.tier)].persistent;
+    let only = |target: &Target| policy.replicas > 1 || policy.volatile || lasts(target);
+    let quick = |target: &Target| {
+        only(target) && (policy.any_target || policy.max_latency.is_none_or(|most| target.latency <= most))
+    };
+    if !targets().any(lasts) && policy.ack == Ack::Durable {
+        Some("no tier outlives a reboot, and `durable` needs one; write another `ack`, or `persistent = true`".into())
+    } else if !targets().any(lasts) && !policy.volatile {
+        Some("no tier outlives a reboot, and one replica has to; `volatile = true` allows that none does".into())
+    } else if !targets().any(quick) {
+        Some("no tier is as quick as max_latency says; give a longer one, or leave it out".into())
+    } else {
+        None
+    }
+}
+
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 { format!("{count} {what}") } else { format!("{count} {what}s") }
 }

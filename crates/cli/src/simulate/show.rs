@@ -25,7 +25,11 @@ pub fn table(tiers: &[&str], compared: &[Compared]) -> String {
         rows.add_row(row);
     }
     let written = compared.first().map_or(0.0, |first| first.outcome.raw);
-    format!("{rows}\n{} written; times are those that the slowest process waits", size(written as u64))
+    let mut text = format!("{rows}\n{} written; times are those that the slowest process waits", size(written as u64));
+    for Compared { name, notes, .. } in compared {
+        text.extend(notes.iter().map(|note| format!("\n{name}: {note}")));
+    }
+    text
 }
 
 /// What is in a tier, and how full that makes it.
@@ -46,7 +50,7 @@ fn seconds(seconds: f64) -> String {
 }
 
 pub fn json(tiers: &[&str], compared: &[Compared]) -> Value {
-    let policies = compared.iter().map(|Compared { name, phases, outcome }| {
+    let policies = compared.iter().map(|Compared { name, phases, outcome, notes }| {
         let phases = phases.iter().zip(&outcome.phases).map(|(phase, came)| {
             json!({"phase": phase, "seconds": came.seconds, "elapsed": came.elapsed, "settled": came.settled})
         });
@@ -61,6 +65,7 @@ pub fn json(tiers: &[&str], compared: &[Compared]) -> Value {
             "tiers": tiers.iter().enumerate().map(tier).collect::<Vec<_>>(),
             "cost": outcome.cost,
             "joules": outcome.joules,
+            "notes": notes,
             "events": outcome.events,
         })
     });

@@ -104,6 +104,23 @@ fn modes_times_links_and_empty_folders_come_back() {
 }
 
 #[test]
+fn what_is_asked_for_now_or_is_lost_is_left_to_do() {
+    let place = tree();
+    let put = |more: &[&str]| place.json([&["put", "runs", "d"], more].concat()).0["written"].as_u64();
+    let one = ["--replicas", "1", "--constraint", "tiers=ram+disk,max_latency=1s"];
+    assert_eq!([put(&[]), put(&one), put(&one), put(&[])], [Some(3), Some(3), Some(0), Some(0)]);
+    assert_eq!([put(&["--min-storage"]), put(&["--min-storage", "--ack", "durable"])], [Some(3), Some(0)]);
+    assert!(place.run(["put", "runs", "d", "--constraint", "tiers=rom"]).err.contains("there are ram, disk"));
+    assert!(place.run(["put", "runs", "d", "--constraint", "rate=1"]).err.contains("max_latency=5ms"));
+    for tier in ["ram", "disk"] {
+        fs::remove_dir_all(place.path(format!("tiers/{tier}/segments"))).unwrap();
+        fs::create_dir(place.path(format!("tiers/{tier}/segments"))).unwrap();
+    }
+    assert_eq!(put(&[]), Some(3), "what is lost is put again");
+    place.good(["check", "runs", "d"]);
+}
+
+#[test]
 fn put_and_get_do_only_what_is_left_to_do() {
     let place = tree();
     let put = |more: &[&str]| place.json([&["put", "runs", "d"], more].concat()).0;

@@ -142,3 +142,33 @@ fn a_view_of_a_file_is_used_at_once_and_a_file_converted_without_a_store() {
     assert_eq!(nowhere.run(["view", "convert", "points.dataset", "aos", "short", "b", "none"]).code, 1);
     assert!(!nowhere.path("none").exists());
 }
+
+#[test]
+fn a_declaration_that_does_not_fit_is_not_stored_and_a_bad_one_stops_no_other() {
+    let place = Place::new();
+    let grows = "dataset { var n int32; var d [n]int8 }\nview all { var n = n; var d = d }\nreplica a { view all }\n";
+    place.write("grows.dataset", grows);
+    place.write("first.dataset", format!("{grows}view first {{ var x = d[0] }}\n"));
+    place.write("points.dataset", POINTS);
+    place.write("bytes", [3, 0, 0, 0, 7, 8, 9]);
+    place.good(["dataset", "add", "grows.dataset"]);
+    place.good(["view", "write", "grows", "all", "bytes"]);
+    let refused = place.run(["dataset", "edit", "grows", "first.dataset"]);
+    assert!(refused.code == 1 && refused.err.contains("`d` is 0 long"), "{}", refused.err);
+    place.good(["view", "read", "grows", "all", "-o", "back"]);
+    assert_eq!(place.read("back"), [3, 0, 0, 0, 7, 8, 9]);
+
+    place.write("other/grows.dataset", POINTS);
+    let other = place.run(["view", "read", "other/grows.dataset", "aos"]);
+    assert!(other.code == 1 && other.err.contains("has other variables"), "{}", other.err);
+
+    place.good(["dataset", "add", "points.dataset"]);
+    place.good(["put", "bytes", "datasets/grows/.declaration"]);
+    let listed = place.run(["dataset", "ls"]);
+    assert!(listed.code == 1 && listed.out.starts_with("points: ") && listed.err.contains("grows"), "{}", listed.err);
+    let repaired = place.run(["repair"]);
+    assert!(repaired.code == 0 && repaired.err.contains("the dataset grows is left as it is"), "{}", repaired.err);
+    place.good(["view", "read", "points", "aos", "-o", "aos"]);
+    place.good(["dataset", "rm", "grows"]);
+    assert_eq!(place.good(["dataset", "ls"]), "points: aos b\n");
+}

@@ -62,6 +62,32 @@ fn files_are_sampled() {
 }
 
 #[test]
+fn what_of_a_policy_does_not_hold_is_said() {
+    let place = Place::empty();
+    let asked = "replicas = 3\nbudget = '0.1x'\nrequirements = ['min_storage', 'max_durability']";
+    place.write("asked.toml", SMALL.replace("replicas = 1", asked));
+    let words = place.good(["simulate", "asked.toml"]);
+    for note in [
+        "one: max_durability (application) is dropped",
+        "one: 1 of 3 replicas: each is on a target of its own, and a process reaches 1 target",
+        "one: all blocks: the fewest replicas that are allowed need more than the budget",
+    ] {
+        assert!(words.contains(note), "{note:?} is not in: {words}");
+    }
+    let (came, _) = place.json(["simulate", "asked.toml"]);
+    assert_eq!(came["policies"][0]["notes"].as_array().unwrap().len(), 4, "{came}");
+    place.write("small.toml", SMALL);
+    assert_eq!(place.json(["simulate", "small.toml"]).0["policies"][0]["notes"].as_array().unwrap().len(), 0);
+    let tape = "capacity = '5MB'\n[[tier]]\nname = 'tape'\nwrite = '10MB/s'\nread = '20MB/s'";
+    let full = SMALL.replace("price = 50", tape).replace("replicas = 1", "replicas = 2");
+    place.write("full.toml", full);
+    let words = place.good(["simulate", "full.toml"]);
+    assert!(words.contains("of 12 blocks: there is no room for 2 replicas"), "{words}");
+    let ran = place.run(["simulate", "small.toml", "--plot", "picture.png"]);
+    assert!(ran.code == 2 && ran.err.contains("ends in .svg"), "{}", ran.err);
+}
+
+#[test]
 fn what_cannot_be_is_said_with_what_to_do() {
     let place = Place::empty();
     for (before, after, words) in [
@@ -80,6 +106,9 @@ fn what_cannot_be_is_said_with_what_to_do() {
         ("replicas = 1", "replicas = 17", "give 1 to 16"),
         ("replicas = 1", "requirements = ['fast']", "is no requirement"),
         ("replicas = 1", "tiers = ['tape']", "no tier is named \"tape\""),
+        ("replicas = 1", "tiers = []", "leaves no tier to write to"),
+        ("price = 50", "persistent = false", "`volatile = true` allows"),
+        ("name = 'disk'", "name = ' '", "a [[tier]] has an empty name"),
         ("replicas = 1", "encoding = 'zstd-1'", "add it by [[data.encoding]]"),
         ("replicas = 1", "encoding = 'zap'", "policy \"one\""),
         ("replicas = 1", "replicas = 1\n[[policy]]\nname = 'one'", "a name of its own"),
@@ -95,4 +124,7 @@ fn what_cannot_be_is_said_with_what_to_do() {
         place.write("wrong.toml", &text);
         place.bad(["simulate", "wrong.toml"], &["wrong.toml", words]);
     }
+    let text = SMALL.replace("price = 50", "latency = '5ms'").replace("replicas = 1", "max_latency = '1us'");
+    place.write("wrong.toml", text);
+    place.bad(["simulate", "wrong.toml"], &["as quick as max_latency says"]);
 }

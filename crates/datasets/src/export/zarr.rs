@@ -38,13 +38,9 @@ impl View {
     fn array(&self, leaf: usize, placed: &Placed, folder: &Path) -> Result<()> {
         let (kind, inner) = data_type(placed.primitive);
         let mut shape: Vec<u64> = placed.loops.iter().map(|walk| walk.length).collect();
-        let scalar = shape.is_empty();
         shape.extend(inner);
-        let row = shape.iter().skip(1).product::<u64>() * (placed.primitive.size() / inner.unwrap_or(1)).max(1);
-        let mut chunk = shape.clone();
-        if let Some(first) = chunk.first_mut().filter(|_| !scalar) {
-            *first = (STEP / row.max(1)).clamp(1, (*first).max(1));
-        }
+        let element = (placed.primitive.size() / inner.unwrap_or(1)).max(1);
+        let (chunk, cut) = chunks(&shape, element);
         let zeros = match placed.primitive {
             Primitive::Bool => json!(false),
             Primitive::Complex64 | Primitive::Complex128 => json!([0.0, 0.0]),
@@ -63,31 +59,59 @@ impl View {
             "attributes": {},
         });
         write(&folder.join("zarr.json"), &metadata)?;
-        let whole = chunk.iter().product::<u64>() * (placed.primitive.size() / inner.unwrap_or(1)).max(1);
-        let length = placed.count() * placed.primitive.size();
-        let (mut number, mut at) = (0, 0);
-        while at < length {
-            let mut bytes = vec![0; whole as usize];
-            let part = bytes.get_mut(..whole.min(length - at) as usize).unwrap_or_default();
-            self.read_seen(|view| Seen::Leaf(view, leaf), at, part)?;
+        if shape.contains(&0) {
+            return Ok(());
+        }
+        // Dimensions before the one that is cut have chunks of one, those behind it are whole.
+        let (length, step) = (shape.get(cut).copied().unwrap_or(1), chunk.get(cut).copied().unwrap_or(1));
+        let row = shape.iter().skip(cut + 1).product::<u64>() * element;
+        let rows = shape.iter().take(cut).product::<u64>();
+        for number in 0..rows * length.div_ceil(step) {
+            let (outer, first) = (number / length.div_ceil(step), number % length.div_ceil(step) * step);
+            let mut bytes = vec![0; (step * row) as usize];
+            let part = bytes.get_mut(..(step.min(length - first) * row) as usize).unwrap_or_default();
+            self.read_seen(|view| Seen::Leaf(view, leaf), (outer * length + first) * row, part)?;
             if bytes.iter().any(|byte| *byte != 0) {
-                let path = chunk_path(folder, number, shape.len());
+                let path = chunk_path(folder, &shape, cut, outer, first / step);
                 let parent = path.parent().unwrap_or(folder);
                 fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
                 fs::write(&path, &bytes).map_err(|error| failed(&path, error))?;
             }
-            (number, at) = (number + 1, at + whole);
         }
         Ok(())
     }
 }
 
-/// The file of the chunk that is so many from the first along the first dimension.
-fn chunk_path(folder: &Path, number: u64, dimensions: usize) -> PathBuf {
-    let mut path = folder.join("c");
-    for dimension in 0..dimensions {
-        path.push(if dimension == 0 { number.to_string() } else { "0".to_owned() });
+/// The shape of chunks that are no longer than a step, and the dimension along which they are cut.
+fn chunks(shape: &[u64], element: u64) -> (Vec<u64>, usize) {
+    let mut chunk: Vec<u64> = shape.iter().map(|length| (*length).max(1)).collect();
+    let mut bytes = element;
+    for at in (0..chunk.len()).rev() {
+        let whole = chunk.get(at).map_or(bytes, |length| bytes.saturating_mul(*length));
+        if whole > STEP {
+            chunk.iter_mut().take(at).for_each(|length| *length = 1);
+            if let Some(length) = chunk.get_mut(at) {
+                *length = (STEP / bytes).max(1);
+            }
+            return (chunk, at);
+        }
+        bytes = whole;
     }
+    (chunk, 0)
+}
+
+/// The file of a chunk: of the row of the dimensions before the one that is cut, and so many from the first along that.
+fn chunk_path(folder: &Path, shape: &[u64], cut: usize, row: u64, number: u64) -> PathBuf {
+    let mut places = vec![0; shape.len()];
+    let mut left = row;
+    for (place, length) in places.iter_mut().zip(shape).take(cut).rev() {
+        (*place, left) = (left % length, left / length);
+    }
+    if let Some(place) = places.get_mut(cut) {
+        *place = number;
+    }
+    let mut path = folder.join("c");
+    path.extend(places.iter().map(u64::to_string));
     path
 }
 

@@ -63,6 +63,13 @@ impl EncodingRates {
             page: (PAGE as f64 / ratio).ceil() as u32,
         })
     }
+
+    fn hardly_differs(&self, other: &EncodingRates) -> bool {
+        let near = |a: f64, b: f64, share: f64| (a - b).abs() <= share * b;
+        near(self.compress, other.compress, 0.1)
+            && near(self.decompress, other.decompress, 0.1)
+            && near(self.share, other.share, 0.01)
+    }
 }
 
 /// The encodings that a plan may use, with what they are expected to cost. Storing bytes as they are is always one.
@@ -101,6 +108,18 @@ impl Costs {
         Costs { rates, only, fingerprint: hasher.finish() }
     }
 
+    /// The same, but as `before` where an encoding is expected to cost hardly anything else: plans that were made for that
+    /// are still good, and remembered.
+    pub fn steady(mut self, before: &Costs) -> Costs {
+        for of in &mut self.rates {
+            let known = before.rates.iter().find(|known| known.encoding == of.encoding);
+            if let Some(known) = known.filter(|known| of.hardly_differs(known)) {
+                *of = *known;
+            }
+        }
+        Costs::of(self.rates, self.only)
+    }
+
     /// Each encoding as the cost models see it; the first is none.
     pub fn rates(&self) -> &[EncodingRates] {
         &self.rates
@@ -132,6 +151,17 @@ mod tests {
         }
         assert!((expected.compress - 1e8).abs() < 1e3 && (expected.ratio - 1.0).abs() < 1e-5);
         assert_eq!(expected.decompress, 2e9);
+    }
+
+    #[test]
+    fn what_hardly_differs_makes_no_plan_anew() {
+        let of =
+            |compress, ratio| Costs::new(ALL[1..3].iter().map(|e| (*e, Expected { compress, decompress: 1e9, ratio })));
+        let before = of(1e9, 2.0);
+        assert_eq!(of(1.08e9, 2.01).steady(&before).fingerprint(), before.fingerprint());
+        let (slower, denser) = (of(0.8e9, 2.0), of(1e9, 2.1));
+        assert_eq!(slower.clone().steady(&before).fingerprint(), slower.fingerprint());
+        assert_eq!(denser.clone().steady(&before).fingerprint(), denser.fingerprint());
     }
 
     #[test]

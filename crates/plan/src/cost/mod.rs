@@ -51,6 +51,7 @@ pub fn model_of(policy: &Policy) -> CostModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Working;
     use terrace_codec::Encoding;
 
     const DISK: Rates = Rates {
@@ -59,6 +60,8 @@ mod tests {
         latency: 5e-3,
         displaced_write: 0.0,
         displaced_read: 0.0,
+        work: Working { read: 1e-8, write: 2e-8, latency: 5e-3 },
+        displaced_joules: Working { read: 0.0, write: 0.0, latency: 0.0 },
         load: 0.0,
         watts: 10.0,
         core_watts: 5.0,
@@ -97,5 +100,7 @@ mod tests {
         close(cost.fixed, 2.0 * 5e-3 * 10.0);
         let (device, core) = (2e-8 / 4.0 + 1e-8 / 4.0, encoding.compress + encoding.decompress);
         close(cost.per_byte, device * 10.0 + core * 5.0);
+        let busy = Rates { write: 1e-6, latency: 1.0, ..DISK };
+        assert_eq!(energy(&busy, &encoding, &Weights::ARCHIVAL, 1.0), cost, "waiting draws nothing");
     }
 }

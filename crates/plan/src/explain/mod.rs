@@ -8,7 +8,7 @@ use terrace_codec::Encoding;
 use crate::cost::Costs;
 use crate::plan::candidates::Terms;
 use crate::plan::offers::{busy, price};
-use crate::plan::{Cost, Forbidden, GaveWay, Piece, Plan, Want};
+use crate::plan::{Forbidden, GaveWay, Piece, Plan, Want};
 use crate::policy::{Budget, Policy, Resolution, Weights};
 use crate::snapshot::{PAGE, Snapshot};
 
@@ -27,18 +27,27 @@ pub struct Explanation {
     pub domains: u8,
     /// The most bytes stored per byte given.
     pub budget: Option<Budget>,
-    /// What could not be had with so many replicas.
+    /// What the plan does not hold to, since so many replicas could not be had otherwise.
     pub gave_way: Vec<GaveWay>,
     /// Costs are joules, not seconds.
     pub energy: bool,
-    /// What the plan costs, in picoseconds or picojoules.
-    pub cost: Cost,
+    /// What the plan costs.
+    pub cost: Total,
     /// Whether it is known that nothing is cheaper.
     pub proven: bool,
     /// The bytes that all replicas are expected to take.
     pub stored: u64,
-    /// The replicas; one that has no place, where there is room for none.
+    /// The replicas; one that has no place, where there is room for none. None of no bytes: nothing is stored of these.
     pub replicas: Vec<Replica>,
+}
+
+/// What a plan costs, weighted: seconds, or joules where the policy counts these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Total {
+    /// Of replica 0 where a write does not wait for the others, else of all.
+    pub first: f64,
+    /// What a write does not wait for: the other replicas.
+    pub then: f64,
 }
 
 /// A replica, and what was weighed for it.
@@ -60,6 +69,7 @@ pub struct Weighed {
     /// The index of the target.
     pub target: u8,
     /// How the bytes would be stored.
+    #[serde(with = "crate::named")]
     pub encoding: Encoding,
     /// What the whole replica would cost there in one piece: seconds or joules, weighted.
     pub cost: f64,
@@ -80,8 +90,8 @@ pub enum Verdict {
     },
     /// It is not cheaper than where the replica goes.
     Dearer {
-        /// Its cost over that of the replica as planned; 1 is as dear.
-        times: f64,
+        /// Its cost over that of the replica as planned; 1 is as dear. None where that costs nothing.
+        times: Option<f64>,
     },
     /// It is cheaper for this replica, but makes another, or all together, dearer or more than the budget.
     Yields,
@@ -127,6 +137,7 @@ pub fn explain(
     let terms = Terms {
         snapshot,
         policy,
+        targets: want.targets,
         pages: want.pages(),
         replicas: plan.replicas.len().max(1) as u8,
         pieces: snapshot.targets().len(),
@@ -136,19 +147,21 @@ pub fn explain(
         budget: policy.budget.is_some() && !gave(GaveWay::Budget),
     };
     let weigher = Weigher { terms, want, costs, plan };
+    let count = if want.bytes == 0 { 0 } else { usize::from(terms.replicas) };
+    let replicas: Vec<Replica> = (0..count).map(|replica| weigher.replica(replica)).collect();
     Explanation {
         bytes: want.bytes,
         reads: want.reads,
         resolutions: resolutions.to_vec(),
         wanted: policy.replicas,
-        domains: snapshot.domains_up(),
+        domains: snapshot.domains_up(want.targets),
         budget: policy.budget,
-        gave_way: plan.gave_way.to_vec(),
+        gave_way: plan.gave_way.iter().copied().filter(|way| plan.shows(*way, snapshot, policy)).collect(),
         energy: policy.energy,
-        cost: plan.cost,
+        cost: Total { first: plan.cost.first as f64 * 1e-12, then: plan.cost.then as f64 * 1e-12 },
         proven: plan.proven,
-        stored: plan.stored(),
-        replicas: (0..usize::from(terms.replicas)).map(|replica| weigher.replica(replica)).collect(),
+        stored: replicas.iter().flat_map(|replica| &replica.pieces).map(|piece| piece.stored).sum(),
+        replicas,
     }
 }
 
@@ -163,7 +176,10 @@ impl Weigher<'_> {
     fn replica(&self, replica: usize) -> Replica {
         let Terms { snapshot, policy, .. } = self.terms;
         let pieces = self.pieces(replica);
-        let as_planned: f64 = pieces.iter().map(|piece| self.planned(replica, piece)).sum();
+        let as_planned = match pieces {
+            [] => f64::INFINITY,
+            pieces => pieces.iter().map(|piece| self.planned(replica, piece)).sum(),
+        };
         let mut weighed = Vec::new();
         for (tier, of) in (0u8..).zip(snapshot.tiers()) {
             for encoding in 0..self.costs.rates().len() {
@@ -175,7 +191,12 @@ impl Weigher<'_> {
             }
         }
         let weights = if replica == 0 { policy.first } else { policy.rest };
-        Replica { weights, pieces: pieces.to_vec(), weighed }
+        let pieces = pieces.iter().map(|piece| {
+            let (from, to) = (u64::from(piece.start) * PAGE, u64::from(piece.end()) * PAGE);
+            let per_page = piece.stored / u64::from(piece.pages.max(1));
+            Piece { stored: stored(to.min(self.want.bytes).saturating_sub(from), per_page), ..*piece }
+        });
+        Replica { weights, pieces: pieces.collect(), weighed }
     }
 
     fn pieces(&self, replica: usize) -> &[Piece] {
@@ -202,7 +223,7 @@ impl Weigher<'_> {
         let pages = self.terms.pages;
         let cost = self.cost(replica, target, encoding, pages);
         let verdict = self.verdict(replica, target, encoding, cost, as_planned);
-        let stored = u64::from(of.page) * u64::from(pages);
+        let stored = stored(self.want.bytes, of.page.into());
         Weighed { tier: tier.to_owned(), target, encoding: of.encoding, cost, stored, verdict }
     }
 
@@ -236,9 +257,17 @@ impl Weigher<'_> {
         let other =
             (0..self.plan.replicas.len()).find(|other| *other != replica && self.pieces(*other).iter().any(meets));
         match other {
+            _ if cost >= as_planned => {
+                let equal = cost == as_planned;
+                Verdict::Dearer { times: if equal { Some(1.0) } else { (as_planned > 0.0).then(|| cost / as_planned) } }
+            }
             Some(other) => Verdict::Taken { replica: other as u8 },
-            None if cost < as_planned => Verdict::Yields,
-            None => Verdict::Dearer { times: if as_planned > 0.0 { cost / as_planned } else { 1.0 } },
+            None => Verdict::Yields,
         }
     }
+}
+
+/// What so many bytes take at so many for a page: the last page need not be whole.
+fn stored(bytes: u64, per_page: u64) -> u64 {
+    bytes.saturating_mul(per_page).div_ceil(PAGE)
 }

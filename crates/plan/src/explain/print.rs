@@ -2,13 +2,16 @@
 
 use std::fmt;
 
-use super::{Explanation, Replica, Verdict, Weighed};
+use super::{Explanation, Replica, Total, Verdict, Weighed};
 use crate::plan::{Forbidden, GaveWay};
 use crate::policy::Weights;
 use crate::snapshot::PAGE;
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.bytes == 0 {
+            return writeln!(f, "no bytes: nothing is stored of them");
+        }
         let planned = self.replicas.iter().filter(|replica| !replica.pieces.is_empty()).count();
         writeln!(f, "{} bytes, expected to be read {:.2} times", self.bytes, self.reads)?;
         for resolution in &self.resolutions {
@@ -19,7 +22,7 @@ impl fmt::Display for Explanation {
             write!(f, " ({} failure domains are up)", self.domains)?;
         }
         let unit = if self.energy { "J" } else { "s" };
-        let (first, then) = (self.cost.first as f64 * 1e-12, self.cost.then as f64 * 1e-12);
+        let Total { first, then } = self.cost;
         writeln!(f, "; {} bytes stored; cost {first:.6} {unit}, then {then:.6} {unit}", self.stored)?;
         if let Some(budget) = self.budget {
             writeln!(f, "the budget is {}x: {:.0} bytes", budget.0, budget.0 * self.bytes as f64)?;
@@ -59,10 +62,13 @@ impl Explanation {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Verdict::Chosen { pages: 1 } => f.write_str("chosen for 1 page"),
             Verdict::Chosen { pages } => write!(f, "chosen for {pages} pages"),
-            Verdict::Dearer { times } => write!(f, "{times:.2} times the cost"),
+            Verdict::Dearer { times: Some(times) } => write!(f, "{times:.2} times the cost"),
+            Verdict::Dearer { times: None } => f.write_str("dearer: what is chosen costs nothing"),
             Verdict::Yields => f.write_str("cheaper here, but not for all replicas together, or over the budget"),
             Verdict::Taken { replica } => write!(f, "replica {replica} is in the way"),
+            Verdict::NoRoom { pages: 1 } => f.write_str("room for 1 page"),
             Verdict::NoRoom { pages } => write!(f, "room for {pages} pages"),
             Verdict::Forbidden(why) => write!(f, "{why}"),
         }
@@ -73,6 +79,7 @@ impl fmt::Display for Forbidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Forbidden::Down => "cannot be written to",
+            Forbidden::Target => "not among the targets that are allowed",
             Forbidden::Tier => "not among the tiers that are allowed",
             Forbidden::Latency => "above the highest latency",
             Forbidden::Volatile => "does not outlive a reboot",

@@ -7,27 +7,28 @@ use super::candidates::{Candidate, Terms, fill};
 use super::held::{kept, take};
 use super::memo::{Key, Memo};
 use super::offers::Offers;
-use super::scheme::{GaveWay, Piece, Plan};
+use super::scheme::{GaveWay, Piece, Plan, most_pieces};
 use super::search::{Goal, NONE, Search, search};
 use crate::cost::Costs;
+use crate::policy::Replicas;
 use crate::snapshot::{PAGE, Snapshot};
 
 /// Makes the plan of a key; one without replicas if there is no room.
 pub(super) fn make(key: &Key, present: &[Piece], snapshot: &Snapshot, costs: &Costs, memo: &mut Memo, plan: &mut Plan) {
-    let Key { pages, offers: of, .. } = key;
+    let Key { pages, offers: of, targets, .. } = key;
     let policy = &of.policy;
     *plan = Plan { pages: *pages, wanted: policy.replicas, proven: true, ..Plan::default() };
     let Search { present: pieces, held, .. } = &mut memo.search;
     take(present, costs, *pages, pieces, held);
     let offers = memo.offers.get(of, snapshot, costs, &memo.search.held);
-    let lanes = snapshot.targets().iter().map(|target| usize::from(target.lanes)).sum();
-    for replicas in (1..=policy.replicas.min(snapshot.domains_up())).rev() {
+    for replicas in (1..=policy.replicas.min(Replicas::LIMIT).min(snapshot.domains_up(*targets))).rev() {
         let strict = Terms {
             snapshot,
             policy,
+            targets: *targets,
             pages: *pages,
             replicas,
-            pieces: snapshot.tiers().len().min(lanes).max(1),
+            pieces: most_pieces(snapshot),
             raw_first: policy.raw_first,
             distinct_tiers: policy.distinct_tiers,
             any_target: false,
@@ -123,11 +124,11 @@ fn attempt(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search, ste
 /// Finds for each target the one before it that could stand in its place, whatever is planned.
 fn twins(terms: &Terms, work: &mut Search) {
     let Search { free, held, twins, .. } = work;
-    let &Terms { snapshot, policy, .. } = terms;
+    let &Terms { snapshot, policy, targets, .. } = terms;
     let holds = |target: usize| held.iter().any(|held| usize::from(held.target) == target);
     twins.clear();
     for target in 0..free.len() {
-        let alike = |other: &usize| free[*other] == free[target] && snapshot.alike(*other, target, policy);
+        let alike = |other: &usize| free[*other] == free[target] && snapshot.alike(*other, target, targets, policy);
         let before = if holds(target) { None } else { (0..target).rev().find(|other| alike(other) && !holds(*other)) };
         twins.push(before.map_or(NONE, |other| other as u8));
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::held::{Held, staying};
 use super::offers::{Offer, TargetOffers};
 use crate::policy::{Ack, Policy};
-use crate::snapshot::{PAGE, Snapshot};
+use crate::snapshot::{PAGE, Snapshot, TargetSet};
 
 /// A target and an encoding for one class of replicas: replica 0, or the others.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,7 @@ impl Candidate {
 pub(crate) struct Terms<'a> {
     pub snapshot: &'a Snapshot,
     pub policy: &'a Policy,
+    pub targets: TargetSet,
     pub pages: u32,
     pub replicas: u8,
     /// The most pieces of a replica.
@@ -67,6 +68,8 @@ pub(crate) struct Terms<'a> {
 pub enum Forbidden {
     /// It cannot be written to.
     Down,
+    /// It is not among the targets that this may be put on.
+    Target,
     /// `tiers` does not name its tier.
     Tier,
     /// Its latency is above `max_latency`.
@@ -84,12 +87,14 @@ pub enum Forbidden {
 impl Terms<'_> {
     /// Why a class of replicas may not lie on a target.
     pub fn forbids(&self, target: usize, first: bool) -> Option<Forbidden> {
-        let &Terms { snapshot, policy, any_target, .. } = self;
+        let &Terms { snapshot, policy, targets, any_target, .. } = self;
         let of = &snapshot.targets()[target];
         let only = if first { self.replicas == 1 } else { self.replicas == 2 };
         let lasts = policy.ack == Ack::Durable || (only && !policy.volatile);
         if !of.up {
             Some(Forbidden::Down)
+        } else if !targets.has(target) {
+            Some(Forbidden::Target)
         } else if lasts && !snapshot.tiers()[usize::from(of.tier)].persistent {
             Some(Forbidden::Volatile)
         } else if !any_target && !policy.tiers.has(of.tier) {

@@ -24,7 +24,7 @@ pub(super) fn choose(plan: &mut Plan, want: &Want, present: &[Piece], snapshot: 
         if named[target] == u8::MAX {
             named[target] = piece.target;
             if snapshot.has_twin(target) && ample(target) {
-                let alike = |other: &usize| snapshot.alike(*other, target, policy) && ample(*other);
+                let alike = |other: &usize| snapshot.alike(*other, target, want.targets, policy) && ample(*other);
                 let free = (0..targets.len()).filter(|other| taken >> other & 1 == 0 && alike(other));
                 let best = free.min_by(|a, b| order(snapshot, *a, *b));
                 named[target] = best.unwrap_or(target) as u8;

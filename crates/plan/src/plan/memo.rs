@@ -6,7 +6,7 @@ use super::{Piece, Plan, Want, held};
 use crate::cost::Costs;
 use crate::mix::mix;
 use crate::policy::Policy;
-use crate::snapshot::{PAGE, Snapshot, down, nearest};
+use crate::snapshot::{PAGE, Snapshot, TargetSet, down, nearest};
 
 /// All that a plan depends on, but for the choice between targets that are alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +17,8 @@ pub(super) struct Key {
     space: u64,
     /// The targets above the policy's latency.
     slow: u64,
+    /// Those that may be used.
+    pub targets: TargetSet,
 }
 
 impl Key {
@@ -26,7 +28,7 @@ impl Key {
         let (mut space, mut slow) = (0, 0);
         for (index, target) in snapshot.targets().iter().enumerate() {
             let free = target.free.saturating_sub(target.reserved);
-            if free < enough {
+            if free < enough && want.targets.has(index) {
                 space = mix(mix(space, index as u64), down(free));
             }
             slow |= u64::from(policy.max_latency.is_some_and(|most| target.latency > most)) << index;
@@ -38,11 +40,11 @@ impl Key {
             reads: nearest(want.reads),
             policy: *policy,
         };
-        Key { pages, offers, space, slow }
+        Key { pages, offers, space, slow, targets: want.targets }
     }
 
     fn hash(&self) -> u64 {
-        [self.pages.into(), self.space, self.slow].into_iter().fold(self.offers.hash(), mix)
+        [self.pages.into(), self.space, self.slow, self.targets.bits()].into_iter().fold(self.offers.hash(), mix)
     }
 }
 

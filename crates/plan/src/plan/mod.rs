@@ -42,7 +42,7 @@ use std::fmt;
 use self::memo::Key;
 use crate::cost::Costs;
 use crate::policy::Policy;
-use crate::snapshot::{PAGE, Snapshot};
+use crate::snapshot::{PAGE, Snapshot, TargetSet};
 
 /// A request: so many bytes, expected to be read so many times.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,12 +51,14 @@ pub struct Want {
     pub bytes: u64,
     /// How often it is expected to be read; from its hotness, or 1.
     pub reads: f64,
+    /// The targets that it may be put on.
+    pub targets: TargetSet,
 }
 
 impl Want {
-    /// A request of so many bytes that is read once.
+    /// A request of so many bytes that is read once, wherever it is put.
     pub fn bytes(bytes: u64) -> Want {
-        Want { bytes, reads: 1.0 }
+        Want { bytes, reads: 1.0, targets: TargetSet::ALL }
     }
 
     pub(crate) fn pages(&self) -> u32 {

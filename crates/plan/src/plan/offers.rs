@@ -6,7 +6,7 @@ use super::held::Held;
 use crate::cost::{Costs, EncodingRates, model_of};
 use crate::mix::mix;
 use crate::policy::{Policy, Weights};
-use crate::snapshot::{PAGE, Rates, Snapshot};
+use crate::snapshot::{PAGE, Rates, Snapshot, Working};
 
 /// An encoding on a target.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,10 @@ pub(super) struct OffersKey {
 
 impl OffersKey {
     pub fn hash(&self) -> u64 {
-        let policy = mix(self.policy.first.compress.to_bits(), self.policy.rest.ratio.to_bits());
+        let Policy { replicas, least, ack, first, rest, volatile, budget, tiers, .. } = &self.policy;
+        let weights = [first.compress, first.ratio, rest.compress, rest.ratio, budget.map_or(0.0, |budget| budget.0)];
+        let few = u64::from_le_bytes([*replicas, *least, *ack as u8, u8::from(*volatile), 0, 0, 0, 0]);
+        let policy = weights.into_iter().map(f64::to_bits).fold(mix(few, tiers.bits()), mix);
         [self.snapshot, self.costs, self.present, self.reads.to_bits()].into_iter().fold(policy, mix)
     }
 }
@@ -148,5 +151,7 @@ pub(crate) fn price(
 /// A target that works off what waits for it first.
 pub(crate) fn busy(rates: &Rates) -> Rates {
     let factor = 1.0 + rates.load;
-    Rates { read: rates.read * factor, write: rates.write * factor, latency: rates.latency * factor, ..*rates }
+    let Working { read, write, latency } = rates.work;
+    let work = Working { read: read * factor, write: write * factor, latency: latency * factor };
+    Rates { read: rates.read * factor, write: rates.write * factor, latency: rates.latency * factor, work, ..*rates }
 }

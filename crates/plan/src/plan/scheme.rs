@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use terrace_codec::Encoding;
 
+use crate::policy::Policy;
 use crate::snapshot::{PAGE, Snapshot, Target};
 
 /// A run of a request's pages in one replica: where it goes, and how it is encoded.
@@ -16,6 +17,7 @@ pub struct Piece {
     /// The index of the target.
     pub target: u8,
     /// How its bytes are stored.
+    #[serde(with = "crate::named")]
     pub encoding: Encoding,
     /// The bytes that it is expected to take.
     pub stored: u64,
@@ -83,6 +85,27 @@ impl Plan {
         self.replicas.iter().flatten().map(|piece| piece.stored).sum()
     }
 
+    /// Whether it shows that something gave way: some do only because they come before what had to.
+    pub fn shows(&self, way: GaveWay, snapshot: &Snapshot, policy: &Policy) -> bool {
+        let of = |piece: &Piece| snapshot.targets().get(usize::from(piece.target));
+        let tier = |piece: &Piece| of(piece).map(|target| target.tier);
+        let slow =
+            |piece: &Piece| of(piece).zip(policy.max_latency).is_some_and(|(target, most)| target.latency > most);
+        let other_tier = |piece: &Piece| tier(piece).is_some_and(|tier| !policy.tiers.has(tier));
+        let all = || self.replicas.iter().enumerate().flat_map(|(at, all)| all.iter().map(move |piece| (at, piece)));
+        let meet = |a: &Piece, b: &Piece| a.start < b.end() && b.start < a.end() && tier(a) == tier(b);
+        match way {
+            GaveWay::RawFirst => all().any(|(at, piece)| at == 0 && piece.encoding != Encoding::NONE),
+            GaveWay::DistinctTiers => all().any(|(at, a)| all().any(|(other, b)| at < other && meet(a, b))),
+            GaveWay::Pieces => self.replicas.iter().any(|pieces| pieces.len() > most_pieces(snapshot)),
+            GaveWay::Targets => all().any(|(at, piece)| other_tier(piece) || (at == 0 && slow(piece))),
+            GaveWay::Budget => {
+                let given = f64::from(self.pages) * PAGE as f64;
+                policy.budget.is_some_and(|budget| self.stored() as f64 > budget.0 * given)
+            }
+        }
+    }
+
     /// Promises its space of the snapshot to it, so that what is planned next knows. Counts what stays as new.
     pub fn reserve(&self, snapshot: &mut Snapshot) {
         for piece in self.replicas.iter().flatten() {
@@ -106,4 +129,10 @@ impl Plan {
             start = end;
         }
     }
+}
+
+/// The most pieces of a replica (HReplica Table II), as long as that does not give way.
+pub(super) fn most_pieces(snapshot: &Snapshot) -> usize {
+    let lanes = snapshot.targets().iter().map(|target| usize::from(target.lanes)).sum();
+    snapshot.tiers().len().min(lanes).max(1)
 }

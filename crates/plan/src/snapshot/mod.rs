@@ -1,8 +1,10 @@
 //! What the planner knows of the storage: plain data, read at some moment.
 
 mod round;
+mod sets;
 
 pub(crate) use round::{down, nearest};
+pub use sets::{TargetSet, TierSet};
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -17,6 +19,9 @@ pub const PAGE: u64 = 4096;
 pub const MAX_TARGETS: usize = 64;
 /// The most tiers of a snapshot.
 pub const MAX_TIERS: usize = 32;
+
+/// Steps in which a tier fills up: at each, what was planned is planned anew.
+const STEPS: f64 = 8.0;
 
 /// A performance level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -56,31 +61,6 @@ pub struct Target {
     pub up: bool,
 }
 
-/// A set of tiers, by index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct TierSet(u32);
-
-impl TierSet {
-    /// All tiers, whatever there are.
-    pub const ALL: TierSet = TierSet(u32::MAX);
-
-    /// The tiers of these indexes; those past [`MAX_TIERS`] are left out.
-    pub fn of(indexes: impl IntoIterator<Item = usize>) -> TierSet {
-        TierSet(indexes.into_iter().filter(|index| *index < MAX_TIERS).fold(0, |set, index| set | 1 << index))
-    }
-
-    /// Whether it holds the tier of this index.
-    pub fn has(self, tier: u8) -> bool {
-        self.0.checked_shr(tier.into()).is_some_and(|set| set & 1 == 1)
-    }
-}
-
-impl Default for TierSet {
-    fn default() -> Self {
-        TierSet::ALL
-    }
-}
-
 /// Tiers and targets as they were at some moment, speeds and load rounded to steps of 5 %.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -88,7 +68,7 @@ pub struct Snapshot {
     targets: Vec<Target>,
     core_watts: f64,
     rates: Vec<Rates>,
-    /// How full each tier is, in steps of a twentieth.
+    /// How full each tier is, in [`STEPS`].
     filled: [u8; MAX_TIERS],
     domains: Vec<u8>,
     /// For each target the first that is alike, and whether there is another.
@@ -111,12 +91,27 @@ pub struct Rates {
     pub displaced_write: f64,
     /// The same for being read there.
     pub displaced_read: f64,
+    /// What it works itself, whatever was waited for: joules go by that.
+    pub work: Working,
+    /// Joules more that a byte stored here makes the next tier draw, for one that has no room here any more.
+    pub displaced_joules: Working,
     /// Operations waiting for each that it can do at a time.
     pub load: f64,
     /// Its tier's watts.
     pub watts: f64,
     /// Watts of a processor core.
     pub core_watts: f64,
+}
+
+/// Something of a target for each operation, and for each byte that it reads or writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Working {
+    /// For each byte read.
+    pub read: f64,
+    /// For each byte written.
+    pub write: f64,
+    /// For each operation.
+    pub latency: f64,
 }
 
 /// Why a snapshot cannot be.
@@ -163,12 +158,16 @@ impl Snapshot {
             if !(fast(target.read) && fast(target.write) && known(target.latency) && known(target.load)) {
                 return Err(SnapshotError::NoSuchSpeed(index));
             }
+            let (read, write, latency) =
+                (1.0 / nearest(target.read), 1.0 / nearest(target.write), nearest(target.latency));
             rates.push(Rates {
-                read: 1.0 / nearest(target.read),
-                write: 1.0 / nearest(target.write),
-                latency: nearest(target.latency),
+                read,
+                write,
+                latency,
                 displaced_write: 0.0,
                 displaced_read: 0.0,
+                work: Working { read, write, latency },
+                displaced_joules: Working::default(),
                 load: (target.load * 20.0).round() / 20.0,
                 watts: tier.watts,
                 core_watts,
@@ -192,9 +191,21 @@ impl Snapshot {
         self
     }
 
+    /// The same, where each target works for so long itself, in seconds: its speeds and its latency may be those of what is
+    /// waited for, which others' operations are part of, and which draws nothing.
+    pub fn working(mut self, works: impl IntoIterator<Item = Working>) -> Snapshot {
+        for (rates, work) in self.rates.iter_mut().zip(works) {
+            let [read, write, latency] = [work.read, work.write, work.latency].map(nearest);
+            rates.work = Working { read, write, latency };
+        }
+        self.kinds = kinds(&self.targets, &self.rates);
+        self.fingerprints = [false, true].map(|load| fingerprint(&self.tiers, &self.targets, &self.rates, load));
+        self
+    }
+
     /// Says anew how much of each tier is taken, as [`filled`](Snapshot::filled) does.
     pub fn set_filled(&mut self, shares: impl IntoIterator<Item = f64>) {
-        let steps = |share: f64| (share.clamp(0.0, 1.0) * 20.0).round() as u8;
+        let steps = |share: f64| (share.clamp(0.0, 1.0) * STEPS).round() as u8;
         let mut filled = [0; MAX_TIERS];
         filled.iter_mut().zip(shares).for_each(|(filled, share)| *filled = steps(share));
         if filled == self.filled {
@@ -204,10 +215,15 @@ impl Snapshot {
             let later = |of: &Target| of.up && usize::from(of.tier) > tier;
             let next = self.targets.iter().zip(&self.rates).filter(|(target, _)| later(target));
             let Some(next) = next.min_by_key(|(target, _)| target.tier).map(|(_, rates)| *rates) else { break };
-            let share = f64::from(*steps) / 20.0;
+            let share = f64::from(*steps) / STEPS;
             for (_, rates) in self.targets.iter().zip(&mut self.rates).filter(|(of, _)| usize::from(of.tier) == tier) {
                 rates.displaced_write = share * (next.write - rates.write).max(0.0);
                 rates.displaced_read = share * (next.read - rates.read).max(0.0);
+                let more = |of: fn(&Working) -> f64| {
+                    share * (next.watts * of(&next.work) - rates.watts * of(&rates.work)).max(0.0)
+                };
+                let (read, write) = (more(|work| work.read), more(|work| work.write));
+                rates.displaced_joules = Working { read, write, latency: 0.0 };
             }
         }
         self.filled = filled;
@@ -272,18 +288,20 @@ impl Snapshot {
         self.domains[target]
     }
 
-    /// How many domains can be written to: more replicas than that have no place.
-    pub fn domains_up(&self) -> u8 {
-        let up = self.targets.iter().zip(&self.domains).filter(|(target, _)| target.up);
-        up.fold(0u64, |set, (_, domain)| set | 1 << domain).count_ones() as u8
+    /// How many domains of these targets can be written to: more replicas than that have no place.
+    pub fn domains_up(&self, targets: TargetSet) -> u8 {
+        let usable = |index: usize| self.targets[index].up && targets.has(index);
+        let up = (0..self.targets.len()).filter(|index| usable(*index));
+        up.fold(0u64, |set, index| set | 1 << self.domains[index]).count_ones() as u8
     }
 
-    /// Whether two targets differ in nothing that a plan depends on, but for their space: either may stand in the
-    /// other's place.
-    pub(crate) fn alike(&self, a: usize, b: usize, policy: &Policy) -> bool {
+    /// Whether two targets differ in nothing that a plan for `among` these depends on, but for their space: either may
+    /// stand in the other's place.
+    pub(crate) fn alike(&self, a: usize, b: usize, among: TargetSet, policy: &Policy) -> bool {
         let slow = |target: usize| policy.max_latency.is_some_and(|most| self.targets[target].latency > most);
         self.kinds[a].0 == self.kinds[b].0
             && slow(a) == slow(b)
+            && among.has(a) == among.has(b)
             && (!policy.spread || self.rates[a].load == self.rates[b].load)
     }
 
@@ -320,11 +338,13 @@ fn fingerprint(tiers: &[Tier], targets: &[Target], rates: &[Rates], with_load: b
     }
     for (target, rates) in targets.iter().zip(rates) {
         (target.tier, target.domain, target.lanes, target.plain, target.up).hash(&mut hasher);
-        let Rates { read, write, latency, displaced_write, displaced_read, load, watts, core_watts } = *rates;
-        let load = if with_load { load } else { 0.0 };
-        [read, write, latency, displaced_write, displaced_read, load, watts, core_watts]
-            .map(f64::to_bits)
-            .hash(&mut hasher);
+        let Rates { read, write, latency, displaced_write, displaced_read, work, displaced_joules, .. } = *rates;
+        [read, write, latency, displaced_write, displaced_read].map(f64::to_bits).hash(&mut hasher);
+        for Working { read, write, latency } in [work, displaced_joules] {
+            [read, write, latency].map(f64::to_bits).hash(&mut hasher);
+        }
+        let load = if with_load { rates.load } else { 0.0 };
+        [load, rates.watts, rates.core_watts].map(f64::to_bits).hash(&mut hasher);
     }
     hasher.finish()
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use terrace_plan::cost::{Costs, model_of};
 use terrace_plan::plan::{GaveWay, Piece, Plan, Want};
 use terrace_plan::policy::{Ack, Policy};
-use terrace_plan::snapshot::{PAGE, Rates, Snapshot};
+use terrace_plan::snapshot::{PAGE, Rates, Snapshot, Working};
 
 /// What it costs first, and what then.
 pub type Cost = (u64, u64);
@@ -131,7 +131,9 @@ impl Problem<'_> {
         let idle = self.snapshot.rates()[target];
         let wait = if self.policy.spread { 1.0 + idle.load } else { 1.0 };
         let (read, write, latency) = (idle.read * wait, idle.write * wait, idle.latency * wait);
-        let rates = Rates { read, write, latency, ..idle };
+        let Working { read: reading, write: writing, latency: each } = idle.work;
+        let work = Working { read: reading * wait, write: writing * wait, latency: each * wait };
+        let rates = Rates { read, write, latency, work, ..idle };
         let cost = model_of(self.policy)(&rates, &self.costs.rates()[encoding], weights, reads);
         ((cost.fixed * 1e12).round() as u64, (cost.per_byte * 4096.0 * 1e12).round() as u64)
     }
@@ -143,6 +145,7 @@ impl Problem<'_> {
         let durable = self.policy.ack == Ack::Durable;
         let slow = replica == 0 && self.policy.max_latency.is_some_and(|most| of.latency > most);
         of.up
+            && self.want.targets.has(target)
             && (terms.any_target || (self.policy.tiers.has(of.tier) && !slow))
             && !(encoding > 0 && (of.plain || (replica == 0 && terms.raw_first)))
             && (persistent || !(durable || last && !self.policy.volatile))

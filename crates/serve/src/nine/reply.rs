@@ -76,10 +76,13 @@ pub(super) fn encode_read<E>(
     read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
 ) -> Result<(), E> {
     const START: usize = HEADER + 4;
-    begin(117, tag, out);
-    out.resize(START + count, 0);
-    let length = read(&mut out[START..])?;
+    // What the last message left is written over: to make it zeros first would take as long as to read.
+    if out.len() < START + count {
+        out.resize(START + count, 0);
+    }
+    let length = read(&mut out[START..START + count])?;
     out.truncate(START + length);
+    out[..HEADER].copy_from_slice(&head(117, tag));
     out[HEADER..START].copy_from_slice(&(length as u32).to_le_bytes());
     end(out);
     Ok(())
@@ -87,8 +90,13 @@ pub(super) fn encode_read<E>(
 
 fn begin(kind: u8, tag: u16, out: &mut Vec<u8>) {
     out.clear();
-    out.extend_from_slice(&[0, 0, 0, 0, kind]);
-    out.extend_from_slice(&tag.to_le_bytes());
+    out.extend_from_slice(&head(kind, tag));
+}
+
+/// A message's head, before its size is known.
+fn head(kind: u8, tag: u16) -> [u8; HEADER] {
+    let [low, high] = tag.to_le_bytes();
+    [0, 0, 0, 0, kind, low, high]
 }
 
 fn end(out: &mut [u8]) {

@@ -5,7 +5,7 @@ use crate::catalog::{Edit, Extent, Object, Task, frames};
 use crate::key::show;
 use crate::read::{Suspect, bad, read_replica, task_of};
 use crate::report::Scrubbed;
-use crate::store::Store;
+use crate::store::{Device, Store};
 
 /// Which objects to scrub: part `part` of `of`, chosen by key.
 #[derive(Clone, Copy, Debug)]
@@ -107,11 +107,18 @@ impl Store {
             if let Some(whole) = self.inner.misnamed(device, key, &object, &extents)? {
                 found.bad += 1;
                 if repair {
-                    found.repaired += u64::from(device.target.follow(key, Some(&whole), &[]).is_ok_and(|named| named));
+                    let named = device.target.follow(key, Some(&whole), &[]).is_ok_and(|named| named);
+                    found.repaired += u64::from(named || self.make_file_anew(device, key, &object)?);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Makes a plain file anew that somebody has made longer.
+    fn make_file_anew(&self, device: &Device, key: &[u8], object: &Object) -> Result<bool> {
+        self.inner.owe_file(device, key)?;
+        Ok(self.inner.make_all(Some(object.id), true)? > 0)
     }
 
     /// Whether the catalog still means these frames: else the object has moved on, and nothing is wrong.

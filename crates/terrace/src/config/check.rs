@@ -217,6 +217,9 @@ fn rules(config: &Config) -> Result<(), String> {
         if let Some(replicas) = rule.replicas.filter(|replicas| !(min..=max).contains(replicas)) {
             return Err(format!("{of}: replicas = {replicas} is not in {min}..{max}, the [store]'s min and max"));
         }
+        if rule.tiers.as_ref().is_some_and(Vec::is_empty) {
+            return Err(format!("{of}: tiers = [] leaves nothing to use; there are {}", names.join(", ")));
+        }
         if let Some(name) = rule.tiers.iter().flatten().find(|name| !names.contains(&name.as_str())) {
             return Err(format!("{of}: there is no tier {name:?}; there are {}", names.join(", ")));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::open::{Open, State};
 use super::{FileError, FileResult, Files, Shared};
 use crate::place::policy;
-use crate::write::now;
+use crate::write::{PutOptions, now};
 use crate::{Error, element_of};
 
 /// Nothing is kept back for longer, nor looked for more often.
@@ -84,7 +84,10 @@ impl Shared {
     }
 
     fn write(&self, open: &Open, state: &State, ranges: &[(u64, &[u8])], mtime: i64) -> FileResult<()> {
-        let policy = policy(&self.store.inner, &state.key, &self.options);
+        let inner = &self.store.inner;
+        let object = inner.catalog.object(&state.key)?.filter(|object| object.id == open.id);
+        let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
+        let policy = policy(inner, &state.key, &kept.over(&self.options));
         let element = self.options.element.or_else(|| element_of(&state.key));
         let written = self.store.write_ranges(&state.key, Some(open.id), ranges, mtime, &policy, element);
         self.of_open(state, written.map(drop).map_err(FileError::from))

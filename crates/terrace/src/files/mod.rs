@@ -252,7 +252,8 @@ impl Shared {
         let inner = &self.store.inner;
         let object = inner.catalog.next_id()?;
         let want = policy(inner, path, &self.options).wanted.replicas;
-        let attributes = stat.attributes(Default::default(), self.owner);
+        let mut attributes = stat.attributes(Default::default(), self.owner);
+        self.options.keep(&mut attributes);
         let (extents, staged) = (Vec::new(), false);
         Ok((object, Edit::Put { key: path.to_vec(), object, length: 0, want, attributes, staged, extents }))
     }

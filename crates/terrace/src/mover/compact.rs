@@ -95,7 +95,7 @@ impl Inner {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(true) };
         let mut raw = vec![0; (last.end() - first.offset) as usize];
         self.read_extents(key, object, run, first.offset, &mut raw)?;
-        let policy = policy(self, key, &PutOptions { replicas: Some(object.want), ..PutOptions::default() });
+        let policy = policy(self, key, &PutOptions { replicas: Some(object.want), ..PutOptions::kept_with(object) });
         let mut writer = Writer::new(self, key, object.id, &policy, None);
         writer.offset = first.offset;
         writer.stays_plain(true)?;

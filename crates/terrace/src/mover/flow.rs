@@ -115,7 +115,7 @@ impl<'a> Sink<ToMake> for Targets<'a> {
 impl Inner {
     /// Makes what is owed now, to one object or to all, as far as the targets allow, for a few seconds at most; how many
     /// replicas are no longer owed.
-    pub(super) fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
+    pub(crate) fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
         let first = self.owed_next(object, None)?;
         if first.len() < BATCH && !self.pays(&first) {
             return self.make(&first, at_once);

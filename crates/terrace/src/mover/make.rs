@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use terrace_codec::Encoding;
+use terrace_plan::policy::Policy as Wanted;
+
 use super::claimed::Claimed;
 use crate::catalog::{Change, Edit, Expect, Extent, Owed, Replica, TargetId, Task};
 use crate::frame::Identity;
@@ -109,23 +112,30 @@ impl Inner {
         let Some(raw) = kept.or_else(|| self.read_frame(task.object, extent).map(Arc::new)) else { return Ok(None) };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        let densest = extent.replicas.iter().map(|r| r.stored).min().unwrap_or(0);
-        if more && !placer.affords(extent, densest) {
-            // It turned out that fewer fit than were planned.
-            return Ok(Some(vec![Edit::Forgive { task: *task }]));
-        }
         let encoding = match self.mover.encodings.lock().get(task).copied() {
             Some(planned) => planned,
             None => placer.encoding(device, extent, &raw, self.catalog.owed_to(task)?.len()),
         };
+        let alike = extent.replicas.iter().find(|r| r.encoding == encoding).map_or(0, |r| r.stored);
+        let least = if encoding == Encoding::NONE { extent.raw_len } else { alike };
+        if more && !placer.affords(extent, device, least) {
+            // It turned out that fewer fit than were planned.
+            return Ok(Some(vec![Edit::Forgive { task: *task }]));
+        }
         match placer.append(device, identity, encoding, &raw) {
             Ok(replica) => {
                 self.mover.kept.made(task);
                 let mut edits = vec![Edit::Made { task: *task, replica }];
-                if more && !placer.affords(extent, replica.stored) {
-                    // Registered only so that its place is given back.
+                let lose = |replica: &Replica| {
                     let key = serde_bytes::ByteBuf::from(owed.key.clone());
-                    edits.push(Edit::Lost { task: *task, key, place: replica.place, owed: None });
+                    let task = Task { target: replica.target, ..*task };
+                    Edit::Lost { task, key, place: replica.place, owed: None }
+                };
+                if more && !placer.affords(extent, device, replica.stored) {
+                    // Registered only so that its place is given back.
+                    edits.push(lose(&replica));
+                } else if more {
+                    edits.extend(placer.beyond(extent, replica.stored).map(lose));
                 }
                 Ok(Some(edits))
             }
@@ -139,8 +149,14 @@ impl Inner {
     /// Places replicas of an object as was wished for when it was written, or as the rules say.
     pub(crate) fn placer_for<'a>(&'a self, object: u64, key: &'a [u8]) -> Placer<'a> {
         let wish = self.mover.wishes.lock().get(&object).copied();
-        let wanted = wish.unwrap_or_else(|| policy(self, key, &PutOptions::default()).wanted);
-        Placer::new(self, key, element_of(key), wanted)
+        Placer::new(self, key, element_of(key), wish.unwrap_or_else(|| self.policy_of(key)))
+    }
+
+    /// The policy for what a key names: as was asked for with it, and as the rules say.
+    pub(crate) fn policy_of(&self, key: &[u8]) -> Wanted {
+        // Where that cannot be read, nothing else can: what follows says so.
+        let object = self.catalog.object(key).ok().flatten();
+        policy(self, key, &object.as_ref().map(PutOptions::kept_with).unwrap_or_default()).wanted
     }
 
     /// Whether a replica would be evicted as soon as it was made: memory is at its high watermark, and the extent is below.

@@ -144,6 +144,9 @@ impl Store {
                         return;
                     }
                     let moved = inner.move_some();
+                    if let Err(error) = &moved {
+                        tracing::debug!(%error, "the mover tries again");
+                    }
                     if !matches!(moved, Ok(n) if n > 0) {
                         inner.mover.rest(REST);
                     }
@@ -163,15 +166,22 @@ impl Inner {
         self.forget_made();
         let mut done = self.repair_suspects()? as usize + self.follow_policies()?;
         let Some(_lock) = self.mover_lock()? else { return Ok(done) };
-        done += self.make_all(None, false)?;
-        done += self.follow_rules()?;
+        let moved = self.move_alone();
+        // Whatever fails, what a loss of power can take stays bounded, and space is given back.
+        self.mark_in_time()?;
+        self.reap(room::GRACE)?;
+        self.snapshot_if_due()?;
+        done += moved?;
+        Ok(done)
+    }
+
+    /// What only one process does at a time.
+    fn move_alone(&self) -> Result<usize> {
+        let done = self.make_all(None, false)? + self.follow_rules()?;
         self.follow_all()?;
         self.evict()?;
         self.promote_in_time()?;
         self.compact_in_time()?;
-        self.mark_in_time()?;
-        self.reap(room::GRACE)?;
-        self.snapshot_if_due()?;
         Ok(done)
     }
 

@@ -18,6 +18,8 @@ use crate::{Error, Result};
 const QUIET: Duration = Duration::from_secs(2);
 /// So long a change waits for another one's names of files.
 const NAMING: Duration = Duration::from_secs(1);
+/// Longer files than this, in bytes, are more than ext4 takes.
+const LONGEST: u64 = 1 << 43;
 /// Replicas registered by one commit.
 const BATCH: usize = 1024;
 /// Keys looked at in one go.
@@ -59,7 +61,7 @@ impl Inner {
         let found = self.catalog.locate(key, 0, u64::MAX)?.filter(|(named, _)| named.id == object);
         // What is staged is not to be seen yet.
         let Some((object, extents)) = found else { return Ok(Some(0)) };
-        if object.attributes.kind != Kind::File {
+        if object.attributes.kind != Kind::File || object.length > LONGEST {
             return Ok(None);
         }
         let mut owed = false;
@@ -219,7 +221,7 @@ impl Inner {
     }
 
     /// Owes an object as a plain file, unless it is owed already.
-    fn owe_file(&self, device: &Device, key: &[u8]) -> Result<()> {
+    pub(crate) fn owe_file(&self, device: &Device, key: &[u8]) -> Result<()> {
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
         let Some(first) = extents.first() else { return Ok(()) };
         if !self.is_owed(device, &object, first)? {
@@ -261,7 +263,7 @@ impl Inner {
                 return Ok(None);
             }
         }
-        Ok(device.target.is_named(key, whole.file).is_ok_and(|named| !named).then_some(whole))
+        Ok(device.target.is_named(key, &whole).is_ok_and(|named| !named).then_some(whole))
     }
 }
 

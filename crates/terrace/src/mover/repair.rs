@@ -31,11 +31,17 @@ impl Inner {
         // When this returns, what another thread is just repairing is repaired, too.
         let _one_at_a_time = self.mover.repairing.lock();
         let suspects = std::mem::take(&mut *self.mover.suspects.lock());
-        let mut repaired = 0;
+        let (mut repaired, mut failed) = (0, Ok(()));
         for suspect in suspects {
-            repaired += u64::from(self.repair(&suspect)?);
+            match self.repair(&suspect) {
+                Ok(done) => repaired += u64::from(done),
+                Err(error) => {
+                    self.mover.suspect(suspect);
+                    failed = Err(error);
+                }
+            }
         }
-        Ok(repaired)
+        failed.map(|()| repaired)
     }
 
     /// Looks again at a bad replica; if it still is one and the catalog still names it, replaces it from a good one.

@@ -36,14 +36,10 @@ impl Store {
             if !all && inner.hotness.score(key, extent.offset, extent.end()) > COLD {
                 return Ok(());
             }
-            let dense = Weights::ARCHIVAL;
-            let wanted = Wanted {
-                replicas: extent.replicas.len().clamp(1, 255) as u8,
-                first: dense,
-                rest: dense,
-                raw_first: false,
-                ..policy_of(inner, key)
-            };
+            let (dense, policy) = (Weights::ARCHIVAL, inner.policy_of(key));
+            let replicas = extent.replicas.len().clamp(1, 255) as u8;
+            let first = if policy.raw_first { policy.first } else { dense };
+            let wanted = Wanted { replicas, first, rest: dense, budget: None, ..policy };
             inner.replan(key, object, extent, &wanted, true, edits, moved).map(drop)
         })
     }
@@ -57,16 +53,17 @@ impl Store {
     /// Notes a rename, where other rules hold for the new key.
     pub(crate) fn note_rename(&self, from: &[u8], to: &[u8]) {
         let inner = &self.inner;
-        let then = policy_of(inner, from);
-        if !inner.rules.now().rules.is_empty() && then != policy_of(inner, to) {
+        if inner.rules.now().rules.is_empty() {
+            return;
+        }
+        let object = inner.catalog.object(to).ok().flatten();
+        let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
+        let then = policy(inner, from, &kept).wanted;
+        if then != policy(inner, to, &kept).wanted {
             inner.mover.unplanned.lock().push((to.to_vec(), then));
             self.start_mover(true);
         }
     }
-}
-
-fn policy_of(inner: &Inner, key: &[u8]) -> Wanted {
-    policy(inner, key, &PutOptions::default()).wanted
 }
 
 impl Inner {
@@ -132,7 +129,7 @@ impl Inner {
         let Some(progress) = self.progress() else { return Ok(0) };
         let page = self.catalog.list(b"", progress.after.as_deref(), ROUND)?;
         for (key, object) in &page {
-            let then = policy_under(self, &progress.before, key).wanted;
+            let then = policy_under(self, &progress.before, key, &PutOptions::kept_with(object)).wanted;
             if !self.follow_policy(key, object, &then)? {
                 self.mover.unplanned.lock().push((key.clone(), then));
             }
@@ -150,22 +147,28 @@ impl Inner {
         // A sync waits for what the background has begun.
         let _alone = self.mover.following.lock();
         let unplanned = std::mem::take(&mut *self.mover.unplanned.lock());
-        let (mut done, mut later) = (0, Vec::new());
+        let (mut done, mut later, mut failed) = (0, Vec::new(), Ok(()));
         for (key, then) in unplanned {
-            let object = self.catalog.object(&key)?;
-            if object.map_or(Ok(true), |object| self.follow_policy(&key, &object, &then))? {
-                done += 1;
-            } else {
-                later.push((key, then));
+            let followed = self.catalog.object(&key).and_then(|object| match object {
+                Some(object) => self.follow_policy(&key, &object, &then),
+                None => Ok(true),
+            });
+            match followed {
+                Ok(true) => done += 1,
+                Ok(false) => later.push((key, then)),
+                Err(error) => {
+                    later.push((key, then));
+                    failed = Err(error);
+                }
             }
         }
         self.mover.unplanned.lock().append(&mut later);
-        Ok(done)
+        failed.map(|()| done)
     }
 
     /// Plans an object anew where another policy holds for it now than `then`. False where some of it is to be planned later.
     fn follow_policy(&self, key: &[u8], object: &Object, then: &Wanted) -> Result<bool> {
-        let now = policy_of(self, key);
+        let now = policy(self, key, &PutOptions::kept_with(object)).wanted;
         if *then == now {
             return Ok(true);
         }

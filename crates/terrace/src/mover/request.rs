@@ -45,12 +45,13 @@ impl Store {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
                 extent.replicas.iter().partition(|r| inner.tiers.device(r.target).is_ok_and(|d| d.tier == level));
             let volatile = inner.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+            let (mut left, mut chosen) = (extent.clone(), Vec::new());
             for replica in on {
                 if off.iter().any(|r| volatile || inner.outlives(r)) {
                     edits.push(drop_replica(key, object, extent, replica));
                     moved.dropped += 1;
                 } else {
-                    inner.move_off(key, object, extent, replica, tier, edits, moved)?;
+                    inner.move_off(key, object, &mut left, &mut chosen, replica, tier, edits, moved)?;
                 }
             }
             Ok(())
@@ -63,8 +64,9 @@ impl Store {
         let level = self.level(tier)?;
         self.move_each(b"", |inner, key, object, extent, edits, moved| {
             let leaves = |target: TargetId| inner.tiers.device(target).is_ok_and(|d| d.tier == level);
+            let (mut left, mut chosen) = (extent.clone(), Vec::new());
             for replica in extent.replicas.iter().filter(|r| leaves(r.target)) {
-                inner.move_off(key, object, extent, replica, tier, edits, moved)?;
+                inner.move_off(key, object, &mut left, &mut chosen, replica, tier, edits, moved)?;
             }
             for target in inner.catalog.owed_to(&task_at(object, extent, 0))?.into_iter().filter(|t| leaves(*t)) {
                 edits.push(Edit::Forgive { task: task_at(object, extent, target) });
@@ -109,34 +111,38 @@ impl Store {
 }
 
 impl Inner {
-    /// The edits that move a replica to another tier: made there first, dropped here then.
+    /// The edits that move a replica to another tier: made there first, dropped here then. `left` is the extent without
+    /// those of its replicas that were dropped, `chosen` the targets to which others move.
     #[allow(clippy::too_many_arguments)]
     fn move_off(
         &self,
         key: &[u8],
         object: u64,
-        extent: &Extent,
+        left: &mut Extent,
+        chosen: &mut Vec<TargetId>,
         replica: &Replica,
         tier: &str,
         edits: &mut Vec<Edit>,
         moved: &mut Moved,
     ) -> Result<()> {
         let others = TierSet::of((0..self.tiers.tiers.len()).filter(|level| self.tiers.tiers[*level].name != tier));
-        let owed = self.catalog.owed_to(&task_of(object, extent, replica))?;
-        let stay = || extent.replicas.iter().filter(|r| *r != replica);
-        let beside: Vec<TargetId> = stay().map(|r| r.target).chain(owed).collect();
+        let owed = self.catalog.owed_to(&task_of(object, left, replica))?;
+        let stay = || left.replicas.iter().filter(|r| *r != replica);
+        let beside: Vec<TargetId> = stay().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
         let outlives = |target: TargetId| {
             self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent) || stay().any(|r| self.outlives(r))
         };
         let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
-        let place = self.placer_for(object, key).place_on(others, extent.raw_len as usize, &beside, volatile);
+        let place = self.placer_for(object, key).place_on(others, left.raw_len as usize, &beside, volatile);
         // Nothing becomes volatile by being moved.
         if let Some(target) = place.filter(|target| volatile || outlives(*target)) {
-            edits.push(owe(key, task_at(object, extent, target), extent, Some(replica.target)));
+            edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
+            chosen.push(target);
             moved.made += 1;
             moved.dropped += 1;
         } else if stay().any(|r| volatile || self.outlives(r)) {
-            edits.push(drop_replica(key, object, extent, replica));
+            edits.push(drop_replica(key, object, left, replica));
+            left.replicas.retain(|r| r != replica);
             moved.dropped += 1;
         } else {
             moved.kept += 1;

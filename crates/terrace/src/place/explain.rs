@@ -160,14 +160,26 @@ impl Store {
                 .map(|device| (inner.tiers.tier(device).name.clone(), device.path.display().to_string()))
                 .collect(),
             explanation,
-            measured: self.measured(question.key)?,
+            measured: self.measured(question.key, question.block.len() as u64)?,
         })
+    }
+
+    /// The first block of an object, as [`explain`](Store::explain) takes it. It is not hotter for having been read so.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], and [`Error::Unreadable`] where no good replica is left.
+    pub fn first_block(&self, key: &[u8]) -> Result<Vec<u8>> {
+        let block = self.inner.config.block() as u64;
+        let (object, extents) = self.inner.catalog.locate(key, 0, block)?.ok_or_else(|| Error::not_found(key))?;
+        let mut bytes = vec![0; block.min(object.length) as usize];
+        self.inner.read_extents(key, &object, &extents, 0, &mut bytes)?;
+        Ok(bytes)
     }
 
     /// The tiers as they are, but for what is supposed.
     fn supposed(&self, what_if: &[WhatIf]) -> Result<Snapshot> {
         let tiers = &self.inner.tiers;
-        let (mut levels, mut targets) = super::planner::described(tiers, |_| true);
+        let (mut levels, mut targets) = super::planner::described(tiers);
         let used: Vec<u64> = tiers.devices.iter().map(|device| device.filled()).collect();
         for one in what_if {
             let level = levels.iter().position(|tier| tier.name == one.tier).ok_or_else(|| {
@@ -180,13 +192,14 @@ impl Store {
         planned_for.ok_or_else(|| Error::Config("these tiers cannot be planned for".into()))
     }
 
-    fn measured(&self, key: &[u8]) -> Result<Vec<Measured>> {
+    /// What the extents that begin in the first `block` bytes of an object really take.
+    fn measured(&self, key: &[u8], block: u64) -> Result<Vec<Measured>> {
         let location = match self.locate(key) {
             Err(Error::NotFound { .. } | Error::BadKey { .. }) => return Ok(Vec::new()),
             located => located?,
         };
         let mut all: Vec<Measured> = Vec::new();
-        for extent in &location.extents {
+        for extent in location.extents.iter().filter(|extent| extent.offset < block) {
             for replica in extent.replicas.iter().filter(|replica| replica.state == ReplicaState::Present) {
                 let same = |m: &&mut Measured| m.tier == replica.tier && m.encoding == replica.encoding;
                 match all.iter_mut().find(same) {

@@ -173,10 +173,37 @@ impl<'a> Placer<'a> {
         self.wanted.budget.is_some()
     }
 
-    /// Whether the budget pays for one more replica of an extent, of so many bytes.
-    pub fn affords(&self, extent: &Extent, stored: u32) -> bool {
+    /// Whether an extent is to have one more replica on `device`, of so many bytes: what the budget pays for, and what it may
+    /// not cost, as many as are wanted at least, and one that outlives a reboot.
+    pub fn affords(&self, extent: &Extent, device: &Device, stored: u32) -> bool {
+        let few = extent.replicas.len() < usize::from(self.wanted.least);
+        few || self.pays(extent, stored) || self.saves(extent, device)
+    }
+
+    /// Whether the budget pays for one more replica, of so many bytes.
+    fn pays(&self, extent: &Extent, stored: u32) -> bool {
         let all: f64 = extent.replicas.iter().map(|replica| f64::from(replica.stored)).sum();
         self.wanted.budget.is_none_or(|Budget(times)| all + f64::from(stored) <= times * f64::from(extent.raw_len))
+    }
+
+    /// Replicas in memory that the budget does not pay for beside one more, of so many bytes, that outlives a reboot.
+    pub fn beyond<'e>(&self, extent: &'e Extent, stored: u32) -> impl Iterator<Item = &'e Replica> {
+        let fleeting = |replica: &&Replica| {
+            self.inner.tiers.device(replica.target).is_ok_and(|device| !self.inner.tiers.tier(device).persistent)
+        };
+        let (mut left, least) = (extent.clone(), usize::from(self.wanted.least));
+        extent.replicas.iter().filter(fleeting).filter(move |replica| {
+            let goes = left.replicas.len() >= least && !self.pays(&left, stored);
+            left.replicas.retain(|kept| !goes || kept != *replica);
+            goes
+        })
+    }
+
+    /// Whether a replica on `device` would be the first that outlives a reboot, as one has to.
+    fn saves(&self, extent: &Extent, device: &Device) -> bool {
+        let lasts = |device: &Device| self.inner.tiers.tier(device).persistent;
+        let saved = |replica: &Replica| self.inner.tiers.device(replica.target).is_ok_and(lasts);
+        !self.wanted.volatile && lasts(device) && !extent.replicas.iter().any(saved)
     }
 
     /// Encodes an extent, appends a replica of it, and learns from what that took.

@@ -6,9 +6,9 @@ use parking_lot::Mutex;
 use terrace_codec::Encoding;
 use terrace_plan::cost::Costs;
 use terrace_plan::explain::{Explanation, explain};
-use terrace_plan::plan::{Memo, Piece, Plan, Want, plan, replan};
-use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
-use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, Tier, TierSet};
+use terrace_plan::plan::{GaveWay, Memo, Piece, Plan, Want, plan, replan};
+use terrace_plan::policy::{Ack, Policy as Wanted, Resolution, Weights};
+use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, TargetSet, Tier, TierSet};
 
 use super::{Placed, Placement, Places, speeds};
 use crate::catalog::{Replica, TargetId};
@@ -49,13 +49,13 @@ pub(crate) struct Pace {
 struct State {
     memo: Memo,
     tiers: Option<(Instant, Snapshot)>,
-    spent: Duration,
+    planned: Planned,
 }
 
 /// What this process has planned so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Planned {
-    /// Requests: blocks that were written.
+    /// Requests: blocks to be written, replicas that were owed, what is to be moved or thought over.
     pub requests: u64,
     /// Of these, what was planned before and remembered.
     pub remembered: u64,
@@ -66,40 +66,44 @@ pub struct Planned {
 impl Planner {
     /// Where the replicas of so many bytes go. None where no target has room.
     pub fn place(&self, tiers: &Tiers, bytes: usize, site: &Site<'_>, costs: &Costs) -> Placement {
-        let State { memo, tiers: held, spent } = &mut *self.state.lock();
-        let started = Instant::now();
         let mut wanted = site.wanted;
         if !site.beside.is_empty() {
             (wanted.first, wanted.raw_first, wanted.budget) = (wanted.rest, false, None);
             let lasts = |id: &TargetId| tiers.device(*id).is_ok_and(|device| tiers.tier(device).persistent);
             wanted.volatile |= site.beside.iter().any(lasts);
         }
-        let want = Want { bytes: bytes as u64, reads: site.reads };
         let taken = |device: &Device| {
             site.beside.iter().any(|id| tiers.device(*id).is_ok_and(|beside| beside.domain == device.domain))
         };
-        let aside;
-        let snapshot = if site.beside.is_empty() {
-            fresh(held, tiers)
-        } else {
-            aside = snapshot(tiers, |device| !taken(device));
-            aside.as_ref()
-        };
-        let Some(snapshot) = snapshot else { return Placement::default() };
-        let placement = match plan(&want, snapshot, &wanted, costs, memo) {
-            Ok(plan) => placement(plan, tiers, bytes),
-            Err(_) => Placement::default(),
-        };
-        *spent += started.elapsed();
-        placement
+        let targets = among(tiers, |device| !taken(device));
+        let want = Want { bytes: bytes as u64, reads: site.reads, targets };
+        let placed = self.with(tiers, |snapshot, memo| {
+            Some(placement(thrifty(&want, snapshot, wanted, costs, memo)?, tiers, bytes))
+        });
+        placed.unwrap_or_default()
     }
 
-    /// The bytes in a second at which a device is written and read as what is planned counts it: with what its bytes keep from it
-    /// where it fills up.
+    /// Plans with the tiers as they are now, and counts what that takes.
+    fn with<T>(&self, tiers: &Tiers, make: impl FnOnce(&mut Snapshot, &mut Memo) -> Option<T>) -> Option<T> {
+        let State { memo, tiers: held, planned } = &mut *self.state.lock();
+        let (started, hits, misses) = (Instant::now(), memo.hits, memo.misses);
+        let made = fresh(held, tiers).and_then(|snapshot| make(snapshot, memo));
+        let (hit, missed) = (memo.hits > hits, memo.misses > misses);
+        planned.requests += u64::from(hit || missed);
+        planned.remembered += u64::from(hit && !missed);
+        planned.spent += started.elapsed();
+        made
+    }
+
+    /// The bytes in a second at which a device is written and read as what is planned counts it: where it fills up, with
+    /// what its bytes keep from it.
     pub fn pace(&self, tiers: &Tiers, device: &Device) -> Pace {
         let at = tiers.devices.iter().position(|other| other.id == device.id);
-        let snapshot = &mut *self.state.lock();
-        let rates = at.and_then(|at| fresh(&mut snapshot.tiers, tiers)?.rates().get(at).copied());
+        let State { tiers: held, .. } = &mut *self.state.lock();
+        // Speeds are the same as when it was planned just now.
+        let is_fresh = held.as_ref().is_some_and(|(made, _)| made.elapsed() < FRESH);
+        let snapshot = if is_fresh { held.as_mut().map(|(_, snapshot)| snapshot) } else { fresh(held, tiers) };
+        let rates = snapshot.and_then(|snapshot| snapshot.rates().get(at?).copied());
         rates.map_or_else(
             || Pace { write: device.writing.rate(), read: device.reading.rate() },
             |rates| Pace {
@@ -111,8 +115,7 @@ impl Planner {
 
     /// What was planned so far.
     pub fn planned(&self) -> Planned {
-        let State { memo, spent, .. } = &*self.state.lock();
-        Planned { requests: memo.hits + memo.misses, remembered: memo.hits, spent: *spent }
+        self.state.lock().planned
     }
 
     /// Where the replicas of so many bytes should be, of which these are stored; with `stay`, on the same targets.
@@ -126,26 +129,26 @@ impl Planner {
         stored: &[Replica],
         stay: bool,
     ) -> Places {
-        let State { memo, .. } = &mut *self.state.lock();
         let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
-        let Some(snapshot) = snapshot(tiers, |device| !stay || holds(device)) else { return Places::new() };
-        let want = Want { bytes: bytes as u64, reads: site.reads };
+        let targets = among(tiers, |device| !stay || holds(device));
+        let want = Want { bytes: bytes as u64, reads: site.reads, targets };
         let pages = (bytes as u64).div_ceil(PAGE) as u32;
         let piece = |replica: &Replica| {
             let target = tiers.devices.iter().position(|device| device.id == replica.target)? as u8;
             Some(Piece { start: 0, pages, target, encoding: replica.encoding, stored: replica.stored.into() })
         };
         let present: Vec<Piece> = stored.iter().filter_map(piece).collect();
-        match replan(&want, &present, &snapshot, &site.wanted, costs, memo) {
-            Ok(plan) => Some(placement(plan, tiers, bytes)).filter(|placement| placement.length == bytes),
-            Err(_) => None,
-        }
-        .map_or_else(Places::new, |placement| placement.replicas)
+        let planned = self.with(tiers, |snapshot, memo| {
+            let plan = replan(&want, &present, snapshot, &site.wanted, costs, memo).ok()?;
+            Some(placement(plan, tiers, bytes)).filter(|placement| placement.length == bytes)
+        });
+        planned.unwrap_or_default().replicas
     }
 
     /// The tiers as they are now.
     pub fn tiers(&self, tiers: &Tiers) -> Option<Snapshot> {
-        snapshot(tiers, |_| true)
+        let (levels, targets) = described(tiers);
+        of(tiers, levels, targets)
     }
 
     /// What is weighed for so many bytes on these tiers, what wins, and why.
@@ -158,7 +161,7 @@ impl Planner {
         resolutions: &[Resolution],
     ) -> Explanation {
         let State { memo, .. } = &mut *self.state.lock();
-        let want = Want { bytes, reads: site.reads };
+        let want = Want { reads: site.reads, ..Want::bytes(bytes) };
         let plan = plan(&want, snapshot, &site.wanted, costs, memo).ok();
         explain(&want, snapshot, &site.wanted, costs, resolutions, plan)
     }
@@ -173,29 +176,28 @@ impl Planner {
         wanted: Wanted,
         costs: &Costs,
     ) -> Encoding {
-        let State { memo, .. } = &mut *self.state.lock();
-        let mut only = snapshot(tiers, |other| other.id == device.id);
-        if let Some(only) = &mut only {
-            (0..only.targets().len()).for_each(|at| only.set_space(at, u64::MAX, 0));
-        }
-        let (tiers, ack, max_latency) = (TierSet::ALL, Ack::Placed, None);
-        let wanted = Wanted { replicas: 1, volatile: true, tiers, ack, max_latency, ..wanted };
-        let want = Want { bytes: bytes as u64, reads };
-        let planned = only.as_ref().and_then(|only| plan(&want, only, &wanted, costs, memo).ok());
-        let piece = planned.and_then(|plan| plan.replicas.first()?.first());
-        piece.map_or(Encoding::NONE, |piece| piece.encoding)
+        let targets = among(tiers, |other| other.id == device.id);
+        let want = Want { bytes: bytes as u64, reads, targets };
+        let (all, ack, max_latency) = (TierSet::ALL, Ack::Placed, None);
+        let wanted = Wanted { replicas: 1, volatile: true, tiers: all, ack, max_latency, ..wanted };
+        let planned = self.with(tiers, |snapshot, memo| {
+            // Its room was taken when it was chosen. Whoever plans next looks at the space again.
+            (0..snapshot.targets().len()).for_each(|at| snapshot.set_space(at, u64::MAX, 0));
+            Some(thrifty(&want, snapshot, wanted, costs, memo)?.replicas.first()?.first()?.encoding)
+        });
+        planned.unwrap_or(Encoding::NONE)
     }
 }
 
 /// The tiers as they are now.
-fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option<&'a Snapshot> {
+fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option<&'a mut Snapshot> {
     let devices = || tiers.devices.iter().take(MAX_TARGETS);
     let old = held.as_ref().is_none_or(|(made, snapshot)| {
         let up = snapshot.targets().iter().map(|target| target.up);
         made.elapsed() > FRESH || !up.eq(devices().map(|device| device.state() == TierState::Ok))
     });
     if old {
-        let (levels, mut targets) = described(tiers, |_| true);
+        let (levels, mut targets) = described(tiers);
         if let Some((_, before)) = held {
             targets.iter_mut().zip(before.targets()).for_each(|(now, before)| steady(now, before));
         }
@@ -207,7 +209,7 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
         }
         snapshot.set_filled(filled(tiers));
     }
-    held.as_ref().map(|(_, snapshot)| snapshot)
+    held.as_mut().map(|(_, snapshot)| snapshot)
 }
 
 /// Keeps what was known of a target's speeds as long as it is hardly different: each change makes what was planned worth
@@ -223,10 +225,33 @@ fn steady(now: &mut Target, before: &Target) {
     keep(&mut now.latency, before.latency, BRIEF);
 }
 
-/// The tiers with only these devices to be written to.
-fn snapshot(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> Option<Snapshot> {
-    let (levels, targets) = described(tiers, usable);
-    of(tiers, levels, targets)
+/// The plan, or where the budget is not enough for the fewest replicas, the one that stores the fewest bytes.
+fn thrifty<'m>(
+    want: &Want,
+    snapshot: &Snapshot,
+    wanted: Wanted,
+    costs: &Costs,
+    memo: &'m mut Memo,
+) -> Option<&'m Plan> {
+    let over = |plan: &Plan| plan.gave_way.contains(&GaveWay::Budget);
+    let dense = Wanted {
+        replicas: wanted.least,
+        first: Weights::ARCHIVAL,
+        rest: Weights::ARCHIVAL,
+        raw_first: false,
+        budget: None,
+        ..wanted
+    };
+    if wanted.budget.is_some() {
+        let is_over = over(plan(want, snapshot, &wanted, costs, memo).ok()?);
+        return plan(want, snapshot, if is_over { &dense } else { &wanted }, costs, memo).ok();
+    }
+    plan(want, snapshot, &wanted, costs, memo).ok()
+}
+
+/// The targets that these devices are.
+fn among(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> TargetSet {
+    TargetSet::of(tiers.devices.iter().enumerate().filter(|(_, device)| usable(device)).map(|(at, _)| at))
 }
 
 /// Tiers and targets as the planner takes them; none where they cannot be, which checked configurations do not say.
@@ -246,10 +271,9 @@ fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
     })
 }
 
-/// The tiers and targets as plain data, with only these devices to be written to. Tiers are listed fastest first, and the order stands: a target
-/// that was measured quicker than one of a tier before counts as quick as that, for what it is written to first may be
-/// memory.
-pub(super) fn described(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> (Vec<Tier>, Vec<Target>) {
+/// The tiers and targets as plain data. Tiers are listed fastest first, and the order stands: a target that was measured
+/// quicker than one of a tier before counts as quick as that, for what it is written to first may be memory.
+pub(super) fn described(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
     let levels =
         tiers.tiers.iter().map(|tier| Tier { name: tier.name.clone(), persistent: tier.persistent, watts: tier.watts });
     let mut domains: Vec<&str> = Vec::new();
@@ -276,7 +300,7 @@ pub(super) fn described(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> (Vec
             load: device.load(),
             lanes: Device::LANES,
             plain: tiers.tier(device).plain,
-            up: device.state() == TierState::Ok && usable(device),
+            up: device.state() == TierState::Ok,
         });
     }
     (levels.collect(), targets)

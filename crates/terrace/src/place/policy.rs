@@ -26,8 +26,8 @@ pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy 
 }
 
 /// The policy for a key under other rules.
-pub(crate) fn policy_under(inner: &Inner, config: &Config, key: &[u8]) -> Policy {
-    resolved(inner, config, key, &PutOptions::default()).0
+pub(crate) fn policy_under(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) -> Policy {
+    resolved(inner, config, key, options).0
 }
 
 /// The policy for a write to a key, with each decision that was taken between wishes.
@@ -44,6 +44,8 @@ fn resolved(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) ->
         ack: options.ack,
         weights: options.weights,
         budget: options.budget,
+        max_latency: options.max_latency,
+        tiers: options.tiers.as_deref().map(|names| inner.tiers.named(names)),
         ..Ask::default()
     };
     let Replicas { min, max, .. } = range(config);

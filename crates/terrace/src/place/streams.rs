@@ -134,11 +134,16 @@ impl Streams {
     /// The stream that the bytes of `key` belong to; their elements' type may be known.
     pub fn of(&self, key: &[u8], element: Option<Element>) -> Arc<Mutex<Known>> {
         let name = series(key, element.map_or(0, |e| e as u64 + 1));
+        if let Some(known) = self.streams.lock().get(&name) {
+            return known.clone();
+        }
+        // Others must not wait for the predictor, which this may have to.
+        let known = Arc::new(Mutex::new(self.known(name, element)));
         let mut streams = self.streams.lock();
         if streams.len() > STREAMS {
             streams.clear();
         }
-        streams.entry(name).or_insert_with(|| Arc::new(Mutex::new(self.known(name, element)))).clone()
+        streams.entry(name).or_insert(known).clone()
     }
 
     /// What is known of a stream that is new to this process.
@@ -171,7 +176,7 @@ impl Streams {
         }
         known.outcomes = 0;
         known.choices = predictor.expected(&known.stream);
-        known.costs = Arc::new(Costs::new(expected(&known.choices)));
+        known.costs = Arc::new(Costs::new(expected(&known.choices)).steady(&known.costs));
         true
     }
 

@@ -44,9 +44,8 @@ pub fn shared(dir: &Path, lock: &Locked) -> Result<()> {
 
 /// Makes sure that no other process has the store open. Where one has, the lock is not held any more.
 pub fn alone(dir: &Path, lock: &Locked) -> Result<()> {
-    lock.change(FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        refuse(dir, "another process has the store open, and the catalog is to be made anew; end it first")
-    })
+    lock.change(FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| refuse(dir, "another process has the store open, and this needs it alone; end that first"))
 }
 
 pub fn forget_catalog(dir: &Path) -> Result<()> {

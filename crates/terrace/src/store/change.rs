@@ -7,6 +7,9 @@ use super::{Store, boot, lock_file, read_config, read_identity, targets, write};
 use crate::config::{Config, Rule, TierConfig};
 use crate::{Error, Result, key};
 
+/// Owed replicas that are looked at in one go.
+const OWED: usize = 1024;
+
 impl Store {
     /// Adds tiers, each before the existing tier named in `before`, or last. No other process may have the store open.
     ///
@@ -27,7 +30,7 @@ impl Store {
     /// as they are, and may be deleted.
     ///
     /// # Errors
-    /// [`Error::Config`] where replicas are still on it, or it is the last persistent one.
+    /// [`Error::Config`] where replicas are still on it or owed to it, or it is the last persistent one.
     pub fn remove_tier(dir: &Path, name: &str) -> Result<()> {
         let store = Store::open(dir)?;
         let level = position(store.config(), name)?;
@@ -37,9 +40,16 @@ impl Store {
             left += extents.iter().flat_map(|e| &e.replicas).filter(|r| on(r.target)).count();
             Ok(true)
         })?;
+        let mut after = None;
+        loop {
+            let owed = store.inner.catalog.owed(after.as_ref(), OWED)?;
+            left += owed.iter().filter(|(task, _)| on(task.target)).count();
+            let Some((last, _)) = owed.last() else { break };
+            after = Some(*last);
+        }
         if left > 0 {
             return Err(Error::Config(format!(
-                "{left} replicas are on tier {name:?}; `terrace drain {name}` moves them"
+                "{left} replicas are on tier {name:?}, or owed to it; `terrace drain {name}` moves them"
             )));
         }
         drop(store);

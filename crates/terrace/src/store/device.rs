@@ -118,6 +118,7 @@ impl Device {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => TierState::Full,
             io::ErrorKind::ReadOnlyFilesystem => TierState::ReadOnly,
             io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => return,
+            io::ErrorKind::FileTooLarge => return,
             _ => TierState::Away,
         };
         if self.trouble.begins(state) {

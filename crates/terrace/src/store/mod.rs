@@ -104,12 +104,12 @@ impl Store {
         if dir.join("store").exists() {
             return Err(refuse(dir, "a store is here already; open it, or name another directory"));
         }
-        targets::probe(config)?;
         let id = boot::random_id().map_err(Error::io("reading random bytes"))?;
         let mut config = config.clone();
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
         config.number_targets();
         config.settle_paths()?;
+        targets::probe(&config)?;
         write(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
         let made = write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())
             .and_then(|()| File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing"))))

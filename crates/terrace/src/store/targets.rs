@@ -146,21 +146,23 @@ pub fn made(store: &Path, id: TargetId) -> PathBuf {
     store.join(format!("target-{id}"))
 }
 
-/// Sees that each service of a store to be made can be reached, and that no store is there yet.
-#[cfg(feature = "object")]
+/// Sees that each target of a store to be made can be there, and that no other store's is: else none is made.
 pub fn probe(config: &Config) -> Result<()> {
-    for tier in config.tiers.iter().filter(|tier| tier.kind == TierKind::Object) {
-        for described in &tier.targets {
-            let service = service(tier, described);
-            service.probe().map_err(Error::io(format!("tier {:?}: reaching {service}", tier.name)))?;
+    for (tier, described) in config.tiers.iter().flat_map(|tier| tier.targets.iter().map(move |of| (tier, of))) {
+        match tier.kind {
+            TierKind::Directory => {
+                let path = &described.path;
+                let context = format!("tier {:?}: opening target {}", tier.name, path.display());
+                Directory::probe(path).map_err(Error::io(context))?;
+            }
+            #[cfg(feature = "object")]
+            TierKind::Object => {
+                let service = service(tier, described);
+                service.probe().map_err(Error::io(format!("tier {:?}: reaching {service}", tier.name)))?;
+            }
+            _ => {}
         }
     }
-    Ok(())
-}
-
-/// Without object targets there is nothing to reach.
-#[cfg(not(feature = "object"))]
-pub fn probe(_: &Config) -> Result<()> {
     Ok(())
 }
 

@@ -68,6 +68,13 @@ mod thread_buffer {
     }
 }
 
+/// Says whose a directory is that has another's mark.
+fn another(root: &Path, mark: &str) -> io::Error {
+    let (root, of) = (root.display(), mark.lines().next().unwrap_or_default());
+    let reason = format!("{root} belongs to another store or target ({of}); give each its own directory");
+    io::Error::new(io::ErrorKind::AlreadyExists, reason)
+}
+
 impl Directory {
     /// The target at `root`; with `make` an empty one is made there if there is none. Nothing is looked at yet.
     pub fn new(
@@ -94,6 +101,19 @@ impl Directory {
             used,
             header: thread_buffer::Pool::default(),
             plain: Plain::new(root, store),
+        }
+    }
+
+    /// Sees that a new target can be at `root`; nothing but the directory is made.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where it is a target already.
+    pub fn probe(root: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+        match fs::read_to_string(root.join(MARK)) {
+            Ok(mark) => Err(another(root, &mark)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
         }
     }
 
@@ -229,11 +249,7 @@ impl Target for Directory {
         let root = self.root.display();
         match fs::read_to_string(self.root.join(MARK)) {
             Ok(mark) if mark == self.mark => {}
-            Ok(mark) => {
-                let of = mark.lines().next().unwrap_or_default();
-                let reason = format!("{root} belongs to another store or target ({of}); give each its own directory");
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, reason));
-            }
+            Ok(mark) => return Err(another(&self.root, &mark)),
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.make => {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS))?;
                 fs::write(self.root.join(MARK), &self.mark)?;
@@ -386,9 +402,9 @@ impl Target for Directory {
         self.plain.follow(key, now, before)
     }
 
-    fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
         self.seen()?;
-        self.plain.is_named(key, file)
+        Ok(self.plain.is_named(key, whole.file)? && self.plain.length(whole.file)? <= whole.length)
     }
 
     fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {

@@ -142,8 +142,8 @@ pub trait Target: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Whether this plain file stands under a key.
-    fn is_named(&self, _key: &[u8], _file: u64) -> io::Result<bool> {
+    /// Whether this plain file stands under a key, and nobody has made it longer than it is to be.
+    fn is_named(&self, _key: &[u8], _whole: &Whole) -> io::Result<bool> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

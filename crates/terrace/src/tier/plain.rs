@@ -190,6 +190,11 @@ impl Plain {
         Ok(())
     }
 
+    /// How long a file is.
+    pub fn length(&self, file: u64) -> io::Result<u64> {
+        Ok(fs::symlink_metadata(self.bytes(file))?.len())
+    }
+
     /// The keys under which files stand, and which; what others put there is passed over.
     pub fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
         let mut files = HashMap::new();

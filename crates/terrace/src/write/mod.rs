@@ -61,7 +61,8 @@ impl Store {
             writer.abandon();
             return Err(e);
         }
-        let attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
+        let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
+        options.keep(&mut attributes);
         let mut expect = vec![Expect::Free(key.to_vec())];
         if options.create_new {
             expect.push(Expect::Absent(key.to_vec()));
@@ -95,9 +96,11 @@ impl Store {
     /// they overlap, the later one stands.
     pub fn write_all_at(&self, key: &[u8], ranges: &[(u64, &[u8])], options: &PutOptions) -> Result<Receipt> {
         key::check(key)?;
-        let policy = policy(&self.inner, key, options);
         loop {
-            let named = self.inner.catalog.object(key)?.map(|object| object.id);
+            let object = self.inner.catalog.object(key)?;
+            let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
+            let policy = policy(&self.inner, key, &options.clone().over(&kept));
+            let named = object.map(|object| object.id);
             match self.write_ranges(key, named, ranges, now(), &policy, options.element) {
                 // Where it was replaced meanwhile, the bytes belong to the object that is there now.
                 Err(Error::Conflict { .. }) if self.inner.catalog.object(key)?.map(|o| o.id) != named => {}
@@ -165,6 +168,7 @@ impl Store {
             generation,
             want,
             asked: policy.asked,
+            possible: policy.wanted.replicas,
             have: writer.have.unwrap_or(want),
             durable: false,
             owed: writer.owed,

@@ -22,8 +22,10 @@ pub struct Receipt {
     pub generation: u64,
     /// Replicas that each extent is to have here.
     pub want: u8,
-    /// Replicas that were asked for; more than `want` where there are too few failure domains.
+    /// Replicas that were asked for.
     pub asked: u8,
+    /// As many of these as there are failure domains for; more than `want` where the budget pays for no more.
+    pub possible: u8,
     /// Replicas that each extent has at least.
     pub have: u8,
     /// Whether all of it survives a loss of power, as was asked for by `durable`. Without that it will soon: the

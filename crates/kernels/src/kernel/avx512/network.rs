@@ -10,7 +10,7 @@ use crate::kernel::{Area, Span};
 use crate::moves::Move;
 
 /// As many registers are held at once, at most.
-const MOST: usize = 8;
+pub(super) const MOST: usize = 8;
 
 /// Permutations between the registers of so many records.
 #[derive(Debug)]

@@ -8,14 +8,14 @@ use std::arch::x86_64::{
 };
 
 use super::group::Pick;
-use super::network::Network;
+use super::network::{MOST, Network};
 use super::program::{Place, WIDTH};
 use crate::kernel::Area;
 
-/// A block for each register, by its number: sixteen in a loop would be kept in memory.
+/// A block for each register, by its number: eight in a loop would be kept in memory.
 macro_rules! each {
     ($count:ident, $number:ident, $block:block) => {
-        each!($count, $number, $block, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)
+        each!($count, $number, $block, 0 1 2 3 4 5 6 7)
     };
     ($count:ident, $number:ident, $block:block, $($i:literal)*) => {
         $({
@@ -58,19 +58,15 @@ pub(in crate::kernel) unsafe fn run(network: &Network, area: Area, to: &mut [u8]
                 (2, true, true) => gather::<2, 1, true>(&network.picks, &ends, to, from),
                 (4, true, true) => gather::<4, 2, true>(&network.picks, &ends, to, from),
                 (8, true, true) => gather::<8, 3, true>(&network.picks, &ends, to, from),
-                (16, true, true) => gather::<16, 4, true>(&network.picks, &ends, to, from),
                 (2, true, false) => gather::<2, 1, false>(&network.picks, &ends, to, from),
                 (4, true, false) => gather::<4, 2, false>(&network.picks, &ends, to, from),
                 (8, true, false) => gather::<8, 3, false>(&network.picks, &ends, to, from),
-                (16, true, false) => gather::<16, 4, false>(&network.picks, &ends, to, from),
                 (2, false, true) => scatter::<2, 1, true>(&network.picks, &ends, to, from),
                 (4, false, true) => scatter::<4, 2, true>(&network.picks, &ends, to, from),
                 (8, false, true) => scatter::<8, 3, true>(&network.picks, &ends, to, from),
-                (16, false, true) => scatter::<16, 4, true>(&network.picks, &ends, to, from),
                 (2, false, false) => scatter::<2, 1, false>(&network.picks, &ends, to, from),
                 (4, false, false) => scatter::<4, 2, false>(&network.picks, &ends, to, from),
                 (8, false, false) => scatter::<8, 3, false>(&network.picks, &ends, to, from),
-                (16, false, false) => scatter::<16, 4, false>(&network.picks, &ends, to, from),
                 _ => {}
             }
         }
@@ -84,7 +80,7 @@ struct Ends {
     apart: isize,
     step: isize,
     /// Those with a single field, and by how much they move.
-    singles: [(isize, isize); 16],
+    singles: [(isize, isize); MOST],
     periods: isize,
     valid: usize,
 }
@@ -117,9 +113,6 @@ unsafe fn gather<const N: usize, const STAGES: usize, const EQUAL: bool>(
         }
         if STAGES > 2 {
             v = picked::<N, 4>(v, &picks[2]);
-        }
-        if STAGES > 3 {
-            v = picked::<N, 8>(v, &picks[3]);
         }
         // What is not needed is written where the first will be.
         each!(N, I, {
@@ -166,9 +159,6 @@ unsafe fn scatter<const N: usize, const STAGES: usize, const EQUAL: bool>(
                 from[i] = from[i].wrapping_offset(ends.singles[i].1);
             }
         });
-        if STAGES > 3 {
-            v = picked::<N, 8>(v, &picks[STAGES - 4]);
-        }
         if STAGES > 2 {
             v = picked::<N, 4>(v, &picks[STAGES - 3]);
         }

@@ -113,7 +113,7 @@ fn structure(
         }
         number = match head >> 4 {
             0 => zigzag(fields)?,
-            delta => number + i64::from(delta),
+            delta => i64::checked_add(number, delta.into())?,
         };
         if !visit(number, head & 0x0F, fields)? {
             pass(fields, head & 0x0F, depth + 1)?;

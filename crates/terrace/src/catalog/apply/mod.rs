@@ -121,8 +121,13 @@ impl<'a, 'env> Applier<'a, 'env> {
                 Ok(())
             }
             Edit::Lost { task, key, place, owed } => {
-                let raw_len = self.edit_frame(key, task, |extent| extent.replicas.retain(|r| r.place != *place))?;
-                let Some(raw_len) = raw_len else { return Ok(()) };
+                let mut is_last = false;
+                let raw_len = self.edit_frame(key, task, |extent| {
+                    // Who gives up a replica has seen others; they may have been given up meanwhile.
+                    is_last = owed.is_none() && extent.replicas.len() == 1;
+                    extent.replicas.retain(|r| is_last || r.place != *place);
+                })?;
+                let Some(raw_len) = raw_len.filter(|_| !is_last) else { return Ok(()) };
                 self.bury(task.object, task.target, *place)?;
                 if place.is_plain() {
                     self.unfollow_file(task.target, key, place.segment)?;

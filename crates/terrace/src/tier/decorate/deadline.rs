@@ -157,9 +157,9 @@ impl Target for Deadline {
         self.run(move |inner| inner.follow(&key, now.as_ref(), &before))
     }
 
-    fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
-        let key = key.to_vec();
-        self.run(move |inner| inner.is_named(&key, file))
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
+        let (key, whole) = (key.to_vec(), *whole);
+        self.run(move |inner| inner.is_named(&key, &whole))
     }
 
     fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {

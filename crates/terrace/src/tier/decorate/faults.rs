@@ -206,9 +206,9 @@ impl Target for Faults {
         self.inner.follow(key, now, before)
     }
 
-    fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
         self.plan.call(false)?;
-        self.inner.is_named(key, file)
+        self.inner.is_named(key, whole)
     }
 
     fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {

@@ -158,8 +158,8 @@ impl Target for Throttle {
         self.inner.follow(key, now, before)
     }
 
-    fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
-        self.inner.is_named(key, file)
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
+        self.inner.is_named(key, whole)
     }
 
     fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {

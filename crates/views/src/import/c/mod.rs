@@ -1,83 +1,66 @@
 //! Structs of C headers, as the usual 64-bit compilers lay them out.
 
+mod words;
+
 use std::collections::HashMap;
 
 use super::{Error, bad, declaration, unsupported};
+use words::{Word, words};
 
 /// The declaration of the structs in a header, and an array of the last.
 pub(super) fn header(text: &str, count: u64) -> Result<String, Error> {
-    let clean = without_comments(text);
-    let mut lines = Vec::new();
-    let mut packed = false;
-    let mut code = String::new();
-    for line in clean.replace("\\\n", " ").lines() {
-        let Some(directive) = line.trim_start().strip_prefix('#') else {
-            code.push_str(line);
-            code.push('\n');
-            continue;
-        };
-        let mut words = directive.split_whitespace();
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("define"), Some(name), Some(value), None) if value.parse::<i64>().is_ok() => {
-                lines.push(format!("const {name} = {value}"))
-            }
-            (Some("pragma"), Some(pack), ..) if pack.starts_with("pack") => {
-                packed |= directive.replace(' ', "").contains("1)");
-            }
-            _ => {}
-        }
-    }
-    packed |= code.contains("packed");
-    let mut reader = Reader { words: words(&code), at: 0, types: HashMap::new(), lines, last: None };
+    let (words, lines) = words(text)?;
+    let mut reader = Reader {
+        words,
+        at: 0,
+        types: HashMap::new(),
+        others: HashMap::new(),
+        structs: HashMap::new(),
+        lines,
+        last: None,
+    };
     while reader.at < reader.words.len() {
         reader.declaration()?;
     }
     let Some(last) = reader.last else { return bad("there is no struct in it") };
+    let packed = match reader.structs.get(&last) {
+        Some(Struct { mixed: Some(why), .. }) => return unsupported(why),
+        Some(known) => known.packed,
+        None => false,
+    };
     reader.lines.push(format!("var data [{count}]{last}"));
     let flags = if packed { " packed" } else { " aligned" };
     Ok(declaration("Structs of a C header.", &reader.lines, flags, &["data".to_owned()]))
 }
 
-fn without_comments(text: &str) -> String {
-    let mut clean = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("/*").into_iter().chain(rest.find("//")).min() {
-        let (before, comment) = rest.split_at(at);
-        clean.push_str(before);
-        clean.push(' ');
-        let end = if comment.starts_with("/*") { comment.find("*/").map(|end| end + 2) } else { comment.find('\n') };
-        rest = comment.get(end.unwrap_or(comment.len())..).unwrap_or_default();
-    }
-    clean + rest
-}
-
-fn words(code: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut open = false;
-    for c in code.chars() {
-        let part = c.is_alphanumeric() || c == '_';
-        match words.last_mut().filter(|_| part && open) {
-            Some(word) => word.push(c),
-            None if !c.is_whitespace() => words.push(c.to_string()),
-            None => {}
-        }
-        open = part;
-    }
-    words
+/// A struct that was declared.
+struct Struct {
+    packed: bool,
+    /// Why it cannot be said how it lies: one is packed, and one in it is not, or the other way round.
+    mixed: Option<String>,
 }
 
 struct Reader {
-    words: Vec<String>,
+    words: Vec<Word>,
     at: usize,
     /// Names of types, and what they are called here.
     types: HashMap<String, String>,
+    /// Names of types that nothing here stands for, and what they are.
+    others: HashMap<String, &'static str>,
+    /// Structs, as they are called here.
+    structs: HashMap<String, Struct>,
     lines: Vec<String>,
     last: Option<String>,
 }
 
 impl Reader {
     fn peek(&self) -> &str {
-        self.words.get(self.at).map_or("", String::as_str)
+        self.words.get(self.at).map_or("", |word| &word.text)
+    }
+
+    /// What `#pragma pack` says where the next word is.
+    fn pack(&self) -> u64 {
+        self.words.get(self.at).map_or(0, |word| word.pack)
     }
 
     fn next(&mut self) -> String {
@@ -95,16 +78,10 @@ impl Reader {
     /// A declaration at the top; what is no struct is passed over.
     fn declaration(&mut self) -> Result<(), Error> {
         let typedef = self.eat("typedef");
-        let body = self.words.iter().skip(self.at).take(8).any(|word| word == "{");
-        if self.peek() == "struct" && body {
+        if self.peek() == "struct" && self.has_body()? {
             let kind = self.structure(0)?;
-            self.attributes()?;
-            // Names of variables end here, those of types stay.
-            while self.peek() != ";" && !self.peek().is_empty() {
-                let name = self.next();
-                if typedef && name != "," {
-                    self.types.insert(name.clone(), kind.clone());
-                }
+            if typedef {
+                self.names(&kind)?;
             }
         } else if typedef {
             let start = self.at;
@@ -134,33 +111,98 @@ impl Reader {
         Ok(())
     }
 
-    /// `struct [attributes] [tag] { fields }`; its name here.
+    /// Whether the struct that comes next has its fields here.
+    fn has_body(&mut self) -> Result<bool, Error> {
+        let start = self.at;
+        self.at += 1;
+        self.passed()?;
+        if self.peek() != "{" {
+            self.at += 1;
+        }
+        self.passed()?;
+        let has = self.peek() == "{";
+        self.at = start;
+        Ok(has)
+    }
+
+    /// The names that a typedef gives to a struct.
+    fn names(&mut self, kind: &str) -> Result<(), Error> {
+        let (mut other, mut open) = (None, 0);
+        while !matches!(self.peek(), ";" | "") {
+            if self.attributes()? {
+                return unsupported(format!("a name of {kind} is packed; say so behind its fields"));
+            }
+            match self.next().as_str() {
+                "," => other = None,
+                "(" => (other, open) = (Some("a pointer"), open + 1),
+                "*" => other = Some("a pointer"),
+                name if name.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
+                    match other.or((self.peek() == "[").then_some("an array")) {
+                        Some(what) => drop(self.others.insert(name.to_owned(), what)),
+                        None => drop(self.types.insert(name.to_owned(), kind.to_owned())),
+                    }
+                    // What is behind it is no name of a type.
+                    loop {
+                        match self.peek() {
+                            ";" | "" => break,
+                            "," | "__attribute__" | "__attribute" if open == 0 => break,
+                            "(" => open += 1,
+                            ")" => open -= 1,
+                            _ => {}
+                        }
+                        self.at += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// `struct [attributes] [tag] { fields } [attributes]`; its name here.
     fn structure(&mut self, depth: usize) -> Result<String, Error> {
         if depth > 16 {
             return bad("structs are nested more than 16 levels deep");
         }
         self.at += 1;
-        self.attributes()?;
+        let mut packed = self.attributes()?;
         let tag = if self.peek() == "{" { format!("struct{}", self.lines.len()) } else { self.next() };
-        self.attributes()?;
+        packed |= self.attributes()?;
+        let pack = self.pack();
         if !self.eat("{") {
             let known = self.types.get(&format!("struct {tag}")).cloned();
             return known.ok_or_else(|| Error::Bad(format!("struct {tag} is not declared before it is used")));
         }
-        let mut fields = Vec::new();
+        let (mut fields, mut within) = (Vec::new(), Vec::new());
         while !self.eat("}") {
             if self.peek().is_empty() {
                 return bad(format!("struct {tag} is never closed"));
             }
-            self.fields(&mut fields, depth)?;
+            if self.pack() != pack {
+                return unsupported(format!("#pragma pack changes within struct {tag}"));
+            }
+            within.push(self.fields(&mut fields, depth)?);
         }
+        packed |= self.attributes()?;
+        match pack {
+            _ if packed => {}
+            0 | 8.. => {}
+            1 => packed = true,
+            _ => return unsupported(format!("struct {tag} has #pragma pack({pack})")),
+        }
+        let mixed = within.iter().filter_map(|kind| Some((kind, self.structs.get(kind)?))).find_map(|(kind, known)| {
+            let other = format!("of struct {tag} and struct {kind} in it only one is packed");
+            known.mixed.clone().or((known.packed != packed).then_some(other))
+        });
+        self.structs.insert(tag.clone(), Struct { packed, mixed });
         self.lines.push(format!("type {tag} struct {{ {} }}", fields.join("; ")));
         self.types.insert(format!("struct {tag}"), tag.clone());
         self.last = Some(tag.clone());
         Ok(tag)
     }
 
-    fn fields(&mut self, fields: &mut Vec<String>, depth: usize) -> Result<(), Error> {
+    /// Fields of one type, which it returns.
+    fn fields(&mut self, fields: &mut Vec<String>, depth: usize) -> Result<String, Error> {
         let kind = self.kind(depth)?;
         loop {
             if self.peek() == "*" {
@@ -183,31 +225,48 @@ impl Reader {
             }
             let lengths = if lengths.is_empty() { String::new() } else { format!("[{}]", lengths.join(", ")) };
             fields.push(format!("{name} {lengths}{kind}"));
-            self.attributes()?;
+            if self.attributes()? {
+                return unsupported(format!("the field {name} is packed by itself"));
+            }
             match self.next().as_str() {
                 "," => {}
-                ";" => return Ok(()),
+                ";" => return Ok(kind),
                 ":" => return unsupported(format!("{name} is a bit field")),
                 other => return bad(format!("{other:?} stands behind the field {name}")),
             }
         }
     }
 
-    fn attributes(&mut self) -> Result<(), Error> {
+    /// Whether attributes say that something is packed.
+    fn attributes(&mut self) -> Result<bool, Error> {
+        let words = self.passed()?;
+        let has = |name: &str| words.iter().any(|word| word.trim_matches('_') == name);
+        for other in ["aligned", "Alignas", "alignas", "mode", "vector_size", "scalar_storage_order", "ms_struct"] {
+            if has(other) {
+                return unsupported(format!("it has the attribute {other}"));
+            }
+        }
+        Ok(has("packed"))
+    }
+
+    /// Passes attributes over; their words.
+    fn passed(&mut self) -> Result<Vec<String>, Error> {
+        let mut words = Vec::new();
         while matches!(self.peek(), "__attribute__" | "_Alignas" | "alignas" | "__attribute") {
-            self.at += 1;
+            words.push(self.next());
             let mut open = 0usize;
             loop {
-                match self.next().as_str() {
+                let word = self.next();
+                match word.as_str() {
                     "(" => open += 1,
                     ")" if open <= 1 => break,
                     ")" => open -= 1,
                     "" => return bad("an attribute is never closed"),
-                    _ => {}
+                    _ => words.push(word),
                 }
             }
         }
-        Ok(())
+        Ok(words)
     }
 
     /// A type, up to the name that follows it.
@@ -217,7 +276,11 @@ impl Reader {
             let word = self.peek().to_owned();
             match word.as_str() {
                 "const" | "volatile" | "static" | "extern" | "inline" => self.at += 1,
-                "__attribute__" | "_Alignas" | "alignas" => self.attributes()?,
+                "__attribute__" | "__attribute" | "_Alignas" | "alignas" => {
+                    if self.attributes()? {
+                        return unsupported("a field is packed by itself");
+                    }
+                }
                 "union" | "enum" => return unsupported(format!("it has {word}s")),
                 "struct" if basic.is_empty() => return self.structure(depth + 1),
                 "unsigned" | "signed" | "char" | "short" | "int" | "long" | "float" | "double" | "_Bool" | "bool"
@@ -230,6 +293,9 @@ impl Reader {
         }
         if basic.is_empty() {
             let word = self.next();
+            if let Some(what) = self.others.get(&word) {
+                return unsupported(format!("{word} is {what}"));
+            }
             return match self.types.get(&word) {
                 Some(kind) => Ok(kind.clone()),
                 None => standard(&word)

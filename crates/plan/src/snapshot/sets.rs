@@ -1,0 +1,61 @@
+//! Sets of tiers and of targets, by index.
+
+use serde::{Deserialize, Serialize};
+
+use super::{MAX_TARGETS, MAX_TIERS};
+
+/// A set of tiers, by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TierSet(u32);
+
+impl TierSet {
+    /// All tiers, whatever there are.
+    pub const ALL: TierSet = TierSet(u32::MAX);
+
+    /// The tiers of these indexes; those past [`MAX_TIERS`] are left out.
+    pub fn of(indexes: impl IntoIterator<Item = usize>) -> TierSet {
+        TierSet(indexes.into_iter().filter(|index| *index < MAX_TIERS).fold(0, |set, index| set | 1 << index))
+    }
+
+    /// Whether it holds the tier of this index.
+    pub fn has(self, tier: u8) -> bool {
+        self.0.checked_shr(tier.into()).is_some_and(|set| set & 1 == 1)
+    }
+}
+
+impl TierSet {
+    /// A number of its own for each set.
+    pub(crate) fn bits(self) -> u64 {
+        self.0.into()
+    }
+}
+
+impl Default for TierSet {
+    fn default() -> Self {
+        TierSet::ALL
+    }
+}
+
+/// A set of targets, by index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TargetSet(u64);
+
+impl TargetSet {
+    /// All targets, whatever there are.
+    pub const ALL: TargetSet = TargetSet(u64::MAX);
+
+    /// The targets of these indexes; those past [`MAX_TARGETS`] are left out.
+    pub fn of(indexes: impl IntoIterator<Item = usize>) -> TargetSet {
+        TargetSet(indexes.into_iter().filter(|index| *index < MAX_TARGETS).fold(0, |set, index| set | 1 << index))
+    }
+
+    /// Whether it holds the target of this index.
+    pub fn has(self, target: usize) -> bool {
+        target < MAX_TARGETS && self.0 >> target & 1 == 1
+    }
+
+    /// A number of its own for each set.
+    pub(crate) fn bits(self) -> u64 {
+        self.0
+    }
+}
