@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::dataset::Shared;
 use crate::declared::When;
@@ -74,10 +74,10 @@ fn follow(signal: &Signal, shared: &Weak<Shared>) {
         {
             let mut state = signal.state.lock();
             while !state.ended && state.due.is_none_or(|due| due > Instant::now()) {
-                match state.due {
-                    Some(due) => drop(signal.changed.wait_until(&mut state, due)),
-                    None => signal.changed.wait(&mut state),
-                }
+                state = match state.due {
+                    Some(due) => signal.changed.wait_timeout(state, due.saturating_duration_since(Instant::now())).0,
+                    None => signal.changed.wait(state),
+                };
             }
             if state.ended {
                 return;

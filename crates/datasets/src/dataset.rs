@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::RwLock;
+use rustix_futex_sync::RwLock;
 use terrace::Store;
 use terrace_views::explain::{Explanation, explain};
 use terrace_views::model::Sizes;

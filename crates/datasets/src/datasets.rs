@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace::{Attributes, Store};
 
 use crate::dataset::{Dataset, Shared};

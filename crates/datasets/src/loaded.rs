@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace::{Element, Object, Store};
 use terrace_views::convert::{Plan, Stored};
 use terrace_views::layout::{Layout, of_replica, of_view};

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 use terrace::Store;
 
 use crate::Result;
@@ -58,7 +58,7 @@ impl Packer<'_> {
         self.bytes += bytes.len() as u64;
         let mut open = self.shared.open.lock();
         while !open.bytes.is_empty() && open.bytes.len() + bytes.len() > PACK {
-            self.shared.changed.wait(&mut open);
+            open = self.shared.changed.wait(open);
         }
         let offset = open.bytes.len() as u32;
         open.chunks.push((hash, offset, bytes.len() as u32));
@@ -101,7 +101,7 @@ impl Shared {
         loop {
             let mut open = self.open.lock();
             while open.bytes.len() < LEAST && !open.last {
-                self.changed.wait(&mut open);
+                open = self.changed.wait(open);
             }
             let (bytes, chunks) = (std::mem::take(&mut open.bytes), std::mem::take(&mut open.chunks));
             drop(open);

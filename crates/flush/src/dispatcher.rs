@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::segment::Segment;
 use crate::{DestinationOf, Move, Settings};
@@ -109,7 +109,7 @@ impl<'a, M: Move> Dispatcher<'a, M> {
     pub fn offer(&self, segment: Segment<M>, void: impl FnOnce(Segment<M>)) -> bool {
         let mut state = self.state.lock();
         while state.queued >= 2 * self.most_workers() && !state.over {
-            self.changed.wait(&mut state);
+            state = self.changed.wait(state);
         }
         if state.over || segment.epoch < state.floor(&segment.destination) {
             state.done(&segment.destination);
@@ -143,7 +143,11 @@ impl<'a, M: Move> Dispatcher<'a, M> {
                 return Some(segment);
             }
             state.resting += 1;
-            let rested = !state.over && self.changed.wait_for(&mut state, self.settings.rest).timed_out();
+            let mut rested = false;
+            if !state.over {
+                let (held, rest) = self.changed.wait_timeout(state, self.settings.rest);
+                (state, rested) = (held, rest.timed_out());
+            }
             state.resting -= 1;
             if state.ready.is_empty() && (state.over || rested) {
                 state.workers -= 1;

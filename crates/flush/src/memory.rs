@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::Figures;
 
@@ -24,7 +24,7 @@ impl<'a> Memory<'a> {
     pub fn free(&self, wait: Duration) -> usize {
         let mut used = self.used.lock();
         if *used >= self.limit {
-            self.freed.wait_for(&mut used, wait);
+            (used, _) = self.freed.wait_timeout(used, wait);
         }
         self.limit.saturating_sub(*used)
     }
@@ -47,7 +47,7 @@ impl<'a> Memory<'a> {
     pub fn is_empty_after(&self, wait: Duration) -> bool {
         let mut used = self.used.lock();
         if *used > 0 {
-            self.freed.wait_for(&mut used, wait);
+            (used, _) = self.freed.wait_timeout(used, wait);
         }
         *used == 0
     }

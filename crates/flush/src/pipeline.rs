@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, ScopedJoinHandle};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use crate::dispatcher::Dispatcher;
 use crate::grouping::Event;

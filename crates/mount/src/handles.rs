@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use rustix_futex_sync::RwLock;
 
 /// Things by numbers that are never given twice.
 pub struct Handles<T> {

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Sender, channel};
 
 use fuser::{INodeNo, Notifier};
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace_tree::Open;
 
 use crate::handles::Handles;

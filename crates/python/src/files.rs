@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 
 use engine::files::{FileError, FileResult, Owner, Stat as Known};
-use parking_lot::RwLock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use rustix_futex_sync::RwLock;
 
 use crate::bytes::{Source, Target};
 use crate::failure::refused;

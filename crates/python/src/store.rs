@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use engine::{Attributes, Config, Error, PutOptions, Question, element_of};
-use parking_lot::RwLock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use rustix_futex_sync::RwLock;
 use serde_json::json;
 
 use crate::bytes::{Source, Target};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 use terrace::Files;
 use terrace_tree::Tree;
 
@@ -87,10 +87,12 @@ impl Server {
         let mut connections = shared.connections.lock();
         end_all(&connections, Shutdown::Read);
         while !connections.is_empty() {
-            let late = shared.ended.wait_until(&mut connections, begun + PATIENCE).timed_out();
-            if late {
+            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let late;
+            (connections, late) = shared.ended.wait_timeout(connections, left);
+            if late.timed_out() {
                 end_all(&connections, Shutdown::Both);
-                shared.ended.wait_for(&mut connections, PATIENCE);
+                (connections, _) = shared.ended.wait_timeout(connections, PATIENCE);
             }
         }
     }

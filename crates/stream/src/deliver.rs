@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace::Attributes;
 use terrace_flush::Sink;
 

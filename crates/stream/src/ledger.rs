@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace::{Attributes, Store};
 
 use crate::entry::Position;

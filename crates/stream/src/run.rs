@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace::Locked;
 use terrace_flush::{DestinationOf, Ended, Figures, Pulled, Settings, Source};
 

@@ -120,7 +120,7 @@ fn drained() -> Arc<Control> {
 }
 
 /// Fails now and then, before or after it has done what was asked.
-struct Flaky(Arc<dyn Destination>, parking_lot::Mutex<Random>);
+struct Flaky(Arc<dyn Destination>, rustix_futex_sync::Mutex<Random>);
 
 impl Flaky {
     fn fails(&self) -> Outcome<()> {
@@ -169,7 +169,7 @@ fn the_log_flows_to_every_destination() {
             let (requests, expected) = requests(seed, case.offsets);
             requests.chunks(7).for_each(|chunk| stream.append(chunk.to_vec()).unwrap());
             let to = match flaky {
-                true => Arc::new(Flaky(case.to.clone(), parking_lot::Mutex::new(Random::new(seed)))),
+                true => Arc::new(Flaky(case.to.clone(), rustix_futex_sync::Mutex::new(Random::new(seed)))),
                 false => case.to.clone(),
             };
             let control = drained();
@@ -211,7 +211,7 @@ fn redis_streams_flow_to_every_destination_and_are_emptied() {
         }
         let stream = Stream::open(&store, case.name, Ack::Placed).unwrap();
         let control = drained();
-        let flaky = Flaky(case.to.clone(), parking_lot::Mutex::new(Random::new(seed)));
+        let flaky = Flaky(case.to.clone(), rustix_futex_sync::Mutex::new(Random::new(seed)));
         let running = stream.run(Arc::new(flaky), &control).unwrap();
         let running = running.with("redis", |number, ledger| {
             Ok(Box::new(Redis::new(&address, case.name, "redis", number, ledger, &control)?) as AnySource)
@@ -261,7 +261,7 @@ fn files_dropped_into_a_directory_flow_on_and_are_removed() {
         (0..8).for_each(|n| drop_one(n, &mut expected));
         fs::write(root.join(".hidden"), "stays").unwrap();
         let control = Arc::new(Control::default());
-        let flaky = Arc::new(Flaky(case.to.clone(), parking_lot::Mutex::new(Random::new(5))));
+        let flaky = Arc::new(Flaky(case.to.clone(), rustix_futex_sync::Mutex::new(Random::new(5))));
         std::thread::scope(|scope| {
             let running = scope.spawn(|| watched(&store, &root, flaky, &control));
             (8..20).for_each(|n| drop_one(n, &mut expected));

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use serde::{Deserialize, Serialize};
 use terrace_plan::hotness::{Ranges, Span, reads_to_come, spans};
 use xxhash_rust::xxh3::xxh3_64;

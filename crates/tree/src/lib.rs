@@ -16,7 +16,7 @@ pub use listing::Listed;
 pub use nodes::ROOT;
 pub use open::Open;
 
-use parking_lot::RwLock;
+use rustix_futex_sync::RwLock;
 use terrace::Files;
 use terrace::files::Stat;
 

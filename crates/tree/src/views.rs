@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use parking_lot::RwLock;
+use rustix_futex_sync::RwLock;
 use terrace::files::Stat;
 use terrace::{Files, Kind};
 use terrace_datasets::{Dataset, Datasets, View};

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace_stream::destinations::{Destination, Files, Outcome};
 use terrace_stream::{Position, Run};
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 use terrace_stream::destinations::Destination;
 use terrace_stream::{Position, Run};
 
@@ -48,7 +48,7 @@ impl<'a> Batch<'a> {
     pub fn accept(&self, id: u64, bytes: Bytes) {
         let mut state = self.state.lock();
         while state.pushing || state.held >= self.bytes {
-            self.changed.wait(&mut state);
+            state = self.changed.wait(state);
         }
         state.held += bytes.len();
         state.since.get_or_insert_with(Instant::now);
@@ -73,7 +73,7 @@ impl<'a> Batch<'a> {
                     break;
                 }
                 let left = state.since.map_or(self.age, |since| self.age.saturating_sub(since.elapsed()));
-                self.changed.wait_for(&mut state, left);
+                (state, _) = self.changed.wait_timeout(state, left);
             }
             let requests = std::mem::take(&mut state.requests);
             if requests.is_empty() && state.over {

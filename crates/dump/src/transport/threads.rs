@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 
 use super::{Window, World};
 use crate::{Error, Result};
@@ -129,7 +129,7 @@ impl ThreadWorld {
             if let Some(rank) = state.gone.iter().position(|gone| *gone) {
                 return Err(Error::Died { rank: rank as u32 });
             }
-            self.shared.changed.wait(&mut state);
+            state = self.shared.changed.wait(state);
         }
         // The next meeting needs this rank, so that this one's outcome is still there.
         Ok(state.meeting.met.clone())
@@ -182,7 +182,7 @@ impl World for ThreadWorld {
             if state.gone[from as usize] {
                 return Err(Error::Died { rank: from });
             }
-            self.shared.changed.wait(&mut state);
+            state = self.shared.changed.wait(state);
         }
     }
 

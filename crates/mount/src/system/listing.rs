@@ -1,7 +1,7 @@
 //! Directories that are open.
 
 use fuser::{Errno, FileHandle, FileType, INodeNo};
-use parking_lot::RwLock;
+use rustix_futex_sync::RwLock;
 
 use super::{Answer, System, said};
 use crate::answer::kind;

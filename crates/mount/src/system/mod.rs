@@ -18,7 +18,7 @@ use fuser::{
     OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek,
     ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use parking_lot::RwLock;
+use rustix_futex_sync::RwLock;
 use terrace::Files;
 use terrace::files::{FileResult, Owner, Setting};
 use terrace_tree::{Node, Open, ROOT, Tree};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace::tier::{Blobs, Service, Upload};
 
 use super::{Destination, End, Outcome};

@@ -4,9 +4,9 @@
 //! has been nothing to write for a while: so nobody writes for others for longer than it takes to write its own.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::{Accepted, Log};
 use crate::request::Framed;
@@ -57,7 +57,7 @@ impl Submitted {
             if !std::mem::replace(&mut queue.urgent, true) {
                 self.log.come.notify_one();
             }
-            self.log.turn.wait(&mut queue);
+            queue = self.log.turn.wait(queue);
         }
     }
 
@@ -93,7 +93,7 @@ impl Log {
         let waiting = Arc::new(Waiting { requests, done: Mutex::new(None) });
         let mut queue = self.queue.lock();
         while queue.bytes >= PAGE {
-            self.turn.wait(&mut queue);
+            queue = self.turn.wait(queue);
         }
         queue.bytes += waiting.bytes();
         queue.waiting.push(waiting.clone());
@@ -125,14 +125,14 @@ impl Log {
         let mut queue = self.queue.lock();
         loop {
             if queue.waiting.is_empty() {
-                self.come.wait_for(&mut queue, REST);
+                (queue, _) = self.come.wait_timeout(queue, REST);
             }
             if queue.waiting.is_empty() {
                 queue.leading = false;
                 return;
             }
-            let end = Instant::now() + GATHER;
-            while !queue.urgent && queue.bytes < PAGE && !self.come.wait_until(&mut queue, end).timed_out() {}
+            let gathers = |queue: &mut Queue| !queue.urgent && queue.bytes < PAGE;
+            (queue, _) = self.come.wait_timeout_while(queue, GATHER, gathers);
             let mut bytes = 0;
             let fits = |waiting: &&Arc<Waiting>| {
                 let fits = bytes < PAGE;

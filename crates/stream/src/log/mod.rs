@@ -20,7 +20,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 use terrace::{Ack, Attributes, Locked, PutOptions, Store};
 
 use crate::request::{Framed, Name, Origin};
@@ -258,7 +258,7 @@ impl Log {
     fn wait(&self, seen: u64, limit: Duration) -> u64 {
         let mut appended = self.appended.lock();
         if *appended == seen {
-            self.more.wait_for(&mut appended, limit);
+            (appended, _) = self.more.wait_timeout(appended, limit);
         }
         *appended
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ::redis::{Client, Connection, RedisResult, Value, from_redis_value};
 use bytes::Bytes;
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use crate::control::Control;
 use crate::entry::{Entry, Position};

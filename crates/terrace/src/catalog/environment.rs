@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use heed::{Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::Records;
 use crate::fork::{self, Held};

@@ -1,24 +1,32 @@
 //! Group commit: changes that come while others are being committed are committed together, by one of those who wait.
 
 use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, LazyLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::{Change, Commit};
 use crate::{Error, Result};
 
 /// How long one watches for its turn before it sleeps: to be woken takes longer than a commit.
 pub(super) const WATCHED: Duration = Duration::from_micros(50);
-/// Who would watch beyond these only keeps the leader from a core.
-static WATCHERS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, NonZero::get) - 1);
 
 /// Whose turn it is to commit.
-#[derive(Default)]
-pub(super) struct Turns(Mutex<Queue>);
+pub(super) struct Turns {
+    queue: Mutex<Queue>,
+    /// Who would watch beyond these only keeps the leader from a core.
+    watchers: usize,
+}
+
+impl Default for Turns {
+    fn default() -> Turns {
+        let cores = thread::available_parallelism().map_or(1, NonZero::get);
+        Turns { queue: Mutex::default(), watchers: cores - 1 }
+    }
+}
 
 #[derive(Default)]
 struct Queue {
@@ -46,7 +54,7 @@ impl Turns {
         change: Change,
         carry_out: impl Fn(&[&Change]) -> Result<Vec<Result<Commit>>>,
     ) -> Result<Commit> {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         if !queue.led {
             queue.led = true;
             drop(queue);
@@ -61,7 +69,7 @@ impl Turns {
             result: Mutex::default(),
         });
         queue.waiting.push(waiting.clone());
-        let watches = queue.waiting.len() <= *WATCHERS;
+        let watches = queue.waiting.len() <= self.watchers;
         drop(queue);
         if waiting.wait(watches) == LEADS {
             self.lead(&carry_out);
@@ -71,7 +79,7 @@ impl Turns {
 
     /// Commits all that wait now, this thread's own change among them.
     fn lead(&self, carry_out: &impl Fn(&[&Change]) -> Result<Vec<Result<Commit>>>) {
-        let group = std::mem::take(&mut self.0.lock().waiting);
+        let group = std::mem::take(&mut self.queue.lock().waiting);
         let changes: Vec<&Change> = group.iter().map(|one| &one.change).collect();
         let results = carry_out(&changes);
         self.hand_on();
@@ -87,7 +95,7 @@ impl Turns {
 
     /// The first of those who wait commits next.
     fn hand_on(&self) {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         match queue.waiting.first().cloned() {
             None => queue.led = false,
             Some(next) => {

@@ -32,7 +32,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use heed::Database;
 use heed::types::Bytes;
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use crate::catalog::{Extent, Object};
 use crate::{Result, Store, fork};

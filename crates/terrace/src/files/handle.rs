@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::ahead::Course;
 use super::open::{Open, State};

@@ -40,7 +40,7 @@ pub use stat::{Owner, Setting, Special, Stat};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use crate::catalog::{Change, Child, Edit, Expect, Kind, Object};
 use crate::place::policy;

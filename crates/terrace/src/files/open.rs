@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use parking_lot::{Mutex, RwLock};
+use rustix_futex_sync::{Mutex, RwLock};
 
 use super::dirty::Dirty;
 use super::spare::Spare;

@@ -1,6 +1,6 @@
 //! Buffers for bytes that are kept back.
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 /// So many wait to be used again.
 const MOST: usize = 8;

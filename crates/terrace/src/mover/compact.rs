@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::request::owe;
 use crate::catalog::{Change, Edit, Expect, Extent, Object, TargetId, Task, frames};

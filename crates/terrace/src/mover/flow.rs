@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace_flush::{Ended, Failure, Figures, Move, Pulled, Settings, Sink, Source};
 
 use super::claimed::Claimed;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use crate::catalog::{TargetId, Task};
 use crate::store::Inner;

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 use terrace_codec::Encoding;
 use terrace_plan::policy::Policy as Wanted;
 
@@ -118,9 +118,9 @@ impl Mover {
     }
 
     fn rest(&self, time: Duration) {
-        let mut asleep = self.asleep.lock();
+        let asleep = self.asleep.lock();
         if !self.stopping.load(Ordering::Acquire) {
-            self.wake.wait_for(&mut asleep, time);
+            drop(self.wake.wait_timeout(asleep, time));
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) use streams::{LEARNED, Streams};
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use smallvec::SmallVec;
 use terrace_codec::{Element, Encoding};
 use terrace_plan::cost::{Costs, Expected};

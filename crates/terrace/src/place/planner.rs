@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace_codec::Encoding;
 use terrace_plan::cost::Costs;
 use terrace_plan::explain::{Explanation, explain};

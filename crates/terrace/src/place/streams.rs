@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::{Mutex, MutexGuard};
 use terrace_codec::{Element, Encoding};
 use terrace_plan::cost::{Costs, Expected};
 use terrace_plan::policy::{Policy as Wanted, Weights};
@@ -37,6 +38,8 @@ const STEP: f64 = 0.02;
 const READ: u64 = 4 << 20;
 /// What of the time to move bytes it is worth to wait for the predictor.
 const WAIT: f64 = 0.1;
+/// How often who waits for a busy predictor looks again.
+const LOOK: Duration = Duration::from_micros(100);
 /// Where hardly anything but the bytes stored matters, effort is earned as for a device that moves so many of them in a
 /// second: what is dear then is space, not time.
 const ARCHIVE: f64 = 2.5e5;
@@ -162,11 +165,10 @@ impl Streams {
     /// Studies bytes of a stream, which lie at a place of a file. Whether what is expected changed; not where the
     /// predictor is busy with other streams for longer than is worth waiting.
     pub fn study(&self, known: &Mutex<Known>, (file, place): (u64, u64), raw: &[u8], aim: &Aim<'_>) -> bool {
-        let predictor = self.predictor();
         // Where bytes stored are what matters, waiting for the predictor costs less than writing them raw.
         let objective = aim.objective();
         let worth = Duration::from_secs_f64(WAIT * raw.len() as f64 / objective.tier.write);
-        let free = if aim.dense { Some(predictor.lock()) } else { predictor.try_lock_for(worth) };
+        let free = if aim.dense { Some(self.predictor().lock()) } else { self.predictor_within(worth) };
         let Some(mut predictor) = free else { return false };
         let mut known = known.lock();
         known.stream.at(file, place);
@@ -226,6 +228,18 @@ impl Streams {
         }
         if let Some(mut predictor) = self.predictor().try_lock() {
             predictor.decoded(encoding, raw, stored, seconds);
+        }
+    }
+
+    /// The predictor, unless it is busy for as long as this.
+    fn predictor_within(&self, limit: Duration) -> Option<MutexGuard<'_, Predictor>> {
+        let begun = Instant::now();
+        loop {
+            let free = self.predictor().try_lock();
+            if free.is_some() || begun.elapsed() >= limit {
+                return free;
+            }
+            thread::sleep(LOOK.min(limit));
         }
     }
 

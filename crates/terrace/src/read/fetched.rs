@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::catalog::Extent;
 
@@ -94,7 +94,7 @@ impl Fetched {
         let (mut slots, name) = (self.slots.lock(), extent.frame());
         let (from, bytes) = loop {
             match slots.all.get(&name)? {
-                Slot::Fetching => self.arrived.wait(&mut slots),
+                Slot::Fetching => slots = self.arrived.wait(slots),
                 Slot::There(from, bytes) => break (*from, bytes.clone()),
                 Slot::Queued => {
                     // To read it is quicker than to wait.

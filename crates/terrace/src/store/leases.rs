@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::{Inner, Store};
 use crate::{Error, Locked, Result};

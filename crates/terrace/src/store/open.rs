@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
+use terrace_predict::Predictor;
 
 use super::sole::sole;
 use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, boot, lock_file, read_identity};
@@ -17,7 +18,7 @@ use crate::mover::Mover;
 use crate::place::{Planner, Streams};
 use crate::read::{Cache, Fetched};
 use crate::tier::Ids;
-use crate::{Error, Result};
+use crate::{Error, Result, fail};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process.
 static STORES: LazyLock<Mutex<HashMap<PathBuf, Weak<Last>>>> = LazyLock::new(Mutex::default);
@@ -31,6 +32,7 @@ impl Store {
         let id = read_identity(dir)?;
         let dir = fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
         let _held = crate::fork::hold();
+        made_once();
         let mut stores = STORES.lock();
         match stores.get(&dir).and_then(Weak::upgrade) {
             Some(last) if last.0.catalog.inherited() => last.0.catalog.leave(),
@@ -43,6 +45,13 @@ impl Store {
         stores.insert(dir, Arc::downgrade(&last));
         Ok(Store { inner, _last: last })
     }
+}
+
+/// Makes what a process makes once, while it cannot be forked: a fork would wait for ever for what another thread of its
+/// parent was making.
+fn made_once() {
+    drop(Predictor::default());
+    fail::point("opening");
 }
 
 fn open(dir: &Path, id: u64) -> Result<Inner> {
@@ -67,7 +76,7 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         streams: Streams::new(dir),
         planner: Planner::default(),
         hotness: Hotness::new(dir),
-        stage_bytes: crate::fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
+        stage_bytes: fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
         leases: Leases::new(dir),
         _sole: sole,
         lock,

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use rustix_futex_sync::RwLock;
 
 use super::read_config;
 use crate::config::Config;

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::LazyLock;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::refuse;
 use crate::{Error, Result, fork};

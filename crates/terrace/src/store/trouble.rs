@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use crate::report::TierState;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::plain::Plain;
 use super::segment::{self, FRAME_ALIGNMENT, Segment};
@@ -52,7 +52,7 @@ pub struct Directory {
 
 /// Header buffers that are used again.
 mod thread_buffer {
-    use parking_lot::Mutex;
+    use rustix_futex_sync::Mutex;
 
     #[derive(Default)]
     pub struct Pool(Mutex<Vec<Vec<u8>>>);

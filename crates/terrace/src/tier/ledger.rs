@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::{Ids, Place, Used, segment};
 use crate::Locked;

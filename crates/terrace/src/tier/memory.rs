@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::{Ids, Place, Space, Target};
 use crate::frame::{Frame, Header};

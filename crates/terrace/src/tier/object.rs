@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use opendal::{ErrorKind, Operator};
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use super::ledger::{self, Ledger, Listing, SLOT, SLOTS};
 use super::service::{MARKER, Service, fetch, run};

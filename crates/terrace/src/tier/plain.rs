@@ -15,9 +15,9 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, Per
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use super::segment::FRAME_ALIGNMENT;
 use super::{Place, Whole};

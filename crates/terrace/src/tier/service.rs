@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use opendal::layers::{RetryLayer, TimeoutLayer};
 use opendal::{ErrorKind, Operator, OperatorRegistry};
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use tokio::runtime::{Handle, Runtime};
 
 use crate::fork;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use parking_lot::{Condvar, Mutex};
+use rustix_futex_sync::{Condvar, Mutex};
 use walkdir::{DirEntry, WalkDir};
 
 use super::Identity;
@@ -148,9 +148,9 @@ impl Look {
 
     /// Returns when something was told, after `limit` at the latest.
     pub fn wait(&self, limit: Duration) {
-        let mut closed = self.told.closed.lock();
+        let closed = self.told.closed.lock();
         if closed.is_empty() {
-            self.told.some.wait_for(&mut closed, limit);
+            drop(self.told.some.wait_timeout(closed, limit));
         }
     }
 }

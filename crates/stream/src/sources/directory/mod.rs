@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 use terrace::{Attributes, Store};
 
 use crate::control::Control;

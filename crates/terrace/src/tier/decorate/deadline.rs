@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use rustix_futex_sync::Mutex;
 
 use crate::frame::{Frame, Header};
 use crate::tier::{Place, Space, Target, Whole};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
 
 use crate::frame::{Frame, Header};
 use crate::tier::{Place, Space, Target, Whole};
