@@ -8,7 +8,7 @@ use terrace_plan::cost::{Costs, Expected, Model};
 use terrace_plan::plan::{self, Memo, NoRoom, Want};
 use terrace_plan::policy::{Ask, Budget, Policy, Replicas, resolve};
 use terrace_plan::snapshot::{PAGE, Snapshot, TargetSet};
-use terrace_predict::{Objective, Outcome as Came, Predictor, Stream, Tier as Place};
+use terrace_predict::{Objective, Predictor, Stream, Tier as Place};
 use terrace_simulate::{Choose, Knows, Piece, simulate};
 
 use super::measured::{Block, Measured};
@@ -19,7 +19,7 @@ use crate::oracle::{Cost, weighed};
 /// Reads that are expected of what nobody has read.
 const READS: f64 = 1.0;
 
-/// Who places, and what it has learned.
+/// Who places.
 struct Chooser<'a> {
     contender: Contender,
     policy: Policy,
@@ -110,24 +110,15 @@ impl Chooser<'_> {
         }
     }
 
-    /// What the predictor expects, for any tier, and learns.
+    /// What the predictor expects once it has studied the block for all targets, as far as that pays: as a store that has seen such
+    /// bytes before.
     fn predicted(&mut self, block: &Block, snapshot: &Snapshot) -> Costs {
         let mut stream = Stream::new().with_length(u64::MAX);
         for target in snapshot.targets() {
             let place = Place { write: target.write, read: target.read, latency: 0.0 };
             self.predictor.study(&mut stream, &block.bytes, &Objective::time(place, READS));
         }
-        let choices = self.predictor.expected(&stream);
-        if let Some(choice) = choices.first() {
-            let came = block.cost(choice.encoding).map(|cost| Came {
-                bytes: block.bytes.len(),
-                stored: Some(cost.stored),
-                encode: Some(cost.encode),
-                decode: Some(cost.decode),
-            });
-            came.iter().for_each(|came| self.predictor.feedback(&mut stream, choice, came));
-        }
-        weighed(&choices)
+        weighed(&self.predictor.expected(&stream))
     }
 }
 

@@ -12,6 +12,8 @@ pub struct Stream {
     /// Bytes that it is known to hold.
     length: u64,
     seen: u64,
+    /// Seconds of effort that were lent to it.
+    lent: f64,
     elements: Option<Elements>,
     /// The file that the next block is of, and its place there.
     file: u64,
@@ -84,6 +86,17 @@ impl Stream {
     #[must_use]
     pub fn with_elements(self, elements: Elements) -> Self {
         Stream { elements: Some(elements), ..self }
+    }
+
+    /// Whether nothing of it has come.
+    pub fn is_new(&self) -> bool {
+        self.seen == 0
+    }
+
+    /// Earns in advance what moving so many bytes would, for another objective: where the first go to a tier that is too
+    /// quick to earn anything, and those that follow will not have room there.
+    pub fn lend(&mut self, bytes: u64, objective: &Objective) {
+        self.lent = SHARE * objective.transfer(bytes);
     }
 
     /// Seconds of thread time that choosing has taken.
@@ -171,9 +184,9 @@ impl Stream {
     }
 
     /// Seconds that choosing may take now, once another block has come: a share of the time to move what it is known to
-    /// hold, less what was spent.
+    /// hold, and what was lent, less what was spent.
     pub(crate) fn earned(&self, coming: usize, objective: &Objective) -> f64 {
-        SHARE * self.earning(coming as u64, objective) - self.spent
+        SHARE * self.earning(coming as u64, objective) + self.lent - self.spent
     }
 
     /// Seconds to move what it is known to hold; of what is still to come half, for it may change and need more effort.

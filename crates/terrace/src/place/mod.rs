@@ -26,6 +26,7 @@ use terrace_plan::policy::{Ack, Budget, Policy as Wanted, Weights};
 use terrace_plan::snapshot::TierSet;
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::planner::Pace;
 use self::streams::{Aim, Known};
 use crate::catalog::{Extent, Replica, TargetId};
 use crate::frame::{Coded, Identity};
@@ -86,10 +87,17 @@ impl<'a> Placer<'a> {
     pub fn place(&self, offset: u64, raw: &[u8]) -> Placement {
         let reads = self.reads(offset, raw.len());
         let site = Site { wanted: self.wanted, beside: &[], reads };
-        let mut placement = self.plan(raw.len(), &site);
-        let first = placement.replicas.first().and_then(|placed| self.inner.tiers.device(placed.target).ok());
-        if first.is_some_and(|device| self.study(offset, raw, device, &self.wanted.first, reads)) {
-            placement = self.plan(raw.len(), &site);
+        let costs = self.costs();
+        let mut placement = self.plan_with(raw.len(), &site, &costs);
+        if let Some(first) = placement.replicas.first()
+            && let Ok(device) = self.inner.tiers.device(first.target)
+        {
+            self.study(offset, raw, device, &self.wanted.first, reads);
+            // Another thread may have learned of the same stream meanwhile.
+            let now = self.costs();
+            if !Arc::ptr_eq(&now, &costs) {
+                placement = self.plan_with(raw.len(), &site, &now);
+            }
         }
         if placement.replicas.is_empty() && !self.wanted.volatile && self.wanted.ack < Ack::Durable {
             // What outlives a reboot may be full or away for now, and is owed then.
@@ -236,17 +244,27 @@ impl<'a> Placer<'a> {
     }
 
     fn plan(&self, length: usize, site: &Site<'_>) -> Placement {
-        self.inner.planner.place(&self.inner.tiers, length, site, &self.costs())
+        self.plan_with(length, site, &self.costs())
     }
 
-    /// Studies the bytes for a device, where that may pay; whether anything was learned.
-    fn study(&self, offset: u64, raw: &[u8], device: &Device, weights: &Weights, reads: f64) -> bool {
+    fn plan_with(&self, length: usize, site: &Site<'_>, costs: &Costs) -> Placement {
+        self.inner.planner.place(&self.inner.tiers, length, site, costs)
+    }
+
+    /// Studies the bytes for a device, where that may pay.
+    fn study(&self, offset: u64, raw: &[u8], device: &Device, weights: &Weights, reads: f64) {
         if self.pinned.is_some() || raw.len() < WORTH {
-            return false;
+            return;
         }
-        let pace = self.inner.planner.pace(&self.inner.tiers, device);
-        let aim = Aim { pace, weights, reads, dense: is_dense(&self.wanted, weights) };
-        (aim.dense || aim.pace.write < FAST) && self.inner.streams.study(&self.known, (self.file, offset), raw, &aim)
+        let tiers = &self.inner.tiers;
+        let pace = self.inner.planner.pace(tiers, device);
+        let rate = |device: &Device| Pace { write: device.writing.rate(), read: device.reading.rate() };
+        let slowest = || tiers.devices.iter().map(rate).min_by(|a, b| a.write.total_cmp(&b.write));
+        let slowest = self.known.lock().is_new().then(slowest).flatten();
+        let aim = Aim { pace, slowest, weights, reads, dense: is_dense(&self.wanted, weights) };
+        if aim.dense || aim.pace.write < FAST {
+            self.inner.streams.study(&self.known, (self.file, offset), raw, &aim);
+        }
     }
 }
 

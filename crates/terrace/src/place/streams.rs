@@ -82,6 +82,11 @@ impl Pinned {
 }
 
 impl Known {
+    /// Whether nothing of the stream has come.
+    pub fn is_new(&self) -> bool {
+        self.stream.is_new()
+    }
+
     /// What is expected of the encoding that a rule names: until it was used, that it shrinks nothing.
     pub fn pinned(&mut self, encoding: Encoding) -> &Arc<Costs> {
         let held = self.pinned.take().filter(|held| held.encoding == encoding);
@@ -166,11 +171,15 @@ impl Streams {
     /// predictor is busy with other streams for longer than is worth waiting.
     pub fn study(&self, known: &Mutex<Known>, (file, place): (u64, u64), raw: &[u8], aim: &Aim<'_>) -> bool {
         // Where bytes stored are what matters, waiting for the predictor costs less than writing them raw.
-        let objective = aim.objective();
-        let worth = Duration::from_secs_f64(WAIT * raw.len() as f64 / objective.tier.write);
+        let (objective, lender) = (aim.objective(), aim.slowest.as_ref().map(|pace| aim.at(pace)));
+        let moved = lender.as_ref().unwrap_or(&objective);
+        let worth = Duration::from_secs_f64(WAIT * raw.len() as f64 / moved.tier.write);
         let free = if aim.dense { Some(self.predictor().lock()) } else { self.predictor_within(worth) };
         let Some(mut predictor) = free else { return false };
         let mut known = known.lock();
+        if let Some(lender) = lender.filter(|_| known.is_new()) {
+            known.stream.lend(raw.len() as u64, &lender);
+        }
         known.stream.at(file, place);
         let learned = predictor.study(&mut known.stream, raw, &objective);
         if !learned && known.outcomes < OUTCOMES {
@@ -195,7 +204,7 @@ impl Streams {
         for device in &tiers.devices {
             for (weights, reads) in [(&wanted.first, READS), (&wanted.rest, 0.0)] {
                 let pace = Pace { write: device.writing.rate(), read: device.reading.rate() };
-                let aim = Aim { pace, weights, reads, dense: is_dense(wanted, weights) };
+                let aim = Aim { pace, slowest: None, weights, reads, dense: is_dense(wanted, weights) };
                 predictor.study(&mut stream, raw, &aim.objective());
             }
         }
@@ -282,6 +291,8 @@ fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
 /// What encodings are studied for.
 pub(crate) struct Aim<'a> {
     pub pace: Pace,
+    /// For the first bytes of a stream: that of the slowest device, where those that follow may have to go.
+    pub slowest: Option<Pace>,
     pub weights: &'a Weights,
     pub reads: f64,
     /// Whether bytes stored matter more than time.
@@ -292,9 +303,14 @@ impl Aim<'_> {
     /// What the planner's cost model makes small, in the predictor's terms: there the ratio needs no weight of its own,
     /// and reads count as often as decoding has weight.
     fn objective(&self) -> Objective {
+        self.at(&self.pace)
+    }
+
+    /// The same for another device.
+    fn at(&self, pace: &Pace) -> Objective {
         let slow = if self.dense { ARCHIVE } else { f64::INFINITY };
         let rate = |rate: f64| step(rate.min(slow));
-        let tier = Tier { write: rate(self.pace.write), read: rate(self.pace.read), latency: 0.0 };
+        let tier = Tier { write: rate(pace.write), read: rate(pace.read), latency: 0.0 };
         let encode = 3.0 * self.weights.compress;
         let weights = terrace_predict::Weights { encode, decode: 1.0, stored: 1.0 };
         Objective { weights, tier, reads: 3.0 * self.weights.decompress * self.reads }
@@ -319,7 +335,7 @@ mod tests {
         let weights = Weights::new(1.0, 1.0, 1.0).expect("weights");
         let studied = |rate| {
             let pace = Pace { write: rate, read: rate };
-            let aim = Aim { pace, weights: &weights, reads: READS, dense: false };
+            let aim = Aim { pace, slowest: None, weights: &weights, reads: READS, dense: false };
             streams.study(&known, (1, 0), &raw, &aim)
         };
         let held = streams.predictor().lock();
