@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
 
@@ -264,7 +264,7 @@ pub struct Put {
     /// A key; with a / at the end, or for a directory, what the keys begin with.
     pub dest: OsString,
     /// How many replicas.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..))]
     pub replicas: Option<u8>,
     /// When to return.
     #[arg(long)]
@@ -296,7 +296,7 @@ pub struct Explain {
     #[arg(long)]
     pub all: bool,
     /// How many replicas.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..))]
     pub replicas: Option<u8>,
     #[command(flatten)]
     pub wishes: Wishes,

@@ -1,5 +1,6 @@
 //! Replicas that follow later are brought up to date in the background, each within its bound.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -104,6 +105,12 @@ impl Shared {
     /// Goes on with what others left.
     pub fn resume(&self) -> crate::Result<()> {
         let (loaded, state) = self.now()?;
+        // Whoever changed it may have ended before its rules were set.
+        if !self.ruled.swap(true, Ordering::Relaxed)
+            && let Err(error) = self.set_rules(&loaded.declared)
+        {
+            tracing::warn!(dataset = self.name, %error, "its replicas are not stored as it declares");
+        }
         if state.current(&loaded).contains(&false) {
             self.follower.wake(self, Instant::now());
         }

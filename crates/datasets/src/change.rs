@@ -26,8 +26,7 @@ impl Dataset {
             drop(alone);
             match tried {
                 Ok(()) => {
-                    let rules = declared.rules(&shared.name, shared.store.config());
-                    shared.store.set_rules(&keys::folder(&shared.name), rules)?;
+                    shared.set_rules(declared)?;
                     return self.settle();
                 }
                 Err(Trouble::Changed | Trouble::Damaged { .. }) => {}

@@ -1,5 +1,6 @@
 //! [`Dataset`]: an open dataset.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use rustix_futex_sync::RwLock;
@@ -35,13 +36,16 @@ pub(crate) struct Shared {
     /// of replicas that must not change meanwhile, and shared by what only writes.
     pub changing: RwLock<()>,
     pub follower: Follower,
+    /// Whether the store's rules were looked at since it was opened.
+    pub ruled: AtomicBool,
 }
 
 impl Dataset {
     pub(crate) fn new(store: &Store, name: &str) -> Dataset {
         let (store, name) = (store.clone(), name.to_owned());
-        let (loaded, changing, follower) = Default::default();
-        let shared = |this: &Weak<Shared>| Shared { this: this.clone(), store, name, loaded, changing, follower };
+        let (loaded, changing, follower, ruled) = Default::default();
+        let shared =
+            |this: &Weak<Shared>| Shared { this: this.clone(), store, name, loaded, changing, follower, ruled };
         Dataset { shared: Arc::new_cyclic(shared) }
     }
 
@@ -104,6 +108,11 @@ impl Dataset {
 }
 
 impl Shared {
+    /// Sets the store's rules for its replicas.
+    pub fn set_rules(&self, declared: &Declared) -> Result<()> {
+        Ok(self.store.set_rules(&keys::folder(&self.name), declared.rules(&self.name, self.store.config()))?)
+    }
+
     /// The dataset as it is now: what is declared, and the objects. Both are of one moment.
     pub fn now(&self) -> Result<(Arc<Loaded>, State)> {
         for _ in 0..PATIENT {

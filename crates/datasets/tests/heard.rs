@@ -74,6 +74,19 @@ fn stored(store: &Store, key: &[u8]) -> Vec<(String, String)> {
 }
 
 #[test]
+fn rules_that_were_not_set_before_a_crash_are_set_on_opening() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = common::store(dir.path());
+    drop(Datasets::new(&store).add("d", &format!("{DECLARATION}{DENSE}")).unwrap());
+    let rules = || std::fs::read_to_string(dir.path().join("store/terrace.toml")).unwrap();
+    let declared = rules();
+    store.set_rules("datasets/d", Vec::new()).unwrap();
+    assert!(declared.contains("shuffle4+zstd") && !rules().contains("shuffle4+zstd"));
+    Datasets::new(&store).open("d").unwrap();
+    assert_eq!(rules(), declared);
+}
+
+#[test]
 fn a_process_that_has_the_dataset_open_follows_what_another_declares() {
     let dir = tempfile::tempdir().unwrap();
     let store = common::store(dir.path());

@@ -76,15 +76,18 @@ impl Inner {
     fn merge_overlaid(&self) -> Result<()> {
         // Nobody waits for the lock meanwhile: those who write short ranges take it, and this does below.
         let overlaid = std::mem::take(&mut *self.mover.compaction.overlaid.lock());
-        for key in overlaid {
-            if let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? {
-                for run in runs(&extents, self.config.block() as u64) {
-                    if !self.merge(&key, &object, run)? {
-                        // It is being written: it is looked at again when that is over.
-                        self.mover.compaction.overlaid(&key);
-                        break;
-                    }
-                }
+        // What cannot be read of one keeps no other from being merged.
+        overlaid.into_iter().map(|key| self.merge_runs(&key)).fold(Ok(()), Result::and)
+    }
+
+    /// Merges the short extents of one object.
+    fn merge_runs(&self, key: &[u8]) -> Result<()> {
+        let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
+        for run in runs(&extents, self.config.block() as u64) {
+            if !self.merge(key, &object, run)? {
+                // It is being written: it is looked at again when that is over.
+                self.mover.compaction.overlaid(key);
+                break;
             }
         }
         Ok(())

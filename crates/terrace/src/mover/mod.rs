@@ -6,6 +6,7 @@
 
 mod claimed;
 mod compact;
+mod evict;
 mod flow;
 mod kept;
 mod lock;

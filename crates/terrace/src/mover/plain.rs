@@ -134,6 +134,7 @@ impl Inner {
             }
         }
         crate::fail::point("plain:written");
+        let mut registered = false;
         for (extents, replicas) in extents.chunks(BATCH).zip(replicas.chunks(BATCH)) {
             let mut edits = Vec::with_capacity(2 * extents.len());
             for (extent, replica) in extents.iter().zip(replicas) {
@@ -145,9 +146,14 @@ impl Inner {
             }
             let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
             match self.catalog.commit(Change { expect, edits }) {
-                Ok(_) => {}
+                Ok(_) => registered = true,
                 // It has changed meanwhile, and is owed as it is now. What of the file was registered is dropped with that.
-                Err(Error::Conflict { .. } | Error::NotFound { .. }) => return Ok(0),
+                Err(Error::Conflict { .. } | Error::NotFound { .. }) => {
+                    if !registered {
+                        let _ = device.target.discard(file);
+                    }
+                    return Ok(0);
+                }
                 Err(e) => return Err(e),
             }
         }

@@ -5,8 +5,8 @@ use std::fs;
 use terrace_plan::policy::{Policy as Wanted, Weights};
 
 use super::BATCH;
+use super::evict::drop_replica;
 use super::request::{owe, task_at};
-use super::room::drop_replica;
 use crate::catalog::{Edit, Extent, Object, TargetId, frames};
 use crate::config::{Config, StoreConfig};
 use crate::place::{Placer, policy, policy_under};

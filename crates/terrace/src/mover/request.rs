@@ -5,7 +5,7 @@ use std::time::Duration;
 use terrace_plan::snapshot::TierSet;
 
 use super::WAIT;
-use super::room::drop_replica;
+use super::evict::drop_replica;
 use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task, frames};
 use crate::read::task_of;
 use crate::report::Moved;

@@ -84,8 +84,8 @@ impl Store {
 }
 
 impl Store {
-    /// Replaces the rules for what is at or below `prefix`, and puts the new ones before all others. They hold at once, also
-    /// for processes that have the store open; what is stored already follows in the background.
+    /// Replaces the rules for what is at or below `prefix`, and puts the new ones in their place, or before all others. They hold
+    /// at once, also for processes that have the store open; what is stored already follows in the background.
     ///
     /// # Errors
     /// [`Error::Config`] where the rules do not go together with the rest.
@@ -96,8 +96,10 @@ impl Store {
         lock.lock().map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;
         let mut config = read_config(dir)?;
         let before = config.to_toml();
-        config.rules.retain(|rule| !key::below(rule.prefix.as_bytes(), prefix.as_bytes()));
-        config.rules.splice(0..0, rules);
+        let below = |rule: &Rule| key::below(rule.prefix.as_bytes(), prefix.as_bytes());
+        let at = config.rules.iter().position(below).unwrap_or(0);
+        config.rules.retain(|rule| !below(rule));
+        config.rules.splice(at..at, rules);
         let text = config.to_toml();
         Config::parse(&text, "the changed configuration")?;
         if text == before { Ok(()) } else { write(&dir.join("terrace.toml"), text.as_bytes()) }

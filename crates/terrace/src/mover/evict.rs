@@ -1,0 +1,151 @@
+//! Eviction: what leaves a target above its high watermark, the coldest first.
+
+use terrace_plan::snapshot::TierSet;
+
+use super::request::owe;
+use crate::Result;
+use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task, frames};
+use crate::read::task_of;
+use crate::store::{Device, Inner};
+
+/// What is evicted first is what was hardly read, then what was read a little, and last what is read all the time.
+const WARMTHS: [f64; 3] = [0.5, 4.0, 32.0];
+/// Replicas evicted by one commit, about, and with one sync.
+const EVICTED: usize = 256;
+
+/// What may leave a target.
+struct Leaving {
+    /// The order in which it goes: what is colder before what is warmer, of what is as cold what has a copy on a lower tier
+    /// first.
+    rank: usize,
+    key: Vec<u8>,
+    /// Of its extent, in the object.
+    offset: u64,
+}
+
+impl Inner {
+    /// Where a target is above its high watermark, drops replicas, the coldest first. What has no other on a lower tier is owed
+    /// to one, and leaves when it is there.
+    pub(crate) fn evict(&self) -> Result<()> {
+        let last = self.tiers.tiers.len() - 1;
+        for device in self.tiers.devices.iter().filter(|device| device.tier < last) {
+            let mark = self.tiers.tier(device).high_watermark;
+            let Ok(space) = device.space() else { continue };
+            let mut excess = space.used.saturating_sub((space.capacity as f64 * mark) as u64);
+            if excess > 0 {
+                // What left before is still there for those who read it.
+                let dead = self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?;
+                excess = excess.saturating_sub(dead.iter().map(|(_, place)| u64::from(place.length)).sum());
+            }
+            if excess > 0 {
+                self.evict_from(device, excess)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Evicts so many bytes from a target, as far as there are lower tiers that take what leaves.
+    fn evict_from(&self, device: &Device, mut excess: u64) -> Result<()> {
+        let lower = TierSet::of(device.tier + 1..self.tiers.tiers.len());
+        let mut edits = Vec::new();
+        for Leaving { key, offset, .. } in self.leaving(device, excess)? {
+            let Some((object, extents)) = self.catalog.locate(&key, offset, offset + 1)? else { continue };
+            let Some((extent, replica)) = extents.first().and_then(|extent| Some((extent, held(extent, device)?)))
+            else {
+                continue;
+            };
+            if self.has_copy_below(device, extent) {
+                edits.push(drop_replica(&key, object.id, extent, replica));
+            } else if !self.owe_below(&key, object.id, extent, replica, lower, &mut edits)? {
+                continue;
+            }
+            excess = excess.saturating_sub(u64::from(replica.place.length));
+            if edits.len() >= EVICTED || excess == 0 {
+                self.commit_evicted(device, std::mem::take(&mut edits))?;
+            }
+            if excess == 0 {
+                return Ok(());
+            }
+        }
+        self.commit_evicted(device, edits)
+    }
+
+    /// What may leave a target, in order; no more once what goes first is so many bytes.
+    fn leaving(&self, device: &Device, excess: u64) -> Result<Vec<Leaving>> {
+        let (mut leaving, mut first) = (Vec::new(), 0);
+        self.catalog.each_object(b"", |key, object, extents| {
+            for extent in frames(extents) {
+                let Some(replica) = held(extent, device) else { continue };
+                let score = self.hotness.score(key, extent.offset, object.length);
+                let warmth = WARMTHS.iter().filter(|warmth| score > **warmth).count();
+                let rank = 2 * warmth + usize::from(!self.has_copy_below(device, extent));
+                first += if rank == 0 { u64::from(replica.place.length) } else { 0 };
+                leaving.push(Leaving { rank, key: key.to_vec(), offset: extent.offset });
+            }
+            Ok(first < excess)
+        })?;
+        leaving.sort_by_key(|one| one.rank);
+        Ok(leaving)
+    }
+
+    fn commit_evicted(&self, device: &Device, edits: Vec<Edit>) -> Result<()> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let drops = edits.iter().any(|edit| matches!(edit, Edit::Lost { .. }));
+        if drops && self.tiers.tier(device).persistent {
+            // What is left must outlive a loss of power as what goes does.
+            self.sync_files()?;
+        }
+        self.catalog.commit(Change { expect: Vec::new(), edits })?;
+        crate::fail::point("evict:committed");
+        Ok(())
+    }
+
+    /// Whether an extent has a replica that outlives a reboot on a tier below a target's.
+    fn has_copy_below(&self, device: &Device, extent: &Extent) -> bool {
+        let below = |replica: &Replica| self.tiers.device(replica.target).is_ok_and(|other| other.tier > device.tier);
+        extent.replicas.iter().any(|replica| below(replica) && self.outlives(replica))
+    }
+
+    /// Owes an extent's replica to a lower tier, after which it leaves its own; true if it leaves.
+    fn owe_below(
+        &self,
+        key: &[u8],
+        object: u64,
+        extent: &Extent,
+        replica: &Replica,
+        lower: TierSet,
+        edits: &mut Vec<Edit>,
+    ) -> Result<bool> {
+        let owed = self.catalog.owed_to(&task_of(object, extent, replica))?;
+        if !owed.is_empty() {
+            // It is on its way already, or another is, which it can leave for then.
+            return Ok(true);
+        }
+        let stay = extent.replicas.iter().filter(|r| *r != replica);
+        let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
+        let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile) || !self.outlives(replica);
+        let place = self.placer_for(object, key).place_on(lower, extent.raw_len as usize, &beside, volatile);
+        if let Some(target) = place {
+            edits.push(owe(key, Task { target, ..task_of(object, extent, replica) }, extent, Some(replica.target)));
+        }
+        Ok(place.is_some())
+    }
+
+    /// Whether a replica is on a tier that outlives a reboot.
+    pub(super) fn outlives(&self, replica: &Replica) -> bool {
+        self.tiers.device(replica.target).is_ok_and(|d| self.tiers.tier(d).persistent)
+    }
+}
+
+/// The replica of an extent on a target.
+fn held<'e>(extent: &'e Extent, device: &Device) -> Option<&'e Replica> {
+    extent.replicas.iter().find(|replica| replica.target == device.id)
+}
+
+/// The edit that takes a replica off its extent, for good.
+pub(super) fn drop_replica(key: &[u8], object: u64, extent: &Extent, replica: &Replica) -> Edit {
+    let task = task_of(object, extent, replica);
+    Edit::Lost { task, key: serde_bytes::ByteBuf::from(key), place: replica.place, owed: None }
+}
