@@ -203,6 +203,30 @@ fn nothing_becomes_volatile_by_being_moved() {
     assert_eq!(tiers_of(&store, b"k"), [["disk"]]);
 }
 
+/// `drain disk` of an object with a replica on each of two disks, and none in memory, dropped the second replica since the
+/// first was still there, and moved the first to memory: exit code 0, and the next reboot would have taken the object.
+#[test]
+fn a_drain_does_not_leave_an_object_in_memory_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let options = PutOptions { replicas: Some(2), tiers: Some(vec!["disk".into()]), ..PutOptions::default() };
+    for key in [&b"drained"[..], b"evicted"] {
+        let mut receipt = store.put_bytes(key, &[7; 100_000], &options).unwrap();
+        store.wait(&mut receipt, Ack::Durable).unwrap();
+        assert_eq!(tiers_of(&store, key), [["disk", "disk"]]);
+    }
+    assert_eq!(store.evict(b"evicted", "disk").unwrap().kept, 1);
+    assert_eq!(store.drain("disk").unwrap().kept, 2);
+    for key in [&b"drained"[..], b"evicted"] {
+        assert_eq!(tiers_of(&store, key), [["ram", "disk"]]);
+    }
+}
+
 #[test]
 fn of_replicas_that_all_leave_one_stays_where_there_is_no_other_place() {
     let dir = tempfile::tempdir().unwrap();

@@ -174,6 +174,11 @@ impl Inner {
         let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
         let places = self.placer_for(task.object, &owed.key).place_more(extent.raw_len as usize, 1, &chosen);
         let Some(target) = places.first().map(|placed| placed.target) else { return Ok(None) };
+        let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
+        if owed.then_drop.is_some_and(persistent) && !persistent(target) {
+            // Nothing becomes volatile by being moved: it stays where it is until there is room.
+            return Ok(None);
+        }
         let key = serde_bytes::ByteBuf::from(owed.key.clone());
         let owe = Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: owed.then_drop };
         Ok(Some(vec![Edit::Forgive { task: *task }, owe]))

@@ -112,7 +112,7 @@ impl Store {
 
 impl Inner {
     /// The edits that move a replica to another tier: made there first, dropped here then. `left` is the extent without
-    /// those of its replicas that were dropped, `chosen` the targets to which others move.
+    /// those of its replicas that leave, `chosen` the targets to which they move.
     #[allow(clippy::too_many_arguments)]
     fn move_off(
         &self,
@@ -129,18 +129,18 @@ impl Inner {
         let owed = self.catalog.owed_to(&task_of(object, left, replica))?;
         let stay = || left.replicas.iter().filter(|r| *r != replica);
         let beside: Vec<TargetId> = stay().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
-        let outlives = |target: TargetId| {
-            self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent) || stay().any(|r| self.outlives(r))
-        };
+        let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
+        let outlives = chosen.iter().any(|target| persistent(*target)) || stay().any(|r| self.outlives(r));
         let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let place = self.placer_for(object, key).place_on(others, left.raw_len as usize, &beside, volatile);
         // Nothing becomes volatile by being moved.
-        if let Some(target) = place.filter(|target| volatile || outlives(*target)) {
+        if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
             edits.push(owe(key, task_at(object, left, target), left, Some(replica.target)));
+            left.replicas.retain(|r| r != replica);
             chosen.push(target);
             moved.made += 1;
             moved.dropped += 1;
-        } else if stay().any(|r| volatile || self.outlives(r)) {
+        } else if outlives || volatile && stay().next().is_some() {
             edits.push(drop_replica(key, object, left, replica));
             left.replicas.retain(|r| r != replica);
             moved.dropped += 1;
