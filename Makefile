@@ -1,14 +1,14 @@
 # Builds, tests and shows Terrace. Each target says what it runs.
 CARGO ?= cargo
-export PATH := $(HOME)/.cargo/bin:$(PATH)
+export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
 .PHONY: build demo test lint soak memcheck bench bench-quick bench-full measured install servers tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server git sqlite3 fusermount3 gfortran valgrind strace
-PACKAGES := redis-server git sqlite3 fuse3 gfortran valgrind strace
+PROGRAMS := redis-server git sqlite3 fusermount3 gfortran valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs
+PACKAGES := redis-server git sqlite3 fuse3 gfortran valgrind strace e2fsprogs xfsprogs btrfs-progs
 
 servers: ## real servers and programs that tests use
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \

@@ -1,0 +1,151 @@
+//! Making, mounting and unmounting file systems on files, and a guard that unmounts them whatever becomes of the test.
+
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, unmount};
+use tempfile::TempDir;
+
+/// How long a mount that something still uses is waited for.
+const MAX_UNMOUNT_WAIT: Duration = Duration::from_secs(30);
+const UNMOUNT_RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// Unmounts the disk in the folder `$0` once standard input ends, that is when the test drops the folder or dies, and
+/// removes the folder. It is the one place that cleans up after a test that was killed.
+const GUARD_SCRIPT: &str = r#"
+cat > /dev/null
+while umount -l "$0/mnt" 2> /dev/null; do :; done
+while umount -l "$0/fuse" 2> /dev/null; do :; done
+rm -rf --one-file-system "$0"
+"#;
+
+/// A file system that recorded disks can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFormat {
+    /// ext4, with data written before the metadata that names it.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+}
+
+impl DiskFormat {
+    /// All of them.
+    pub const ALL: [DiskFormat; 3] = [DiskFormat::Ext4, DiskFormat::Xfs, DiskFormat::Btrfs];
+
+    /// Its name for `mount -t`.
+    pub fn name(self) -> &'static str {
+        match self {
+            DiskFormat::Ext4 => "ext4",
+            DiskFormat::Xfs => "xfs",
+            DiskFormat::Btrfs => "btrfs",
+        }
+    }
+
+    /// The smallest disk that it can be made on.
+    pub fn min_bytes(self) -> u64 {
+        match self {
+            DiskFormat::Ext4 => 16 << 20,
+            DiskFormat::Xfs => 300 << 20,
+            DiskFormat::Btrfs => 128 << 20,
+        }
+    }
+
+    /// Where its superblocks are.
+    pub(super) fn superblocks(self) -> &'static [u64] {
+        match self {
+            DiskFormat::Ext4 | DiskFormat::Xfs => &[0],
+            DiskFormat::Btrfs => &[64 << 10, 64 << 20],
+        }
+    }
+
+    /// Makes an empty file system in a file.
+    pub(super) fn format(self, file: &Path) -> io::Result<()> {
+        let options: &[&str] = match self {
+            DiskFormat::Ext4 => {
+                &["-q", "-F", "-b", "4096", "-J", "size=4", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]
+            }
+            DiskFormat::Xfs | DiskFormat::Btrfs => &["-q", "-f", "-K"],
+        };
+        run(Command::new(format!("mkfs.{}", self.name())).args(options).arg(file))
+    }
+
+    /// Mounts the file system that is in a file. `mount` makes the loop device, which ends with the mount.
+    pub(super) fn mount(self, file: &Path, at: &Path) -> io::Result<()> {
+        if self == DiskFormat::Btrfs {
+            // Btrfs remembers a disk after it was unmounted, and would refuse an older state of it.
+            run(Command::new("btrfs").args(["--quiet", "device", "scan", "--forget"]))?;
+        }
+        run(Command::new("mount").args(["-t", self.name(), "-o", "loop"]).arg(file).arg(at))
+    }
+}
+
+/// Unmounts, and waits as long as something still uses what is mounted.
+pub(super) fn unmount_wholly(at: &Path) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match unmount(at, UnmountFlags::empty()) {
+            Ok(()) => return Ok(()),
+            Err(Errno::BUSY) if begun.elapsed() < MAX_UNMOUNT_WAIT => std::thread::sleep(UNMOUNT_RETRY_INTERVAL),
+            Err(error) => {
+                let context = format!("unmounting {}: {error}", at.display());
+                return Err(io::Error::new(io::Error::from(error).kind(), context));
+            }
+        }
+    }
+}
+
+/// Runs a program; what it says is the error where it fails.
+pub(super) fn run(command: &mut Command) -> io::Result<()> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| io::Error::new(error.kind(), format!("running {program}: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(io::Error::other(format!("{program} failed ({}): {}", output.status, said.trim())))
+}
+
+/// A folder for a disk, and the guard that clears it away.
+pub(super) struct DiskFolder {
+    pub(super) path: PathBuf,
+    guard: Child,
+}
+
+impl DiskFolder {
+    /// In memory where that has room: what is recorded need not survive.
+    pub(super) fn new() -> io::Result<DiskFolder> {
+        let memory = Path::new("/dev/shm");
+        let roomy = rustix::fs::statvfs(memory).is_ok_and(|found| found.f_bavail * found.f_frsize > 4 << 30);
+        let parent = if roomy { memory.to_owned() } else { std::env::temp_dir() };
+        let folder = tempfile::Builder::new().prefix("terrace-disk-").tempdir_in(parent)?;
+        for name in ["mnt", "fuse"] {
+            fs::create_dir(folder.path().join(name))?;
+        }
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD_SCRIPT]).arg(folder.path());
+        // In a group of its own: a signal to the test's group must not end it.
+        guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+        let guard = guard.spawn()?;
+        Ok(DiskFolder { path: TempDir::keep(folder), guard })
+    }
+
+    /// Where the disk's file system is mounted.
+    pub(super) fn mount_point(&self) -> PathBuf {
+        self.path.join("mnt")
+    }
+}
+
+impl Drop for DiskFolder {
+    fn drop(&mut self) {
+        drop(self.guard.stdin.take());
+        // A guard that cannot be waited for has ended.
+        let _ = self.guard.wait();
+    }
+}

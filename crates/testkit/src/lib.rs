@@ -1,0 +1,8 @@
+//! What tests share: random numbers, skips that are counted, and disks that record what is written to them.
+
+pub mod disk;
+mod random;
+mod skip;
+
+pub use random::Random;
+pub use skip::{Missing, skip};
