@@ -40,6 +40,7 @@ pub fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<PutOptions> {
             _ => options.requirements.push(requirement(&name, &value)?),
         }
     }
+    options.check().map_err(|e| PyValueError::new_err(e.to_string()))?;
     Ok(options)
 }
 

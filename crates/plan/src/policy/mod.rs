@@ -11,7 +11,7 @@ pub use ask::{Ask, Budget, Level, Replicas};
 pub use error::NotUnderstood;
 pub use requirement::{Asked, Requirement, Value};
 pub use resolution::{Field, Resolution, Source};
-pub use resolve::resolve;
+pub use resolve::{resolve, resolve_levels};
 pub use weights::Weights;
 
 use serde::{Deserialize, Serialize};

@@ -11,20 +11,24 @@ use super::{Ack, Ask, Field, Level, Policy, Replicas, Requirement, Resolution, S
 /// it. Of two requirements that conflict the later is dropped. The weights of a level's requirements add up
 /// (HReplica IV-B.2: complementary requirements).
 pub fn resolve(operation: &Ask, application: &Ask, system: &Ask, range: Replicas) -> (Policy, Vec<Resolution>) {
-    let levels = [(Level::Operation, operation), (Level::Application, application), (Level::System, system)];
+    resolve_levels(&[(Level::Operation, operation), (Level::Application, application), (Level::System, system)], range)
+}
+
+/// Like [`resolve`], for any number of levels, the highest first: a program and the rule for a key are both an application.
+pub fn resolve_levels(levels: &[(Level, &Ask)], range: Replicas) -> (Policy, Vec<Resolution>) {
     let mut log = Vec::new();
-    let accepted = accept(&levels, &mut log);
+    let accepted = accept(levels, &mut log);
     log.extend(complements(&accepted));
     let has = |requirement| accepted.iter().any(|wish| wish.requirement == requirement);
     let shared = has(Requirement::MinReadLatency) && has(Requirement::MinStorage);
 
     let (mut replicas, mut ack, mut weights) = (Slot(None), Slot(None), Slot(None));
-    for (level, ask) in levels {
+    for (rank, &(level, ask)) in levels.iter().enumerate() {
         let explicit = Source::Explicit(level);
         replicas.offer(ask.replicas, explicit, Field::Replicas, &mut log);
         ack.offer(ask.ack, explicit, Field::Ack, &mut log);
         weights.offer(ask.weights.map(|all| [all; 2]), explicit, Field::Weights, &mut log);
-        let of_level = || accepted.iter().filter(|wish| wish.level == level);
+        let of_level = || accepted.iter().filter(|wish| wish.rank == rank);
         for wish in of_level() {
             let source = Source::Requirement(wish.requirement, level);
             replicas.offer(wish.count(range, shared), source, Field::Replicas, &mut log);
@@ -87,6 +91,8 @@ const STORE: Weights = Weights::ARCHIVAL;
 struct Wish {
     requirement: Requirement,
     number: Option<u8>,
+    /// The level's place among all, which two levels of one kind differ in.
+    rank: usize,
     level: Level,
 }
 
@@ -110,7 +116,7 @@ impl Wish {
 fn accept(levels: &[(Level, &Ask)], log: &mut Vec<Resolution>) -> SmallVec<[Wish; 8]> {
     let mut accepted: SmallVec<[Wish; 8]> = SmallVec::new();
     let mut off: SmallVec<[Requirement; 8]> = SmallVec::new();
-    for &(level, ask) in levels {
+    for (rank, &(level, ask)) in levels.iter().enumerate() {
         for asked in &ask.requirements {
             let requirement = asked.requirement;
             let number = match asked.value {
@@ -128,7 +134,7 @@ fn accept(levels: &[(Level, &Ask)], log: &mut Vec<Resolution>) -> SmallVec<[Wish
                 let (stands, above) = (wish.requirement, wish.level);
                 log.push(Resolution::Dropped { requirement, level, stands, above, over });
             } else if !accepted.iter().any(|wish| wish.requirement == requirement) {
-                accepted.push(Wish { requirement, number, level });
+                accepted.push(Wish { requirement, number, rank, level });
             }
         }
     }

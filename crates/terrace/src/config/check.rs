@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use terrace_codec::{Encoding, Scratch, encode};
 use terrace_plan::policy::{Asked, Budget, NotUnderstood, Weights};
-use terrace_plan::snapshot::MAX_TIERS;
+use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS};
 
 use super::{Config, Layout, Replicas, TargetConfig, TierConfig, TierKind};
 use crate::{frame, tier};
@@ -56,6 +56,10 @@ fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
     }
     if tiers.len() > MAX_TIERS {
         return Err(format!("there are {} tiers; at most {MAX_TIERS} can be planned for", tiers.len()));
+    }
+    let targets: usize = tiers.iter().map(|tier| tier.targets.len()).sum();
+    if targets > MAX_TARGETS {
+        return Err(format!("there are {targets} targets; at most {MAX_TARGETS} can be planned for: leave some out"));
     }
     let mut names = HashSet::new();
     for (number, tier) in (1..).zip(tiers) {

@@ -96,6 +96,7 @@ impl Files {
     /// The same; what is written through these is written as `options` say.
     pub fn with(store: &Store, options: PutOptions) -> FileResult<Files> {
         use std::os::unix::fs::MetadataExt;
+        options.check()?;
         let metadata = std::fs::metadata(store.dir()).map_err(Error::io(store.dir().display().to_string()))?;
         let owner = Owner { uid: metadata.uid(), gid: metadata.gid() };
         let shared = Arc::new(Shared {

@@ -130,6 +130,7 @@ impl Store {
     /// # Errors
     /// [`Error::Config`] where something is supposed of a tier that there is not.
     pub fn explain(&self, question: &Question<'_>) -> Result<Explained> {
+        question.options.check()?;
         let inner = &self.inner;
         let (mut policy, resolutions) = policy::explained(inner, question.key, question.options);
         let pinned = super::pinned(inner, question.key);

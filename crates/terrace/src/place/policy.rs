@@ -1,7 +1,8 @@
 //! What holds for one write: what the operation, the rule for its key and the store ask for, made one policy
 //! (HReplica IV-B.2).
 
-use terrace_plan::policy::{Ask, Asked, Policy as Wanted, Replicas, Resolution, resolve};
+use smallvec::SmallVec;
+use terrace_plan::policy::{Ask, Asked, Level, Policy as Wanted, Replicas, Resolution, resolve_levels};
 
 use crate::config::{Ack, Config, Rule};
 use crate::store::Inner;
@@ -38,18 +39,8 @@ pub(super) fn explained(inner: &Inner, key: &[u8], options: &PutOptions) -> (Pol
 
 fn resolved(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
     let rule = config.rule_for(key);
-    let operation = Ask {
-        requirements: options.requirements.clone(),
-        replicas: options.replicas,
-        ack: options.ack,
-        weights: options.weights,
-        budget: options.budget,
-        max_latency: options.max_latency,
-        tiers: options.tiers.as_deref().map(|names| inner.tiers.named(names)),
-        ..Ask::default()
-    };
     let Replicas { min, max, .. } = range(config);
-    let (resolved, resolutions) = decide(inner, config, rule, &operation);
+    let (resolved, resolutions) = decide(inner, config, rule, options);
     let asked = resolved.replicas.clamp(min, max);
     let model = config.store.cost_model;
     let domains = inner.tiers.domains(resolved.tiers, resolved.ack == Ack::Durable).min(255) as u8;
@@ -57,7 +48,22 @@ fn resolved(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) ->
     (Policy { asked, wanted }, resolutions)
 }
 
-fn decide(inner: &Inner, config: &Config, rule: Option<&Rule>, operation: &Ask) -> (Wanted, Vec<Resolution>) {
+fn decide(inner: &Inner, config: &Config, rule: Option<&Rule>, options: &PutOptions) -> (Wanted, Vec<Resolution>) {
+    let mut asks: SmallVec<[(Level, Ask); 4]> = SmallVec::new();
+    for level in options.levels() {
+        let rank = if asks.is_empty() { Level::Operation } else { Level::Application };
+        let ask = Ask {
+            requirements: level.requirements.clone(),
+            replicas: level.replicas,
+            ack: level.ack,
+            weights: level.weights,
+            budget: level.budget,
+            max_latency: level.max_latency,
+            tiers: level.tiers.as_deref().map(|names| inner.tiers.named(names)),
+            ..Ask::default()
+        };
+        asks.push((rank, ask));
+    }
     let application = rule.map_or_else(Ask::default, |rule| Ask {
         requirements: understood(&rule.requirements),
         replicas: rule.replicas,
@@ -79,7 +85,10 @@ fn decide(inner: &Inner, config: &Config, rule: Option<&Rule>, operation: &Ask) 
         max_latency: store.max_latency.map(|time| time.0.as_secs_f64()),
         ..Ask::default()
     };
-    resolve(operation, &application, &system, range(config))
+    asks.push((Level::Application, application));
+    asks.push((Level::System, system));
+    let levels: SmallVec<[(Level, &Ask); 4]> = asks.iter().map(|(level, ask)| (*level, ask)).collect();
+    resolve_levels(&levels, range(config))
 }
 
 fn range(config: &Config) -> Replicas {

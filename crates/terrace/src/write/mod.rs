@@ -53,6 +53,7 @@ impl Store {
         write: impl FnOnce(&mut Writer<'_>) -> Result<()>,
     ) -> Result<Receipt> {
         key::check(key)?;
+        options.check()?;
         let inner = &self.inner;
         let policy = policy(inner, key, options);
         let object = inner.catalog.next_id()?;
@@ -96,6 +97,7 @@ impl Store {
     /// they overlap, the later one stands.
     pub fn write_all_at(&self, key: &[u8], ranges: &[(u64, &[u8])], options: &PutOptions) -> Result<Receipt> {
         key::check(key)?;
+        options.check()?;
         loop {
             let object = self.inner.catalog.object(key)?;
             let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();

@@ -6,6 +6,7 @@ use terrace_plan::policy::{Asked, Budget, Weights};
 
 use crate::catalog::{Attributes, Object};
 use crate::config::Ack;
+use crate::{Error, Result};
 
 /// The pair of an object's attributes that says what was asked for with it, as TOML.
 const ASKED: &str = "terrace.asked";
@@ -39,36 +40,51 @@ pub struct PutOptions {
     /// Write only if the key names nothing yet.
     #[serde(skip)]
     pub create_new: bool,
+    /// The options of the level below. They decide each setting that these options leave open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub below: Option<Box<PutOptions>>,
 }
 
 impl PutOptions {
-    /// An operation's options over its application's: its requirements come first, and what the application asks for by
-    /// number only holds where the operation asks for nothing at all.
+    /// Puts an operation's options over its application's: each setting comes from the highest level that decides it, be it
+    /// by number or by a requirement.
     ///
     /// ```
-    /// use terrace::PutOptions;
+    /// use terrace::{Ack, PutOptions};
     ///
-    /// let application = PutOptions { replicas: Some(3), ..PutOptions::default() };
-    /// assert_eq!(PutOptions::default().over(&application).replicas, Some(3));
+    /// let application = PutOptions { replicas: Some(3), ack: Some(Ack::Durable), ..PutOptions::default() };
     /// let dense = PutOptions { requirements: vec!["min_storage".parse()?], ..PutOptions::default() };
-    /// assert_eq!(dense.over(&application).replicas, None);
+    /// // One replica, since `min_storage` says so; durable, since the operation leaves that open.
+    /// let both = dense.over(&application);
+    /// assert_eq!(both.below.as_deref(), Some(&application));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn over(self, application: &PutOptions) -> PutOptions {
-        let silent = self.requirements.is_empty();
-        let usual = if silent { application.clone() } else { PutOptions::default() };
-        PutOptions {
-            replicas: self.replicas.or(usual.replicas),
-            ack: self.ack.or(usual.ack),
-            weights: self.weights.or(usual.weights),
-            budget: self.budget.or(usual.budget),
-            max_latency: self.max_latency.or(usual.max_latency),
-            tiers: self.tiers.or(usual.tiers),
-            element: self.element.or(application.element),
-            requirements: self.requirements.into_iter().chain(application.requirements.iter().copied()).collect(),
-            attributes: self.attributes,
-            create_new: self.create_new,
+    pub fn over(mut self, application: &PutOptions) -> PutOptions {
+        self.element = self.element.or(application.element);
+        if *application != PutOptions::default() {
+            let mut lowest = &mut self.below;
+            while let Some(level) = lowest {
+                lowest = &mut level.below;
+            }
+            *lowest = Some(Box::new(application.clone()));
         }
+        self
+    }
+
+    /// These options and those of the levels below, the highest first.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = &PutOptions> {
+        std::iter::successors(Some(self), |level| level.below.as_deref())
+    }
+
+    /// Refuses values that no write can honour.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where a level asks for no replicas.
+    pub fn check(&self) -> Result<()> {
+        if self.levels().any(|level| level.replicas == Some(0)) {
+            return Err(Error::Config("replicas = 0 stores nothing; ask for at least 1".into()));
+        }
+        Ok(())
     }
 
     /// What was asked for with an object when it was written, and holds for as long as it is there, whatever rules say.
@@ -79,13 +95,14 @@ impl PutOptions {
 
     /// What of it holds for as long as the object is there: all but when the call returns, and what the object is.
     pub fn lasting(&self) -> PutOptions {
-        PutOptions { ack: None, element: None, attributes: None, create_new: false, ..self.clone() }
+        let below = self.below.as_ref().map(|level| Box::new(level.lasting()));
+        PutOptions { ack: None, element: None, attributes: None, create_new: false, below, ..self.clone() }
     }
 
     /// Keeps what lasts with an object's attributes.
     pub(crate) fn keep(&self, attributes: &mut Attributes) {
         attributes.user.remove(ASKED);
-        if self.says_how() || self.replicas.is_some() {
+        if self.says_how() || self.levels().any(|level| level.replicas.is_some()) {
             // What cannot be written does not hold for ever; numbers and names always can.
             attributes.user.extend(toml::to_string(self).ok().map(|text| (ASKED.to_owned(), text)));
         }
@@ -93,8 +110,10 @@ impl PutOptions {
 
     /// Whether it says how replicas are to be placed or encoded.
     pub(super) fn says_how(&self) -> bool {
-        let constrained = self.budget.is_some() || self.max_latency.is_some() || self.tiers.is_some();
-        !self.requirements.is_empty() || self.weights.is_some() || constrained
+        self.levels().any(|level| {
+            let constrained = level.budget.is_some() || level.max_latency.is_some() || level.tiers.is_some();
+            !level.requirements.is_empty() || level.weights.is_some() || constrained
+        })
     }
 }
 
