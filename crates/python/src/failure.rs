@@ -12,12 +12,13 @@ use crate::object::python;
 pub fn raised(error: Error) -> PyErr {
     let (class, facts) = match &error {
         Error::NotFound { key } => ("NotFoundError", json!({"key": key, "errno": 2})),
-        Error::BadKey { key, .. } => ("BadKeyError", json!({"key": key})),
+        Error::BadKey { key, .. } | Error::Reserved { key } => ("BadKeyError", json!({"key": key})),
         Error::Conflict { key, .. } => ("ConflictError", json!({"key": key})),
         Error::Replaced { key } => ("ReplacedError", json!({"key": key})),
         Error::Unreadable { key, start, length, tried } => {
             ("UnreadableError", json!({"key": key, "start": start, "length": length, "tried": tried, "errno": 5}))
         }
+        Error::TooLarge { key, .. } => ("TooLargeError", json!({"key": key, "errno": 27})),
         Error::NoSpace { tiers } => ("NoSpaceError", json!({"tiers": tiers, "errno": 28})),
         Error::Config(_) => ("ConfigError", json!({})),
         Error::Store { .. } => ("StoreError", json!({})),

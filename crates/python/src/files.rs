@@ -163,6 +163,11 @@ impl File {
         self.call(py, |file| file.write_at(offset, data.slice()).map(|()| data.slice().len()))
     }
 
+    /// Writes behind the last byte, wherever that is when the bytes reach the store; where that is as far as is known now.
+    fn append(&self, py: Python<'_>, data: Source) -> PyResult<u64> {
+        self.call(py, |file| file.append(data.slice()))
+    }
+
     fn set_length(&self, py: Python<'_>, length: u64) -> PyResult<()> {
         self.call(py, |file| file.set_len(length))
     }

@@ -164,6 +164,19 @@ impl Store {
         written.map(Receipt::new).map_err(raised)
     }
 
+    #[pyo3(signature = (key, data, **keywords))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        key: Key,
+        data: Source,
+        keywords: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<(u64, Receipt)> {
+        let (store, options) = (self.engine(py)?, self.asked(&key, keywords)?);
+        let appended = py.detach(|| store.append(&key.0, data.slice(), &options)).map_err(raised)?;
+        Ok((appended.offset, Receipt::new(appended.receipt)))
+    }
+
     fn set_length(&self, py: Python<'_>, key: Key, length: u64) -> PyResult<()> {
         let store = self.engine(py)?;
         py.detach(|| store.set_length(&key.0, length)).map_err(raised)

@@ -24,6 +24,22 @@ pub enum Error {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// A key that is the store's own.
+    #[error("{key:?} is the store's own: nothing may be written, renamed or removed below .terrace; use another key")]
+    Reserved {
+        /// The key as given, printed lossily.
+        key: String,
+    },
+    /// An offset or length is beyond what an object can have.
+    #[error(
+        "{key:?}: byte {end} is beyond the end of any object: an object has at most 2^63 - 1 bytes; check the offset and the length"
+    )]
+    TooLarge {
+        /// The key, printed lossily.
+        key: String,
+        /// Where the range would end, as far as a number of 64 bits can tell.
+        end: u64,
+    },
     /// A change was refused since the object is not in the state that it expects.
     #[error("{key:?} was not changed: {reason}")]
     Conflict {

@@ -32,6 +32,12 @@ pub fn check(key: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// The end of a range of an object's bytes, where it can be one: an object has at most 2^63 - 1.
+pub fn check_end(key: &[u8], offset: u64, length: u64) -> Result<u64> {
+    let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
+    end.ok_or_else(|| Error::TooLarge { key: show(key), end: offset.saturating_add(length) })
+}
+
 /// The key as text, bytes that are not UTF-8 replaced.
 pub fn show(key: &[u8]) -> String {
     String::from_utf8_lossy(key).into_owned()

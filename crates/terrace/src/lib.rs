@@ -50,4 +50,4 @@ pub use store::Store;
 pub use terrace_codec::{Element, Encoding};
 pub use terrace_plan::explain;
 pub use terrace_plan::policy::{Asked, Budget, Requirement, Weights};
-pub use write::{Batch, OwedTo, PutOptions, Receipt, element_of};
+pub use write::{Appended, Batch, OwedTo, PutOptions, Receipt, element_of};

@@ -12,6 +12,7 @@ from terrace._errors import (
     StillOwedError,
     StoreError,
     TerraceError,
+    TooLargeError,
     UnreadableError,
 )
 from terrace._explain import Explanation
@@ -34,6 +35,7 @@ __all__ = [
     "Store",
     "StoreError",
     "TerraceError",
+    "TooLargeError",
     "UnreadableError",
     "__version__",
 ]

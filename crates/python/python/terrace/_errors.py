@@ -36,6 +36,12 @@ class UnreadableError(TerraceError, OSError):
     tried: str
 
 
+class TooLargeError(TerraceError, OSError):
+    """An offset or a length is beyond what an object can have: 2^63 - 1 bytes."""
+
+    key: str
+
+
 class NoSpaceError(TerraceError, OSError):
     """No tier can take the bytes."""
 

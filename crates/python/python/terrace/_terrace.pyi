@@ -131,6 +131,9 @@ class Store:
         """Writes an object to a file; its length."""
     def write_at(self, key: Key, offset: int, data: Buffer, **keywords: Unpack[Options]) -> Receipt:
         """Writes a range of an object, which is made where there is none; other ranges stay, whoever writes them."""
+    def append(self, key: Key, data: Buffer, **keywords: Unpack[Options]) -> tuple[int, Receipt]:
+        """Writes behind an object's last byte, wherever that is at the commit, and makes it where there is none; where
+        the bytes are. Nothing is lost, whoever appends at the same time."""
     def set_length(self, key: Key, length: int) -> None:
         """Cuts an object, or extends it with zeros."""
     def get(self, key: Key) -> bytes:
@@ -201,6 +204,9 @@ class File:
     def read_into(self, offset: int, out: WriteableBuffer) -> int: ...
     def read_rest(self, offset: int) -> bytes: ...
     def write_at(self, offset: int, data: Buffer) -> int: ...
+    def append(self, data: Buffer) -> int:
+        """Writes behind the last byte, wherever that is when the bytes reach the store; where that is as far as is known
+        now."""
     def set_length(self, length: int) -> None: ...
     def flush(self) -> None: ...
     def sync(self) -> None: ...

@@ -14,6 +14,8 @@ pub enum Expect {
     Exists(Vec<u8>),
     /// The key names the object of this number.
     Names(Vec<u8>, u64),
+    /// The key names an object of this length, in bytes.
+    Length(Vec<u8>, u64),
     /// The key names none.
     Absent(Vec<u8>),
     /// The key may be a file's: no other file's key is a path prefix of it, nor it of another's.

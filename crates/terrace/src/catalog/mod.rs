@@ -291,7 +291,7 @@ impl crate::tier::Ids for Catalog {
 fn look_at(env: &Environment, changes: &[&Change]) -> Result<()> {
     let txn = env.read_txn()?;
     for expect in changes.iter().flat_map(|change| &change.expect) {
-        if let Expect::Generation(key, _) | Expect::Free(key) = expect {
+        if let Expect::Generation(key, _) | Expect::Length(key, _) | Expect::Free(key) = expect {
             env.records.get_greater_than_or_equal_to(&txn, &keys::object(key))?;
         }
     }

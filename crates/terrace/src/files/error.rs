@@ -83,6 +83,8 @@ impl FileError {
             FileError::Engine(error) => match error {
                 Error::NotFound { .. } => libc::ENOENT,
                 Error::BadKey { .. } => libc::EINVAL,
+                Error::Reserved { .. } => libc::EPERM,
+                Error::TooLarge { .. } => libc::EFBIG,
                 Error::Conflict { .. } | Error::Replaced { .. } => libc::ESTALE,
                 Error::NoSpace { .. } => libc::ENOSPC,
                 Error::StillOwed { .. } => libc::ETIMEDOUT,

@@ -8,7 +8,7 @@ use super::open::{Open, State};
 use super::{FileError, FileResult, Files, Shared};
 use crate::place::policy;
 use crate::write::{PutOptions, now};
-use crate::{Error, element_of};
+use crate::{Element, Error, element_of};
 
 /// Nothing is kept back for longer, nor looked for more often.
 const AGE: Duration = Duration::from_secs(5);
@@ -23,7 +23,8 @@ pub fn in_time(shared: &Arc<Shared>) -> FileResult<()> {
             let Some(shared) = weak.upgrade() else { return };
             for open in shared.open.all() {
                 let mut state = open.state.write();
-                if state.written.is_some_and(|(since, _)| since.elapsed() > AGE)
+                let old = state.written.is_some_and(|(since, _)| since.elapsed() > AGE);
+                if (old || state.appends && !shared.store.is_alone())
                     && let Err(error) = shared.flush(&open, &mut state)
                 {
                     tracing::warn!(key = %crate::key::show(&state.key), %error, "bytes that were kept back are not written yet");
@@ -50,6 +51,9 @@ impl Shared {
     /// Writes what is kept back of a file, by one commit.
     pub fn flush(&self, open: &Open, state: &mut State) -> FileResult<()> {
         let Some((_, mtime)) = state.written else { return Ok(()) };
+        if state.appends {
+            return self.flush_appended(open, state).map(drop);
+        }
         let runs = state.dirty.runs(self.store.inner.config.block() as u64);
         let ranges: Vec<(u64, &[u8])> = runs.iter().map(|(at, run)| (*at, run.as_ref())).collect();
         let written = self.write(open, state, &ranges, mtime);
@@ -88,13 +92,18 @@ impl Shared {
         let object = inner.catalog.object(&state.key)?.filter(|object| object.id == open.id);
         let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
         let policy = policy(inner, &state.key, &kept.over(&self.options));
-        let element = self.options.element.or_else(|| element_of(&state.key));
+        let element = self.element_of(&state.key);
         let written = self.store.write_ranges(&state.key, Some(open.id), ranges, mtime, &policy, element);
         self.of_open(state, written.map(drop).map_err(FileError::from))
     }
 
+    /// The type of a file's elements, where it is known.
+    pub fn element_of(&self, key: &[u8]) -> Option<Element> {
+        self.options.element.or_else(|| element_of(key))
+    }
+
     /// The result of a commit that expects the open file under its key.
-    pub fn of_open(&self, state: &State, result: FileResult<()>) -> FileResult<()> {
+    pub fn of_open<T>(&self, state: &State, result: FileResult<T>) -> FileResult<T> {
         match result {
             Err(FileError::Engine(Error::Conflict { .. } | Error::NotFound { .. })) => {
                 Err(FileError::stale(&state.key))
@@ -109,7 +118,7 @@ impl Shared {
         state.dirty.clear(start, end);
         self.kept.fetch_sub(before - state.dirty.bytes(), Ordering::Relaxed);
         if state.dirty.bytes() == 0 {
-            state.written = None;
+            (state.written, state.appends) = (None, false);
         }
     }
 

@@ -126,6 +126,12 @@ impl File {
     /// Whether bytes can be accepted before they are written: none are while others could not be.
     fn accepts(&self, state: &mut State, offset: u64, bytes: &[u8]) -> FileResult<()> {
         self.end_of(state, offset, bytes)?;
+        self.retry_failed(state)?;
+        self.place_appended(state)
+    }
+
+    /// Writes what could not be written before; the error of then where that fails again.
+    pub(super) fn retry_failed(&self, state: &mut State) -> FileResult<()> {
         match state.failed.take() {
             None => Ok(()),
             Some(error @ FileError::Stale(_)) => Err(error),
@@ -137,16 +143,14 @@ impl File {
         }
     }
 
-    /// Writes `bytes` behind the last byte; where that was.
-    pub fn append(&self, bytes: &[u8]) -> FileResult<u64> {
-        let mut state = self.open.state.write();
-        let end = self.committed(&state)?.length.max(state.dirty.end());
-        self.write(&mut state, end, bytes)?;
-        Ok(end)
+    /// Writes what was appended and kept back: its place must be decided before other bytes get theirs.
+    fn place_appended(&self, state: &mut State) -> FileResult<()> {
+        if state.appends { self.shared.flush(&self.open, state) } else { Ok(()) }
     }
 
     fn write(&self, state: &mut State, offset: u64, bytes: &[u8]) -> FileResult<()> {
         let end = self.end_of(state, offset, bytes)?;
+        self.place_appended(state)?;
         if bytes.len() >= self.shared.store.inner.config.block() {
             self.shared.write_through(&self.open, state, offset, bytes)?;
             self.shared.drop_kept(state, offset, end);
@@ -157,20 +161,20 @@ impl File {
         }
         let after = state.dirty.bytes();
         let much = after > KEPT || state.dirty.pieces() > PIECES;
-        if much || after > 0 && self.shared.kept.load(Ordering::Relaxed) > ALL_KEPT {
+        if much || after > 0 && self.shared.keeps_much() {
             self.shared.flush(&self.open, state)?;
         }
         Ok(())
     }
 
     /// Where a write ends.
-    fn end_of(&self, state: &State, offset: u64, bytes: &[u8]) -> FileResult<u64> {
+    pub(super) fn end_of(&self, state: &State, offset: u64, bytes: &[u8]) -> FileResult<u64> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| i64::try_from(*end).is_ok());
         end.ok_or_else(|| FileError::TooLarge(key::show(&state.key)))
     }
 
     /// Keeps bytes back.
-    fn keep(&self, state: &mut State, offset: u64, bytes: &[u8]) {
+    pub(super) fn keep(&self, state: &mut State, offset: u64, bytes: &[u8]) {
         let before = state.dirty.bytes();
         state.dirty.write(offset, bytes);
         self.shared.kept.fetch_add(state.dirty.bytes() - before, Ordering::Relaxed);
@@ -187,6 +191,7 @@ impl File {
     /// Extends the file with zeros to `length` bytes where it is shorter.
     pub fn extend(&self, length: u64) -> FileResult<()> {
         let mut state = self.open.state.write();
+        self.place_appended(&mut state)?;
         match self.committed(&state)?.length.max(state.dirty.end()) < length {
             true => self.cut(&mut state, length),
             false => Ok(()),
@@ -197,6 +202,7 @@ impl File {
         if i64::try_from(length).is_err() {
             return Err(FileError::TooLarge(key::show(&state.key)));
         }
+        self.place_appended(state)?;
         let mtime = now();
         self.change(state, Edit::SetLength { key: state.key.clone(), length, mtime })?;
         self.shared.drop_kept(state, length, u64::MAX);
@@ -239,6 +245,13 @@ impl File {
         self.flush()?;
         self.shared.store.sync_object(self.open.id)?;
         Ok(())
+    }
+}
+
+impl Shared {
+    /// Whether more is kept back of all files together than should be.
+    pub(super) fn keeps_much(&self) -> bool {
+        self.kept.load(Ordering::Relaxed) > ALL_KEPT
     }
 }
 

@@ -9,6 +9,9 @@
 //! is lost, as what a machine keeps back is in a crash. Writes of a block or more go to the store at once; by
 //! [`File::write_behind`] just after they have been accepted.
 //!
+//! **Appended bytes get their place when they reach the store** ([`File::append`]): nothing that other processes appended is
+//! overwritten. While these have the store open, appended bytes are not kept back.
+//!
 //! **A file that is removed or replaced while it is open** lives on under `.terrace/unlinked/` until it is closed. Those that a
 //! killed process left there are removed by the next `Files` that is opened on the store.
 //!
@@ -18,6 +21,7 @@
 //! by one commit that names every key below it.
 
 mod ahead;
+mod at_end;
 mod dirty;
 mod error;
 mod flush;

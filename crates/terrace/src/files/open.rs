@@ -29,6 +29,8 @@ pub struct State {
     pub unlinked: bool,
     /// What is kept back.
     pub dirty: Dirty,
+    /// Whether that was appended: its place is decided when it is written.
+    pub appends: bool,
     /// When the first of these bytes was written, and when the last: nanoseconds since 1970.
     pub written: Option<(Instant, i64)>,
     /// Bytes could not be written in the background, or after they had been accepted: told to the next who flushes.
@@ -74,7 +76,8 @@ impl OpenFiles {
         let mut all = self.all.lock();
         let (open, handles) = all.entry(id).or_insert_with(|| {
             let dirty = Dirty::new(&self.spare);
-            let state = State { key: key.to_vec(), unlinked: false, dirty, written: None, failed: None };
+            let state =
+                State { key: key.to_vec(), unlinked: false, dirty, appends: false, written: None, failed: None };
             (Arc::new(Open { id, state: RwLock::new(state) }), 0)
         });
         *handles += 1;

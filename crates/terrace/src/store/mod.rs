@@ -1,5 +1,6 @@
 //! [`Store`]: opening one, and what it offers.
 
+mod appends;
 mod boot;
 mod change;
 mod device;
@@ -35,6 +36,7 @@ use crate::read::{Cache, Fetched};
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
 use crate::tier::FILES;
 use crate::{Error, Locked, Result, key};
+use appends::AppendTurns;
 use rules::Rules;
 use sole::Sole;
 
@@ -86,8 +88,10 @@ pub(crate) struct Inner {
     pub stage_bytes: u64,
     /// What this process's open handles pin.
     pub leases: Leases,
+    /// Who appends to an object.
+    pub appends: AppendTurns,
     /// Held as long as this copy of the library has the store open.
-    _sole: Sole,
+    sole: Sole,
     /// Held, shared, as long as the store is open.
     lock: Locked,
 }
@@ -138,6 +142,11 @@ impl Store {
         let done = boot::alone(dir, lock).and_then(|()| run(&self.inner));
         boot::shared(dir, lock)?;
         done
+    }
+
+    /// Whether no other process has the store open at this moment.
+    pub fn is_alone(&self) -> bool {
+        self.inner.sole.is_alone()
     }
 
     /// The store's number, which no other store has.

@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock, Weak};
 use rustix_futex_sync::Mutex;
 use terrace_predict::Predictor;
 
+use super::appends::AppendTurns;
 use super::sole::sole;
 use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, boot, lock_file, read_identity};
 use crate::catalog::{Catalog, Edit};
@@ -78,7 +79,8 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
         hotness: Hotness::new(dir),
         stage_bytes: fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
         leases: Leases::new(dir),
-        _sole: sole,
+        appends: AppendTurns::open(dir),
+        sole,
         lock,
     };
     crate::care::recover(&inner)?;

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::LazyLock;
@@ -15,6 +14,7 @@ use std::sync::LazyLock;
 use rustix_futex_sync::Mutex;
 
 use super::refuse;
+use crate::lock::{any_byte_held, is_held, lock_byte};
 use crate::{Error, Result, fork};
 
 /// The stores that this copy has open: how often, and their files. Locked while no fork can happen.
@@ -27,8 +27,17 @@ type Id = (u64, u64);
 
 /// What a copy holds as long as it has a store open.
 pub struct Sole {
-    file: Id,
+    id: Id,
     forks: u32,
+    /// The same opening of the file as in `TAKEN`.
+    file: File,
+}
+
+impl Sole {
+    /// Whether no other process has the store open. Where the system cannot tell, others may.
+    pub fn is_alone(&self) -> bool {
+        any_byte_held(&self.file).is_ok_and(|held| !held)
+    }
 }
 
 impl Drop for Sole {
@@ -38,12 +47,12 @@ impl Drop for Sole {
             return;
         }
         let mut taken = TAKEN.lock();
-        if let Some((times, file)) = taken.get_mut(&self.file) {
+        if let Some((times, file)) = taken.get_mut(&self.id) {
             *times -= 1;
             if *times == 0 {
                 // Closing the file would not do: a fork may have it.
-                let _ = own_byte().and_then(|byte| lock(file, libc::F_UNLCK, byte));
-                taken.remove(&self.file);
+                let _ = own_byte().and_then(|byte| lock_byte(file, libc::F_UNLCK, byte));
+                taken.remove(&self.id);
             }
         }
     }
@@ -58,36 +67,26 @@ pub fn sole(dir: &Path) -> Result<Sole> {
     let metadata = file.metadata().map_err(Error::io(context()))?;
     let id = (metadata.dev(), metadata.ino());
     let mut taken = TAKEN.lock();
-    if let Some((times, _)) = taken.get_mut(&id) {
+    let same = |file: &File| file.try_clone().map_err(Error::io(context()));
+    if let Some((times, file)) = taken.get_mut(&id) {
+        let file = same(file)?;
         *times += 1;
-    } else {
-        let locked = own_byte().and_then(|byte| lock(&file, libc::F_WRLCK, byte));
-        if locked.is_err_and(|e| matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied)) {
-            let way = "close it there, or use one of them only";
-            return Err(refuse(dir, &format!("another copy of this library in this process has it open; {way}")));
-        }
-        taken.insert(id, (1, file));
+        return Ok(Sole { id, forks: fork::count(), file });
     }
-    Ok(Sole { file: id, forks: fork::count() })
+    let locked = own_byte().and_then(|byte| lock_byte(&file, libc::F_WRLCK, byte));
+    if locked.is_err_and(|e| is_held(&e)) {
+        let way = "close it there, or use one of them only";
+        return Err(refuse(dir, &format!("another copy of this library in this process has it open; {way}")));
+    }
+    let shared = same(&file)?;
+    taken.insert(id, (1, file));
+    Ok(Sole { id, forks: fork::count(), file: shared })
 }
 
 /// The byte that stands for this process, among those of all namespaces.
 fn own_byte() -> io::Result<i64> {
     let space = fs::metadata("/proc/self/ns/pid")?.ino();
     Ok((space << PROCESS_BITS) as i64 & i64::MAX | i64::from(std::process::id()))
-}
-
-/// Locks or unlocks a byte for this opening of the file, of which a process may have many.
-#[allow(unsafe_code)]
-fn lock(file: &File, kind: i32, byte: i64) -> io::Result<()> {
-    // SAFETY: the call gets a whole `flock` and a file that is open; it keeps neither.
-    let done = unsafe {
-        let mut lock: libc::flock = std::mem::zeroed();
-        (lock.l_type, lock.l_whence) = (kind as i16, libc::SEEK_SET as i16);
-        (lock.l_start, lock.l_len) = (byte, 1);
-        libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock)
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]
@@ -108,13 +107,13 @@ mod tests {
         drop(store);
         // What another copy does.
         let other = File::options().write(true).open(home.join("copies")).unwrap();
-        lock(&other, libc::F_WRLCK, own_byte().unwrap()).unwrap();
+        lock_byte(&other, libc::F_WRLCK, own_byte().unwrap()).unwrap();
         let refused = Store::open(&home).map(|_| ()).unwrap_err();
         assert!(matches!(&refused, Error::Store { reason, .. } if reason.contains("another copy")), "{refused}");
         drop(other);
         let open = Store::open(&home).unwrap();
         let other = File::options().write(true).open(home.join("copies")).unwrap();
-        assert!(lock(&other, libc::F_WRLCK, own_byte().unwrap()).is_err(), "this one has it");
+        assert!(lock_byte(&other, libc::F_WRLCK, own_byte().unwrap()).is_err(), "this one has it");
         drop(open);
     }
 }

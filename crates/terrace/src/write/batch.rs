@@ -71,6 +71,7 @@ impl<'a> Batch<'a> {
     /// Makes an object of zeros in the place of whatever the key names; its number.
     pub fn replace(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
         key::check(key)?;
+        key::check_end(key, 0, length)?;
         self.expect.push(Expect::Free(key.to_vec()));
         let object = self.store.inner.catalog.next_id()?;
         let want = policy(&self.store.inner, key, &PutOptions::default()).wanted.replicas;
@@ -90,6 +91,7 @@ impl<'a> Batch<'a> {
         element: Option<Element>,
     ) -> Result<()> {
         key::check(key)?;
+        key::check_end(key, offset, bytes.len() as u64)?;
         let inner = &self.store.inner;
         let number = match self.parts.iter().position(|part| part.writer.object == object) {
             Some(number) => number,

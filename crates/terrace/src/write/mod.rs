@@ -1,6 +1,7 @@
 //! Writing: bytes become extents, extents become frames, frames become visible by one commit.
 
 mod append;
+mod at_end;
 mod batch;
 mod options;
 mod plain;
@@ -13,12 +14,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use terrace_codec::Element;
 
 pub(crate) use append::{append_to, with_scratch};
+pub use at_end::Appended;
 pub use batch::Batch;
 pub use options::{PutOptions, element_of};
 pub use receipt::{OwedTo, Receipt};
 pub(crate) use writer::Writer;
 
-use crate::catalog::{Attributes, Change, Edit, Expect};
+use crate::catalog::{Attributes, Change, Commit, Edit, Expect};
 use crate::config::Ack;
 use crate::place::{Policy, policy};
 use crate::store::Store;
@@ -121,39 +123,42 @@ impl Store {
         policy: &Policy,
         element: Option<Element>,
     ) -> Result<Receipt> {
+        let mut writer = self.writer(key, named, policy, element)?;
+        let commit = writer.commit_ranges(named, None, ranges, mtime)?;
+        self.acknowledge_ranges(commit, policy, &writer, ranges)
+    }
+
+    /// Begins to write to the object of number `named`, or to one that is to be made.
+    fn writer<'a>(
+        &'a self,
+        key: &'a [u8],
+        named: Option<u64>,
+        policy: &Policy,
+        element: Option<Element>,
+    ) -> Result<Writer<'a>> {
         let inner = &self.inner;
         let object = named.map_or_else(|| inner.catalog.next_id(), Ok)?;
         let mut writer = Writer::new(inner, key, object, policy, element);
         writer.stays_plain(named.is_some())?;
-        for (offset, bytes) in ranges {
-            writer.offset = *offset;
-            if let Err(e) = bytes.chunks(inner.config.block()).try_for_each(|block| writer.block(block)) {
-                writer.abandon();
-                return Err(e);
-            }
-        }
-        let extents = writer.extents.clone();
-        let expect = match named {
-            Some(id) => vec![Expect::Names(key.to_vec(), id)],
-            None => vec![Expect::Absent(key.to_vec()), Expect::Free(key.to_vec())],
-        };
-        let edit = Edit::Write { key: key.to_vec(), object, want: writer.want(), mtime, extents };
-        match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
-            Ok(commit) => {
-                ranges.iter().for_each(|(_, bytes)| inner.note_range(key, bytes.len()));
-                let length = ranges.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-                self.acknowledge(commit.sequence, policy, &writer, length)
-            }
-            Err(e) => {
-                writer.abandon();
-                Err(e)
-            }
-        }
+        Ok(writer)
+    }
+
+    fn acknowledge_ranges(
+        &self,
+        commit: Commit,
+        policy: &Policy,
+        writer: &Writer<'_>,
+        ranges: &[(u64, &[u8])],
+    ) -> Result<Receipt> {
+        ranges.iter().for_each(|(_, bytes)| self.inner.note_range(writer.key, bytes.len()));
+        let length = ranges.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        self.acknowledge(commit.sequence, policy, writer, length)
     }
 
     /// Cuts an object to `length` bytes, or extends it with zeros.
     pub fn set_length(&self, key: &[u8], length: u64) -> Result<()> {
         key::check(key)?;
+        key::check_end(key, 0, length)?;
         let expect = vec![Expect::Exists(key.to_vec())];
         self.inner
             .catalog

@@ -6,7 +6,7 @@ use std::time::Instant;
 use terrace_codec::Element;
 
 use super::plain::WholeOn;
-use crate::catalog::{Change, Edit, Extent, NewExtent, TargetId, Task};
+use crate::catalog::{Change, Commit, Edit, Expect, Extent, NewExtent, TargetId, Task};
 use crate::frame::Identity;
 use crate::place::{Placed, Placer, Places, Policy};
 use crate::store::Inner;
@@ -90,6 +90,45 @@ impl<'a> Writer<'a> {
             crate::fail::point("put:staged");
         }
         Ok(())
+    }
+
+    /// Writes these ranges to the object, which is that of number `named` or is made, and makes all visible by one commit: only if
+    /// the object has `length` bytes then, where that is given.
+    pub(super) fn commit_ranges(
+        &mut self,
+        named: Option<u64>,
+        length: Option<u64>,
+        ranges: &[(u64, &[u8])],
+        mtime: i64,
+    ) -> Result<Commit> {
+        let committed = self.write_and_commit(named, length, ranges, mtime);
+        if committed.is_err() {
+            self.abandon();
+        }
+        committed
+    }
+
+    fn write_and_commit(
+        &mut self,
+        named: Option<u64>,
+        length: Option<u64>,
+        ranges: &[(u64, &[u8])],
+        mtime: i64,
+    ) -> Result<Commit> {
+        for (offset, bytes) in ranges {
+            key::check_end(self.key, *offset, bytes.len() as u64)?;
+            self.offset = *offset;
+            bytes.chunks(self.inner.config.block()).try_for_each(|block| self.block(block))?;
+        }
+        let key = || self.key.to_vec();
+        let mut expect = match named {
+            Some(id) => vec![Expect::Names(key(), id)],
+            None => vec![Expect::Absent(key()), Expect::Free(key())],
+        };
+        expect.extend(length.filter(|_| named.is_some()).map(|length| Expect::Length(key(), length)));
+        let (want, extents) = (self.want(), self.extents.clone());
+        let edit = Edit::Write { key: key(), object: self.object, want, mtime, extents };
+        self.inner.catalog.commit(Change { expect, edits: vec![edit] })
     }
 
     /// Writes at most a block: one extent, or more where its replicas do not fit in one place.

@@ -39,6 +39,13 @@ impl Applier<'_, '_> {
                         return conflict(key, "another object has taken its place; look at it again".into());
                     }
                 }
+                Expect::Length(key, length) => {
+                    let object = self.object(key)?.ok_or_else(|| Error::not_found(key))?;
+                    if object.length != *length {
+                        let now = object.length;
+                        return conflict(key, format!("it has {now} bytes, not {length}; look at it again"));
+                    }
+                }
                 Expect::Absent(key) => {
                     if self.object(key)?.is_some() {
                         return conflict(key, "it exists; name another key, or remove it first".into());

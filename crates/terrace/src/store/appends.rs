@@ -1,0 +1,82 @@
+//! Who appends to an object takes turns, also between processes: each would find the end moved otherwise, and write its bytes again.
+//!
+//! This is a matter of speed and fairness only. What keeps appends apart is that a commit expects the object's length
+//! (`Expect::Length`), so a turn that cannot be had is done without.
+
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix_futex_sync::{Mutex, MutexGuard};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::lock::{is_held, lock_byte};
+
+/// Locks of this process. Keys that share one wait for each other.
+const PROCESS_LOCKS: usize = 64;
+/// For so long one waits for another process's turn to end. A turn is a write and a commit, unless a fork has inherited the lock
+/// of a process that was killed.
+const MAX_TURN_WAIT: Duration = Duration::from_secs(1);
+/// Looks at the lock before one sleeps between them.
+const LOOKS_AWAKE: u32 = 20;
+const SLEEP_BETWEEN_LOOKS: Duration = Duration::from_micros(100);
+
+/// The turns of those who append to a store's objects.
+pub struct AppendTurns {
+    /// Bytes of this file are locked, each standing for a key. None where it cannot be opened.
+    file: Option<File>,
+    own: [Mutex<()>; PROCESS_LOCKS],
+}
+
+/// A turn: as long as it lives, no other appends to the object.
+pub struct AppendTurn<'a> {
+    locked: Option<(&'a File, i64)>,
+    _own: MutexGuard<'a, ()>,
+}
+
+impl AppendTurns {
+    /// The turns of the store in `dir`.
+    pub fn open(dir: &Path) -> AppendTurns {
+        let path = dir.join("appends");
+        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let file = file.inspect_err(|error| {
+            tracing::debug!(path = %path.display(), %error, "appends do not take turns with other processes");
+        });
+        AppendTurns { file: file.ok(), own: [const { Mutex::new(()) }; PROCESS_LOCKS] }
+    }
+
+    /// Waits for a turn to append to the object of this key.
+    pub fn take(&self, key: &[u8]) -> AppendTurn<'_> {
+        let number = xxh3_64(key);
+        // This process's threads share the file's locks, so they take turns among themselves first.
+        let own = self.own[number as usize % PROCESS_LOCKS].lock();
+        let byte = (number >> 1) as i64;
+        let locked = self.file.as_ref().filter(|file| wait_for(file, byte)).map(|file| (file, byte));
+        AppendTurn { locked, _own: own }
+    }
+}
+
+impl Drop for AppendTurn<'_> {
+    fn drop(&mut self) {
+        if let Some((file, byte)) = self.locked {
+            // Where this fails, others go without their turns: their commits still expect the length.
+            let _ = lock_byte(file, libc::F_UNLCK, byte);
+        }
+    }
+}
+
+/// Waits until the byte is locked. False where that takes too long, or bytes cannot be locked.
+fn wait_for(file: &File, byte: i64) -> bool {
+    let since = Instant::now();
+    for look in 0.. {
+        match lock_byte(file, libc::F_WRLCK, byte) {
+            Ok(()) => return true,
+            Err(e) if !is_held(&e) || since.elapsed() > MAX_TURN_WAIT => return false,
+            Err(_) if look < LOOKS_AWAKE => thread::yield_now(),
+            Err(_) => thread::sleep(SLEEP_BETWEEN_LOOKS),
+        }
+    }
+    false
+}
