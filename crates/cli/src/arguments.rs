@@ -274,6 +274,9 @@ pub struct Put {
     /// Compare bytes, not size and time, to find out what is unchanged.
     #[arg(long)]
     pub checksum: bool,
+    /// Of a file that changes meanwhile, store the bytes up to the length that it has when it is opened.
+    #[arg(long)]
+    pub snapshot: bool,
     /// Only say what would be written.
     #[arg(long)]
     pub dry_run: bool,

@@ -10,7 +10,7 @@ use terrace::{Error, Store, key};
 use terrace_datasets::Datasets;
 
 use crate::look::{each, there};
-use crate::output::{Show, complain, count, size};
+use crate::output::{Show, complain, count, name, size};
 
 pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show) -> Result<bool> {
     let key = key.as_bytes();
@@ -32,10 +32,10 @@ pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show
         keys.push(key.to_vec());
     }
     if dry_run {
-        let keys: Vec<String> = keys.iter().map(|key| key::show(key)).collect();
         for key in &keys {
-            show.line(&format!("would delete {key}"))?;
+            show.line(&format!("would delete {}", name(key)))?;
         }
+        let keys: Vec<String> = keys.iter().map(|key| key::show(key)).collect();
         show.result(&json!({"would_delete": keys}), &format!("{} to delete", count(keys.len() as u64, "object")))?;
         return Ok(true);
     }
@@ -58,16 +58,16 @@ pub fn mv(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
     let (from, to) = (from.as_bytes(), to.as_bytes());
     store.rename(from, to)?;
     store.replan_renamed()?;
-    let (from, to) = (key::show(from), key::show(to));
-    show.result(&json!({"from": from, "to": to}), &format!("{from} is now {to}"))?;
+    let words = format!("{} is now {}", name(from), name(to));
+    show.result(&json!({"from": key::show(from), "to": key::show(to)}), &words)?;
     Ok(true)
 }
 
 pub fn sync(store: &Store, show: Show) -> Result<bool> {
     let (datasets, mut good) = (Datasets::new(store), true);
-    for name in datasets.list()? {
+    for dataset in datasets.list()? {
         // What replicas of datasets lack of others is owed, too.
-        let settled = datasets.open(&name).and_then(|dataset| {
+        let settled = datasets.open(&dataset).and_then(|dataset| {
             dataset.settle()?;
             Ok(dataset.replicas()?.iter().any(|(_, _, behind)| *behind))
         });
@@ -77,7 +77,7 @@ pub fn sync(store: &Store, show: Show) -> Result<bool> {
             Err(error) => error.to_string(),
         };
         good = false;
-        complain(&format!("the dataset {name}: {why}"));
+        complain(&format!("the dataset {dataset}: {why}"));
     }
     let bar = show.steps(0).with_message("owed replicas made");
     let mut most = 0;

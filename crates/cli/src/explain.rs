@@ -12,7 +12,7 @@ use terrace::explain::{Replica, Verdict, Weighed};
 use terrace::{Explained, PutOptions, Question, Store, element_of, key};
 
 use crate::arguments::Explain;
-use crate::output::{Show, size, table};
+use crate::output::{Show, name, size, table};
 
 /// Encodings of each tier that are shown, beside those that are chosen or stored.
 const CHEAPEST: usize = 3;
@@ -36,7 +36,7 @@ pub fn explain(store: &Store, asked: &Explain, show: Show) -> Result<bool> {
     let known: Vec<&str> =
         [Some(format), elements.as_ref(), distribution.as_ref()].into_iter().flatten().map(String::as_str).collect();
     let of = if block.is_empty() { "no bytes".into() } else { format!("the first {}", size(block.len() as u64)) };
-    show.line(&format!("{}: {of}; {}, {entropy:.2} bits in a byte", key::show(&key), known.join(", ")))?;
+    show.line(&format!("{}: {of}; {}, {entropy:.2} bits in a byte", name(&key), known.join(", ")))?;
     match &then {
         None => show.line(&words(&now, asked.all)),
         Some(then) => {

@@ -51,6 +51,11 @@ impl Beside {
         Ok((Beside(beside), made))
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Puts it in its place.
     pub fn into_place(self, path: &Path) -> io::Result<()> {
         fs::rename(&self.0, path)

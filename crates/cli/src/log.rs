@@ -1,12 +1,17 @@
 //! What is told of while a command runs.
 
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
 
-use tracing_subscriber::EnvFilter;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt as lines_of};
 
 use crate::arguments::Arguments;
-use crate::output::complain;
+use crate::output::{complain, tell};
 
 /// Warnings, or what TERRACE_LOG, -v or -q ask for, go to stderr.
 pub fn begin(arguments: &Arguments) {
@@ -21,10 +26,48 @@ pub fn begin(arguments: &Arguments) {
         complain(&format!("TERRACE_LOG: {e}; write filters such as terrace=debug"));
         usual.into()
     });
+    if arguments.json {
+        tracing_subscriber::registry().with(filter).with(ByJson).init();
+        return;
+    }
     let ansi = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let writer = || Once;
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(ansi);
+    let lines = lines_of().with_env_filter(filter).with_writer(writer).with_ansi(ansi);
     lines.with_target(false).without_time().init();
+}
+
+/// Tells events as JSON, as all other messages then are.
+struct ByJson;
+
+impl<S: Subscriber> Layer<S> for ByJson {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let kind = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            _ => "note",
+        };
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != text.0.as_bytes() {
+            tell(kind, &text.0);
+            *last = text.0.into_bytes();
+        }
+    }
+}
+
+/// An event's message and fields, in the order of the other format.
+#[derive(Default)]
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let space = if self.0.is_empty() { "" } else { " " };
+        self.0 = match field.name() {
+            "message" => format!("{value:?}{space}{}", self.0),
+            name => format!("{}{space}{name}={value:?}", self.0),
+        };
+    }
 }
 
 /// The line that was written last.

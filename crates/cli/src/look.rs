@@ -13,7 +13,7 @@ use terrace::report::{Replanning, ReplicaState, Status};
 use terrace::{HotRange, Kind, Object, Store, key};
 
 use crate::flush;
-use crate::output::{Show, count, size, table, time};
+use crate::output::{Show, count, name, print, size, table, time};
 
 const PAGE: usize = 1024;
 /// The longest bar of a heat map.
@@ -64,14 +64,13 @@ impl<T> Named<T> {
 pub fn ls(store: &Store, prefix: Option<&OsStr>, long: bool, show: Show) -> Result<bool> {
     let mut entries = Vec::new();
     each(store, prefix.unwrap_or_default().as_bytes(), |key, object| {
-        let name = key::show(key);
         if show.json {
-            let entry = json!({"key": name, "length": object.length, "mtime": object.attributes.mtime});
+            let entry = json!({"key": key::show(key), "length": object.length, "mtime": object.attributes.mtime});
             entries.push(Named::new(key, entry));
             return Ok(());
         }
         if !long {
-            return show.line(&name);
+            return show.line(&name(key));
         }
         let kind = match object.attributes.kind {
             Kind::File => '-',
@@ -80,9 +79,10 @@ pub fn ls(store: &Store, prefix: Option<&OsStr>, long: bool, show: Show) -> Resu
         };
         let Object { length, want, attributes, .. } = object;
         show.line(&format!(
-            "{kind}{:04o} {length:>12} {} {want} {name}",
+            "{kind}{:04o} {length:>12} {} {want} {}",
             attributes.mode & 0o7777,
-            time(attributes.mtime)
+            time(attributes.mtime),
+            name(key)
         ))
     })?;
     if show.json {
@@ -97,7 +97,8 @@ pub fn locate(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
         show.value(&Named::new(key.as_bytes(), &location))?;
         return Ok(true);
     }
-    show.line(&format!("{}: {} bytes, generation {}", location.key, location.length, location.generation))?;
+    let shown = name(key.as_bytes());
+    show.line(&format!("{shown}: {} bytes, generation {}", location.length, location.generation))?;
     let mut rows = table(&["offset", "length", "tier", "encoding", "stored", "ratio", "where"]);
     for extent in &location.extents {
         for replica in &extent.replicas {
@@ -127,13 +128,13 @@ pub fn locate(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
 
 pub fn stat(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
     let object = store.stat(key.as_bytes())?;
-    let name = key::show(key.as_bytes());
+    let shown = name(key.as_bytes());
     let Object { length, generation, want, attributes, .. } = &object;
     let value = json!({
-        "key": name, "length": length, "generation": generation, "replicas": want, "attributes": attributes,
+        "key": key::show(key.as_bytes()), "length": length, "generation": generation, "replicas": want, "attributes": attributes,
     });
     let words = format!(
-        "{name}: {length} bytes, generation {generation}, {} wanted\n{}, mode {:04o}, modified {} UTC",
+        "{shown}: {length} bytes, generation {generation}, {} wanted\n{}, mode {:04o}, modified {} UTC",
         count((*want).into(), "replica"),
         format!("{:?}", attributes.kind).to_lowercase(),
         attributes.mode & 0o7777,
@@ -165,7 +166,7 @@ pub fn hot(store: &Store, prefix: Option<&OsStr>, limit: usize, show: Show) -> R
             tier.clone(),
             offset.to_string(),
             size(*length),
-            key.clone(),
+            name(key.as_bytes()),
         ]);
     }
     show.line(&rows.to_string())?;
@@ -200,7 +201,7 @@ pub fn top(store: &Store, interval: f64, times: Option<u64>, show: Show) -> Resu
             std::thread::sleep(interval);
         }
         if terminal {
-            show.line("\x1b[H\x1b[2J")?;
+            print(b"\x1b[H\x1b[2J\n")?;
         }
         status(store, show)?;
     }
@@ -222,7 +223,9 @@ fn glance(status: &Status) -> String {
     let replanning = match &status.replanning {
         None => String::new(),
         Some(Replanning { after: None }) => "; the rules have changed: objects will be planned anew".into(),
-        Some(Replanning { after: Some(key) }) => format!("; the rules have changed: planned anew up to {key}"),
+        Some(Replanning { after: Some(key) }) => {
+            format!("; the rules have changed: planned anew up to {}", name(key.as_bytes()))
+        }
     };
     format!("{}, {} owed{replanning}\n{rows}", count(status.objects, "object"), count(status.owed, "replica"))
 }

@@ -23,6 +23,7 @@ mod simulate;
 mod view;
 mod wishes;
 
+use std::env;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -32,14 +33,22 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use arguments::{Arguments, Command};
 use clap::{CommandFactory, Parser};
-use output::{Show, complain, print};
+use output::{Show, complain, print, tell_by_json};
 use terrace::Store;
 
-/// Exit code where something bad was found, or an operation failed. Usage errors are clap's 2.
+/// Exit code where something bad was found, or an operation failed.
 const FOUND_BAD: u8 = 1;
+/// Exit code where the arguments are wrong; clap's own.
+const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(wrong) => return wrong_usage(&wrong),
+    };
+    if arguments.json {
+        tell_by_json();
+    }
     log::begin(&arguments);
     let done = match &arguments.command {
         // These listen for signals themselves; what a mount runs has an exit code.
@@ -57,6 +66,17 @@ fn main() -> ExitCode {
             ExitCode::from(FOUND_BAD)
         }
     }
+}
+
+/// Says what is wrong with the arguments, or prints the help that they ask for.
+fn wrong_usage(wrong: &clap::Error) -> ExitCode {
+    // What cannot be parsed does not tell whether JSON is wanted, but that the word is there.
+    if wrong.use_stderr() && env::args_os().any(|argument| argument == "--json") {
+        tell_by_json();
+        complain(wrong.to_string().trim_start_matches("error: ").trim_end());
+        return ExitCode::from(WRONG_USAGE);
+    }
+    wrong.exit()
 }
 
 fn exit_code(good: bool) -> ExitCode {

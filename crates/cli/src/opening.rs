@@ -10,7 +10,7 @@ use terrace::{Config, Store};
 
 use crate::arguments::default_store;
 use crate::errors::read_text;
-use crate::output::{Show, complain, count};
+use crate::output::{Show, count, note, path_name};
 
 pub fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {
     let given = match config {
@@ -23,7 +23,7 @@ pub fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {
         None => found(dir, show)?,
     };
     let tiers = store.config().tiers.len();
-    let words = format!("a store with {} is ready in {}", count(tiers as u64, "tier"), dir.display());
+    let words = format!("a store with {} is ready in {}", count(tiers as u64, "tier"), path_name(dir));
     show.result(&json!({"store": dir.display().to_string(), "tiers": tiers}), &words)?;
     Ok(true)
 }
@@ -58,8 +58,8 @@ fn found(dir: &Path, show: Show) -> Result<Store> {
         Config::discover(dir).with_context(|| format!("looking for tiers for a store in {}", dir.display()))?;
     let store = Store::init(dir, &config)?;
     if !show.quiet {
-        complain(&format!("made a store in {} with the tiers found on this machine", dir.display()));
-        why.iter().for_each(|reason| complain(reason));
+        note(&format!("made a store in {} with the tiers found on this machine", dir.display()));
+        why.iter().for_each(|reason| note(reason));
     }
     Ok(store)
 }

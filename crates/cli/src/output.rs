@@ -1,10 +1,14 @@
 //! What people and scripts see.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 
 /// How to show results.
 #[derive(Clone, Copy)]
@@ -14,10 +18,10 @@ pub struct Show {
 }
 
 impl Show {
-    /// A line for people.
+    /// A line, or several, for people.
     pub fn line(self, text: &str) -> Result<()> {
         if !self.json && !self.quiet {
-            return print(format!("{text}\n").as_bytes());
+            return print(format!("{}\n", visible(text, |c| c == '\n' || c == '\t')).as_bytes());
         }
         Ok(())
     }
@@ -65,9 +69,63 @@ pub fn print(bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// Says what is wrong, or what else must be known. Where nobody can be told, nothing more can be done.
+/// Whether messages on stderr are JSON.
+static MESSAGES_ARE_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on messages on stderr are JSON, an object a line.
+pub fn tell_by_json() {
+    // Only this flag itself is shared: no order is needed.
+    MESSAGES_ARE_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Says what is wrong.
 pub fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "terrace: {text}");
+    tell("error", text);
+}
+
+/// Says what else must be known, which is no error.
+pub fn note(text: &str) {
+    tell("note", text);
+}
+
+/// A message on stderr. Where nobody can be told, nothing more can be done.
+pub fn tell(kind: &str, text: &str) {
+    let line = match MESSAGES_ARE_JSON.load(Ordering::Relaxed) {
+        true => format!("{}\n", json!({ kind: text })),
+        false => format!("terrace: {}\n", visible(text, |c| c == '\n' || c == '\t')),
+    };
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// A key as people see it: one line, without anything that a terminal obeys, and different keys look different.
+pub fn name(key: &[u8]) -> String {
+    let mut shown = String::new();
+    for chunk in key.utf8_chunks() {
+        shown.push_str(&visible(&chunk.valid().replace('\\', "\\\\"), |_| false));
+        chunk.invalid().iter().for_each(|byte| shown.push_str(&format!("\\x{byte:02x}")));
+    }
+    shown
+}
+
+/// A file's path as people see it, like a key.
+pub fn path_name(path: &Path) -> String {
+    name(path.as_os_str().as_bytes())
+}
+
+/// The text with all characters escaped that a terminal obeys, or that change the order in which others are shown, but for those that
+/// may stay.
+fn visible(text: &str, may_stay: impl Fn(char) -> bool) -> String {
+    let obeyed = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match obeyed(c) && !may_stay(c) {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+    }
+    shown
 }
 
 /// Bytes as people read them.
@@ -115,6 +173,22 @@ pub fn table(head: &[&str]) -> comfy_table::Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_one_line_and_told_apart() {
+        for (key, shown) in [
+            (&b"a b"[..], "a b"),
+            (b"caf\xc3\xa9", "caf\u{e9}"),
+            (b"a\nb", "a\\nb"),
+            (b"a\\nb", "a\\\\nb"),
+            (b"\x1b[2J", "\\u{1b}[2J"),
+            (b"\xff\xfe", "\\xff\\xfe"),
+            ("\u{202e}txt".as_bytes(), "\\u{202e}txt"),
+            (b"\xc2\x9b1m", "\\u{9b}1m"),
+        ] {
+            assert_eq!(name(key), shown);
+        }
+    }
 
     #[test]
     fn times_are_dates_of_the_calendar() {

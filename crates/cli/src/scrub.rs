@@ -9,7 +9,7 @@ use terrace::report::Scrubbed;
 use terrace::{Store, key};
 use terrace_datasets::Datasets;
 
-use crate::output::{Show, complain, count};
+use crate::output::{Show, complain, count, name};
 
 /// Objects that are named, at most, where extents are lost.
 const NAMED: usize = 20;
@@ -50,7 +50,11 @@ pub fn scrub(
     }
     show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
     for (key, extents) in found.lost_of.iter().take(NAMED) {
-        show.line(&format!("no good replica is left of {} of {key}; put it again", count(*extents, "extent")))?;
+        show.line(&format!(
+            "no good replica is left of {} of {}; put it again",
+            count(*extents, "extent"),
+            name(key.as_bytes())
+        ))?;
     }
     if found.lost_of.len() > NAMED {
         show.line(&format!("and so of {} more; --json names all", found.lost_of.len() - NAMED))?;
@@ -90,12 +94,12 @@ fn take_of_datasets(store: &Store, found: &mut Scrubbed) -> Result<u64> {
 fn repair_datasets(store: &Store, prefix: &[u8], lost: bool) -> Result<bool> {
     let datasets = Datasets::new(store);
     let mut repaired = false;
-    for name in datasets.list()? {
-        let folder = format!("datasets/{name}").into_bytes();
-        let dataset = match datasets.open(&name) {
+    for dataset in datasets.list()? {
+        let folder = format!("datasets/{dataset}").into_bytes();
+        let dataset = match datasets.open(&dataset) {
             Ok(dataset) => dataset,
             Err(error) => {
-                complain(&format!("the dataset {name} is left as it is: {error}"));
+                complain(&format!("the dataset {dataset} is left as it is: {error}"));
                 continue;
             }
         };

@@ -34,6 +34,7 @@ mod read;
 mod replace;
 pub mod report;
 mod shared;
+pub mod sparse;
 mod store;
 pub mod tier;
 mod write;

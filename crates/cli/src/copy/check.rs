@@ -12,7 +12,7 @@ use terrace::{Store, key};
 use super::tree::{Item, Tree};
 use crate::arguments::Filter;
 use crate::errors::describe;
-use crate::output::{Show, complain, count};
+use crate::output::{Show, complain, count, name};
 
 pub fn check(store: &Store, source: &Path, prefix: &OsStr, filter: &Filter, show: Show) -> Result<bool> {
     let tree = Tree::of(store, source, prefix.as_bytes(), filter)?;
@@ -32,9 +32,8 @@ pub fn check(store: &Store, source: &Path, prefix: &OsStr, filter: &Filter, show
                 }
             },
         };
-        let name = key::show(&item.key);
-        show.line(&format!("{what}: {name}"))?;
-        list.push(name);
+        show.line(&format!("{what}: {}", name(&item.key)))?;
+        list.push(key::show(&item.key));
     }
     store.repair_suspects()?;
     let words = format!(
@@ -50,7 +49,7 @@ pub fn check(store: &Store, source: &Path, prefix: &OsStr, filter: &Filter, show
 
 /// Whether what is stored is of the same kind and has the same bytes.
 pub fn same(store: &Store, item: &Item) -> Result<bool> {
-    if store.stat(&item.key)?.attributes.kind != item.attributes().kind {
+    if store.stat(&item.key)?.attributes.kind != item.attributes.kind {
         return Ok(false);
     }
     same_bytes(store, &item.key, item.open()?)

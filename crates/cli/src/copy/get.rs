@@ -1,24 +1,26 @@
 //! What is stored into files.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufReader, StdoutLock, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Error, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::json;
-use terrace::{Attributes, Kind, Object, Store, key};
+use terrace::files::Owner;
+use terrace::sparse::{SparseWriter, WriteHoles};
+use terrace::{Kind, Object, Store};
 
 use super::check::same_bytes;
+use super::restore::{NotRestored, allowed_mode, modified};
 use crate::arguments::{Get, Range};
 use crate::errors::{describe, io_kind};
 use crate::interrupt::Beside;
 use crate::look::each;
-use crate::output::{Show, complain, count, size};
+use crate::output::{Show, complain, count, name, path_name, size};
 
 pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     let (start, end) = ends(range);
@@ -75,14 +77,18 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     let bar = show.bar(wanted.iter().map(|w| w.object.length).sum());
     let (mut read, mut unchanged, mut failed, mut bytes) = (0, 0, 0, 0);
     let mut would_write = Vec::new();
+    let mut getter = Getter { store, get, owner: store.owner()?, bar: &bar, not_restored: NotRestored::default() };
+    if !get.dry_run {
+        make_private(&wanted)?;
+    }
     for wanted in &wanted {
-        bar.set_message(key::show(&wanted.key));
-        match get_one(store, get, wanted, &bar) {
+        bar.set_message(name(&wanted.key));
+        match getter.get_one(wanted) {
             Ok(Got::Unchanged) => {
                 unchanged += 1;
                 bar.inc(wanted.object.length);
             }
-            Ok(Got::WouldWrite) => would_write.push(wanted.path.display().to_string()),
+            Ok(Got::WouldWrite) => would_write.push(wanted.path.as_path()),
             Ok(Got::Bytes(length)) => {
                 read += 1;
                 bytes += length;
@@ -97,19 +103,27 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
             }
         }
     }
+    let not_restored = getter.not_restored;
     bar.finish_and_clear();
     let repaired = store.repair_suspects()?;
     if get.dry_run {
         for path in &would_write {
-            show.line(&format!("would write {path}"))?;
+            show.line(&format!("would write {}", path_name(path)))?;
         }
         let words = format!("{} to write, {unchanged} unchanged", count(would_write.len() as u64, "file"));
+        let would_write: Vec<String> = would_write.iter().map(|path| path.display().to_string()).collect();
         show.result(&json!({"would_write": would_write, "unchanged": unchanged, "failed": failed}), &words)?;
         return Ok(failed == 0);
     }
-    let value = json!({"read": read, "unchanged": unchanged, "bytes": bytes, "failed": failed, "repaired": repaired});
+    let value = json!({
+        "read": read, "unchanged": unchanged, "bytes": bytes, "failed": failed, "repaired": repaired,
+        "owners_not_restored": not_restored.owners, "modes_not_restored": not_restored.modes,
+    });
     let read = count(read, "object");
     show.result(&value, &format!("{read} read ({}), {unchanged} unchanged, {failed} failed", size(bytes)))?;
+    if let Some(words) = not_restored.words() {
+        show.line(&words)?;
+    }
     if repaired > 0 {
         show.line(&format!("{} met and made anew", count(repaired, "damaged replica")))?;
     }
@@ -147,11 +161,15 @@ fn wanted(store: &Store, get: &Get) -> Result<Vec<Wanted>> {
     if !any {
         bail!("nothing is stored at or below {:?}; `terrace ls` lists what is", get.source);
     }
-    // Last, since their modes and times must stand once there is something in them.
-    found.sort_by_key(|wanted| wanted.object.attributes.kind == Kind::Directory);
+    // Directories last, and each after those in it: their modes and times must stand once there is something in them.
+    let is_directory = |wanted: &Wanted| wanted.object.attributes.kind == Kind::Directory;
+    found.sort_by(|a, b| match (is_directory(a), is_directory(b)) {
+        (true, true) => b.key.cmp(&a.key),
+        (a, b) => a.cmp(&b),
+    });
     if !get.dry_run {
         // Where it cannot be made, that is said once.
-        fs::create_dir_all(&get.dest).with_context(|| format!("making {}", get.dest.display()))?;
+        fs::create_dir_all(&get.dest).with_context(|| format!("making {}", path_name(&get.dest)))?;
     }
     Ok(found)
 }
@@ -163,73 +181,117 @@ enum Got {
     Bytes(u64),
 }
 
-fn get_one(store: &Store, get: &Get, wanted: &Wanted, bar: &ProgressBar) -> Result<Got> {
-    if !wanted.named && unchanged(store, get, wanted)? {
-        return Ok(Got::Unchanged);
+/// Makes the directories, for this user only until all is in them and their own modes are set.
+fn make_private(wanted: &[Wanted]) -> Result<()> {
+    // Those that hold others come last.
+    for Wanted { path, .. } in wanted.iter().rev().filter(|w| !w.named && w.object.attributes.kind == Kind::Directory) {
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).with_context(|| format!("making {}", path_name(parent)))?;
+        }
+        // What is in the way is told of when its own turn comes.
+        let _ = DirBuilder::new().mode(0o700).create(path);
     }
-    if get.dry_run {
-        return Ok(Got::WouldWrite);
-    }
-    tracing::info!(path = %wanted.path.display(), "writing");
-    let context = || format!("writing {}", wanted.path.display());
-    write(store, wanted, get.range.as_ref(), bar).map(Got::Bytes).with_context(context)
+    Ok(())
 }
 
-/// Whether the file is there already: with its size and time, or its very bytes.
-fn unchanged(store: &Store, get: &Get, wanted: &Wanted) -> Result<bool> {
-    let Wanted { key, object, path, .. } = wanted;
-    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(false) };
-    let same_kind = match object.attributes.kind {
-        Kind::File => metadata.is_file() && metadata.len() == object.length,
-        Kind::Directory => metadata.is_dir(),
-        Kind::Symlink => false,
-    };
-    if !same_kind {
-        return Ok(false);
-    }
-    if get.checksum && metadata.is_file() {
-        return same_bytes(store, key, BufReader::new(File::open(path)?));
-    }
-    let same_mode = metadata.mode() & 0o777 == object.attributes.mode & 0o777;
-    Ok(same_mode && metadata.modified()? == modified(&object.attributes))
+/// Writes objects to files.
+struct Getter<'a> {
+    store: &'a Store,
+    get: &'a Get,
+    /// Whose objects are of which nothing is said.
+    owner: Owner,
+    bar: &'a ProgressBar,
+    not_restored: NotRestored,
 }
 
-/// Writes one object to a file, beside it first, so that a file is never half there; the bytes written.
-fn write(store: &Store, wanted: &Wanted, range: Option<&Range>, bar: &ProgressBar) -> Result<u64> {
-    let Wanted { key, object: Object { attributes, .. }, path, .. } = wanted;
-    if attributes.kind == Kind::Directory {
-        fs::create_dir_all(path)?;
-        finish(&File::open(path)?, attributes)?;
-        return Ok(0);
+impl Getter<'_> {
+    fn get_one(&mut self, wanted: &Wanted) -> Result<Got> {
+        if !wanted.named && self.unchanged(wanted)? {
+            return Ok(Got::Unchanged);
+        }
+        if self.get.dry_run {
+            return Ok(Got::WouldWrite);
+        }
+        tracing::info!(path = path_name(&wanted.path), "writing");
+        let context = || format!("writing {}", path_name(&wanted.path));
+        self.write(wanted).map(Got::Bytes).with_context(context)
     }
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
+
+    /// Whether the file is there already: with its size and time, or its very bytes.
+    fn unchanged(&self, wanted: &Wanted) -> Result<bool> {
+        let Wanted { key, object, path, .. } = wanted;
+        let (store, get) = (self.store, self.get);
+        let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(false) };
+        let same_kind = match object.attributes.kind {
+            Kind::File => metadata.is_file() && metadata.len() == object.length,
+            Kind::Directory => metadata.is_dir(),
+            Kind::Symlink => false,
+        };
+        if !same_kind {
+            return Ok(false);
+        }
+        if get.checksum && metadata.is_file() {
+            return same_bytes(store, key, BufReader::new(File::open(path)?));
+        }
+        let mode = allowed_mode(&object.attributes, Owner::of(&metadata), self.owner);
+        Ok(metadata.mode() & 0o7777 == mode && metadata.modified()? == modified(&object.attributes))
     }
-    if attributes.kind == Kind::Symlink {
-        let to = store.get(key)?;
-        let length = to.len() as u64;
-        let (beside, ()) = Beside::make(path, |beside| symlink(OsString::from_vec(to), beside))?;
+
+    /// Writes one object to a file, beside it first, so that a file is never half there; the bytes written.
+    fn write(&mut self, wanted: &Wanted) -> Result<u64> {
+        let (store, owner) = (self.store, self.owner);
+        let Wanted { key, object: Object { attributes, .. }, path, .. } = wanted;
+        if attributes.kind == Kind::Directory {
+            fs::create_dir_all(path)?;
+            self.not_restored.owner(path, attributes, owner)?;
+            self.not_restored.mode_and_time(&File::open(path)?, attributes, owner)?;
+            return Ok(0);
+        }
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        if attributes.kind == Kind::Symlink {
+            let to = store.get(key)?;
+            let length = to.len() as u64;
+            let (beside, ()) = Beside::make(path, |beside| symlink(OsString::from_vec(to), beside))?;
+            self.not_restored.owner(beside.path(), attributes, owner)?;
+            beside.into_place(path)?;
+            return Ok(length);
+        }
+        let (beside, file) =
+            Beside::make(path, |beside| File::options().write(true).create_new(true).mode(0o600).open(beside))?;
+        let (start, end) = ends(self.get.range.as_ref());
+        let mut sparse = Told { to: SparseWriter::new(&file), bar: self.bar };
+        let length = store.get_sparse(key, start, end, &mut sparse)?;
+        sparse.to.finish()?;
+        self.not_restored.owner(beside.path(), attributes, owner)?;
+        self.not_restored.mode_and_time(&file, attributes, owner)?;
         beside.into_place(path)?;
-        return Ok(length);
+        Ok(length)
     }
-    let (beside, file) =
-        Beside::make(path, |beside| File::options().write(true).create_new(true).mode(0o600).open(beside))?;
-    let (start, end) = ends(range);
-    let length = store.get_to(key, start, end, bar.wrap_write(&file))?;
-    finish(&file, attributes)?;
-    beside.into_place(path)?;
-    Ok(length)
 }
 
-/// Gives a file the mode and the time that it had.
-fn finish(file: &File, attributes: &Attributes) -> io::Result<()> {
-    file.set_permissions(fs::Permissions::from_mode(attributes.mode & 0o777))?;
-    file.set_modified(modified(attributes))
+/// A file that is written, and a bar that is told of it.
+struct Told<'a> {
+    to: SparseWriter<'a>,
+    bar: &'a ProgressBar,
 }
 
-fn modified(attributes: &Attributes) -> SystemTime {
-    let distance = Duration::from_nanos(attributes.mtime.unsigned_abs());
-    let epoch = SystemTime::UNIX_EPOCH;
-    let time = if attributes.mtime < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
-    time.unwrap_or(epoch)
+impl Write for Told<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.bar.inc(written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+impl WriteHoles for Told<'_> {
+    fn skip_hole(&mut self, length: u64) -> io::Result<()> {
+        self.bar.inc(length);
+        self.to.skip_hole(length)
+    }
 }

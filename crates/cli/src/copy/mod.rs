@@ -3,6 +3,7 @@
 mod check;
 mod get;
 mod put;
+mod restore;
 mod tree;
 
 pub use check::check;

@@ -6,14 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use serde_json::json;
+use terrace::files::{Files, Owner, Setting};
 use terrace::report::{ReplicaLocation, ReplicaState};
+use terrace::sparse::{Dense, ReadHoles};
 use terrace::{Attributes, Budget, Kind, PutOptions, Receipt, Store, key};
 
 use super::check::same;
-use super::tree::{Item, Tree};
+use super::tree::{Changes, Item, Tree};
 use crate::arguments::{Ack, Put};
 use crate::errors::describe;
-use crate::output::{Show, complain, count, size};
+use crate::output::{Show, complain, count, name, note, path_name, size};
 
 /// What a `put` has done so far.
 #[derive(Default)]
@@ -22,7 +24,7 @@ struct Done {
     unchanged: u64,
     failed: u64,
     bytes: u64,
-    would_write: Vec<String>,
+    would_write: Vec<Vec<u8>>,
     /// Where these are fewer than was asked for: replicas had, asked for, and possible here.
     fewer: Option<(u8, u8, u8)>,
     /// Objects that take more than the budget, and the most that a byte of one takes.
@@ -71,8 +73,9 @@ impl Done {
         let Done { written, unchanged, failed, bytes, would_write, fewer, dear } = self;
         if dry_run {
             for key in &would_write {
-                show.line(&format!("would write {key}"))?;
+                show.line(&format!("would write {}", name(key)))?;
             }
+            let would_write: Vec<String> = would_write.iter().map(|key| key::show(key)).collect();
             let words = format!("{} to write, {unchanged} unchanged", count(would_write.len() as u64, "object"));
             let value = json!({"would_write": would_write, "unchanged": unchanged, "failed": failed});
             show.result(&value, &words)?;
@@ -111,10 +114,10 @@ fn write(
     store: &Store,
     put: &Put,
     key: &[u8],
-    source: impl Read,
+    source: impl ReadHoles,
     attributes: Option<Attributes>,
 ) -> terrace::Result<Receipt> {
-    let mut receipt = store.put(key, source, &options(put, key, attributes))?;
+    let mut receipt = store.put_sparse(key, source, &options(put, key, attributes))?;
     if put.ack.is_none() {
         store.wait(&mut receipt, terrace::Ack::Replicated)?;
     }
@@ -128,10 +131,10 @@ fn put_stdin(store: &Store, put: &Put, done: &mut Done) -> Result<()> {
     }
     key::check(key)?;
     if put.dry_run {
-        done.would_write.push(key::show(key));
+        done.would_write.push(key.to_vec());
         return Ok(());
     }
-    done.took(&write(store, put, key, io::stdin().lock(), None)?);
+    done.took(&write(store, put, key, Dense(io::stdin().lock()), None)?);
     Ok(())
 }
 
@@ -142,10 +145,10 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
         done.failed(&describe(error), &bar);
     }
     for (path, why) in &tree.skipped {
-        complain(&format!("{}: skipped, since {why}", path.display()));
+        note(&format!("{}: skipped, since {why}", path_name(path)));
     }
     for item in &tree.items {
-        bar.set_message(key::show(&item.key));
+        bar.set_message(name(&item.key));
         if let Err(e) = put_file(store, put, item, &bar, done) {
             done.failed(&describe(&e), &bar);
             // What waited for room, or for replicas, in vain would do so again for each of the others.
@@ -174,16 +177,65 @@ fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut
         done.unchanged += 1;
         bar.inc(item.metadata.len());
     } else if put.dry_run {
-        done.would_write.push(key::show(&item.key));
+        done.would_write.push(item.key.clone());
     } else {
-        tracing::info!(key = %key::show(&item.key), "writing");
-        let receipt = write(store, put, &item.key, bar.wrap_read(item.open()?), Some(item.attributes()));
-        done.took(&receipt.map_err(|e| anyhow::Error::from(e).context(item.path.display().to_string()))?);
+        tracing::info!(key = name(&item.key), "writing");
+        if item.metadata.is_dir() && put_directory(store, item)? {
+            done.written += 1;
+            return Ok(());
+        }
+        let changes = if put.snapshot { Changes::Allowed } else { Changes::Refused };
+        let source = Told { from: item.open_sparse(changes)?, bar };
+        let receipt = write(store, put, &item.key, source, Some(item.attributes.clone()));
+        done.took(&receipt.map_err(|e| anyhow::Error::from(e).context(path_name(&item.path)))?);
         if let Some(budget) = put.wishes.options().budget {
             done.weigh(store, &item.key, budget)?;
         }
     }
     Ok(())
+}
+
+/// Gives a directory that holds something the attributes that it has. False where it has to be made.
+fn put_directory(store: &Store, item: &Item) -> Result<bool> {
+    let attributes = &item.attributes;
+    match store.stat(&item.key) {
+        Ok(object) if object.attributes.kind == Kind::Directory => {
+            let mut attributes = attributes.clone();
+            attributes.user.extend(object.attributes.user.into_iter().filter(|(name, _)| !name.starts_with("posix.")));
+            store.set_attributes(&item.key, attributes)?;
+            Ok(true)
+        }
+        Err(terrace::Error::NotFound { .. }) if !store.list(&item.key, None, 1)?.is_empty() => {
+            let owner = Owner::of(&item.metadata);
+            let (uid, gid) = (Some(owner.uid), Some(owner.gid));
+            let (mode, modified) = (Some(attributes.mode), Some(attributes.mtime));
+            Files::new(store)?.set(&item.key, &Setting { mode, uid, gid, accessed: None, modified })?;
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// A file's bytes, and a bar that is told of them.
+struct Told<'a, R> {
+    from: R,
+    bar: &'a ProgressBar,
+}
+
+impl<R: Read> Read for Told<'_, R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.from.read(out)?;
+        self.bar.inc(read as u64);
+        Ok(read)
+    }
+}
+
+impl<R: ReadHoles> ReadHoles for Told<'_, R> {
+    fn pass_hole(&mut self) -> io::Result<u64> {
+        let hole = self.from.pass_hole()?;
+        self.bar.inc(hole);
+        Ok(hole)
+    }
 }
 
 /// Whether the store has the file already, with what is asked for now.
@@ -193,9 +245,13 @@ fn unchanged(store: &Store, item: &Item, put: &Put) -> Result<bool> {
         Err(terrace::Error::NotFound { .. }) => return Ok(false),
         Err(e) => return Err(e.into()),
     };
-    let now = item.attributes();
+    let now = &item.attributes;
     let length = if now.kind == Kind::Directory { 0 } else { item.metadata.len() };
-    if object.attributes.kind != now.kind || object.length != length {
+    let owner = store.owner()?;
+    let is_owner = |attributes| Owner::of_object(attributes, owner) == Owner::of(&item.metadata);
+    let alike =
+        object.attributes.kind == now.kind && object.attributes.mode == now.mode && is_owner(&object.attributes);
+    if !alike || object.length != length {
         return Ok(false);
     }
     let asked = options(put, &item.key, None).lasting();

@@ -8,16 +8,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
 use terrace::config::TierKind;
+use terrace::files::{DIRECTORY_MODE, Owner};
+use terrace::sparse::{Dense, ReadHoles, SparseReader};
 use terrace::{Attributes, Store};
 use walkdir::WalkDir;
 
 use crate::arguments::Filter;
+use crate::output::path_name;
 
 /// A file to be stored, and its key.
 pub struct Item {
     pub path: PathBuf,
     pub key: Vec<u8>,
     pub metadata: fs::Metadata,
+    /// What the store is to know about it.
+    pub attributes: Attributes,
 }
 
 /// What a source holds.
@@ -27,25 +32,32 @@ pub struct Tree {
     pub failed: Vec<Error>,
     /// What is left out, and why.
     pub skipped: Vec<(PathBuf, &'static str)>,
+    /// Whose files are of which nothing is said: the store's owner.
+    owner: Owner,
 }
 
 impl Tree {
-    /// The files of `source` with the keys that they get: a directory's contents, as rclone does.
+    /// The files of `source` with the keys that they get: a directory's contents, as rclone does. Directories are among them that
+    /// are empty, or would not come back as they are from keys alone.
     pub fn of(store: &Store, source: &Path, dest: &[u8], filter: &Filter) -> Result<Tree> {
-        let mut tree = Tree { items: Vec::new(), failed: Vec::new(), skipped: Vec::new() };
-        let metadata = fs::metadata(source).with_context(|| format!("reading {}", source.display()))?;
+        let (items, failed, skipped) = Default::default();
+        let mut tree = Tree { items, failed, skipped, owner: store.owner()? };
+        let metadata = fs::metadata(source).with_context(|| format!("reading {}", path_name(source)))?;
         if !metadata.is_dir() {
             let mut key = dest.to_vec();
             if key.is_empty() || key.ends_with(b"/") {
-                let name = source.file_name().with_context(|| format!("{} has no name", source.display()))?;
+                let name = source.file_name().with_context(|| format!("{} has no name", path_name(source)))?;
                 key.extend_from_slice(name.as_bytes());
             }
-            tree.items.push(Item { path: source.to_owned(), key, metadata });
+            tree.push(source.to_owned(), key, metadata);
             return Ok(tree);
         }
         let mut prefix = dest.strip_suffix(b"/").unwrap_or(dest).to_vec();
         if !prefix.is_empty() {
             terrace::key::check(&prefix)?;
+            if !tree.is_usual(&metadata) {
+                tree.push(source.to_owned(), prefix.clone(), metadata);
+            }
             prefix.push(b'/');
         }
         let own = own_folders(store);
@@ -76,17 +88,18 @@ impl Tree {
         let entry = entry.map_err(|e| {
             let path = e.path().unwrap_or(source).to_owned();
             let cause = e.into_io_error().map_or_else(|| anyhow!("it is its own parent"), Error::from);
-            cause.context(format!("reading {}", path.display()))
+            cause.context(format!("reading {}", path_name(&path)))
         })?;
         let below = entry.path().strip_prefix(source).unwrap_or(entry.path());
         if !filter.passes(below) {
             return Ok(());
         }
-        let metadata = entry.metadata().with_context(|| format!("reading {}", entry.path().display()))?;
+        let metadata = entry.metadata().with_context(|| format!("reading {}", path_name(entry.path())))?;
         let kind = metadata.file_type();
         if kind.is_dir() {
             // Others are there through what is in them. One that cannot be read is told of when it is walked.
-            if !fs::read_dir(entry.path()).is_ok_and(|mut entries| entries.next().is_none()) {
+            let empty = fs::read_dir(entry.path()).is_ok_and(|mut entries| entries.next().is_none());
+            if !empty && self.is_usual(&metadata) {
                 return Ok(());
             }
         } else if !kind.is_file() && !kind.is_symlink() {
@@ -94,8 +107,19 @@ impl Tree {
             return Ok(());
         }
         let key = [prefix, below.as_os_str().as_bytes()].concat();
-        self.items.push(Item { path: entry.into_path(), key, metadata });
+        self.push(entry.into_path(), key, metadata);
         Ok(())
+    }
+
+    fn push(&mut self, path: PathBuf, key: Vec<u8>, metadata: fs::Metadata) {
+        let mut attributes = Attributes::of(&metadata);
+        Owner::of(&metadata).keep(&mut attributes, self.owner);
+        self.items.push(Item { path, key, metadata, attributes });
+    }
+
+    /// Whether a directory has the mode and the owner of one that exists only as a part of keys.
+    fn is_usual(&self, metadata: &fs::Metadata) -> bool {
+        metadata.mode() & 0o7777 == DIRECTORY_MODE && Owner::of(metadata) == self.owner
     }
 }
 
@@ -107,49 +131,77 @@ fn own_folders(store: &Store) -> Vec<PathBuf> {
 }
 
 impl Item {
-    /// What the store is to know about it.
-    pub fn attributes(&self) -> Attributes {
-        Attributes::of(&self.metadata)
-    }
-
     /// Its bytes; of a link, where it leads.
-    pub fn open(&self) -> Result<Box<dyn Read>> {
-        self.source().with_context(|| format!("reading {}", self.path.display()))
+    pub fn open(&self) -> Result<Box<dyn ReadHoles>> {
+        self.source(Changes::Refused, SparseReader::filled)
     }
 
-    fn source(&self) -> io::Result<Box<dyn Read>> {
+    /// Its bytes and holes.
+    pub fn open_sparse(&self, changes: Changes) -> Result<Box<dyn ReadHoles>> {
+        self.source(changes, SparseReader::new)
+    }
+
+    fn source(&self, changes: Changes, reader: fn(File, u64) -> SparseReader) -> Result<Box<dyn ReadHoles>> {
+        self.read(changes, reader).with_context(|| format!("reading {}", path_name(&self.path)))
+    }
+
+    fn read(&self, changes: Changes, reader: fn(File, u64) -> SparseReader) -> io::Result<Box<dyn ReadHoles>> {
         let kind = self.metadata.file_type();
         if kind.is_symlink() {
-            return Ok(Box::new(io::Cursor::new(fs::read_link(&self.path)?.into_os_string().into_vec())));
+            return Ok(Box::new(Dense(io::Cursor::new(fs::read_link(&self.path)?.into_os_string().into_vec()))));
         }
         if kind.is_dir() {
-            return Ok(Box::new(io::empty()));
+            return Ok(Box::new(Dense(io::empty())));
         }
         let file = File::open(&self.path)?;
         if kind.is_fifo() || kind.is_char_device() {
-            return Ok(Box::new(file));
+            return Ok(Box::new(Dense(file)));
         }
         let before = state(&file.metadata()?);
         // Some files of the system say that they are empty, and are not.
-        let left = if before.0 == 0 { u64::MAX } else { before.0 };
-        Ok(Box::new(Steady { file: file.take(left), before }))
+        let end = if before.0 == 0 { u64::MAX } else { before.0 };
+        Ok(Box::new(Steady { file: reader(file, end), before, changes }))
     }
 }
 
+/// What is done about a file that changes while it is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Changes {
+    /// It is refused.
+    Refused,
+    /// It is read as long as it was when it was opened.
+    Allowed,
+}
+
 /// A file's bytes, as long as nobody changes it: what is read of a file that changes is no state that it ever had. Of
-/// one that grows as quickly as it is read there is an end, too.
+/// one that grows as quickly as it is read there is an end, too: the length that it had.
 struct Steady {
-    file: io::Take<File>,
+    file: SparseReader,
     before: (u64, i64, i64),
+    changes: Changes,
 }
 
 impl Read for Steady {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(out)?;
-        if read == 0 && !out.is_empty() && state(&self.file.get_ref().metadata()?) != self.before {
-            return Err(io::Error::other("the file changed while it was read; put it again when it is at rest"));
+        if read > 0 || out.is_empty() {
+            return Ok(read);
         }
-        Ok(read)
+        let now = state(&self.file.file().metadata()?);
+        let wrong = match self.changes {
+            Changes::Refused if now != self.before => {
+                "the file changed while it was read; put it again when it is at rest, or with --snapshot as long as it is now"
+            }
+            Changes::Allowed if now.0 < self.before.0 => "the file became shorter while it was read; put it again",
+            _ => return Ok(0),
+        };
+        Err(io::Error::other(wrong))
+    }
+}
+
+impl ReadHoles for Steady {
+    fn pass_hole(&mut self) -> io::Result<u64> {
+        self.file.pass_hole()
     }
 }
 

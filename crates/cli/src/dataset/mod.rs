@@ -16,7 +16,7 @@ use terrace_views::language::{self, Parsed};
 use terrace_views::model::{Model, Sizes};
 use terrace_views::{Diagnostics, Sources, explain, import};
 
-use crate::output::{Show, complain, count, print};
+use crate::output::{Show, complain, count, note, print};
 
 #[derive(Subcommand)]
 pub enum Dataset {
@@ -199,7 +199,7 @@ pub fn sizes(model: &Model, given: &[(String, u64)]) -> Result<Sizes> {
 fn imported(source: &Path, from: Option<import::Format>, count: u64, show: Show) -> Result<bool> {
     let imported = import::import(source, from, count).with_context(|| format!("importing {}", source.display()))?;
     if !show.quiet {
-        imported.left_out.iter().for_each(|what| complain(&format!("left out: {what}")));
+        imported.left_out.iter().for_each(|what| note(&format!("left out: {what}")));
     }
     print(imported.declaration.as_bytes())?;
     Ok(true)

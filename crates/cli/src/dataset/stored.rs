@@ -9,7 +9,7 @@ use terrace::Store;
 use terrace_datasets::{Dataset, Datasets, Declared};
 
 use super::declared;
-use crate::output::{Show, complain, count};
+use crate::output::{Show, complain, count, note};
 
 #[derive(Subcommand)]
 pub enum Stored {
@@ -125,7 +125,7 @@ pub fn prepare(store: &Store, dataset: &str, show: Show) -> Result<()> {
     } else {
         datasets.add_declared(&name, &declared(path, show)?)?;
         if !show.quiet {
-            complain(&format!("added {dataset} as {name}"));
+            note(&format!("added {dataset} as {name}"));
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use terrace_plan::policy::Ack;
 use terrace_simulate::{Even, Job, Kind, Knows, Outcome, Phase, Planner, simulate as run};
 
 use crate::errors::read_text;
-use crate::output::{Show, complain};
+use crate::output::{Show, note};
 use description::Description;
 
 #[derive(Args)]
@@ -52,7 +52,7 @@ pub fn simulate(asked: &Simulate, show: Show) -> Result<bool> {
     if let Some(picture) = &asked.plot {
         plot::plot(picture, &tiers, &compared)?;
         if !show.json && !show.quiet {
-            complain(&format!("the picture is in {}", picture.display()));
+            note(&format!("the picture is in {}", picture.display()));
         }
     }
     Ok(true)

@@ -148,6 +148,63 @@ fn a_file_that_changes_while_it_is_put_is_not_stored() {
     place.good(["check", "growing", "k"]);
 }
 
+/// A log that a program writes to could never be put: whoever waits until it is at rest waits for ever.
+#[test]
+fn a_growing_file_is_put_as_long_as_it_is_now() {
+    let place = Place::with("throttle = { write = '20MB/s' }", "");
+    let before = noise(4_000_000, 1);
+    let path = place.write("growing", &before);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = File::options().append(true).open(&path).unwrap();
+            while !done.load(Ordering::Relaxed) {
+                file.write_all(b"more").unwrap();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        place.good(["put", "growing", "k", "--snapshot"]);
+        done.store(true, Ordering::Relaxed);
+    });
+    let stored = place.command(["cat", "k"]).output().unwrap().stdout;
+    let now = place.read("growing");
+    assert!(stored.len() >= before.len() && stored.len() < now.len() && now.starts_with(&stored));
+    assert_eq!(place.json(["put", "growing", "k", "--snapshot"]).0["written"], 1, "it has grown since");
+}
+
+/// Scripts that ask for JSON could not read why a command failed.
+#[test]
+fn errors_are_json_where_json_is_asked_for() {
+    let place = Place::new();
+    place.write("file", b"x");
+    let said = |arguments: &[&str], code: i32| {
+        let ran = place.run(arguments);
+        assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
+        let lines = ran.err.lines().map(|line| serde_json::from_str::<serde_json::Value>(line));
+        lines.map(|line| line.unwrap_or_else(|e| panic!("{e}: {}", ran.err))).collect::<Vec<_>>()
+    };
+    for (arguments, code, part) in [
+        (&["--json", "cat", "none"][..], 1, "no object has the key \"none\""),
+        (&["put", "none", "k", "--json"], 1, "reading none: No such file"),
+        (&["put", "file", "../k", "--json"], 1, "not allowed"),
+        (&["--json", "--store", "/none", "ls"], 1, "no store is here"),
+        (&["--json", "put", "file"], 2, "required arguments"),
+        (&["--json", "nonsense"], 2, "unrecognized subcommand"),
+    ] {
+        let lines = said(arguments, code);
+        let [line] = lines.as_slice() else { panic!("{arguments:?}: {lines:?}") };
+        assert!(line["error"].as_str().unwrap().contains(part), "{line}");
+    }
+    let socket = std::os::unix::net::UnixListener::bind(place.path("socket")).unwrap();
+    place.write("tree/file", b"x");
+    fs::rename(place.path("socket"), place.path("tree/socket")).unwrap();
+    let lines = said(&["--json", "put", "tree", "d"], 0);
+    assert!(lines[0]["note"].as_str().unwrap().contains("tree/socket: skipped"), "{lines:?}");
+    drop(socket);
+    let ran = place.run(["--json", "--help"]);
+    assert_eq!((ran.code, ran.out.contains("Usage")), (0, true));
+}
+
 #[test]
 fn a_wrong_log_filter_is_told_of_and_nothing_else() {
     let place = Place::new();

@@ -15,6 +15,8 @@ mod output;
 mod place;
 mod predictor;
 mod real;
+mod restore;
 mod signals;
 mod simulate;
+mod sparse;
 mod tiers;

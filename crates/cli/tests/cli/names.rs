@@ -31,6 +31,29 @@ fn any_name_comes_back_byte_by_byte() {
     assert_eq!(place.json(["put", "tree", "d"]).0["unchanged"], 8);
 }
 
+/// A key with a newline was listed as two, and one with an escape sequence did to the terminal what it says.
+#[test]
+fn keys_are_shown_on_one_line_without_what_a_terminal_obeys() {
+    let place = Place::new();
+    place.write("file", b"x");
+    let (key, shown) = ("d/a\nb\x1b[2J\\\u{202e}", r"d/a\nb\u{1b}[2J\\\u{202e}");
+    for arguments in [&["put", "file", key][..], &["ls"], &["ls", "-l"], &["locate", key], &["stat", key]] {
+        let out = place.good(arguments);
+        assert!(arguments[0] == "put" || out.contains(shown), "{arguments:?}: {out}");
+        assert!(!out.contains('\x1b') && !out.contains("a\nb") && !out.contains('\u{202e}'), "{arguments:?}: {out}");
+    }
+    assert_eq!(place.good(["ls"]), format!("{shown}\n"));
+    assert_eq!(place.keys(""), [key], "scripts get the key itself");
+    assert_eq!(place.good(["rm", "-r", "d", "--dry-run"]), format!("would delete {shown}\n1 object to delete\n"));
+    assert_eq!(
+        place.good(["get", "d", "out", "--dry-run"]).lines().next(),
+        Some(format!("would write out/{}", &shown[2..]).as_str())
+    );
+    let ran = place.run(["put", "none\x1b[2J", "k"]);
+    assert!(ran.code == 1 && !ran.err.contains('\x1b'), "{}", ran.err);
+    assert_eq!(place.good(["mv", key, "plain"]), format!("{shown} is now plain\n"));
+}
+
 #[test]
 fn a_key_that_is_not_utf_8_can_be_named_and_is_told_in_base64() {
     let place = Place::new();

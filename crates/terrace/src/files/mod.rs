@@ -39,7 +39,7 @@ mod unlinked;
 pub use error::{FileError, FileResult};
 pub use handle::File;
 pub use pairs::Presence;
-pub use stat::{Owner, Setting, Special, Stat};
+pub use stat::{DIRECTORY_MODE, Owner, Setting, Special, Stat};
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -99,10 +99,8 @@ impl Files {
 
     /// The same; what is written through these is written as `options` say.
     pub fn with(store: &Store, options: PutOptions) -> FileResult<Files> {
-        use std::os::unix::fs::MetadataExt;
         options.check()?;
-        let metadata = std::fs::metadata(store.dir()).map_err(Error::io(store.dir().display().to_string()))?;
-        let owner = Owner { uid: metadata.uid(), gid: metadata.gid() };
+        let owner = store.owner()?;
         let shared = Arc::new(Shared {
             ahead: Ahead::default(),
             store: store.clone(),
@@ -167,6 +165,14 @@ impl Files {
         self.flush()?;
         self.shared.store.sync()?;
         Ok(())
+    }
+}
+
+impl Store {
+    /// Who owns the store's directory: whose objects are of which nothing else is known.
+    pub fn owner(&self) -> crate::Result<Owner> {
+        let metadata = std::fs::metadata(self.dir()).map_err(Error::io(self.dir().display().to_string()))?;
+        Ok(Owner::of(&metadata))
     }
 }
 

@@ -13,7 +13,7 @@ const CHANGED: &str = "posix.changed";
 const TYPE: &str = "posix.type";
 const DEVICE: &str = "posix.device";
 /// The permission bits of a directory that exists only as a part of keys.
-const DIRECTORY_MODE: u32 = 0o755;
+pub const DIRECTORY_MODE: u32 = 0o755;
 
 /// Who a file belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,30 @@ pub struct Owner {
     pub uid: u32,
     /// The group.
     pub gid: u32,
+}
+
+impl Owner {
+    /// Of a file of the system.
+    pub fn of(metadata: &std::fs::Metadata) -> Owner {
+        use std::os::unix::fs::MetadataExt;
+        Owner { uid: metadata.uid(), gid: metadata.gid() }
+    }
+
+    /// Who an object belongs to; to `usual`, the store's owner, where its attributes say nothing.
+    pub fn of_object(attributes: &Attributes, usual: Owner) -> Owner {
+        let id = |name, usual| attributes.user.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
+        Owner { uid: id(UID, usual.uid), gid: id(GID, usual.gid) }
+    }
+
+    /// Makes attributes say it, where it is another than `usual`.
+    pub fn keep(self, attributes: &mut Attributes, usual: Owner) {
+        for (name, id, usual) in [(UID, self.uid, usual.uid), (GID, self.gid, usual.gid)] {
+            match id == usual {
+                true => attributes.user.remove(name),
+                false => attributes.user.insert(name.to_owned(), id.to_string()),
+            };
+        }
+    }
 }
 
 /// What is no file, but has a place among files. Its bytes are none; what it does is up to whoever shows it.
@@ -92,7 +116,6 @@ impl Stat {
         let attributes = &object.attributes;
         let pair = |name| attributes.user.get(name);
         let time = |name| pair(name).and_then(|text| text.parse().ok());
-        let id = |name, usual| pair(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
         let modified = attributes.mtime;
         Stat {
             id: Some(object.id),
@@ -100,7 +123,7 @@ impl Stat {
             special: Special::of(attributes),
             length: if attributes.kind == Kind::Directory { 0 } else { object.length },
             mode: attributes.mode,
-            owner: Owner { uid: id(UID, owner.uid), gid: id(GID, owner.gid) },
+            owner: Owner::of_object(attributes, owner),
             modified,
             accessed: time(ACCESSED).unwrap_or(modified),
             changed: time(CHANGED).map_or(modified, |changed: i64| changed.max(modified)),
@@ -141,11 +164,11 @@ impl Stat {
                 false => user.insert(name.to_owned(), value.to_string()),
             };
         };
-        say(UID, self.owner.uid.into(), self.owner.uid == usual.uid);
-        say(GID, self.owner.gid.into(), self.owner.gid == usual.gid);
         say(ACCESSED, self.accessed, self.accessed == self.modified);
         say(CHANGED, self.changed, self.changed <= self.modified);
-        Attributes { kind: self.kind, mtime: self.modified, mode: self.mode, user }
+        let mut attributes = Attributes { kind: self.kind, mtime: self.modified, mode: self.mode, user };
+        self.owner.keep(&mut attributes, usual);
+        attributes
     }
 }
 

@@ -18,6 +18,7 @@ use view::View;
 
 use crate::catalog::{Extent, Object, Replica, Task};
 use crate::frame::{self, BLOCK, Header, header_len};
+use crate::sparse::{Dense, WriteHoles};
 use crate::store::{Device, Inner, Store};
 use crate::write::with_scratch;
 use crate::{Error, Result, key};
@@ -115,17 +116,32 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Replaced`] where the object was replaced within the first second, and its space was needed at once.
-    pub fn get_to(&self, key: &[u8], start: u64, end: Option<u64>, mut sink: impl Write) -> Result<u64> {
+    pub fn get_to(&self, key: &[u8], start: u64, end: Option<u64>, sink: impl Write) -> Result<u64> {
+        self.get_sparse(key, start, end, Dense(sink))
+    }
+
+    /// The same; `sink` is told of holes instead of being given their zeros.
+    ///
+    /// # Errors
+    /// As those of [`Store::get_to`].
+    pub fn get_sparse(&self, key: &[u8], start: u64, end: Option<u64>, mut sink: impl WriteHoles) -> Result<u64> {
         let mut view = View::of(self, key)?;
         let length = view.object.length;
         let end = end.map_or(length, |e| e.min(length));
         let mut buffer = vec![0; STEP.min(end.saturating_sub(start)) as usize];
         let mut at = start;
+        let failed = || Error::io(format!("writing the bytes of {:?}", key::show(key)));
         while at < end {
+            let hole = view.end_of_hole(at).min(end) - at;
+            if hole > 0 {
+                sink.skip_hole(hole).map_err(failed())?;
+                at += hole;
+                continue;
+            }
             let want = &mut buffer[..STEP.min(end - at) as usize];
             view.hold_if_long()?;
             let read = view.read_at(at, want)?;
-            sink.write_all(&want[..read]).map_err(Error::io(format!("writing the bytes of {:?}", key::show(key))))?;
+            sink.write_all(&want[..read]).map_err(failed())?;
             at += read as u64;
         }
         Ok(end.saturating_sub(start))

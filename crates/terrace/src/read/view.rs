@@ -63,6 +63,13 @@ impl View {
         if self.lease.is_none() && self.since.elapsed() > LONG { self.hold() } else { Ok(()) }
     }
 
+    /// How far a hole reaches that has the object's byte `offset`; `offset` itself where that is in none.
+    pub fn end_of_hole(&self, offset: u64) -> u64 {
+        let next = self.extents.partition_point(|extent| extent.end() <= offset);
+        let data = self.extents.get(next).map_or(self.object.length, |extent| extent.offset);
+        data.min(self.object.length).max(offset)
+    }
+
     /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         let length = self.object.length.saturating_sub(offset).min(out.len() as u64) as usize;

@@ -23,6 +23,7 @@ pub(crate) use writer::Writer;
 use crate::catalog::{Attributes, Change, Commit, Edit, Expect};
 use crate::config::Ack;
 use crate::place::{Policy, policy};
+use crate::sparse::{Dense, ReadHoles};
 use crate::store::Store;
 use crate::{Error, Result, key};
 
@@ -44,7 +45,12 @@ impl Store {
     /// # Errors
     /// [`Error::NoSpace`] where no tier took the bytes, [`Error::Conflict`] where another file's key is a path prefix
     /// of this one or this one of another's.
-    pub fn put(&self, key: &[u8], mut source: impl Read, options: &PutOptions) -> Result<Receipt> {
+    pub fn put(&self, key: &[u8], source: impl Read, options: &PutOptions) -> Result<Receipt> {
+        self.put_sparse(key, Dense(source), options)
+    }
+
+    /// The same; holes of `source` become holes of the object, which take no space.
+    pub fn put_sparse(&self, key: &[u8], mut source: impl ReadHoles, options: &PutOptions) -> Result<Receipt> {
         self.put_by(key, options, |writer| writer.fill(&mut source))
     }
 

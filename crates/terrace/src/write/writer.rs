@@ -1,6 +1,6 @@
 //! Bytes become extents, and extents frames.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::time::Instant;
 
 use terrace_codec::Element;
@@ -9,6 +9,7 @@ use super::plain::WholeOn;
 use crate::catalog::{Change, Commit, Edit, Expect, Extent, NewExtent, TargetId, Task};
 use crate::frame::Identity;
 use crate::place::{Placed, Placer, Places, Policy};
+use crate::sparse::ReadHoles;
 use crate::store::Inner;
 use crate::{Error, Result, key};
 
@@ -63,13 +64,17 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes all of `source`.
-    pub(super) fn fill(&mut self, source: &mut impl Read) -> Result<()> {
+    /// Writes all of `source`; its holes get no extents.
+    pub(super) fn fill(&mut self, source: &mut impl ReadHoles) -> Result<()> {
         let length = self.inner.config.block();
         let mut block = Vec::with_capacity(length);
         loop {
             block.clear();
-            let read = source.take(length as u64).read_to_end(&mut block);
+            let read = source.pass_hole().and_then(|hole| {
+                let past = self.offset.checked_add(hole).ok_or(io::ErrorKind::FileTooLarge)?;
+                self.offset = past;
+                source.take(length as u64).read_to_end(&mut block)
+            });
             read.map_err(|e| Error::io(format!("reading the bytes of {:?}", key::show(self.key)))(e))?;
             if block.is_empty() {
                 return Ok(());
