@@ -200,11 +200,18 @@ pub enum Command {
     },
     /// Make bad and missing replicas anew.
     Repair { prefix: Option<OsString> },
-    /// Throw the catalog away and make it anew from the log.
+    /// Make the catalog from the commit log, and mend the log from its copies. Refuses where commits are missing.
     Rebuild {
-        /// Where the log is lost, too: offer what whole objects are found as salvaged/NUMBER, deleted ones maybe among them.
+        /// Go on where commits are missing: keep what the log still tells, and offer what else is whole on the targets as
+        /// salvaged/NUMBER. Deleted objects may be among them.
         #[arg(long)]
         salvage: bool,
+    },
+    /// Give back space that no object uses: what killed writers left behind.
+    Prune {
+        /// Do it even where it is much: more than 64 MiB and 1 % of a target.
+        #[arg(long)]
+        force: bool,
     },
     /// Declare datasets, which are seen in many layouts.
     #[command(subcommand)]

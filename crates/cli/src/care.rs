@@ -100,12 +100,24 @@ pub fn rebuild(dir: &Path, salvage: bool, show: Show) -> Result<bool> {
             size(found.bytes),
             count(found.incomplete, "object"),
         );
+        if found.log_was_damaged {
+            let lost = count(found.missing_commits, "commit");
+            complain(&format!(
+                "the commit log was damaged or lost, and {lost} of it (at least) are missing: names, deletions and overwritten ranges since then are lost"
+            ));
+        }
         show.result(&found, &words)?;
-        return Ok(true);
+        return Ok(!found.log_was_damaged);
     }
     let store = Store::rebuild(dir)?;
     let objects = store.status()?.objects;
-    let words = format!("the catalog was made anew from the log: {}", count(objects, "object"));
+    let words = format!("the catalog was rebuilt: {}", count(objects, "object"));
     show.result(&json!({ "objects": objects }), &words)?;
+    Ok(true)
+}
+
+pub fn prune(store: &Store, force: bool, show: Show) -> Result<bool> {
+    let freed = store.prune(force)?;
+    show.result(&json!({ "freed_bytes": freed }), &format!("{} given back", size(freed)))?;
     Ok(true)
 }

@@ -136,6 +136,7 @@ fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
         Command::Dataset(dataset::Dataset::Stored(command)) => dataset::run_stored(store, command, show),
         Command::Scrub { prefix, repair, subset } => scrub::scrub(store, prefix.as_deref(), *repair, *subset, show),
         Command::Repair { prefix } => scrub::scrub(store, prefix.as_deref(), true, None, show),
+        Command::Prune { force } => care::prune(store, *force, show),
         // These need no open store.
         Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
         Command::Mount(_) | Command::Serve(_) | Command::Dataset(_) | Command::View(_) => Ok(true),

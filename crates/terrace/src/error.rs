@@ -94,6 +94,23 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// The commit log lacks commits that it held, or does not hold what the catalog ends with.
+    #[error("the commit log is damaged or lost (nothing was changed): {0}")]
+    LogDamaged(String),
+    /// So much was to be thrown away that a mistake is likelier.
+    #[error(
+        "{what}: {bytes} of {of_bytes} bytes seem to be in use by nothing ({why}). As that is much, they were left where they are; `terrace prune --force` gives them back"
+    )]
+    TooMuch {
+        /// What was to be thrown away.
+        what: String,
+        /// Why it seemed to be needed by nobody.
+        why: String,
+        /// Its size.
+        bytes: u64,
+        /// The size of all that is there.
+        of_bytes: u64,
+    },
     /// Work was still owed when the time was up.
     #[error("{owed} replicas are still owed after {seconds} s; `terrace status` shows which tier is slow or away")]
     StillOwed {

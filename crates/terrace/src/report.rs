@@ -144,6 +144,10 @@ pub struct Salvaged {
     pub bytes: u64,
     /// Objects of which something is missing before the last byte that was found.
     pub incomplete: u64,
+    /// Whether the log lacked commits.
+    pub log_was_damaged: bool,
+    /// How many it lacked, where anything still tells.
+    pub missing_commits: u64,
 }
 
 /// What stage, evict or drain did. Counts are of replicas.

@@ -55,8 +55,21 @@ impl Inner {
             self.catalog.commit(Edit::Synced { sequence }.into())?;
             self.catalog.log().sync(self.catalog.tail()?)?;
             self.copy_log(true)?;
+            self.write_reach(sequence);
         }
         Ok(())
+    }
+
+    /// Notes in the store's directory and on the persistent directory targets that the log is durable up to a commit.
+    fn write_reach(&self, sequence: u64) {
+        let own = std::iter::once(self.dir.as_path());
+        let folders = own.chain(self.persistent_directories().map(|device| device.path.as_path()));
+        for folder in folders {
+            // An older note asks for less, and is right as well.
+            if let Err(error) = crate::log::write_reach(folder, self.catalog.log().store(), sequence) {
+                tracing::debug!(folder = %folder.display(), %error, "not noted how far the log reaches");
+            }
+        }
     }
 
     /// Whether a commit after this one has freed what was in memory. It may have been in memory only, and would be there
@@ -76,8 +89,13 @@ impl Inner {
         for device in self.log_copies() {
             let copy = || self.catalog.log().copy_to(&device.path.join("log"), tail, durable);
             // Nothing is written to what is not the target, such as a mount point.
-            if let Err(e) = device.target.ready().and_then(|()| copy()) {
-                device.failed(&e);
+            match device.target.ready().and_then(|()| copy()) {
+                // The log is at fault, not the target.
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                    tracing::error!(%error, "log not copied")
+                }
+                Err(error) => device.failed(&error),
+                Ok(()) => {}
             }
         }
         Ok(())
@@ -85,7 +103,12 @@ impl Inner {
 
     /// The targets that hold a copy of the log.
     pub(crate) fn log_copies(&self) -> impl Iterator<Item = &Device> {
-        let may = |d: &&Device| self.tiers.tier(d).persistent && self.config.tiers[d.tier].kind == TierKind::Directory;
-        self.tiers.devices.iter().filter(may).take(LOG_COPIES)
+        self.persistent_directories().take(LOG_COPIES)
+    }
+
+    fn persistent_directories(&self) -> impl Iterator<Item = &Device> {
+        let is_one =
+            |d: &&Device| self.tiers.tier(d).persistent && self.config.tiers[d.tier].kind == TierKind::Directory;
+        self.tiers.devices.iter().filter(is_one)
     }
 }

@@ -5,9 +5,12 @@ mod lost;
 mod names;
 mod rebuild;
 mod recover;
+mod restart;
 mod salvage;
 mod scrub;
 mod snapshot;
+mod survey;
 mod sweep;
 
 pub(crate) use recover::recover;
+pub(crate) use survey::Survey;

@@ -4,12 +4,11 @@
 //! it is, and an object that was deleted may be among it.
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
 
 use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, Replica, TargetId, lay};
 use crate::place::policy;
 use crate::report::Salvaged;
-use crate::store::{Inner, Store};
+use crate::store::Inner;
 use crate::tier::{PLAIN, Place};
 use crate::write::{PutOptions, now};
 use crate::{Error, Result};
@@ -20,18 +19,9 @@ const BATCH: usize = 4096;
 /// The frames of one object that no commit names, by write and offset.
 type Frames = BTreeMap<(u64, u64), Extent>;
 
-impl Store {
-    /// Makes the catalog anew as [`Store::rebuild`] does, then offers as `salvaged/NUMBER` what whole objects there are
-    /// on the targets that the log does not know. No other process may have the store open.
-    pub fn salvage(dir: &Path) -> Result<(Store, Salvaged)> {
-        let store = Store::rebuild(dir)?;
-        let salvaged = store.alone(|inner| inner.salvage())?;
-        Ok((store, salvaged))
-    }
-}
-
 impl Inner {
-    fn salvage(&self) -> Result<Salvaged> {
+    /// Offers what whole objects there are on the targets that the catalog does not know.
+    pub(crate) fn salvage(&self) -> Result<Salvaged> {
         let (highest, objects) = self.unknown_frames()?;
         // The numbers that the lost log gave out are not given out again.
         self.catalog.pass_ids(highest)?;

@@ -4,44 +4,56 @@ use std::collections::HashSet;
 
 use crate::Result;
 use crate::report::TierState;
-use crate::store::{Device, Inner};
+use crate::store::{Device, Discard, Inner};
 use crate::tier::Place;
 
-/// A target is looked through when it takes more than this beside what the catalog knows of, and a part of that.
-const WORTH: u64 = 4 << 20;
-const PART: u64 = 16;
+/// A target is looked through when it takes more than this beside what the catalog knows of ...
+const MIN_SWEPT_BYTES: u64 = 4 << 20;
+/// ... and the n-th part of that.
+const MIN_SWEPT_PART: u64 = 16;
 
 impl Inner {
-    /// Gives back frames and plain files that no commit names. No other process may have the store open: then whoever
-    /// wrote them is dead.
-    pub(crate) fn sweep(&self) -> Result<()> {
+    /// Gives back frames and plain files that no commit names; how many bytes. No other process may have the store open:
+    /// then their writers are dead. The log must be known to be whole.
+    ///
+    /// # Errors
+    /// [`crate::Error::TooMuch`] of a target where it is much, unless `force`; the other targets are swept.
+    pub(crate) fn sweep(&self, force: bool) -> Result<u64> {
+        let (mut freed, mut refused) = (0, None);
         for device in self.tiers.devices.iter().filter(|device| device.state() == TierState::Ok) {
-            if let Err(error) = self.sweep_drafts(device).and_then(|()| self.sweep_frames(device)) {
-                tracing::debug!(target = %device.path.display(), %error, "not swept");
+            for swept in [self.sweep_drafts(device, force), self.sweep_frames(device, force)] {
+                match swept {
+                    Ok(bytes) => freed += bytes,
+                    Err(error) => refused = refused.or(Some(error)),
+                }
             }
         }
-        Ok(())
+        refused.map_or(Ok(freed), Err)
     }
 
-    fn sweep_drafts(&self, device: &Device) -> Result<()> {
-        let files = device.target.plain_files().unwrap_or_default();
+    fn sweep_drafts(&self, device: &Device, force: bool) -> Result<u64> {
+        let mut files = device.target.plain_files().unwrap_or_default();
         if files.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let known: HashSet<u64> = self.catalog.segments(device.id)?.into_iter().map(|(id, _)| id).collect();
-        for file in files.into_iter().filter(|file| !known.contains(file)) {
+        files.retain(|file| !known.contains(file));
+        let bytes = files.iter().map(|file| device.target.allocated(*file)).sum();
+        self.allow_sweep(device, "plain files", files.len(), bytes, force)?;
+        for file in files {
             // What stays is found again.
             let _ = device.target.discard(file);
         }
-        Ok(())
+        Ok(bytes)
     }
 
-    fn sweep_frames(&self, device: &Device) -> Result<()> {
+    fn sweep_frames(&self, device: &Device, force: bool) -> Result<u64> {
         let dying = self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?;
         let live: u64 = self.catalog.segments(device.id)?.iter().map(|(_, live)| live.bytes).sum();
         let known = live + dying.iter().map(|(_, place)| u64::from(place.length)).sum::<u64>();
-        if device.space().is_ok_and(|space| space.used <= known + known / PART + WORTH) {
-            return Ok(());
+        let is_little = |used: u64| used <= known + known / MIN_SWEPT_PART + MIN_SWEPT_BYTES;
+        if !force && device.space().is_ok_and(|space| is_little(space.used)) {
+            return Ok(0);
         }
         let mut named: HashSet<Place> = dying.into_iter().map(|(_, place)| place).collect();
         self.catalog.each_object(b"", |_, _, extents| {
@@ -55,10 +67,23 @@ impl Inner {
                 unnamed.push(place);
             }
         });
-        if let Err(e) = scanned.and_then(|()| device.target.free(&unnamed)) {
-            device.failed(&e);
+        let bytes = unnamed.iter().map(|place| u64::from(place.length)).sum();
+        if scanned.is_ok() {
+            self.allow_sweep(device, "frames", unnamed.len(), bytes, force)?;
         }
-        tracing::info!(target = %device.path.display(), frames = unnamed.len(), "swept");
-        Ok(())
+        match scanned.and_then(|()| device.target.free(&unnamed)) {
+            Ok(()) => Ok(bytes),
+            Err(e) => {
+                device.failed(&e);
+                Ok(0)
+            }
+        }
+    }
+
+    fn allow_sweep(&self, device: &Device, kind: &str, count: usize, bytes: u64, force: bool) -> Result<()> {
+        let what = format!("{kind} on {}", device.path.display());
+        let of_bytes = device.space().map_or(0, |space| space.used);
+        Discard { what: &what, why: "no commit names them, and their writers are gone", count, bytes, of_bytes }
+            .allow(force)
     }
 }

@@ -216,6 +216,17 @@ impl Catalog {
         Ok(end)
     }
 
+    /// Lets the log go on in a new file behind commit `sequence`, with nothing before it but a snapshot that is still to
+    /// be made.
+    pub(crate) fn jump_to(&self, sequence: u64) -> Result<()> {
+        let env = self.env()?;
+        let mut txn = env.write_txn()?;
+        let tail = self.tail_in(&env, &txn)?;
+        let tail = Tail { sequence, file: sequence + 1, position: 0, ..tail };
+        env.records.put(&mut txn, keys::TAIL, &encode(&tail)?)?;
+        self.environment.commit(txn)
+    }
+
     fn claimed(&self, env: &Environment, txn: &heed::RoTxn<'_>) -> Result<u64> {
         let value = env.records.get(txn, keys::NEXT_ID)?;
         Ok(value.map(|v| decode(v, "the next id")).transpose()?.unwrap_or(1))

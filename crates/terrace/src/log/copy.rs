@@ -50,7 +50,12 @@ impl Log {
             .open(folder.join(name(file)))?;
         let mut at = copy.metadata()?.len().min(end);
         if !same_before(&source, &copy, at)? {
-            // The copy holds what a power loss took from the log before it went on differently.
+            // The copy holds what a power cut took from the log before that went on differently, or the log is damaged:
+            // then the copy is what it is mended from, and must not become the same.
+            if !self.is_whole_file(file, end)? {
+                let damaged = format!("{} is damaged; `terrace rebuild` mends it", self.path(file).display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
+            }
             at = 0;
         }
         let mut buffer = vec![0; (end - at).min(1 << 20) as usize];

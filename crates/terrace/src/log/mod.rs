@@ -5,6 +5,10 @@
 //! the end is overwritten by the next.
 
 mod copy;
+mod reach;
+mod replay;
+
+pub use reach::{read_reach, write_reach};
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -94,7 +98,8 @@ impl Log {
         self.folder.join(name(file))
     }
 
-    fn file(&self, file: u64) -> Result<Arc<File>> {
+    /// A file of the log, which holds `length` bytes at least.
+    fn file(&self, file: u64, length: u64) -> Result<Arc<File>> {
         let mut open = self.open.lock();
         if let Some((id, handle)) = open.as_ref()
             && *id == file
@@ -102,10 +107,27 @@ impl Log {
             return Ok(handle.clone());
         }
         let path = self.path(file);
-        let handle = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let handle = Arc::new(handle.map_err(Error::io(format!("opening {}", path.display())))?);
+        let context = || format!("opening {}", path.display());
+        let handle =
+            OpenOptions::new().read(true).write(true).create(length == 0).truncate(false).mode(0o600).open(&path);
+        let handle = handle.map_err(Error::io(context()))?;
+        // Nothing is written behind a hole: it would end the log for whoever reads it.
+        let held = handle.metadata().map_err(Error::io(context()))?.len();
+        if held < length {
+            let path = path.display();
+            return Err(Error::LogDamaged(format!(
+                "{path} ends at byte {held}, but {length} bytes were written to it"
+            )));
+        }
+        let handle = Arc::new(handle);
         *open = Some((file, handle.clone()));
         Ok(handle)
+    }
+
+    /// Opens files anew from here on: those in the log's folder are others now.
+    pub(crate) fn forget_open_file(&self) {
+        *self.open.lock() = None;
+        self.durable.store(0, Ordering::Release);
     }
 
     /// Appends the record of `commits`, encoded, behind `tail`; the new tail.
@@ -126,7 +148,7 @@ impl Log {
             true => Tail { file: tail.sequence + 1, position: 0, ..tail },
             false => tail,
         };
-        let file = self.file(tail.file)?;
+        let file = self.file(tail.file, tail.position)?;
         file.write_all_at(buffer, tail.position)
             .map_err(|e| Error::io(format!("appending to {}", self.path(tail.file).display()))(e))?;
         let sequence = tail.sequence + u64::from(count);
@@ -142,70 +164,11 @@ impl Log {
         // The file before may have been filled since the last sync.
         let all = self.files()?;
         for &file in all.iter().rev().filter(|&&file| file <= tail.file).take(2) {
-            self.file(file)?.sync_data().map_err(Error::io(context()))?;
+            self.file(file, 0)?.sync_data().map_err(Error::io(context()))?;
         }
         File::open(&self.folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))?;
         self.durable.fetch_max(tail.sequence, Ordering::AcqRel);
         Ok(())
-    }
-
-    /// Calls `each` with every whole record behind `after`, in order, and returns the log's end. A record that does
-    /// not follow from the one before it ends the log.
-    pub fn replay(&self, after: Tail, each: impl FnMut(Record) -> Result<()>) -> Result<Tail> {
-        self.replay_in(&self.folder, after, each)
-    }
-
-    /// The same, of a copy of the log in another folder.
-    pub fn replay_in(&self, folder: &Path, after: Tail, mut each: impl FnMut(Record) -> Result<()>) -> Result<Tail> {
-        let mut tail = after;
-        let mut files = files(folder).map_err(Error::io(format!("listing {}", folder.display())))?;
-        files.retain(|&file| file >= tail.file);
-        for file in files {
-            if file != tail.file {
-                if file != tail.sequence + 1 {
-                    break;
-                }
-                tail = Tail { file, position: 0, ..tail };
-            }
-            let path = folder.join(name(file));
-            let bytes = fs::read(&path).map_err(Error::io(format!("reading {}", path.display())))?;
-            while let Some(record) = self.parse(&bytes, tail) {
-                tail = record.tail;
-                each(record)?;
-            }
-        }
-        Ok(tail)
-    }
-
-    fn parse(&self, bytes: &[u8], tail: Tail) -> Option<Record> {
-        let at = usize::try_from(tail.position).ok()?;
-        let header = bytes.get(at..at + HEADER)?;
-        let u32_at = |i: usize| Some(u32::from_le_bytes(header.get(i..i + 4)?.try_into().ok()?));
-        let u64_at = |i: usize| Some(u64::from_le_bytes(header.get(i..i + 8)?.try_into().ok()?));
-        if header[..4] != MAGIC || header[4] != VERSION {
-            return None;
-        }
-        let length = HEADER + u32_at(8)? as usize;
-        let (count, first, previous, time, checksum) =
-            (u32_at(12)?, u64_at(16)?, u64_at(24)?, u64_at(32)?, u64_at(40)?);
-        if first != tail.sequence + 1 || previous != tail.checksum {
-            return None;
-        }
-        let mut whole = bytes.get(at..at + length)?.to_vec();
-        whole[CHECKSUM].fill(0);
-        if xxh3_64_with_seed(&whole, self.store) != checksum {
-            return None;
-        }
-        let mut rest = &whole[HEADER..];
-        let mut commits = Vec::new();
-        for _ in 0..count {
-            let (edits, left) = postcard::take_from_bytes(rest).ok()?;
-            commits.push(edits);
-            rest = left;
-        }
-        let sequence = tail.sequence + u64::from(count);
-        let tail = Tail { sequence, checksum, position: (at + length) as u64, ..tail };
-        Some(Record { first, time, commits, tail })
     }
 }
 

@@ -1,8 +1,11 @@
-//! Knowing whether the catalog can be trusted: it is never synced, so it cannot after an unclean reboot.
+//! The boot mark: whether the catalog can be trusted. It is never synced while in use, so it cannot be after a restart of
+//! the machine that took it by surprise.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 
@@ -10,30 +13,63 @@ use super::{refuse, write};
 use crate::catalog::Catalog;
 use crate::{Error, Locked, Result};
 
-/// Names the boot that the catalog was last used in, and whether it was synced at the end.
+/// Names the boot that the catalog was last used in, or says that it is closed and durable.
 const MARK: &str = "boot";
+/// What the mark says of a catalog that is closed and durable.
+const CLEAN: &str = "clean";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// How long another process may take to leave the store, or to note that it is in use.
+const OTHERS_WAIT: Duration = Duration::from_secs(10);
+const OTHERS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-fn boot_id() -> String {
-    // A test may pretend that the machine was started again.
-    std::env::var("TERRACE_BOOT_ID")
-        .or_else(|_| fs::read_to_string("/proc/sys/kernel/random/boot_id"))
-        .map_or_else(|_| "unknown".into(), |id| id.trim().to_owned())
+/// What the boot mark says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The catalog was closed and is durable.
+    Clean,
+    /// It is, or was, in use since the machine was started.
+    ThisBoot,
+    /// It was in use when the machine went down.
+    OtherBoot,
+    /// There is no mark, or it cannot be read or is damaged.
+    Unknown,
 }
 
-/// Throws the catalog away if the machine was rebooted while it was in use.
-pub fn prepare(dir: &Path, lock: &Locked) -> Result<()> {
-    let mark = fs::read_to_string(dir.join(MARK)).unwrap_or_default();
-    let known = mark.is_empty() || mark.trim() == boot_id() || mark.trim() == "clean";
-    if known {
-        return Ok(());
+impl Mark {
+    /// Whether the catalog is what its last user left.
+    pub fn is_trusted(self) -> bool {
+        matches!(self, Mark::Clean | Mark::ThisBoot)
     }
-    alone(dir, lock)?;
-    // Another opener may have done it while this one waited.
-    if fs::read_to_string(dir.join(MARK)).unwrap_or_default().trim() != boot_id() {
-        forget_catalog(dir)?;
-        write(&dir.join(MARK), boot_id().as_bytes())?;
-    }
-    shared(dir, lock)
+}
+
+/// The number of this start of the machine.
+///
+/// # Errors
+/// Where it cannot be read: two unknown boots must not be taken for the same.
+fn boot_id() -> Result<String> {
+    // A test may pretend that the machine was started again.
+    let id = std::env::var("TERRACE_BOOT_ID").or_else(|_| fs::read_to_string(BOOT_ID));
+    let id = id.map(|id| id.trim().to_owned()).map_err(Error::io(format!(
+        "reading {BOOT_ID}, by which a restart of the machine is noticed (is /proc mounted?)"
+    )))?;
+    let is_one = !id.is_empty() && id != CLEAN;
+    is_one.then_some(id).ok_or_else(|| refuse(Path::new(BOOT_ID), "it holds no boot id"))
+}
+
+/// Reads the mark of the store in `dir`.
+pub fn read_mark(dir: &Path) -> Result<Mark> {
+    let text = fs::read_to_string(dir.join(MARK)).unwrap_or_default();
+    Ok(match text.trim() {
+        "" => Mark::Unknown,
+        CLEAN => Mark::Clean,
+        id if id == boot_id()? => Mark::ThisBoot,
+        _ => Mark::OtherBoot,
+    })
+}
+
+/// Notes that the catalog is in use in this boot. Before it is first written to: what is written is not durable.
+pub fn mark_in_use(dir: &Path) -> Result<()> {
+    write(&dir.join(MARK), boot_id()?.as_bytes())
 }
 
 /// Holds the store's lock together with all others that have it open.
@@ -48,6 +84,24 @@ pub fn alone(dir: &Path, lock: &Locked) -> Result<()> {
         .map_err(|_| refuse(dir, "another process has the store open, and this needs it alone; end that first"))
 }
 
+/// Waits until no other process has the store open, or until one of them has done what this one is waiting to do.
+/// True where this process is alone.
+pub fn alone_unless(dir: &Path, lock: &Locked, is_done: impl Fn() -> Result<bool>) -> Result<bool> {
+    let until = Instant::now() + OTHERS_WAIT;
+    loop {
+        match alone(dir, lock) {
+            Ok(()) => return Ok(true),
+            Err(error) if Instant::now() > until => return Err(error),
+            Err(_) if is_done()? => {
+                shared(dir, lock)?;
+                return Ok(false);
+            }
+            Err(_) => thread::sleep(OTHERS_POLL_INTERVAL),
+        }
+    }
+}
+
+/// Removes the catalog. The log must be known to be whole.
 pub fn forget_catalog(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir.join("catalog")) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing the old catalog")(e)),
@@ -55,20 +109,29 @@ pub fn forget_catalog(dir: &Path) -> Result<()> {
     }
 }
 
-/// Notes that the catalog is in use in this boot.
-pub fn opened(dir: &Path) -> Result<()> {
-    let path = dir.join(MARK);
-    if fs::read_to_string(&path).unwrap_or_default().trim() == boot_id() {
-        return Ok(());
-    }
-    write(&path, boot_id().as_bytes())
+/// Whether there is a catalog.
+pub fn has_catalog(dir: &Path) -> bool {
+    dir.join("catalog").join("data.mdb").exists()
 }
 
-/// The last one to close the store syncs the catalog and says so. Where that fails, the mark stays as it is, which
-/// costs a rebuild after the next reboot and nothing else.
-pub fn closed(dir: &Path, lock: &Locked, catalog: &Catalog) {
-    if lock.change(FlockOperation::NonBlockingLockExclusive).is_ok() && catalog.force_sync().is_ok() {
-        let _ = write(&dir.join(MARK), b"clean");
+/// The last one to close the store makes the catalog durable and says so, where the log is durable to its end: a durable
+/// catalog must not name a commit that the log may lose. Where anything fails, the mark stays as it is, which costs a
+/// rebuild after the next restart of the machine and nothing else.
+pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
+    let close = || -> Result<()> {
+        lock.change(FlockOperation::NonBlockingLockExclusive).map_err(Error::io("locking the store"))?;
+        let tail = catalog.tail()?;
+        // The mark is itself the last commit. All before it are durable, with their frames.
+        if catalog.synced()? + 1 < tail.sequence {
+            return Ok(());
+        }
+        // Whoever committed the mark may have ended before the log was synced behind it.
+        catalog.log().sync(tail)?;
+        catalog.force_sync()?;
+        write(&dir.join(MARK), CLEAN.as_bytes())
+    };
+    if let Err(error) = close() {
+        tracing::debug!(store = %dir.display(), %error, "not closed as clean");
     }
 }
 

@@ -4,9 +4,11 @@ mod appends;
 mod boot;
 mod change;
 mod device;
+mod discard;
 mod leases;
 mod monitor;
 mod open;
+mod restore;
 mod rules;
 mod sole;
 mod space;
@@ -15,6 +17,7 @@ mod tiers;
 mod trouble;
 
 pub(crate) use device::Device;
+pub(crate) use discard::Discard;
 pub(crate) use leases::{Lease, Leases};
 pub(crate) use tiers::Tiers;
 
@@ -104,7 +107,7 @@ impl Store {
     pub fn init(dir: &Path, config: &Config) -> Result<Store> {
         let context = |what: &str| format!("{what} {}", dir.display());
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io(context("making")))?;
-        let _alone = init_lock(dir)?;
+        let alone = init_lock(dir)?;
         if dir.join("store").exists() {
             return Err(refuse(dir, "a store is here already; open it, or name another directory"));
         }
@@ -115,25 +118,16 @@ impl Store {
         config.settle_paths()?;
         targets::probe(&config)?;
         write(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
-        let made = write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes())
-            .and_then(|()| File::open(dir).and_then(|f| f.sync_all()).map_err(Error::io(context("syncing"))))
-            .and_then(|()| Store::open(dir));
+        crate::log::write_reach(dir, id, 0).map_err(Error::io(context("writing into")))?;
+        let made = write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes());
+        // Whoever comes now finds a store, and the opener below must be alone.
+        drop(alone);
+        let made = made.and_then(|()| Store::open(dir));
         if made.is_err() {
             // It is no store then; where even that fails, the error at hand says why.
             let _ = fs::remove_file(dir.join("store"));
         }
         made
-    }
-
-    /// Makes the catalog anew from the commit log: the one that is there is thrown away. No other process may have
-    /// the store open.
-    pub fn rebuild(dir: &Path) -> Result<Store> {
-        read_identity(dir)?;
-        let lock = lock_file(dir)?;
-        boot::alone(dir, &lock)?;
-        boot::forget_catalog(dir)?;
-        drop(lock);
-        Store::open(dir)
     }
 
     /// Does something while no other process has the store open.
@@ -325,7 +319,7 @@ impl Drop for Inner {
         self.streams.keep();
         self.hotness.fold();
         self.leases.close();
-        boot::closed(&self.dir, &self.lock, &self.catalog);
+        boot::close(&self.dir, &self.lock, &self.catalog);
     }
 }
 
@@ -384,7 +378,10 @@ fn lock_file(dir: &Path) -> Result<Locked> {
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let new = path.with_extension(format!("new-{}", std::process::id()));
-    let written =
-        fs::write(&new, bytes).and_then(|()| File::open(&new)?.sync_all()).and_then(|()| fs::rename(&new, path));
+    // The bytes are durable before the name is, and the name when this returns.
+    let written = fs::write(&new, bytes)
+        .and_then(|()| File::open(&new)?.sync_all())
+        .and_then(|()| fs::rename(&new, path))
+        .and_then(|()| path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all()));
     written.map_err(Error::io(format!("writing {}", path.display())))
 }

@@ -9,8 +9,10 @@ use rustix_futex_sync::Mutex;
 use terrace_predict::Predictor;
 
 use super::appends::AppendTurns;
+use super::boot::{self, Mark};
 use super::sole::sole;
-use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, boot, lock_file, read_identity};
+use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, lock_file, read_identity};
+use crate::care::Survey;
 use crate::catalog::{Catalog, Edit};
 use crate::config::Config;
 use crate::hotness::Hotness;
@@ -19,17 +21,35 @@ use crate::mover::Mover;
 use crate::place::{Planner, Streams};
 use crate::read::{Cache, Fetched};
 use crate::tier::Ids;
-use crate::{Error, Result, fail};
+use crate::{Error, Locked, Result, fail};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process.
 static STORES: LazyLock<Mutex<HashMap<PathBuf, Weak<Last>>>> = LazyLock::new(Mutex::default);
 
+/// What is known about the log when a store is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// Nothing: it is compared with what the catalog and the targets tell of it.
+    Usual,
+    /// It is whole, and the catalog is to be made from it.
+    Proven,
+    /// It is damaged. Nothing is compared, and nothing thrown away.
+    Damaged,
+}
+
 impl Store {
-    /// Opens the store in `dir`, or shares it with those of this process that have it open. After a reboot that took
-    /// the machine by surprise the first opener makes the catalog anew from the commit log.
+    /// Opens the store in `dir`, or shares it with those of this process that have it open. After a restart that took
+    /// the machine by surprise the first opener makes the catalog from the commit log.
     ///
     /// A process that was forked from one with an open store must open it again; what it inherited refuses to work.
+    ///
+    /// # Errors
+    /// [`Error::LogDamaged`] where the log lacks commits that the catalog or a target tells of; nothing is changed then.
     pub fn open(dir: &Path) -> Result<Store> {
+        Store::open_as(dir, Opening::Usual)
+    }
+
+    pub(super) fn open_as(dir: &Path, opening: Opening) -> Result<Store> {
         let id = read_identity(dir)?;
         let dir = fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
         let _held = crate::fork::hold();
@@ -40,7 +60,7 @@ impl Store {
             Some(last) => return Ok(Store { inner: last.0.clone(), _last: last }),
             None => {}
         }
-        let inner = Arc::new(open(&dir, id)?);
+        let inner = Arc::new(open(&dir, id, opening)?);
         let last = Arc::new(Last(inner.clone()));
         stores.retain(|_, last| last.strong_count() > 0);
         stores.insert(dir, Arc::downgrade(&last));
@@ -55,14 +75,26 @@ fn made_once() {
     fail::point("opening");
 }
 
-fn open(dir: &Path, id: u64) -> Result<Inner> {
+fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
     let rules = Rules::read(dir)?;
     let config = Config::clone(&rules.now());
     let lock = lock_file(dir)?;
-    boot::prepare(dir, &lock)?;
-    let sole = sole(dir)?;
     let log = Log::open(&dir.join("log"), id)?;
+    if opening == Opening::Usual {
+        forget_distrusted_catalog(dir, &lock, &config, &log)?;
+    }
+    if boot::read_mark(dir)? != Mark::ThisBoot {
+        // Before anything is written to the catalog, which is not durable from then on.
+        boot::mark_in_use(dir)?;
+    }
+    let sole = sole(dir)?;
+    // Read before the catalog's end: a sync by another process moves both on.
+    let reach = Survey::read_reach(dir, &config, id);
     let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
+    let had_records = !catalog.is_new()?;
+    if opening == Opening::Usual && had_records {
+        check_log_end(&catalog, reach)?;
+    }
     let ids: Arc<dyn Ids> = catalog.clone();
     let tiers = Tiers::open(&config, id, dir, &ids)?;
     let inner = Inner {
@@ -85,16 +117,68 @@ fn open(dir: &Path, id: u64) -> Result<Inner> {
     };
     crate::care::recover(&inner)?;
     inner.rules_begin();
-    boot::opened(dir)?;
     if boot::alone(dir, &inner.lock).is_ok() {
         // Nobody else has the store open: what is staged has no writer any more.
         for (object, _) in inner.catalog.staged()? {
             inner.catalog.commit(Edit::Unstage { object }.into())?;
         }
         inner.drop_dead_leases()?;
-        inner.sweep()?;
+        // Frames that the log does not name are garbage only where the log is known to be whole.
+        let is_whole = opening != Opening::Damaged && (reach.is_some() || had_records);
+        if is_whole
+            && inner.catalog.tail()?.sequence > 0
+            && let Err(error) = inner.sweep(false)
+        {
+            tracing::warn!("{error}");
+        }
         inner.leases.clear();
     }
     boot::shared(dir, &inner.lock)?;
     Ok(inner)
+}
+
+/// Removes the catalog, to be made from the log, where the machine went down while it was in use, or where somebody has
+/// removed it or its mark. The log is found whole before.
+fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &Log) -> Result<()> {
+    let is_trusted = || Ok(boot::read_mark(dir)?.is_trusted() && boot::has_catalog(dir));
+    if is_trusted()? || !boot::alone_unless(dir, lock, is_trusted)? {
+        return Ok(());
+    }
+    // Another opener may have done it while this one waited.
+    if !is_trusted()? {
+        let was_cut_off = boot::read_mark(dir)? == Mark::OtherBoot;
+        Survey::new(dir, config, log)?.check(was_cut_off).map_err(advise_rebuild)?;
+        boot::forget_catalog(dir)?;
+        boot::mark_in_use(dir)?;
+    }
+    boot::shared(dir, lock)
+}
+
+/// Sees that the log holds what the catalog ends with, and that both reach as far as the targets say.
+fn check_log_end(catalog: &Catalog, reach: Option<u64>) -> Result<()> {
+    loop {
+        let tail = catalog.tail()?;
+        if reach.is_some_and(|reach| reach > tail.sequence) {
+            let (end, reach) = (tail.sequence, reach.unwrap_or(0));
+            let reason = format!("log and catalog end with commit {end}, but the log was durable up to commit {reach}");
+            return Err(advise_rebuild(Error::LogDamaged(reason)));
+        }
+        if catalog.log().holds_end(tail)? {
+            return Ok(());
+        }
+        // Another process may have made a snapshot, and trimmed the log.
+        if catalog.tail()? == tail {
+            let reason = format!("it does not hold commit {}, with which the catalog ends", tail.sequence);
+            return Err(advise_rebuild(Error::LogDamaged(reason)));
+        }
+    }
+}
+
+fn advise_rebuild(error: Error) -> Error {
+    match error {
+        Error::LogDamaged(reason) => {
+            Error::LogDamaged(format!("{reason}; `terrace rebuild` mends it, or says what is missing"))
+        }
+        other => other,
+    }
 }

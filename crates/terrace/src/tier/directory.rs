@@ -17,7 +17,7 @@ use super::{Ids, PLAIN, Place, Space, Target, Used, Whole};
 use crate::frame::{Frame, Header, MAX_HEADER};
 
 /// The file by which a directory is known as a target.
-const MARK: &str = "terrace-target";
+pub(crate) const MARK: &str = "terrace-target";
 /// The folder of segments.
 const SEGMENTS: &str = "segments";
 /// A segment that has grown this long takes no more frames.

@@ -22,6 +22,7 @@ mod used;
 #[cfg(feature = "object")]
 pub use blobs::{Blobs, Upload};
 pub use directory::Directory;
+pub(crate) use directory::MARK;
 pub use memory::Memory;
 #[cfg(feature = "object")]
 pub use object::Object;

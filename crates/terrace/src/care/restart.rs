@@ -1,0 +1,75 @@
+//! Beginning the log again from a snapshot of the catalog, where the log itself is damaged or lost.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::log;
+use crate::store::Inner;
+use crate::{Error, Result};
+
+impl Inner {
+    /// Begins the log again behind a snapshot of the catalog, as commit `sequence`. What was left of the old log and
+    /// its copies is kept beside it, as `log.damaged-N`.
+    ///
+    /// Everything that the snapshot names is made durable first. The snapshot then replaces the whole folder by one
+    /// rename, so that a crash leaves the old log or the new one. `sequence` must lie behind every commit that any copy
+    /// of the old log may hold: no copy is then ever taken for the longer one.
+    pub(crate) fn restart_log(&self, sequence: u64) -> Result<()> {
+        let catalog = &self.catalog;
+        for device in self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent) {
+            let segments: Vec<u64> = catalog.segments(device.id)?.into_iter().map(|(id, _)| id).collect();
+            if let Err(e) = device.target.sync(&segments) {
+                device.failed(&e);
+                return Err(Error::io(format!("syncing {}", device.path.display()))(e));
+            }
+        }
+        catalog.jump_to(sequence)?;
+        let folder = catalog.log().folder();
+        let new = folder.with_extension("new");
+        let context = || format!("beginning the log again in {}", folder.display());
+        remove_unfinished(&new)?;
+        fs::create_dir(&new).map_err(Error::io(context()))?;
+        catalog.write_snapshot(&log::snapshot(&new, sequence))?;
+        sync(&new).map_err(Error::io(context()))?;
+        set_aside(folder)?;
+        fs::rename(&new, folder).and_then(|()| sync(&self.dir)).map_err(Error::io(context()))?;
+        catalog.log().forget_open_file();
+        for device in self.log_copies() {
+            if let Err(Error::Io { cause, .. }) = set_aside(&device.path.join("log")) {
+                device.failed(&cause);
+            }
+        }
+        self.mark_synced()
+    }
+}
+
+/// Removes what an earlier attempt left: it has no name that anything reads.
+fn remove_unfinished(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io(format!("removing {}", folder.display()))(e))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives a damaged log's folder another name, which nothing reads.
+fn set_aside(folder: &Path) -> Result<()> {
+    if !folder.exists() {
+        return Ok(());
+    }
+    let names = (1..).map(|number| PathBuf::from(format!("{}.damaged-{number}", folder.display())));
+    for name in names {
+        if name.exists() {
+            continue;
+        }
+        fs::rename(folder, &name).map_err(Error::io(format!("renaming {}", folder.display())))?;
+        tracing::warn!(kept_as = %name.display(), "the damaged log is kept");
+        return Ok(());
+    }
+    Ok(())
+}
+
+fn sync(folder: &Path) -> std::io::Result<()> {
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,170 @@
+//! What the log and its copies still hold, found out before anything is trusted, thrown away or made from them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::catalog::snapshot_tail;
+use crate::config::{Config, TierKind};
+use crate::log::{self, Log, Tail};
+use crate::{Error, Result};
+
+/// The log as its own files and its copies tell it.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    /// The last commit that can be read.
+    pub end: u64,
+    /// The commit up to which the log was durable once, where anything still tells.
+    pub reach: Option<u64>,
+    /// The folder whose newest snapshot leads to that end; none where the log itself begins with the first commit.
+    snapshot: Option<(PathBuf, u64)>,
+    /// Copies of the log on persistent targets.
+    copies: Vec<PathBuf>,
+    /// Whether a persistent target holds frames or plain files of this store.
+    has_data: bool,
+}
+
+impl Survey {
+    /// Looks at the log of the store in `dir`, and at the copies on those targets that can be read.
+    pub fn new(dir: &Path, config: &Config, log: &Log) -> Result<Survey> {
+        let targets = own_targets(config, log.store());
+        let reach = read_reach(dir, &targets, log.store());
+        let copies: Vec<PathBuf> =
+            targets.iter().map(|target| target.join("log")).filter(|copy| copy.is_dir()).collect();
+        let has_data =
+            targets.iter().any(|target| holds_files(&target.join("segments")) || holds_files(&target.join("plain")));
+        let mut survey = Survey { end: 0, reach, snapshot: None, copies, has_data };
+        survey.find_end(log)?;
+        Ok(survey)
+    }
+
+    /// The commit up to which the log was durable once, where anything still tells.
+    pub fn read_reach(dir: &Path, config: &Config, store: u64) -> Option<u64> {
+        read_reach(dir, &own_targets(config, store), store)
+    }
+
+    /// Begins with the store's own log, which continues in the copies; only where that does not reach far enough, with
+    /// the newest whole snapshot of a copy. A copy may be longer and yet older: its target was away when the log went on
+    /// differently after a power cut.
+    fn find_end(&mut self, log: &Log) -> Result<()> {
+        let folders = self.folders(log);
+        let mut ends = Vec::new();
+        for start in &folders {
+            let (snapshot, from) = newest_snapshot(start, log.store())?;
+            let end = log.replay_from(&folders, from, |_, _, _| Ok(()))?.sequence;
+            let snapshot = snapshot.map(|sequence| (start.to_path_buf(), sequence));
+            if self.reach.is_some_and(|reach| end >= reach) {
+                (self.end, self.snapshot) = (end, snapshot);
+                return Ok(());
+            }
+            ends.push((end, snapshot));
+        }
+        // The first of the furthest: max_by_key takes the last.
+        if let Some((end, snapshot)) = ends.into_iter().rev().max_by_key(|(end, _)| *end) {
+            (self.end, self.snapshot) = (end, snapshot);
+        }
+        Ok(())
+    }
+
+    fn folders<'a>(&'a self, log: &'a Log) -> Vec<&'a Path> {
+        std::iter::once(log.folder()).chain(self.copies.iter().map(PathBuf::as_path)).collect()
+    }
+
+    /// Refuses where commits are missing. `was_cut_off` says that the machine may have lost power since the log was last
+    /// made durable: then a log of no commits is right, if none ever was durable.
+    pub fn check(&self, was_cut_off: bool) -> Result<()> {
+        let reach = self.reach.unwrap_or(0);
+        if self.end < reach {
+            return Err(Error::LogDamaged(self.describe_missing()));
+        }
+        let may_be_empty = was_cut_off && self.reach == Some(0);
+        if self.end == 0 && self.has_data && !may_be_empty {
+            return Err(Error::LogDamaged("it holds no commits, but the targets hold data".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Which commits are missing, in words.
+    fn describe_missing(&self) -> String {
+        let (end, reach) = (self.end, self.reach.unwrap_or(0));
+        format!(
+            "it ends with commit {end}, but was durable up to commit {reach}: {} commits are missing",
+            reach.saturating_sub(end)
+        )
+    }
+
+    /// Brings the store's own log up to that end: what it lacks is copied from the copies, and synced. Returns the
+    /// snapshot with which it begins, if any.
+    pub fn mend_log(&self, log: &Log) -> Result<Option<PathBuf>> {
+        let snapshot = self.snapshot.as_ref().map(|(_, sequence)| log::snapshot(log.folder(), *sequence));
+        let mut from = FIRST;
+        if let (Some((folder, sequence)), Some(own)) = (&self.snapshot, &snapshot) {
+            if folder != log.folder() {
+                copy_snapshot(&log::snapshot(folder, *sequence), own)?;
+            }
+            from = snapshot_tail(own, log.store())?.unwrap_or(FIRST);
+        }
+        let mut mended = Vec::new();
+        log.replay_from(&self.folders(log), from, |record, bytes, folder| {
+            if folder > 0 {
+                let path = log.mend(record.tail, bytes)?;
+                if mended.last() != Some(&path) {
+                    mended.push(path);
+                }
+            }
+            Ok(())
+        })?;
+        for path in &mended {
+            tracing::warn!(file = %path.display(), "the commit log was mended from a copy");
+            sync(path)?;
+        }
+        // The names of new files are made durable, too.
+        if !mended.is_empty() {
+            sync(log.folder())?;
+        }
+        Ok(snapshot)
+    }
+}
+
+fn read_reach(dir: &Path, targets: &[PathBuf], store: u64) -> Option<u64> {
+    targets.iter().map(PathBuf::as_path).chain([dir]).filter_map(|folder| log::read_reach(folder, store)).max()
+}
+
+/// Where a log without a snapshot begins.
+const FIRST: Tail = Tail { sequence: 0, checksum: 0, file: 1, position: 0 };
+
+/// The newest whole snapshot in a folder of the log, and where the log goes on from it.
+fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
+    let found = log::snapshots(folder).map_err(Error::io(format!("listing {}", folder.display())))?;
+    for sequence in found.into_iter().rev() {
+        if let Some(tail) = snapshot_tail(&log::snapshot(folder, sequence), store)? {
+            return Ok((Some(sequence), tail));
+        }
+    }
+    Ok((None, FIRST))
+}
+
+/// The persistent directory targets that are there and this store's.
+fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
+    let persistent = config.tiers.iter().filter(|tier| tier.persistent && tier.kind == TierKind::Directory);
+    let paths = persistent.flat_map(|tier| &tier.targets).map(|target| &target.path);
+    let owner = format!("store {store:016x}\n");
+    let is_own =
+        |path: &&PathBuf| fs::read_to_string(path.join(crate::tier::MARK)).is_ok_and(|mark| mark.starts_with(&owner));
+    paths.filter(is_own).cloned().collect()
+}
+
+fn holds_files(folder: &Path) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0))
+}
+
+fn copy_snapshot(from: &Path, to: &Path) -> Result<()> {
+    let new = to.with_file_name("new");
+    let copied =
+        fs::copy(from, &new).and_then(|_| fs::File::open(&new)?.sync_all()).and_then(|()| fs::rename(&new, to));
+    copied.map_err(Error::io(format!("copying {} from {}", to.display(), from.display())))
+}
+
+fn sync(path: &Path) -> Result<()> {
+    fs::File::open(path).and_then(|file| file.sync_all()).map_err(Error::io(format!("syncing {}", path.display())))
+}
