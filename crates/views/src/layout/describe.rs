@@ -69,7 +69,7 @@ fn element(node: &Node, leaves: &mut &[&Placed], base: u64, depth: usize, size: 
         Node::Leaf(_) => {
             let (first, rest) = leaves.split_first()?;
             *leaves = rest;
-            Some(Element::Primitive(first.primitive, first.big))
+            Some(padded(first.primitive, first.big, size.unwrap_or(0)))
         }
         Node::Struct(members) => {
             let mut all = Vec::new();
@@ -87,5 +87,17 @@ fn element(node: &Node, leaves: &mut &[&Placed], base: u64, depth: usize, size: 
             let inner = element(inner, leaves, base, depth + loops.len(), stride)?;
             Some(Element::Array(lengths, Box::new(inner)))
         }
+    }
+}
+
+/// A primitive that takes `size` bytes: texts of an aligned view may be padded, which a struct can say.
+fn padded(primitive: Primitive, big: bool, size: u64) -> Element {
+    match primitive {
+        Primitive::String(most) if size > primitive.size() => {
+            let text = Element::Array(vec![most.into()], Box::new(Element::Primitive(Primitive::Uint8, false)));
+            let length = Element::Primitive(Primitive::Int16, big);
+            Element::Struct(vec![("length".to_owned(), 0, length), ("text".to_owned(), 2, text)], size)
+        }
+        other => Element::Primitive(other, big),
     }
 }

@@ -109,10 +109,14 @@ impl Variable<'_> {
     fn size(&self, node: &Node) -> Result<Size, Misfit> {
         match node {
             Node::Leaf(seen) => {
-                let primitive = self.dataset.leaves.get(seen.leaf).map(|leaf| leaf.primitive);
-                let align =
-                    if self.style.packing == Packing::Packed { Some(1) } else { primitive.map(|p| p.alignment()) };
-                Ok(Size { bytes: primitive.map_or(0, |p| p.size()), align: align.unwrap_or(1) })
+                let Some(leaf) = self.dataset.leaves.get(seen.leaf) else { return Ok(Size { bytes: 0, align: 1 }) };
+                let (bytes, align) = (leaf.primitive.size(), leaf.primitive.alignment());
+                Ok(match self.style.packing {
+                    Packing::Packed => Size { bytes, align: 1 },
+                    Packing::Paper => Size { bytes, align },
+                    // A text is a struct in C: its length and its bytes.
+                    Packing::Aligned => Size { bytes: up(bytes, align)?, align },
+                })
             }
             Node::Struct(members) => {
                 let mut all = Size { bytes: 0, align: 1 };

@@ -112,7 +112,12 @@ impl One<'_> {
         match node {
             Node::Leaf(seen) => {
                 let primitive = self.model.dataset.leaves[seen.leaf].primitive;
-                (primitive.size(), if self.style.packing == Packing::Packed { 1 } else { primitive.alignment() })
+                let (size, align) = (primitive.size(), primitive.alignment());
+                match self.style.packing {
+                    Packing::Packed => (size, 1),
+                    Packing::Paper => (size, align),
+                    Packing::Aligned => (size.next_multiple_of(align), align),
+                }
             }
             Node::Struct(members) => {
                 let sizes: Vec<(u64, u64)> = members.iter().map(|(_, m)| self.size(m)).collect();
