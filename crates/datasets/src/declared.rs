@@ -3,12 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use terrace::Config;
 use terrace::config::Rule;
-use terrace_views::language::ast::{Consistency, File};
+use terrace::{Config, Encoding};
+use terrace_codec::{ALL, RARE};
+use terrace_views::language::ast::{At, Consistency, File, ReplicaLine, Section};
 use terrace_views::language::{self, Parsed};
 use terrace_views::model::{Model, Replica};
-use terrace_views::{Diagnostics, Sources};
+use terrace_views::{Diagnostic, Diagnostics, Sources};
 
 use crate::change::same;
 use crate::{Error, Result, keys};
@@ -45,8 +46,31 @@ pub fn read_declaration(
 ) -> (Option<Declared>, Sources, Diagnostics) {
     let mut diagnostics = Diagnostics::default();
     let (file, sources) = language::read(name, text, load, &mut diagnostics);
+    check_codecs(&file, &mut diagnostics);
     let declared = Declared::of(file, &mut diagnostics);
     (declared, sources, diagnostics)
+}
+
+/// Says which codecs there are not.
+fn check_codecs(file: &File, diagnostics: &mut Diagnostics) {
+    let mut known: Vec<String> = ALL.iter().chain(RARE).map(Encoding::to_string).collect();
+    // Without their levels, too.
+    let without = |name: &String| name.rsplit_once('-').map(|(head, _)| head.to_owned());
+    known.extend(known.iter().filter_map(without).filter(|name| name.parse::<Encoding>().is_ok()).collect::<Vec<_>>());
+    for At { what, .. } in &file.sections {
+        let Section::Replica(replica) = what else { continue };
+        for At { what, span } in &replica.lines {
+            let ReplicaLine::Codec(name) = what else { continue };
+            if name.parse::<Encoding>().is_err() {
+                let error = Diagnostic::error(*span, format!("there is no codec `{name}`"));
+                let help = match language::nearest(name, known.iter().map(String::as_str)) {
+                    Some(near) => format!("did you mean `{near}`? docs/codecs.md names all"),
+                    None => "write it as zstd, lz4 or shuffle4+zstd-1; docs/codecs.md names all".to_owned(),
+                };
+                diagnostics.push(error.help(help));
+            }
+        }
+    }
 }
 
 impl Declared {
@@ -67,10 +91,10 @@ impl Declared {
     /// [`Error::Declaration`] with all that is wrong with it.
     pub fn parse(text: &str) -> Result<Declared> {
         let mut none = |_: &str| Err(io::Error::other("a declaration in a store includes no files"));
-        match read_declaration("declaration", text.to_owned(), &mut none) {
-            (Some(declared), ..) => Ok(declared),
-            (None, _, diagnostics) => Err(Error::Declaration(diagnostics)),
-        }
+        let mut diagnostics = Diagnostics::default();
+        // Codecs are not looked at: one that only a later version knows makes nothing unreadable that is stored already.
+        let (file, _) = language::read("declaration", text.to_owned(), &mut none, &mut diagnostics);
+        Declared::of(file, &mut diagnostics).ok_or(Error::Declaration(diagnostics))
     }
 
     /// When a write reaches each replica. One that the others do not make up gets it at once, whatever it says: its bytes would be
@@ -115,7 +139,7 @@ impl Declared {
                     ));
                 }
             }
-            if let Some(codec) = replica.codec.as_deref().filter(|codec| codec.parse::<terrace::Encoding>().is_err()) {
+            if let Some(codec) = replica.codec.as_deref().filter(|codec| codec.parse::<Encoding>().is_err()) {
                 return refused(format!(
                     "the replica {name} has the codec {codec:?}, which there is not; see docs/codecs.md"
                 ));

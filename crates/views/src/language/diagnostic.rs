@@ -86,8 +86,8 @@ impl Diagnostics {
     }
 }
 
-/// `; did you mean ...?`: the known name that is nearest to a wrong one.
-pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+/// The known name that is nearest to a wrong one, if it is near.
+pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wrong.len() > 64 {
         return None;
     }

@@ -9,7 +9,7 @@ mod span;
 mod token;
 
 pub(crate) use diagnostic::suggest;
-pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Severity, nearest};
 pub use files::{Source, Sources, read};
 pub use parser::parse;
 pub use print::print;
