@@ -30,6 +30,7 @@ pub fn listen() -> io::Result<()> {
             if let Some(path) = &*unfinished {
                 let _ = fs::remove_file(path);
             }
+            terrace::remove_unfinished_parts();
             complain("stopped; what is finished is kept, and the same command does the rest");
             process::exit(128 + signal);
         }

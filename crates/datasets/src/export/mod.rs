@@ -3,10 +3,10 @@
 mod references;
 mod zarr;
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
+use terrace::NewFile;
 use terrace_views::layout::hdf5::{Group, head};
 
 use crate::loaded::Seen;
@@ -28,10 +28,11 @@ pub enum Format {
 const STEP: u64 = 4 << 20;
 
 impl View {
-    /// Exports the view to a file, or a folder for Zarr, which must not be there yet.
+    /// Exports the view to a file, or a folder for Zarr, which must not be there yet; references are replaced. It is there whole
+    /// or not at all: what an interrupted export has left is removed by the same one, which begins again.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the file cannot be made, or no replica can be referred to.
+    /// [`Error::Refused`] where the file cannot be made or has no room, or no replica can be referred to.
     pub fn export(&self, format: Format, to: &Path) -> Result<()> {
         match format {
             Format::Hdf5 => self.export_hdf5(to),
@@ -50,7 +51,7 @@ impl View {
         let length = layout.files.first().copied().unwrap_or(0);
         let root = Group { name: String::new(), variables: described };
         let head = head(&[root], length).map_err(|misfit| Error::Refused(misfit.to_string()))?;
-        let mut file = File::create_new(to).map_err(failed)?;
+        let mut file = NewFile::create_new(to, head.len() as u64 + length).map_err(failed)?;
         file.write_all(&head).map_err(failed)?;
         let mut at = 0;
         let mut buffer = vec![0; STEP.min(length) as usize];
@@ -60,7 +61,7 @@ impl View {
             file.write_all(piece).map_err(failed)?;
             at += piece.len() as u64;
         }
-        Ok(())
+        file.finish().map_err(failed)
     }
 
     /// Reads all of `out`, as the view is seen in some way.
@@ -75,5 +76,5 @@ impl View {
 }
 
 fn failed(path: &Path, error: io::Error) -> Error {
-    Error::Refused(format!("making {}: {error}; name what is not there yet", path.display()))
+    Error::Refused(format!("making {}: {error}", path.display()))
 }

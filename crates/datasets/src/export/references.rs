@@ -1,9 +1,11 @@
 //! References (kerchunk, version 1; Zarr 2) into a replica that is one plain file: other tools read it where it is.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
+use terrace::NewFile;
 use terrace_views::layout::{Described, Element};
 use terrace_views::model::Primitive;
 
@@ -37,7 +39,8 @@ impl View {
             if let Some(path) = plain_file(&shared.store.locate(&file.key)?) {
                 let refs = references(&variables, &path, start)?;
                 let text = format!("{}\n", json!({"version": 1, "refs": refs}));
-                return fs::write(to, text).map_err(|error| failed(to, error));
+                let write = |mut file: NewFile| file.write_all(text.as_bytes()).and_then(|()| file.finish());
+                return NewFile::create(to, text.len() as u64).and_then(write).map_err(|error| failed(to, error));
             }
         }
         refused("no replica that stores it is one plain file; give its tier, or a rule for it, layout = \"plain\"")

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use terrace::NewFolder;
 use terrace_views::layout::Placed;
 use terrace_views::model::Primitive;
 
@@ -17,10 +18,18 @@ impl View {
         let (loaded, _) = self.dataset().shared.now()?;
         let number = loaded.view(self.name())?;
         let layout = loaded.layout(Seen::Plain(number))?;
-        fs::create_dir(to).map_err(|error| failed(to, error))?;
-        group(to)?;
+        let made = NewFolder::create_new(to).map_err(|error| failed(to, error))?;
+        let length = layout.leaves.iter().map(bytes_of).fold(0, u64::saturating_add);
+        if let Some(room) = made.room().filter(|room| *room < length) {
+            // Only reading tells which chunks are of zeros.
+            tracing::warn!(
+                "{} takes up to {length} bytes, less what is zeros, and {room} are free there: it may not fit",
+                to.display()
+            );
+        }
+        group(made.path())?;
         for (leaf, placed) in layout.leaves.iter().enumerate() {
-            let mut folder = to.to_owned();
+            let mut folder = made.path().to_owned();
             let mut names = placed.path.split('.').peekable();
             while let Some(name) = names.next() {
                 folder.push(name);
@@ -32,7 +41,7 @@ impl View {
             fs::create_dir(&folder).map_err(|error| failed(&folder, error))?;
             self.array(leaf, placed, &folder)?;
         }
-        Ok(())
+        made.finish().map_err(|error| failed(to, error))
     }
 
     fn array(&self, leaf: usize, placed: &Placed, folder: &Path) -> Result<()> {
@@ -80,6 +89,11 @@ impl View {
         }
         Ok(())
     }
+}
+
+/// The bytes of an array.
+fn bytes_of(placed: &Placed) -> u64 {
+    placed.loops.iter().map(|walk| walk.length).fold(placed.primitive.size(), u64::saturating_mul)
 }
 
 /// The shape of chunks that are no longer than a step, and the dimension along which they are cut.

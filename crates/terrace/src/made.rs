@@ -1,0 +1,318 @@
+//! Files and folders for other programs: whole under their names, or not there at all, whenever a process or the machine ends.
+//!
+//! They are made under a hidden name beside their place, which the same call uses again: what an interrupted one left is not
+//! in the way, and does not stay. A lock tells a part that is still being made from one that was left.
+
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, OFlags, RenameFlags, fstatvfs, renameat_with, syncfs};
+use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
+
+/// Parts that this process is making.
+static UNFINISHED_PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Bytes of a name that a part's name repeats: with what is around them it is still a name.
+const KEPT_NAME_LENGTH: usize = 200;
+
+/// Removes what this process is making, and lets it begin and finish nothing more: for whoever ends the process in the midst
+/// of it.
+pub fn remove_unfinished_parts() {
+    let parts = UNFINISHED_PARTS.lock();
+    for part in &*parts {
+        // What cannot be removed is removed when it is made again.
+        let _ = fs::remove_file(part).or_else(|_| fs::remove_dir_all(part));
+    }
+    // Held until the process ends.
+    std::mem::forget(parts);
+}
+
+/// A file that is being made. Dropped before it is finished, it is removed.
+pub struct NewFile {
+    file: File,
+    /// None where it is written straight to what is no plain file, such as a pipe.
+    part: Option<Part>,
+}
+
+/// A folder that is being made. Dropped before it is finished, it is removed.
+pub struct NewFolder(Part);
+
+/// What is made beside its place.
+struct Part {
+    path: PathBuf,
+    place: PathBuf,
+    replaces: bool,
+    /// Open and locked, so that others see that it is being made.
+    lock: File,
+}
+
+impl NewFile {
+    /// Begins a file of so many bytes. What is at the place is replaced when it is finished; a pipe or a device is written to.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::StorageFull`] where there is no room for it, [`io::ErrorKind::ResourceBusy`] where another process is
+    /// making it.
+    pub fn create(place: &Path, length: u64) -> io::Result<NewFile> {
+        match fs::metadata(place) {
+            Ok(there) if there.is_dir() => {
+                Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory; name a file"))
+            }
+            Ok(there) if !there.is_file() => {
+                Ok(NewFile { file: OpenOptions::new().write(true).open(place)?, part: None })
+            }
+            // Where it is a link, what that leads to is replaced.
+            Ok(there) => NewFile::begin(fs::canonicalize(place)?, true, length, Some(there.permissions())),
+            Err(_) => NewFile::begin(place.to_owned(), true, length, None),
+        }
+    }
+
+    /// Begins a file of so many bytes where there is nothing yet.
+    ///
+    /// # Errors
+    /// As [`NewFile::create`]; [`io::ErrorKind::AlreadyExists`], also from [`NewFile::finish`], where there is something.
+    pub fn create_new(place: &Path, length: u64) -> io::Result<NewFile> {
+        check_free(place)?;
+        NewFile::begin(place.to_owned(), false, length, None)
+    }
+
+    fn begin(place: PathBuf, replaces: bool, length: u64, permissions: Option<Permissions>) -> io::Result<NewFile> {
+        let open = |path: &Path| {
+            // Nobody can have it lead elsewhere.
+            let flags = OFlags::NOFOLLOW.bits() as i32;
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(path)
+        };
+        let part = Part::begin(place, replaces, open)?;
+        let file = part.lock.try_clone()?;
+        file.set_len(0)?;
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions)?;
+        }
+        check_room(&file, length)?;
+        Ok(NewFile { file, part: Some(part) })
+    }
+
+    /// Puts it in its place.
+    pub fn finish(self) -> io::Result<()> {
+        let Some(part) = &self.part else { return Ok(()) };
+        // Before it has its name: a power cut could leave the name without the bytes.
+        self.file.sync_all()?;
+        part.move_to_place()
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl NewFolder {
+    /// Begins a folder where there is nothing yet.
+    ///
+    /// # Errors
+    /// As [`NewFile::create_new`].
+    pub fn create_new(place: &Path) -> io::Result<NewFolder> {
+        check_free(place)?;
+        let open = |path: &Path| {
+            match fs::create_dir(path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            let flags = (OFlags::NOFOLLOW | OFlags::DIRECTORY).bits() as i32;
+            OpenOptions::new().read(true).custom_flags(flags).open(path)
+        };
+        let part = Part::begin(place.to_owned(), false, open)?;
+        for left in fs::read_dir(&part.path)? {
+            let left = left?;
+            if left.file_type()?.is_dir() { fs::remove_dir_all(left.path()) } else { fs::remove_file(left.path()) }?;
+        }
+        Ok(NewFolder(part))
+    }
+
+    /// Where it is now, to be filled.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Bytes that are free there, as far as it is known.
+    pub fn room(&self) -> Option<u64> {
+        room(&self.0.lock)
+    }
+
+    /// Puts it in its place.
+    pub fn finish(self) -> io::Result<()> {
+        // As for a file; its own files are many.
+        syncfs(&self.0.lock)?;
+        self.0.move_to_place()
+    }
+}
+
+impl Part {
+    fn begin(place: PathBuf, replaces: bool, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<Part> {
+        let name = place.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no name"))?;
+        let name = name.to_string_lossy();
+        let kept =
+            name.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= KEPT_NAME_LENGTH).last();
+        let path = place.with_file_name(format!(".{}.terrace-part", name.get(..kept.unwrap_or(0)).unwrap_or_default()));
+        // Registered before it is there, so that whoever ends the process finds it; once, whatever happens.
+        let mut unfinished = UNFINISHED_PARTS.lock();
+        let busy = || {
+            io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "it is being made already; wait for that, or name another place",
+            )
+        };
+        if unfinished.contains(&path) {
+            return Err(busy());
+        }
+        loop {
+            let lock = open(&path)?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(busy()),
+                // Where a file system has no locks, two who make the same are not kept apart.
+                Err(TryLockError::Error(error)) => tracing::debug!("{} cannot be locked: {error}", path.display()),
+            }
+            // Whoever had the lock may have put it in its place meanwhile: then it is no part any more.
+            let (own, there) = (lock.metadata()?, fs::symlink_metadata(&path));
+            if there.is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+                unfinished.push(path.clone());
+                return Ok(Part { path, place, replaces, lock });
+            }
+        }
+    }
+
+    fn move_to_place(&self) -> io::Result<()> {
+        // Held, so that a process that ends does not remove what has just become whole.
+        let _unfinished = UNFINISHED_PARTS.lock();
+        if self.replaces {
+            return fs::rename(&self.path, &self.place);
+        }
+        match renameat_with(CWD, &self.path, CWD, &self.place, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                // The file system cannot tell by itself.
+                check_free(&self.place)?;
+                fs::rename(&self.path, &self.place)
+            }
+            done => Ok(done?),
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut unfinished = UNFINISHED_PARTS.lock();
+        unfinished.retain(|path| *path != self.path);
+        // In its place it has another name. What cannot be removed is removed when it is made again.
+        let _ = fs::remove_file(&self.path).or_else(|_| fs::remove_dir_all(&self.path));
+    }
+}
+
+fn check_free(place: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(place) {
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already; name what is not there yet")),
+        Err(_) => Ok(()),
+    }
+}
+
+fn check_room(file: &File, length: u64) -> io::Result<()> {
+    match room(file) {
+        Some(room) if room < length => Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            format!("it takes {length} bytes and {room} are free there; free some, or name another place"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that are free on a file's file system; none where that does not say.
+fn room(file: &File) -> Option<u64> {
+    let room = fstatvfs(file).ok()?;
+    // A file system without a limit says that it has no blocks at all.
+    (room.f_blocks > 0).then(|| room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_there_once_it_is_finished_and_what_was_left_is_not_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("a");
+        fs::write(dir.path().join(".a.terrace-part"), b"left by a kill, and longer").unwrap();
+        let mut file = NewFile::create_new(&place, 3).unwrap();
+        file.write_all(b"one").unwrap();
+        assert_eq!(names(dir.path()), [".a.terrace-part"]);
+        let busy = NewFile::create_new(&place, 3).err().unwrap();
+        assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
+        file.finish().unwrap();
+        assert_eq!((names(dir.path()), fs::read(&place).unwrap()), (vec!["a".to_owned()], b"one".to_vec()));
+        assert_eq!(NewFile::create_new(&place, 3).err().unwrap().kind(), io::ErrorKind::AlreadyExists);
+        // Replaced whole, or not at all; with the rights that it had.
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&place, Permissions::from_mode(0o640)).unwrap();
+        drop(NewFile::create(&place, 3).unwrap());
+        assert_eq!(fs::read(&place).unwrap(), b"one");
+        let mut file = NewFile::create(&place, 3).unwrap();
+        file.write_all(b"two").unwrap();
+        file.finish().unwrap();
+        assert_eq!((names(dir.path()), fs::read(&place).unwrap()), (vec!["a".to_owned()], b"two".to_vec()));
+        assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn what_has_come_meanwhile_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("a");
+        let file = NewFile::create_new(&place, 0).unwrap();
+        fs::write(&place, b"another's").unwrap();
+        assert_eq!(file.finish().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!((names(dir.path()), fs::read(&place).unwrap()), (vec!["a".to_owned()], b"another's".to_vec()));
+    }
+
+    #[test]
+    fn a_folder_is_there_once_it_is_finished() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("a");
+        fs::create_dir_all(dir.path().join(".a.terrace-part/left/by")).unwrap();
+        fs::write(dir.path().join(".a.terrace-part/left/by/a kill"), b"x").unwrap();
+        let folder = NewFolder::create_new(&place).unwrap();
+        fs::write(folder.path().join("one"), b"1").unwrap();
+        assert!(!place.exists());
+        folder.finish().unwrap();
+        assert_eq!((names(dir.path()), names(&place)), (vec!["a".to_owned()], vec!["one".to_owned()]));
+        drop(NewFolder::create_new(&dir.path().join("b")).unwrap());
+        assert_eq!(names(dir.path()), ["a"]);
+    }
+
+    #[test]
+    fn a_file_without_room_is_refused_before_a_byte_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = NewFile::create_new(&dir.path().join("a"), u64::MAX).err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::StorageFull);
+        assert_eq!(names(dir.path()), [""; 0]);
+    }
+
+    #[test]
+    fn pipes_and_devices_are_written_to() {
+        let mut file = NewFile::create(Path::new("/dev/null"), 4).unwrap();
+        file.write_all(b"gone").unwrap();
+        file.finish().unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+}
