@@ -94,6 +94,14 @@ impl Chunking {
         }
     }
 
+    /// The most bytes that a chunk has.
+    pub fn longest(self) -> usize {
+        match self {
+            Chunking::Fixed(size) => size as usize,
+            Chunking::Content(size) => size as usize * 4,
+        }
+    }
+
     /// The buffer's chunks, in order.
     pub fn cut<'a>(self, buffer: &'a [u8]) -> Box<dyn Iterator<Item = &'a [u8]> + 'a> {
         match self {

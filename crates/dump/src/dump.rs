@@ -26,13 +26,21 @@ use crate::{Error, Result};
 /// Collective. All ranks name the same dump, with the same options. Once it has returned the dump is durable.
 ///
 /// # Errors
-/// Where a rank fails, all are told; the dump does not exist then, and those before it do. A dump of which only the last
-/// step is missing may exist all the same.
+/// [`Error::Differ`] on all ranks where these have different options. Where a rank fails, all are told; the dump does not exist
+/// then, and those before it do. A dump of which only the last step is missing may exist all the same.
 pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], options: &Options) -> Result<Dumped> {
-    let session = Session::begin(world, store, name)?;
+    let session = Session::begin(world, store, name, options.terms())?;
+    options.check()?;
     let version = agree(world, next(&session, options))?;
     session.each_node(|| clean(&session))?;
     let copies = options.replicas.min(session.stores.len() as u32);
+    if copies < options.replicas && world.rank() == 0 {
+        tracing::warn!(
+            "{} replicas are asked for, and there are {copies} nodes: each chunk of dump {name:?} is on {copies}, and the loss \
+             of {copies} stores loses bytes; use more nodes",
+            options.replicas
+        );
+    }
 
     let chunks = match options.duplicates {
         Duplicates::Kept => Chunks::all(buffers, options.chunking),
@@ -125,10 +133,6 @@ fn held(chunks: &[Chunk<'_>], holdings: &Holdings) -> Vec<Held> {
 
 /// The version to make.
 fn next(session: &Session<'_>, options: &Options) -> Result<u32> {
-    options.chunking.check()?;
-    if !(1..=16).contains(&options.replicas) {
-        return Err(Error::Refused(format!("{} replicas; choose 1 to 16", options.replicas)));
-    }
     let newest = session.versions.keys().next_back().copied();
     let next = newest.map_or(Some(0), |newest| newest.checked_add(1));
     let refuse = |reason: &str| Err(Error::Refused(format!("dump {:?}: {reason}", session.name)));

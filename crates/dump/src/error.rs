@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::terms::Difference;
+
 /// The result of a dump or a restore.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -36,6 +38,9 @@ pub enum Error {
     /// The ranks and stores do not fit together, or an argument cannot be used.
     #[error("{0}")]
     Refused(String),
+    /// The ranks were asked for different things.
+    #[error("the ranks are asked for different things: {}; ask all for the same", differ(.0))]
+    Differ(Vec<Difference>),
     /// No dump of the name, or of the version, is complete.
     #[error("there is no dump {name:?}{}; those that there are: {known}", version.map(|v| format!(" of version {v}")).unwrap_or_default())]
     NotFound {
@@ -80,6 +85,10 @@ impl fmt::Display for Lost {
 
 /// Ranges that an error's text names.
 const NAMED: usize = 8;
+
+fn differ(differences: &[Difference]) -> String {
+    differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("; ")
+}
 
 fn bytes(lost: &[Lost]) -> String {
     format!("{} bytes", lost.iter().map(|range| range.end - range.start).sum::<u64>())

@@ -39,6 +39,8 @@ mod confirm;
 mod dump;
 mod error;
 pub mod exchange;
+#[cfg(feature = "flags")]
+pub mod flags;
 pub mod gc;
 pub mod halving;
 mod manifest;
@@ -54,6 +56,7 @@ mod restore;
 mod session;
 pub mod simulate;
 pub mod table;
+mod terms;
 pub mod transport;
 pub mod votes;
 
@@ -61,3 +64,4 @@ pub use dump::dump;
 pub use error::{Error, Lost, Result};
 pub use options::{Dumped, Duplicates, Options};
 pub use restore::{Restored, Wanted, restore};
+pub use terms::{Difference, Terms};

@@ -2,6 +2,8 @@
 
 use crate::chunk::Chunking;
 use crate::exchange::Moved;
+use crate::terms::Terms;
+use crate::{Error, Result};
 
 /// What of equal chunks is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +46,50 @@ impl Default for Options {
             window: 32 << 20,
             version: None,
         }
+    }
+}
+
+impl Options {
+    /// What must be the same on all ranks: everything.
+    pub(crate) fn terms(&self) -> Terms {
+        let chunking = match self.chunking {
+            Chunking::Fixed(size) => format!("{size} bytes"),
+            Chunking::Content(size) => format!("about {size} bytes by content"),
+        };
+        let duplicates = match self.duplicates {
+            Duplicates::Kept => "none",
+            Duplicates::Local => "local",
+            Duplicates::Collective => "collective",
+        };
+        Terms::of("dump")
+            .with("replicas", self.replicas)
+            .with("chunk", chunking)
+            .with("duplicates", duplicates)
+            .with("static partners", if self.by_load { "no" } else { "yes" })
+            .with("table", self.table)
+            .with("window", self.window)
+            .with("version", self.version.map_or_else(|| "the next".to_owned(), |version| version.to_string()))
+    }
+
+    /// # Errors
+    /// [`Error::Refused`] where one of them cannot be used.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.chunking.check()?;
+        if !(1..=16).contains(&self.replicas) {
+            return Err(Error::Refused(format!("{} replicas; choose 1 to 16", self.replicas)));
+        }
+        check_window(self.window, self.chunking.longest())
+    }
+}
+
+/// # Errors
+/// [`Error::Refused`] where a window is shorter than `least` bytes: an exchange would take a round for each few bytes.
+pub(crate) fn check_window(window: usize, least: usize) -> Result<()> {
+    match window < least {
+        true => Err(Error::Refused(format!(
+            "a window of {window} bytes; choose {least} bytes, which the longest chunk takes, or more; usually 32 MiB"
+        ))),
+        false => Ok(()),
     }
 }
 

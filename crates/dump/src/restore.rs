@@ -9,12 +9,14 @@ use smallvec::SmallVec;
 use terrace::Store;
 
 use crate::ask::{Said, ask};
-use crate::chunk::{ByHash, Chunk, Hash};
+use crate::chunk::{ByHash, Chunk, Chunking, Hash};
 use crate::confirm::{hashes_of, packed};
 use crate::manifest::Complete;
+use crate::options::check_window;
 use crate::packed::Packed;
 use crate::parcel::{self, Opened};
 use crate::session::Session;
+use crate::terms::Terms;
 use crate::transport::{World, agree};
 use crate::{Error, Lost, Result};
 use buffers::Buffers;
@@ -56,6 +58,9 @@ impl Restored {
 
 /// Restores buffers from the newest version of a dump, or from the one that is asked for. Collective. Takes two windows of
 /// `window` bytes. Every chunk is verified; one that is damaged is fetched from elsewhere.
+///
+/// # Errors
+/// [`Error::Differ`] on all ranks where these ask for different dumps, versions or windows.
 pub fn restore(
     world: &dyn World,
     store: &Store,
@@ -64,7 +69,10 @@ pub fn restore(
     wanted: Wanted<'_>,
     window: usize,
 ) -> Result<Restored> {
-    let session = Session::begin(world, store, name)?;
+    let asked = version.map_or_else(|| "the newest".to_owned(), |version| version.to_string());
+    let terms = Terms::of("restore").with("version", asked).with("window", window);
+    let session = Session::begin(world, store, name, terms)?;
+    check_window(window, *Chunking::SIZES.start() as usize)?;
     let (version, complete) = session.version(version)?;
     let ranks = complete.buffers.len() as u32;
     let wanted = match wanted {

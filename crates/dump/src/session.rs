@@ -8,6 +8,7 @@ use terrace::Store;
 use crate::chunk::Hash;
 use crate::manifest::{self, Complete};
 use crate::names::{self, Part};
+use crate::terms::Terms;
 use crate::transport::{World, agree};
 use crate::{Error, Result};
 
@@ -31,7 +32,6 @@ pub struct Session<'a> {
 #[derive(Serialize, Deserialize)]
 struct Hello {
     store: u64,
-    name: Hash,
     /// Versions, and what tells their records apart.
     versions: Vec<(u32, Hash)>,
 }
@@ -40,18 +40,16 @@ impl<'a> Session<'a> {
     /// Begins to dump or restore. Collective.
     ///
     /// # Errors
-    /// [`Error::Refused`] where nodes share a store or ranks of a node do not, or where ranks are about different dumps.
-    pub fn begin(world: &'a dyn World, store: &'a Store, name: &'a str) -> Result<Session<'a>> {
+    /// [`Error::Differ`] where the ranks' terms do; [`Error::Refused`] where nodes share a store or ranks of a node do not.
+    pub fn begin(world: &'a dyn World, store: &'a Store, name: &'a str, terms: Terms) -> Result<Session<'a>> {
+        terms.with("dump", name).agree(world)?;
         let records = agree(world, names::check(name).and_then(|()| records(world, store, name)))?;
         let versions = records.iter().map(|(version, record)| (*version, Hash::of(record))).collect();
-        let hello = Hello { store: store.id(), name: Hash::of(name.as_bytes()), versions };
+        let hello = Hello { store: store.id(), versions };
         let said = world.all_gather(&manifest::encode(&hello)?)?;
         let said =
             said.iter().map(|said| manifest::decode("what a rank says", said)).collect::<Result<Vec<Hello>>>()?;
         let stores = stores(world.nodes(), &said)?;
-        if let Some(rank) = said.iter().position(|other| other.name != hello.name) {
-            return Err(Error::Refused(format!("this rank is about dump {name:?}, rank {rank} about another")));
-        }
         // Each record is told by one rank.
         let tellers = tellers(&said);
         let mine = records.into_iter().filter(|(version, _)| tellers.get(version) == Some(&world.rank()));
