@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
+use terrace_dump::flags::RestoreFlags;
 
 use crate::dataset::Dataset;
 use crate::dump::Dump;
@@ -66,8 +67,65 @@ pub fn default_store() -> Result<PathBuf> {
     Ok(data.context("no store is named, and no home directory is known; give --store DIR")?.join("terrace"))
 }
 
+/// Each kind of command has a type of its own, so that none can reach what does nothing with it.
 #[derive(Subcommand)]
 pub enum Command {
+    #[command(flatten)]
+    Stored(StoreCommand),
+    /// Dump files of MPI ranks under mpirun, replicated over the nodes' stores; `dump gc` drops old versions.
+    Dump(Dump),
+    /// Restore files that MPI ranks dumped, under mpirun.
+    Restore(RestoreFlags),
+    /// Show the objects as files in a directory, until it is unmounted.
+    Mount(Mount),
+    /// Serve the objects, and datasets' views, by a protocol of the network.
+    #[command(subcommand)]
+    Serve(Serve),
+    /// Show the tiers, add some or remove one.
+    Tiers {
+        #[command(subcommand)]
+        change: Option<Tiers>,
+    },
+    /// Make a store.
+    Init {
+        /// Its tiers and defaults; without it tiers are found on this machine.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Measure what encodings and tiers do on this machine: less than 20 seconds.
+    Profile(Profile),
+    /// Compare policies on a described cluster, in virtual time: seconds, bytes in each tier, cost and energy.
+    Simulate(Simulate),
+    /// Show how well encodings are predicted: ratio and speeds, as predicted and as they came.
+    Predictor {
+        /// Begin anew with what `profile` or another store has learned.
+        #[arg(long, value_name = "FILE")]
+        take: Option<PathBuf>,
+    },
+    /// Make the catalog from the commit log, and mend the log from its copies. Refuses where commits are missing.
+    Rebuild {
+        /// Go on where commits are missing: keep what the log still tells, and offer what else is whole on the targets as
+        /// salvaged/NUMBER. Deleted objects may be among them.
+        #[arg(long)]
+        salvage: bool,
+    },
+    /// Declare datasets, which are seen in many layouts.
+    #[command(subcommand)]
+    Dataset(Dataset),
+    /// Read and write datasets in any of their layouts.
+    #[command(subcommand)]
+    View(View),
+    /// Print the completions of a shell.
+    #[command(hide = true)]
+    Completions { shell: clap_complete::Shell },
+    /// Write the manual's pages into a directory.
+    #[command(hide = true)]
+    Manual { directory: PathBuf },
+}
+
+/// What is done with an open store.
+#[derive(Subcommand)]
+pub enum StoreCommand {
     /// Copy a file, a directory's contents or stdin (-) into the store.
     Put(Put),
     /// Copy an object or all below a prefix to a file, a directory or stdout (-).
@@ -105,23 +163,10 @@ pub enum Command {
         #[command(flatten)]
         filter: Filter,
     },
-    /// Dump files of MPI ranks under mpirun, replicated over the nodes' stores; `dump gc` drops old versions.
-    Dump(Dump),
-    /// Restore files that MPI ranks dumped, under mpirun.
-    Restore {
-        /// What `terrace-dump restore` takes: NAME FILES and flags; --help shows them.
-        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-        rest: Vec<OsString>,
-    },
     /// Wait until nothing is owed and all is durable.
     Sync,
     /// Let requests flow to where they belong, all the time and exactly once; without a source, show how that goes.
     Flush(Flush),
-    /// Show the objects as files in a directory, until it is unmounted.
-    Mount(Mount),
-    /// Serve the objects, and datasets' views, by a protocol of the network.
-    #[command(subcommand)]
-    Serve(Serve),
     /// Show where an object's bytes are, and how they are encoded.
     Locate { key: OsString },
     /// Show what is weighed for an object or a file: tiers and encodings, what wins, and why.
@@ -144,11 +189,6 @@ pub enum Command {
     Stat { key: OsString },
     /// Show the store at a glance.
     Status,
-    /// Show the tiers, add some or remove one.
-    Tiers {
-        #[command(subcommand)]
-        change: Option<Tiers>,
-    },
     /// Show the store at a glance, again and again.
     Top {
         /// Seconds between two looks.
@@ -172,22 +212,6 @@ pub enum Command {
     },
     /// Empty a tier, so that it can be removed.
     Drain { tier: String },
-    /// Make a store.
-    Init {
-        /// Its tiers and defaults; without it tiers are found on this machine.
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-    },
-    /// Measure what encodings and tiers do on this machine: less than 20 seconds.
-    Profile(Profile),
-    /// Compare policies on a described cluster, in virtual time: seconds, bytes in each tier, cost and energy.
-    Simulate(Simulate),
-    /// Show how well encodings are predicted: ratio and speeds, as predicted and as they came.
-    Predictor {
-        /// Begin anew with what `profile` or another store has learned.
-        #[arg(long, value_name = "FILE")]
-        take: Option<PathBuf>,
-    },
     /// Read and verify every replica.
     Scrub {
         prefix: Option<OsString>,
@@ -200,31 +224,12 @@ pub enum Command {
     },
     /// Make bad and missing replicas anew.
     Repair { prefix: Option<OsString> },
-    /// Make the catalog from the commit log, and mend the log from its copies. Refuses where commits are missing.
-    Rebuild {
-        /// Go on where commits are missing: keep what the log still tells, and offer what else is whole on the targets as
-        /// salvaged/NUMBER. Deleted objects may be among them.
-        #[arg(long)]
-        salvage: bool,
-    },
     /// Give back space that no object uses: what killed writers left behind.
     Prune {
         /// Do it even where it is much: more than 64 MiB and 1 % of a target.
         #[arg(long)]
         force: bool,
     },
-    /// Declare datasets, which are seen in many layouts.
-    #[command(subcommand)]
-    Dataset(Dataset),
-    /// Read and write datasets in any of their layouts.
-    #[command(subcommand)]
-    View(View),
-    /// Print the completions of a shell.
-    #[command(hide = true)]
-    Completions { shell: clap_complete::Shell },
-    /// Write the manual's pages into a directory.
-    #[command(hide = true)]
-    Manual { directory: PathBuf },
 }
 
 #[derive(Subcommand)]

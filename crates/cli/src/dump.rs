@@ -1,6 +1,6 @@
 //! Dumps of MPI ranks. What needs MPI is a program of its own, so that this one never links it.
 
-use std::ffi::OsString;
+use std::convert::Infallible;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process;
@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use terrace::Store;
+use terrace_dump::flags::DumpFlags;
 use terrace_dump::gc;
 
 use crate::arguments::Arguments;
@@ -22,9 +23,9 @@ const PROGRAM: &str = "terrace-dump";
 pub struct Dump {
     #[command(subcommand)]
     pub care: Option<Care>,
-    /// What `terrace-dump dump` takes: NAME FILES and flags; --help shows them.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    pub rest: Vec<OsString>,
+    /// Looked at here for help and mistakes; the program that dumps reads them again.
+    #[command(flatten)]
+    pub flags: Option<DumpFlags>,
 }
 
 #[derive(Subcommand)]
@@ -41,11 +42,12 @@ pub enum Care {
     Ls,
 }
 
-/// Becomes the program that dumps.
-pub fn become_program(arguments: &Arguments, command: &str, rest: &[OsString]) -> Result<bool> {
+/// Becomes the program that dumps, which takes the same arguments.
+pub fn become_program(arguments: &Arguments) -> Result<Infallible> {
     let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(PROGRAM)).filter(|path| path.exists());
     let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
-    let error = process::Command::new(&program).arg("--store").arg(arguments.store()?).arg(command).args(rest).exec();
+    let mut command = process::Command::new(&program);
+    let error = command.args(std::env::args_os().skip(1)).env("TERRACE_STORE", arguments.store()?).exec();
     Err(error).with_context(|| {
         format!("starting {}, which is built apart, with MPI (`make mpi`): put it beside terrace", program.display())
     })

@@ -31,7 +31,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use arguments::{Arguments, Command};
+use arguments::{Arguments, Command, StoreCommand};
 use clap::{CommandFactory, Parser};
 use output::{Show, complain, print, tell_by_json};
 use terrace::Store;
@@ -50,16 +50,7 @@ fn main() -> ExitCode {
         tell_by_json();
     }
     log::begin(&arguments);
-    let done = match &arguments.command {
-        // These listen for signals themselves; what a mount runs has an exit code.
-        Command::Mount(mount) => mount::mount(&arguments, mount),
-        Command::Serve(served) => serve::serve(&arguments, served).map(|()| ExitCode::SUCCESS),
-        // They become another program, which listens by itself.
-        Command::Dump(dump::Dump { care: None, rest }) => dump::become_program(&arguments, "dump", rest).map(exit_code),
-        Command::Restore { rest } => dump::become_program(&arguments, "restore", rest).map(exit_code),
-        _ => interrupt::listen().context("listening for signals").and_then(|()| run(&arguments)).map(exit_code),
-    };
-    match done {
+    match run(&arguments) {
         Ok(code) => code,
         Err(error) => {
             complain(&errors::describe(&error));
@@ -79,69 +70,74 @@ fn wrong_usage(wrong: &clap::Error) -> ExitCode {
     wrong.exit()
 }
 
-fn exit_code(good: bool) -> ExitCode {
-    if good { ExitCode::SUCCESS } else { ExitCode::from(FOUND_BAD) }
-}
-
-/// Runs a command; false where it found something bad.
-fn run(arguments: &Arguments) -> Result<bool> {
+/// Runs a command.
+fn run(arguments: &Arguments) -> Result<ExitCode> {
     let show = Show { json: arguments.json, quiet: arguments.quiet };
+    let store = || arguments.store();
+    let opened = || opening::open(&arguments.store()?, show);
     match &arguments.command {
-        Command::Init { config } => opening::init(&arguments.store()?, config.as_deref(), show),
-        Command::Rebuild { salvage } => care::rebuild(&arguments.store()?, *salvage, show),
-        Command::Tiers { change: Some(change) } => moves::tiers(&arguments.store()?, change, show),
-        Command::Dataset(command) if !matches!(command, dataset::Dataset::Stored(_)) => dataset::run(command, show),
-        Command::View(view::View::Convert(convert)) => view::convert(convert, show),
-        Command::Predictor { take } => predictor::predictor(&arguments.store()?, take.as_deref(), show),
-        Command::Profile(asked) => profile::profile(&arguments.store()?, asked, show),
-        Command::Simulate(asked) => simulate::simulate(asked, show),
-        Command::Completions { shell } => completions(*shell),
-        Command::Manual { directory } => manual(directory),
-        Command::View(view) => {
-            let store = opening::open(&arguments.store()?, show)?;
-            if let Some(dataset) = view.dataset() {
-                dataset::prepare(&store, dataset, show)?;
-            }
-            view::run(&store, view, show)
+        // These listen for signals themselves; what a mount runs has an exit code.
+        Command::Mount(mount) => mount::mount(arguments, mount),
+        Command::Serve(served) => serve::serve(arguments, served).map(|()| ExitCode::SUCCESS),
+        // They become another program, which listens by itself.
+        Command::Dump(dump::Dump { care: None, .. }) | Command::Restore(_) => {
+            dump::become_program(arguments).map(|never| match never {})
         }
-        command => with_store(&opening::open(&arguments.store()?, show)?, command, show),
+        Command::Dump(dump::Dump { care: Some(care), .. }) => stoppable(|| dump::care(&opened()?, care, show)),
+        Command::Stored(command) => stoppable(|| with_store(&opened()?, command, show)),
+        Command::Tiers { change: None } => stoppable(|| look::status(&opened()?, show)),
+        Command::Tiers { change: Some(change) } => stoppable(|| moves::tiers(&store()?, change, show)),
+        Command::Init { config } => stoppable(|| opening::init(&store()?, config.as_deref(), show)),
+        Command::Rebuild { salvage } => stoppable(|| care::rebuild(&store()?, *salvage, show)),
+        Command::Dataset(dataset::Dataset::Declared(command)) => stoppable(|| dataset::run(command, &opened, show)),
+        Command::Dataset(dataset::Dataset::Stored(command)) => {
+            stoppable(|| dataset::run_stored(&opened()?, command, show))
+        }
+        Command::View(view::View::Convert(convert)) => stoppable(|| view::convert(convert, show)),
+        Command::View(view::View::Stored(command)) => stoppable(|| view::run(&opened()?, command, show)),
+        Command::Predictor { take } => stoppable(|| predictor::predictor(&store()?, take.as_deref(), show)),
+        Command::Profile(asked) => stoppable(|| profile::profile(&store()?, asked, show)),
+        Command::Simulate(asked) => stoppable(|| simulate::simulate(asked, show)),
+        Command::Completions { shell } => stoppable(|| completions(*shell)),
+        Command::Manual { directory } => stoppable(|| manual(directory)),
     }
 }
 
+/// Runs a command that Ctrl-C and SIGTERM end at once; it says false where it found something bad.
+fn stoppable(command: impl FnOnce() -> Result<bool>) -> Result<ExitCode> {
+    interrupt::listen().context("listening for signals")?;
+    Ok(if command()? { ExitCode::SUCCESS } else { ExitCode::from(FOUND_BAD) })
+}
+
 /// Runs a command on an open store.
-fn with_store(store: &Store, command: &Command, show: Show) -> Result<bool> {
+fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool> {
     match command {
-        Command::Put(put) => copy::put(store, put, show),
-        Command::Get(get) => copy::get(store, get, show),
-        Command::Cat { key, range } => copy::cat(store, key, range.as_ref()),
-        Command::Ls { prefix, long } => look::ls(store, prefix.as_deref(), *long, show),
-        Command::Rm { key, recursive, dry_run } => care::rm(store, key, *recursive, *dry_run, show),
-        Command::Mv { from, to } => care::mv(store, from, to, show),
-        Command::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
-        Command::Sync => care::sync(store, show),
-        Command::Dump(dump::Dump { care: Some(care), .. }) => dump::care(store, care, show),
-        Command::Flush(asked) => flush::flush(store, asked, show),
-        Command::Locate { key } => look::locate(store, key, show),
-        Command::Explain(asked) => explain::explain(store, asked, show),
-        Command::Hot { prefix, limit } => look::hot(store, prefix.as_deref(), *limit, show),
-        Command::Stat { key } => look::stat(store, key, show),
-        Command::Status | Command::Tiers { .. } => look::status(store, show),
-        Command::Top { interval, count } => look::top(store, *interval, *count, show),
-        Command::Stage { prefix, tier } => moves::moved(&store.stage(known(store, prefix)?, tier)?, show),
-        Command::Evict { prefix, tier } => moves::moved(&store.evict(known(store, prefix)?, tier)?, show),
-        Command::Tune { prefix, all } => {
+        StoreCommand::Put(put) => copy::put(store, put, show),
+        StoreCommand::Get(get) => copy::get(store, get, show),
+        StoreCommand::Cat { key, range } => copy::cat(store, key, range.as_ref()),
+        StoreCommand::Ls { prefix, long } => look::ls(store, prefix.as_deref(), *long, show),
+        StoreCommand::Rm { key, recursive, dry_run } => care::rm(store, key, *recursive, *dry_run, show),
+        StoreCommand::Mv { from, to } => care::mv(store, from, to, show),
+        StoreCommand::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
+        StoreCommand::Sync => care::sync(store, show),
+        StoreCommand::Flush(asked) => flush::flush(store, asked, show),
+        StoreCommand::Locate { key } => look::locate(store, key, show),
+        StoreCommand::Explain(asked) => explain::explain(store, asked, show),
+        StoreCommand::Hot { prefix, limit } => look::hot(store, prefix.as_deref(), *limit, show),
+        StoreCommand::Stat { key } => look::stat(store, key, show),
+        StoreCommand::Status => look::status(store, show),
+        StoreCommand::Top { interval, count } => look::top(store, *interval, *count, show),
+        StoreCommand::Stage { prefix, tier } => moves::moved(&store.stage(known(store, prefix)?, tier)?, show),
+        StoreCommand::Evict { prefix, tier } => moves::moved(&store.evict(known(store, prefix)?, tier)?, show),
+        StoreCommand::Tune { prefix, all } => {
             moves::tuned(&store.tune(known(store, prefix.as_deref().unwrap_or_default())?, *all)?, show)
         }
-        Command::Drain { tier } => moves::moved(&store.drain(tier)?, show),
-        Command::Dataset(dataset::Dataset::Stored(command)) => dataset::run_stored(store, command, show),
-        Command::Scrub { prefix, repair, subset } => scrub::scrub(store, prefix.as_deref(), *repair, *subset, show),
-        Command::Repair { prefix } => scrub::scrub(store, prefix.as_deref(), true, None, show),
-        Command::Prune { force } => care::prune(store, *force, show),
-        // These need no open store.
-        Command::Init { .. } | Command::Rebuild { .. } | Command::Predictor { .. } | Command::Profile(_) => Ok(true),
-        Command::Mount(_) | Command::Serve(_) | Command::Dataset(_) | Command::View(_) => Ok(true),
-        Command::Dump(_) | Command::Restore { .. } | Command::Simulate(_) => Ok(true),
-        Command::Completions { .. } | Command::Manual { .. } => Ok(true),
+        StoreCommand::Drain { tier } => moves::moved(&store.drain(tier)?, show),
+        StoreCommand::Scrub { prefix, repair, subset } => {
+            scrub::scrub(store, prefix.as_deref(), *repair, *subset, show)
+        }
+        StoreCommand::Prune { force } => care::prune(store, *force, show),
+        StoreCommand::Repair { prefix } => scrub::scrub(store, prefix.as_deref(), true, None, show),
     }
 }
 

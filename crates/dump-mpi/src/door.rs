@@ -19,8 +19,8 @@ use terrace_dump::chunk::Chunking;
 use terrace_dump::transport::agree;
 use terrace_dump::{Error, Options, Result, regions};
 
-use crate::MpiWorld;
 use crate::failure::{DumpStatus, guard};
+use crate::{MpiWorld, log};
 
 /// The ranks of a communicator with their nodes' stores, and what each has protected. Used by one thread at a time.
 pub struct Checkpoints {
@@ -49,6 +49,7 @@ fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a str> {
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened: *mut *mut Checkpoints) -> DumpStatus {
     guard(|| {
+        log::begin("terrace=warn");
         // SAFETY: the caller gave a communicator; what is made of it is ours.
         let communicator = unsafe {
             let mut own = ffi::RSMPI_COMM_NULL;

@@ -3,6 +3,7 @@
 
 mod door;
 mod failure;
+mod log;
 mod window;
 #[path = "../../c/src/words.rs"]
 mod words;

@@ -64,6 +64,15 @@ impl Nodes {
         run.env("TERRACE_DUMP_LIBRARY", library()).output().unwrap()
     }
 
+    /// Runs `terrace-dump` with other arguments on the third rank.
+    fn odd_terrace_dump(&self, ranks: u32, usual: &[&str], odd: &[&str]) -> Output {
+        let program = env!("CARGO_BIN_EXE_terrace-dump");
+        let choose = format!("test $OMPI_COMM_WORLD_RANK = 2 && exec {program} {}; exec \"$@\"", odd.join(" "));
+        let all: Vec<String> =
+            ["sh", "-c", &choose, "sh", program].iter().chain(usual).map(|&text| text.to_owned()).collect();
+        self.mpirun(ranks, &all)
+    }
+
     fn terrace_dump(&self, ranks: u32, arguments: &[&str]) -> Output {
         let program = [env!("CARGO_BIN_EXE_terrace-dump"), "--store", &self.file("{node}/store")];
         let all: Vec<String> = program.iter().chain(arguments).map(|text| (*text).to_owned()).collect();
@@ -117,6 +126,45 @@ fn files_are_dumped_and_restored_with_lost_stores_and_other_ranks() {
     let lost = nodes.terrace_dump(8, &["restore", "state", &to]);
     assert!(!lost.status.success());
     assert!(String::from_utf8_lossy(&lost.stderr).contains("cannot be restored from the stores that are here: rank "));
+}
+
+/// Ranks that were asked for different things waited for each other for ever, were ended by MPI, or made a dump that lacked copies.
+#[test]
+fn ranks_that_are_asked_for_different_things_all_say_so() {
+    let nodes = Nodes::new(2);
+    (0..4).for_each(|rank| fs::write(nodes.file(&format!("in.{rank}")), bytes(rank, 0)).unwrap());
+    let (store, from) = (nodes.file("{node}/store"), nodes.file("in.{rank}"));
+    let usual = ["--store", &store, "dump", "state", &from, "--replicas", "2"];
+    let with = |more: &[&'static str]| [&usual[..], more].concat();
+    for (odd, words) in [
+        (
+            ["--store", &store, "dump", "state", &from, "--replicas", "1"].to_vec(),
+            "replicas is 2 on ranks 0-1, 3, 1 on rank 2",
+        ),
+        (with(&["--duplicates", "local"]), "duplicates is collective on ranks 0-1, 3, local on rank 2"),
+        (with(&["--window", "20000"]), "window is 33554432 on ranks 0-1, 3, 20000 on rank 2"),
+        (with(&["--version", "7"]), "version is the next on ranks 0-1, 3, 7 on rank 2"),
+        (["--store", &store, "restore", "state", &from].to_vec(), "call is dump on ranks 0-1, 3, restore on rank 2"),
+    ] {
+        let told = nodes.odd_terrace_dump(4, &usual, &odd);
+        let errors = String::from_utf8_lossy(&told.stderr);
+        assert!(!told.status.success() && errors.contains(words), "{words}: {}\n{errors}", told.status);
+    }
+    let few = nodes.terrace_dump(4, &["dump", "state", &from]);
+    let errors = String::from_utf8_lossy(&few.stderr).into_owned();
+    assert!(said(&few).contains(" of 4 ranks on 2 nodes each;"));
+    assert!(errors.contains("3 replicas are asked for, and there are 2 nodes"), "{errors}");
+    let to = nodes.file("out.{rank}");
+    let usual = ["--store", &store, "restore", "state", &to];
+    let told = nodes.odd_terrace_dump(4, &usual, &[&usual[..], &["--partial"]].concat());
+    assert!(String::from_utf8_lossy(&told.stderr).contains("partial is false on ranks 0-1, 3, true on rank 2"));
+    // A file that is there is replaced whole, and nothing else is left.
+    said(&nodes.terrace_dump(4, &["restore", "state", &to]));
+    assert!((0..4).all(|rank| fs::read(nodes.file(&format!("out.{rank}"))).unwrap() == bytes(rank, 0)));
+    let left = fs::read_dir(nodes.0.path())
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("terrace-part"));
+    assert_eq!(left.count(), 0);
 }
 
 #[test]

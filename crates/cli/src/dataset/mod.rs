@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
-use terrace_datasets::Declared;
+use terrace::Store;
+use terrace_datasets::{Datasets, Declared};
+use terrace_views::explain::Explanation;
 use terrace_views::language::{self, Parsed};
 use terrace_views::model::{Model, Sizes};
 use terrace_views::{Diagnostics, Sources, explain, import};
@@ -20,6 +22,15 @@ use crate::output::{Show, complain, count, note, print};
 
 #[derive(Subcommand)]
 pub enum Dataset {
+    #[command(flatten)]
+    Declared(DeclarationCommand),
+    #[command(flatten)]
+    Stored(stored::Stored),
+}
+
+/// What is done with declarations, and mostly without a store.
+#[derive(Subcommand)]
+pub enum DeclarationCommand {
     /// Say all that is wrong with declarations.
     Check {
         /// Declarations; - is stdin.
@@ -36,8 +47,9 @@ pub enum Dataset {
     },
     /// Show where everything lies in views and replicas.
     Explain {
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        /// A declaration, - for stdin; or, where there is no such file, a dataset of the store.
+        #[arg(value_name = "FILE|NAME")]
+        subject: PathBuf,
         /// Only this view or replica.
         #[arg(long, value_name = "NAME")]
         only: Option<String>,
@@ -57,8 +69,6 @@ pub enum Dataset {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         count: u64,
     },
-    #[command(flatten)]
-    Stored(stored::Stored),
 }
 
 /// No declaration, and no metadata, is larger.
@@ -71,15 +81,19 @@ pub fn size(text: &str) -> Result<(String, u64), String> {
     Ok((name.to_owned(), value.parse().map_err(|_| wrong())?))
 }
 
-/// Runs a command.
-pub fn run(command: &Dataset, show: Show) -> Result<bool> {
+/// Runs a command; `opened` opens the store where one is asked for.
+pub fn run(command: &DeclarationCommand, opened: &dyn Fn() -> Result<Store>, show: Show) -> Result<bool> {
     match command {
-        Dataset::Check { files } => check(files, show),
-        Dataset::Fmt { files, check } => fmt(files, *check, show),
-        Dataset::Explain { file, only, size } => explained(file, only.as_deref(), size, show),
-        Dataset::Import { source, from, count } => imported(source, *from, *count, show),
-        // These need an open store.
-        Dataset::Stored(_) => Ok(true),
+        DeclarationCommand::Check { files } => check(files, show),
+        DeclarationCommand::Fmt { files, check } => fmt(files, *check, show),
+        DeclarationCommand::Explain { subject, only, size } => {
+            let explanation = match is_file(subject) {
+                true => explained(subject, size, show)?,
+                false => Some(explained_stored(subject, size, opened)?),
+            };
+            explanation.map_or(Ok(false), |explanation| show_explanation(explanation, only.as_deref(), show))
+        }
+        DeclarationCommand::Import { source, from, count } => imported(source, *from, *count, show),
     }
 }
 
@@ -165,14 +179,40 @@ fn replace(path: &Path, text: &str) -> Result<()> {
     written.with_context(|| format!("writing {}", path.display()))
 }
 
-fn explained(path: &Path, only: Option<&str>, sizes: &[(String, u64)], show: Show) -> Result<bool> {
+/// Whether a declaration is meant, rather than a dataset of the store.
+fn is_file(subject: &Path) -> bool {
+    subject == Path::new("-") || subject.components().count() != 1 || subject.exists()
+}
+
+/// What a file declares, if it has no errors.
+fn explained(path: &Path, sizes: &[(String, u64)], show: Show) -> Result<Option<Explanation>> {
     let (declared, sources, diagnostics) = model(path)?;
     let Some(Declared { model, .. }) = declared else {
         report::report(&sources, diagnostics, show)?;
-        return Ok(false);
+        return Ok(None);
     };
     let known = self::sizes(&model, sizes)?;
-    let mut explanation = explain::explain(&model, &known).context("with these sizes")?;
+    Ok(Some(explain::explain(&model, &known).context("with these sizes")?))
+}
+
+/// A dataset of the store, its arrays as long as they are now.
+fn explained_stored(
+    subject: &Path,
+    sizes: &[(String, u64)],
+    opened: &dyn Fn() -> Result<Store>,
+) -> Result<Explanation> {
+    let name = subject.to_string_lossy();
+    let store = opened()?;
+    let datasets = Datasets::new(&store);
+    ensure!(
+        datasets.contains(&name)?,
+        "there is neither a file nor a dataset {name:?}; `terrace dataset ls` lists the store's datasets"
+    );
+    ensure!(sizes.is_empty(), "the dataset {name:?} says itself how long its arrays are; leave --size out");
+    Ok(datasets.open(&name)?.explain()?)
+}
+
+fn show_explanation(mut explanation: Explanation, only: Option<&str>, show: Show) -> Result<bool> {
     if let Some(only) = only {
         explanation.views.retain(|view| view.name == only);
         explanation.replicas.retain(|replica| replica.name == only);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use terrace::Store;
+use terrace::{NewFile, Store};
 
 pub use convert::convert;
 
@@ -19,6 +19,15 @@ use crate::output::{Show, size};
 
 #[derive(Subcommand)]
 pub enum View {
+    #[command(flatten)]
+    Stored(StoredView),
+    /// Convert a file from one view's layout to another's, without a store.
+    Convert(Convert),
+}
+
+/// What is done with a dataset of the store.
+#[derive(Subcommand)]
+pub enum StoredView {
     /// Print bytes of a view.
     Read {
         /// A dataset, or the file that declares it: then it is added if it is not in the store.
@@ -51,8 +60,6 @@ pub enum View {
         /// The file to make; for Zarr, the folder.
         output: PathBuf,
     },
-    /// Convert a file from one view's layout to another's, without a store.
-    Convert(Convert),
 }
 
 /// What can be exported to.
@@ -86,30 +93,36 @@ pub struct Convert {
 /// What is moved at once; each such write is there whole or not at all.
 const STEP: usize = 4 << 20;
 
-impl View {
+impl StoredView {
     /// The dataset that it is about.
-    pub fn dataset(&self) -> Option<&str> {
+    fn dataset(&self) -> &str {
         match self {
-            View::Read { dataset, .. } | View::Write { dataset, .. } | View::Export { dataset, .. } => Some(dataset),
-            View::Convert(_) => None,
+            StoredView::Read { dataset, .. }
+            | StoredView::Write { dataset, .. }
+            | StoredView::Export { dataset, .. } => dataset,
         }
     }
 }
 
 /// Runs a command on an open store.
-pub fn run(store: &Store, command: &View, show: Show) -> Result<bool> {
+pub fn run(store: &Store, command: &StoredView, show: Show) -> Result<bool> {
+    dataset::prepare(store, command.dataset(), show)?;
     match command {
-        View::Read { dataset, view, range, output } => {
+        StoredView::Read { dataset, view, range, output } => {
             let view = dataset::open(store, dataset)?.view(view)?;
             match output.as_deref().filter(named) {
                 None => read(&view, range.as_ref(), &mut io::stdout().lock()),
                 Some(path) => {
-                    let mut file = File::create(path).with_context(|| format!("making {}", path.display()))?;
-                    read(&view, range.as_ref(), &mut file).with_context(|| format!("writing {}", path.display()))
+                    let context = || format!("making {}", path.display());
+                    let (start, end) = ends(&view, range.as_ref())?;
+                    let mut file = NewFile::create(path, end - start).with_context(context)?;
+                    read(&view, range.as_ref(), &mut file).with_context(context)?;
+                    file.finish().with_context(context)?;
+                    Ok(true)
                 }
             }
         }
-        View::Write { dataset, view, file, at } => {
+        StoredView::Write { dataset, view, file, at } => {
             let view = dataset::open(store, dataset)?.view(view)?;
             let written = match file.as_deref().filter(named) {
                 None => write(&view, *at, &mut io::stdin().lock())?,
@@ -123,7 +136,7 @@ pub fn run(store: &Store, command: &View, show: Show) -> Result<bool> {
             show.result(&json!({"bytes": written}), &words)?;
             Ok(true)
         }
-        View::Export { dataset, view, format, output } => {
+        StoredView::Export { dataset, view, format, output } => {
             let view = dataset::open(store, dataset)?.view(view)?;
             let format = match format {
                 Format::Hdf5 => terrace_datasets::Format::Hdf5,
@@ -134,8 +147,6 @@ pub fn run(store: &Store, command: &View, show: Show) -> Result<bool> {
             show.result(&json!({"made": output}), &format!("made {}", output.display()))?;
             Ok(true)
         }
-        // Needs no store.
-        View::Convert(_) => Ok(true),
     }
 }
 
@@ -144,10 +155,16 @@ fn named(path: &&Path) -> bool {
     *path != Path::new("-")
 }
 
-fn read(view: &terrace_datasets::View, range: Option<&Range>, out: &mut impl Write) -> Result<bool> {
+/// The first byte that is read, and the first behind.
+fn ends(view: &terrace_datasets::View, range: Option<&Range>) -> Result<(u64, u64)> {
     let length = view.length()?;
     let (start, end) = range.map_or((0, None), |range| (range.start, range.end));
     let end = end.unwrap_or(length).min(length);
+    Ok((start.min(end), end))
+}
+
+fn read(view: &terrace_datasets::View, range: Option<&Range>, out: &mut impl Write) -> Result<bool> {
+    let (start, end) = ends(view, range)?;
     let mut buffer = vec![0; STEP.min(end.saturating_sub(start) as usize)];
     let mut at = start;
     while at < end {

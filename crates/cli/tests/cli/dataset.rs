@@ -42,6 +42,67 @@ fn what_is_wrong_is_said_with_its_place() {
     assert_eq!((place.read("wrong.dataset"), &place.read("half.dataset")[..]), (before, &b"dataset { var }"[..]));
 }
 
+/// `check` looked at the language alone, and `add` said only afterwards, and without its place, that there is no such codec.
+#[test]
+fn a_codec_that_there_is_not_is_said_with_its_place() {
+    let place = Place::empty();
+    place.write("codec.dataset", POINTS.replace("view aos }", "view aos\n  codec \"shufle4+zstd\" }"));
+    let ran = place.run(["dataset", "check", "codec.dataset"]);
+    assert_eq!(ran.code, 1);
+    let says = ["codec.dataset:5:3", "there is no codec `shufle4+zstd`", "did you mean `shuffle4+zstd`?"];
+    assert!(says.iter().all(|part| ran.err.contains(part)), "{}", ran.err);
+    for codec in ["shuffle4+zstd-1", "zstd", "pco-f32", "none"] {
+        place.write("codec.dataset", POINTS.replace("view aos }", &format!("view aos; codec \"{codec}\" }}")));
+        place.good(["dataset", "check", "codec.dataset"]);
+    }
+}
+
+/// Only files could be explained, though `show` of a dataset in the store shows the same.
+#[test]
+fn a_dataset_of_the_store_is_explained_by_its_name() {
+    let place = Place::new();
+    place.write("points.dataset", POINTS);
+    place.good(["dataset", "add", "points.dataset", "--name", "stored"]);
+    let stored = place.good(["dataset", "explain", "stored"]);
+    assert_eq!(stored, place.good(["dataset", "explain", "points.dataset"]));
+    let only = place.json(["dataset", "explain", "stored", "--only", "b"]).0;
+    assert_eq!((only["views"].as_array().unwrap().len(), &only["views"][0]["bytes"]), (1, &json!(4000)));
+    place.bad(["dataset", "explain", "stored", "--only", "c"], &["there is no view or replica \"c\""]);
+    place.bad(["dataset", "explain", "stored", "--size", "data=7"], &["leave --size out"]);
+    place.bad(["dataset", "explain", "none"], &["neither a file nor a dataset \"none\"", "`terrace dataset ls`"]);
+    place.bad(["dataset", "explain", "./none.dataset"], &["none.dataset", "see that the path is right"]);
+    // A file comes first, as its name is shorter to say of what is not in the store.
+    place.write("stored", POINTS.replace("1000", "10"));
+    assert_eq!(place.json(["dataset", "explain", "stored", "--only", "b"]).0["views"][0]["bytes"], 40);
+}
+
+/// Exports were written under their own names from the start: after an interruption a part had the name of the whole, and
+/// the same command refused to replace it. What is left of a kill is shown here by a part that nobody holds.
+#[test]
+fn what_a_view_is_made_into_is_whole_or_not_there() {
+    let place = Place::new();
+    place.write("points.dataset", POINTS);
+    place.write("aos", points());
+    place.good(["--quiet", "view", "write", "points.dataset", "aos", "aos"]);
+    place.write(".points.h5.terrace-part", vec![7; 100_000]);
+    place.write(".points.zarr.terrace-part/data/left", b"by a kill");
+    place.good(["view", "export", "points", "aos", "hdf5", "points.h5"]);
+    place.good(["view", "export", "points", "aos", "zarr", "points.zarr"]);
+    assert!(place.path("points.zarr/data/a/zarr.json").exists() && !place.path("points.zarr/data/left").exists());
+    place.bad(["view", "export", "points", "aos", "hdf5", "points.h5"], &["points.h5", "it is there already"]);
+    place.bad(["view", "export", "points", "aos", "hdf5", "none/points.h5"], &["none/points.h5", "No such file"]);
+    // What is there stays until the new one is whole.
+    place.write("b", b"what was there");
+    place.write(".b.terrace-part", b"left by a kill");
+    place.good(["rm", "datasets/points/main"]);
+    place.bad(["view", "read", "points", "b", "-o", "b"], &["cannot be had"]);
+    assert_eq!(place.read("b"), b"what was there");
+    place.bad(["view", "export", "points", "b", "hdf5", "b.h5"], &["cannot be had"]);
+    assert!(!place.path("b.h5").exists());
+    let left = std::fs::read_dir(place.path("")).unwrap();
+    assert_eq!(left.filter(|entry| entry.as_ref().unwrap().path().to_string_lossy().ends_with("-part")).count(), 0);
+}
+
 #[test]
 fn sections_may_be_in_other_files() {
     let place = Place::empty();

@@ -25,3 +25,20 @@ fn old_dumps_are_shown_and_dropped() {
     assert!(whole.into_iter().all(|ranks| ranks[&0] == [bytes(2)]));
     place.bad(["dump", "gc", "no/name"], &["\"no/name\" cannot be a dump's name"]);
 }
+
+/// The help of `dump` and `restore` named another program's help, which needs MPI to be shown. The flags have one definition now.
+#[test]
+fn the_flags_of_dumps_are_shown_and_looked_at_here() {
+    let place = Place::empty();
+    let help = place.good(["dump", "--help"]);
+    for flag in
+        ["gc", "--replicas", "--chunk", "--by-content", "--duplicates", "--window", "--version", "--static-partners"]
+    {
+        assert!(help.contains(flag), "{flag} is not in: {help}");
+    }
+    let help = place.good(["restore", "--help"]);
+    assert!(help.contains("--partial") && help.contains("--version") && help.contains("{rank}"), "{help}");
+    for wrong in [&["dump", "name", "file", "--replicas", "many"][..], &["restore", "name"], &["dump"]] {
+        assert_eq!(place.run(wrong).code, 2);
+    }
+}
