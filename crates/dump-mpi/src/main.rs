@@ -61,7 +61,11 @@ fn main() -> ExitCode {
     match run(&arguments, &universe) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("terrace-dump: {error:#}");
+            let words = format!("{error:#}");
+            let line =
+                if arguments.json { json!({"error": words}).to_string() } else { format!("terrace-dump: {words}") };
+            // Nobody may read it any more.
+            let _ = writeln!(io::stderr(), "{line}");
             ExitCode::FAILURE
         }
     }
