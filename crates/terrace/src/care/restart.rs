@@ -1,7 +1,11 @@
 //! Beginning the log again from a snapshot of the catalog, where the log itself is damaged or lost.
 
 use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::log;
 use crate::store::Inner;
@@ -11,8 +15,8 @@ impl Inner {
     /// Begins the log again behind a snapshot of the catalog, as commit `sequence`. What was left of the old log and
     /// its copies is kept beside it, as `log.damaged-N`.
     ///
-    /// Everything that the snapshot names is made durable first. The snapshot then replaces the whole folder by one
-    /// rename, so that a crash leaves the old log or the new one. `sequence` must lie behind every commit that any copy
+    /// Everything that the snapshot names is made durable first. The two folders then exchange their names in one step,
+    /// so that a crash leaves the old log or the new one. `sequence` must lie behind every commit that any copy
     /// of the old log may hold: no copy is then ever taken for the longer one.
     pub(crate) fn restart_log(&self, sequence: u64) -> Result<()> {
         let catalog = &self.catalog;
@@ -28,14 +32,15 @@ impl Inner {
         let new = folder.with_extension("new");
         let context = || format!("beginning the log again in {}", folder.display());
         remove_unfinished(&new)?;
-        fs::create_dir(&new).map_err(Error::io(context()))?;
+        fs::DirBuilder::new().mode(0o700).create(&new).map_err(Error::io(context()))?;
         catalog.write_snapshot(&log::snapshot(&new, sequence))?;
         sync(&new).map_err(Error::io(context()))?;
-        set_aside(folder)?;
-        fs::rename(&new, folder).and_then(|()| sync(&self.dir)).map_err(Error::io(context()))?;
+        exchange(&new, folder).and_then(|()| sync(&self.dir)).map_err(Error::io(context()))?;
+        set_aside(&new, folder)?;
         catalog.log().forget_open_file();
         for device in self.log_copies() {
-            if let Err(Error::Io { cause, .. }) = set_aside(&device.path.join("log")) {
+            let copy = device.path.join("log");
+            if let Err(Error::Io { cause, .. }) = set_aside(&copy, &copy) {
                 device.failed(&cause);
             }
         }
@@ -53,20 +58,29 @@ fn remove_unfinished(folder: &Path) -> Result<()> {
     }
 }
 
-/// Gives a damaged log's folder another name, which nothing reads.
-fn set_aside(folder: &Path) -> Result<()> {
-    if !folder.exists() {
-        return Ok(());
-    }
-    let names = (1..).map(|number| PathBuf::from(format!("{}.damaged-{number}", folder.display())));
-    for name in names {
-        if name.exists() {
-            continue;
+/// Exchanges the names of two folders.
+fn exchange(new: &Path, old: &Path) -> std::io::Result<()> {
+    match renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE) {
+        // A file system that cannot exchange names: a crash between these leaves no log, and the finished one beside it.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            let held = old.with_extension("old");
+            fs::rename(old, &held)?;
+            fs::rename(new, old)?;
+            fs::rename(held, new)
         }
-        fs::rename(folder, &name).map_err(Error::io(format!("renaming {}", folder.display())))?;
-        tracing::warn!(kept_as = %name.display(), "the damaged log is kept");
+        exchanged => Ok(exchanged?),
+    }
+}
+
+/// Gives the folder of a damaged log a name that nothing reads: that of the log, and a number.
+fn set_aside(damaged: &Path, log: &Path) -> Result<()> {
+    if !damaged.exists() {
         return Ok(());
     }
+    let mut names = (1..).map(|number| PathBuf::from(format!("{}.damaged-{number}", log.display())));
+    let Some(name) = names.find(|name| !name.exists()) else { return Ok(()) };
+    fs::rename(damaged, &name).map_err(Error::io(format!("renaming {}", damaged.display())))?;
+    tracing::warn!(kept_as = %name.display(), "the damaged log is kept");
     Ok(())
 }
 

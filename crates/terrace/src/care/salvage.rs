@@ -50,7 +50,6 @@ impl Inner {
             }
         }
         if highest > 0 {
-            tracing::warn!("there is no log, but data: `terrace rebuild --salvage` offers what can be put together");
             self.catalog.pass_ids(highest)?;
         }
         Ok(())
