@@ -56,6 +56,7 @@ impl Receipt {
             owed_to: Vec::new(),
             bytes: self.bytes,
             stored: self.stored,
+            is_slow: false,
         }
     }
 }

@@ -105,3 +105,17 @@ fn refused_config(text: &str, says: &str) {
     let error = Config::parse(text, "test").unwrap_err().to_string();
     assert!(error.contains(says), "{error}");
 }
+
+/// A `max_latency` that no target has made writes wait half a minute and fail for "no space"; under
+/// `max_write_availability` it gave way without a word.
+#[test]
+fn a_latency_that_no_target_has_gives_way_and_is_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let slow = "throttle = { latency = '5ms' }";
+    let store = common::store_of(dir.path(), &[common::tier(dir.path(), "disk", &["a", "b"], slow)]);
+    let within = |seconds: f64| PutOptions { max_latency: Some(seconds), ..PutOptions::default() };
+    assert!(store.put_bytes(b"a", &[1; 100_000], &within(1e-6)).unwrap().is_slow);
+    assert!(store.write_at(b"a", 0, &[2; 100_000], &PutOptions::default()).unwrap().is_slow, "as it was put");
+    assert!(!store.put_bytes(b"b", &[1; 100_000], &within(1.0)).unwrap().is_slow);
+    assert!(!store.put_bytes(b"c", &[1; 100_000], &PutOptions::default()).unwrap().is_slow);
+}

@@ -29,6 +29,10 @@ struct Done {
     fewer: Option<(u8, u8, u8)>,
     /// Objects that take more than the budget, and the most that a byte of one takes.
     dear: (u64, f64),
+    /// Objects whose first replica is on a target with a higher latency than was asked for.
+    slow: u64,
+    /// Objects that are stored, and that some replicas are still owed to. No other object waits for its replicas then.
+    late: u64,
 }
 
 pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
@@ -39,13 +43,26 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
     } else {
         put_files(store, put, show, &mut done)?;
     }
-    done.tell(put.dry_run, show)
+    let (late, in_time) = (done.late, done.late == 0 || put.ack.is_none());
+    let good = done.tell(put.dry_run, show)?;
+    if late > 0 {
+        let owed = count(store.status()?.owed, "replica");
+        let missed = if in_time { "" } else { ", so not as `--ack` asks" };
+        let say = if in_time { note } else { complain };
+        say(&format!(
+            "{} stored{missed}, but {owed} still owed: `terrace status` shows which tier is full, slow or away, \
+             `terrace sync` makes them",
+            if late == 1 { "it is".into() } else { format!("{late} of them are") },
+        ));
+    }
+    Ok(good && in_time)
 }
 
 impl Done {
     fn took(&mut self, receipt: &Receipt) {
         self.written += 1;
         self.bytes += receipt.bytes;
+        self.slow += u64::from(receipt.is_slow);
         if receipt.want < receipt.asked {
             self.fewer = Some((receipt.want, receipt.asked, receipt.possible));
         }
@@ -70,7 +87,7 @@ impl Done {
     }
 
     fn tell(self, dry_run: bool, show: Show) -> Result<bool> {
-        let Done { written, unchanged, failed, bytes, would_write, fewer, dear } = self;
+        let Done { written, unchanged, failed, bytes, would_write, fewer, dear, slow, late } = self;
         if dry_run {
             for key in &would_write {
                 show.line(&format!("would write {}", name(key)))?;
@@ -81,7 +98,7 @@ impl Done {
             show.result(&value, &words)?;
             return Ok(failed == 0);
         }
-        let value = json!({"written": written, "unchanged": unchanged, "failed": failed, "bytes": bytes});
+        let value = json!({"written": written, "unchanged": unchanged, "failed": failed, "bytes": bytes, "late": late, "slow": slow});
         let written = count(written, "object");
         show.result(&value, &format!("{written} written ({}), {unchanged} unchanged, {failed} failed", size(bytes)))?;
         if let Some((have, asked, possible)) = fewer {
@@ -96,6 +113,9 @@ impl Done {
             let objects = count(objects, "object");
             show.line(&format!("{objects} above the budget, up to {times:.2}x: one replica takes as much"))?;
         }
+        if slow > 0 {
+            show.line(&format!("{} on a target above max_latency: none is as quick", count(slow, "object")))?;
+        }
         Ok(failed == 0)
     }
 }
@@ -109,19 +129,36 @@ fn options(put: &Put, key: &[u8], attributes: Option<Attributes>) -> PutOptions 
     PutOptions { replicas: put.replicas, ack, element: terrace::element_of(key), attributes, ..put.wishes.options() }
 }
 
-/// Writes an object. Where nothing else is said, all its replicas are there in the end: the process may be, too.
+/// Writes an object. Where nothing else is said, all its replicas are there in the end: the process may be, too. What is
+/// stored and lacks replicas is no failure; it is counted, and told of once.
 fn write(
     store: &Store,
     put: &Put,
     key: &[u8],
     source: impl ReadHoles,
     attributes: Option<Attributes>,
-) -> terrace::Result<Receipt> {
-    let mut receipt = store.put_sparse(key, source, &options(put, key, attributes))?;
-    if put.ack.is_none() {
-        store.wait(&mut receipt, terrace::Ack::Replicated)?;
+    done: &mut Done,
+) -> terrace::Result<()> {
+    let waited = match store.put_sparse(key, source, &options(put, key, attributes)) {
+        Ok(mut receipt) => {
+            done.took(&receipt);
+            let waits = put.ack.is_none() && done.late == 0;
+            if waits { store.wait(&mut receipt, terrace::Ack::Replicated) } else { Ok(()) }
+        }
+        Err(late @ terrace::Error::StillOwed { .. }) => {
+            done.written += 1;
+            done.bytes += store.stat(key)?.length;
+            Err(late)
+        }
+        failed => failed.map(drop),
+    };
+    match waited {
+        Err(terrace::Error::StillOwed { .. }) => {
+            done.late += 1;
+            Ok(())
+        }
+        waited => waited,
     }
-    Ok(receipt)
 }
 
 fn put_stdin(store: &Store, put: &Put, done: &mut Done) -> Result<()> {
@@ -134,8 +171,7 @@ fn put_stdin(store: &Store, put: &Put, done: &mut Done) -> Result<()> {
         done.would_write.push(key.to_vec());
         return Ok(());
     }
-    done.took(&write(store, put, key, Dense(io::stdin().lock()), None)?);
-    Ok(())
+    Ok(write(store, put, key, Dense(io::stdin().lock()), None, done)?)
 }
 
 fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()> {
@@ -151,20 +187,19 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
         bar.set_message(name(&item.key));
         if let Err(e) = put_file(store, put, item, &bar, done) {
             done.failed(&describe(&e), &bar);
-            // What waited for room, or for replicas, in vain would do so again for each of the others.
-            match e.downcast_ref() {
-                Some(terrace::Error::NoSpace { .. }) => complain("the rest is not tried"),
-                Some(terrace::Error::StillOwed { .. }) => {
-                    complain("it is stored, the rest is not tried; `--ack placed` does not wait for replicas");
-                }
-                _ => continue,
+            // What waited for room in vain would do so again for each of the others.
+            if matches!(e.downcast_ref(), Some(terrace::Error::NoSpace { .. })) {
+                complain("the rest is not tried");
+                break;
             }
+        } else if done.late > 0 && put.ack.is_some() {
+            complain("the rest is not tried");
             break;
         }
     }
     bar.finish_and_clear();
     store.repair_suspects()?;
-    if done.unchanged > 0 && !put.dry_run && matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) {
+    if done.unchanged > 0 && done.late == 0 && !put.dry_run && matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) {
         // What was there already may still owe what is waited for.
         store.sync()?;
     }
@@ -186,8 +221,8 @@ fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut
         }
         let changes = if put.snapshot { Changes::Allowed } else { Changes::Refused };
         let source = Told { from: item.open_sparse(changes)?, bar };
-        let receipt = write(store, put, &item.key, source, Some(item.attributes.clone()));
-        done.took(&receipt.map_err(|e| anyhow::Error::from(e).context(path_name(&item.path)))?);
+        let written = write(store, put, &item.key, source, Some(item.attributes.clone()), done);
+        written.map_err(|e| anyhow::Error::from(e).context(path_name(&item.path)))?;
         if let Some(budget) = put.wishes.options().budget {
             done.weigh(store, &item.key, budget)?;
         }

@@ -99,7 +99,7 @@ fn status_tells_of_objects_and_tiers() {
     }
     assert_eq!(tiers[0]["capacity"], 1 << 30);
     let words = place.good(["status"]);
-    assert!(words.contains("1 object,") && words.contains("1.00 GiB") && words.contains("unlimited"), "{words}");
+    assert!(words.contains("1 object,") && words.contains("1.00 GiB") && !words.contains("unlimited"), "{words}");
 }
 
 #[test]

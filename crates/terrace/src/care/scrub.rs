@@ -3,6 +3,7 @@
 use crate::Result;
 use crate::catalog::{Edit, Extent, Object, Task, frames};
 use crate::key::show;
+use crate::mover::Repair;
 use crate::read::{Suspect, bad, read_replica, task_of};
 use crate::report::Scrubbed;
 use crate::store::{Device, Store};
@@ -80,7 +81,7 @@ impl Store {
             }
             if repair {
                 for suspect in &suspects {
-                    found.repaired += u64::from(inner.repair(suspect)?);
+                    found.repaired += u64::from(inner.repair(suspect)? != Repair::Impossible);
                 }
                 self.owe_missing(key, object, extent)?;
             }

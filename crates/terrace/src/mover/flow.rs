@@ -132,7 +132,7 @@ impl Inner {
     }
 
     /// The next of what is owed, to one object or to all.
-    fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
+    pub(super) fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
         let before = object.map(|object| Task { object, frame_offset: 0, write: 0, target: 0 });
         let mut tasks = self.catalog.owed(after.or(before).as_ref(), BATCH)?;
         tasks.retain(|(task, _)| object.is_none_or(|object| task.object == object));

@@ -141,7 +141,10 @@ impl Inner {
             }
             Err(e) => {
                 device.failed(&e);
-                Ok(None)
+                match device.state() {
+                    TierState::Full | TierState::ReadOnly if more => self.owe_elsewhere(task, owed, extent),
+                    _ => Ok(None),
+                }
             }
         }
     }

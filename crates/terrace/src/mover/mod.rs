@@ -14,6 +14,7 @@ mod make;
 mod plain;
 mod promote;
 mod repair;
+pub(crate) use repair::Repair;
 mod replan;
 mod request;
 mod room;
@@ -21,7 +22,7 @@ mod wait;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,10 @@ pub(crate) struct Mover {
     claimed: Mutex<HashSet<Task>>,
     suspects: Mutex<Vec<Suspect>>,
     repairing: Mutex<()>,
+    /// Replicas that were repaired and that no caller was told of yet.
+    repaired: AtomicU64,
+    /// When the background thread last told of them.
+    told: Mutex<Option<Instant>>,
     /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
     wishes: Mutex<HashMap<u64, Wanted>>,
     /// Objects that another policy holds for since they were renamed or the rules changed, and the one before.
@@ -165,7 +170,8 @@ impl Inner {
         self.rules.renew();
         self.hotness.fold_in_time();
         self.forget_made();
-        let mut done = self.repair_suspects()? as usize + self.follow_policies()?;
+        let mut done = self.repair_suspects()? + self.follow_policies()?;
+        self.tell_repaired_in_time();
         let Some(_lock) = self.mover_lock()? else { return Ok(done) };
         let moved = self.move_alone();
         // Whatever fails, what a loss of power can take stays bounded, and space is given back.

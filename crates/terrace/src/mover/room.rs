@@ -39,7 +39,7 @@ impl Inner {
             self.evict()?;
         }
         for device in &self.tiers.devices {
-            if device.space().is_ok_and(|s| s.used < s.capacity) {
+            if device.space().is_ok_and(|s| s.used < s.capacity && !s.read_only) {
                 device.try_again();
             }
         }

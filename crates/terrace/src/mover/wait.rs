@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 use super::{WAIT, room};
 use crate::config::Ack;
 use crate::report::TierState;
-use crate::store::{Inner, Store};
+use crate::store::{Device, Inner, Store};
 use crate::write::Receipt;
 use crate::{Error, Result};
+
+/// How long replicas are waited for that no target takes, and for which no room can be made.
+const HOPELESS_WAIT: Duration = Duration::from_secs(1);
 
 impl Store {
     /// Waits until a write has reached `ack`; this thread does what of it is owed.
@@ -106,6 +109,7 @@ impl Inner {
                 // Another thread may have registered a plain file and not have named it yet.
                 return self.follow_all();
             }
+            let limit = if self.is_hopeless(object)? { limit.min(HOPELESS_WAIT) } else { limit };
             if moved.elapsed() > limit {
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs() });
             }
@@ -114,5 +118,36 @@ impl Inner {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Whether all that is owed, to one object or to all, is owed to targets that take no bytes, and on which nothing is
+    /// left that could be given back.
+    fn is_hopeless(&self, object: Option<u64>) -> Result<bool> {
+        let mut after = None;
+        loop {
+            let tasks = self.owed_next(object, after)?;
+            let Some((last, _)) = tasks.last() else { return Ok(true) };
+            after = Some(*last);
+            for (task, owed) in &tasks {
+                if !self.can_never_take(self.tiers.device(task.target)?, owed.raw_len.into())? {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    /// Whether a target takes no more bytes, and neither eviction nor what is still to be given back can change that.
+    fn can_never_take(&self, device: &Device, bytes: u64) -> Result<bool> {
+        match device.state() {
+            TierState::ReadOnly => return Ok(true),
+            TierState::Ok | TierState::Away => return Ok(false),
+            TierState::Full => {}
+        }
+        let Ok(space) = device.space() else { return Ok(false) };
+        // The rest of its file system is taken by others.
+        let is_too_small = space.capacity < bytes;
+        let is_last = device.tier + 1 == self.tiers.tiers.len();
+        let has_no_room = space.capacity.saturating_sub(space.used) < bytes;
+        Ok(is_too_small || is_last && has_no_room && self.catalog.dead(device.id, u64::MAX, u64::MAX, 1)?.is_empty())
     }
 }

@@ -72,6 +72,8 @@ pub(crate) struct Placement {
     /// How many of the bytes it is for.
     pub length: usize,
     pub replicas: Places,
+    /// Whether the first replica's target has a higher latency than was asked for.
+    pub is_slow: bool,
 }
 
 impl<'a> Placer<'a> {
@@ -99,9 +101,24 @@ impl<'a> Placer<'a> {
                 placement = self.plan_with(raw.len(), &site, &now);
             }
         }
-        if placement.replicas.is_empty() && !self.wanted.volatile && self.wanted.ack < Ack::Durable {
-            // What outlives a reboot may be full or away for now, and is owed then.
-            return self.plan(raw.len(), &Site { wanted: Wanted { volatile: true, ..self.wanted }, ..site });
+        if !placement.replicas.is_empty() {
+            return placement;
+        }
+        let out_of_reach = |most| self.inner.planner.is_out_of_reach(&self.inner.tiers, self.wanted.tiers, most);
+        if self.wanted.max_latency.is_some_and(out_of_reach) {
+            // No eviction makes a target quicker: it gives way, and the receipt says so.
+            let wanted = Wanted { max_latency: None, ..self.wanted };
+            let placed = self.plan_lasting_or_not(raw.len(), &Site { wanted, ..site });
+            return Placement { is_slow: true, ..placed };
+        }
+        self.plan_lasting_or_not(raw.len(), &site)
+    }
+
+    /// Plans; where what outlives a reboot is full or away for now, for memory alone, and the rest is owed.
+    fn plan_lasting_or_not(&self, length: usize, site: &Site<'_>) -> Placement {
+        let placement = self.plan(length, site);
+        if placement.replicas.is_empty() && !site.wanted.volatile && site.wanted.ack < Ack::Durable {
+            return self.plan(length, &Site { wanted: Wanted { volatile: true, ..site.wanted }, ..*site });
         }
         placement
     }

@@ -69,6 +69,8 @@ impl Planner {
         let mut wanted = site.wanted;
         if !site.beside.is_empty() {
             (wanted.first, wanted.raw_first, wanted.budget) = (wanted.rest, false, None);
+            // It holds for the first replica, which is there.
+            wanted.max_latency = None;
             let lasts = |id: &TargetId| tiers.device(*id).is_ok_and(|device| tiers.tier(device).persistent);
             wanted.volatile |= site.beside.iter().any(lasts);
         }
@@ -78,9 +80,17 @@ impl Planner {
         let targets = among(tiers, |device| !taken(device));
         let want = Want { bytes: bytes as u64, reads: site.reads, targets };
         let placed = self.with(tiers, |snapshot, memo| {
-            Some(placement(thrifty(&want, snapshot, wanted, costs, memo)?, tiers, bytes))
+            let placed = placement(thrifty(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
+            let is_slow = wanted.max_latency.is_some_and(|most| latency_of_first(&placed, tiers, snapshot) > most);
+            Some(Placement { is_slow, ..placed })
         });
         placed.unwrap_or_default()
+    }
+
+    /// Whether none of these tiers' targets that work has a latency as low as `most`, full or not.
+    pub fn is_out_of_reach(&self, tiers: &Tiers, allowed: TierSet, most: f64) -> bool {
+        let (_, targets) = described(tiers);
+        !targets.iter().any(|target| target.up && allowed.has(target.tier) && target.latency <= most)
     }
 
     /// Plans with the tiers as they are now, and counts what that takes.
@@ -306,6 +316,13 @@ pub(super) fn described(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
     (levels.collect(), targets)
 }
 
+/// The latency, in seconds, of the target that a placement's first replica is for.
+fn latency_of_first(placed: &Placement, tiers: &Tiers, snapshot: &Snapshot) -> f64 {
+    let first = placed.replicas.first().map(|first| first.target);
+    let at = first.and_then(|first| tiers.devices.iter().position(|device| device.id == first));
+    at.and_then(|at| snapshot.targets().get(at)).map_or(0.0, |target| target.latency)
+}
+
 /// The first extent of a plan.
 fn placement(plan: &Plan, tiers: &Tiers, bytes: usize) -> Placement {
     let pieces = || plan.replicas.iter().filter_map(|pieces| pieces.first());
@@ -314,5 +331,5 @@ fn placement(plan: &Plan, tiers: &Tiers, bytes: usize) -> Placement {
         Some(Placed { target: tiers.devices.get(usize::from(target))?.id, encoding })
     };
     let replicas = pieces().filter_map(|piece| placed((piece.target, piece.encoding))).collect();
-    Placement { length: bytes.min((u64::from(pages) * PAGE) as usize), replicas }
+    Placement { length: bytes.min((u64::from(pages) * PAGE) as usize), replicas, is_slow: false }
 }

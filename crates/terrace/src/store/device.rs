@@ -93,6 +93,9 @@ impl Device {
     pub fn space(&self) -> io::Result<Space> {
         let space = self.target.space()?;
         self.capacity.store(space.capacity, Ordering::Relaxed);
+        if space.read_only {
+            self.failed(&io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         Ok(space)
     }
 

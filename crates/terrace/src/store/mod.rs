@@ -281,21 +281,26 @@ impl Store {
             }
         }
         let tiers = inner.tiers.tiers.iter().enumerate().map(|(level, tier)| {
-            let (mut used, mut capacity, mut state) = (0u64, 0u64, TierState::Ok);
-            for device in inner.tiers.devices.iter().filter(|d| d.tier == level) {
+            let devices = || inner.tiers.devices.iter().filter(|device| device.tier == level);
+            let mut state = TierState::Ok;
+            for device in devices() {
                 match device.space() {
-                    Ok(space) => {
-                        used += space.used;
-                        capacity = capacity.saturating_add(space.capacity);
-                        if space.used as f64 >= space.capacity as f64 * tier.high_watermark {
-                            state = state.max(TierState::Full);
-                        }
+                    Ok(space) if space.used as f64 >= space.capacity as f64 * tier.high_watermark => {
+                        state = state.max(TierState::Full);
                     }
+                    Ok(_) => {}
                     Err(e) => device.failed(&e),
                 }
                 state = state.max(device.state());
             }
-            TierStatus { name: tier.name.clone(), used, capacity, queue: queue[level], state }
+            let (used, free) = inner.used_and_free(devices());
+            TierStatus {
+                name: tier.name.clone(),
+                used,
+                capacity: used.saturating_add(free),
+                queue: queue[level],
+                state,
+            }
         });
         let (objects, replanning) = (inner.catalog.count()?, inner.replanning());
         Ok(Status { objects, owed, replanning, tiers: tiers.collect() })
@@ -316,6 +321,7 @@ impl Drop for Inner {
             // The lock is shared with the process that opened the store, whose affair all this is.
             return;
         }
+        self.tell_repaired();
         self.streams.keep();
         self.hotness.fold();
         self.leases.close();

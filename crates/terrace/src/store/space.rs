@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::Store;
+use super::{Device, Inner, Store};
 use crate::config::TierKind;
 use crate::report::{Room, TierState};
 
@@ -10,15 +10,22 @@ impl Store {
     /// What all targets that can be reached can hold together. A target without a limit holds what its file system does, and
     /// those that share one share what is free of it.
     pub fn room(&self) -> Room {
+        let (used, free) = self.inner.used_and_free(self.inner.tiers.devices.iter());
+        Room { capacity: used.saturating_add(free), free }
+    }
+}
+
+impl Inner {
+    /// The bytes that these targets hold, and those that they can take together, but for targets that are away.
+    pub(super) fn used_and_free<'a>(&self, devices: impl Iterator<Item = &'a Device>) -> (u64, u64) {
         let (mut used, mut free) = (0u64, 0u64);
         // By file system: what its targets would take, and what there is.
         let mut shared: HashMap<u64, (u64, u64)> = HashMap::new();
-        let inner = &self.inner;
-        for device in inner.tiers.devices.iter().filter(|device| device.state() != TierState::Away) {
+        for device in devices.filter(|device| device.state() != TierState::Away) {
             let Ok(space) = device.space() else { continue };
             used = used.saturating_add(space.used);
             let room = space.capacity.saturating_sub(space.used);
-            let directory = inner.config.tiers.get(device.tier).is_some_and(|tier| tier.kind == TierKind::Directory);
+            let directory = self.config.tiers.get(device.tier).is_some_and(|tier| tier.kind == TierKind::Directory);
             match rustix::fs::stat(&device.path).and_then(|stat| Ok((stat, rustix::fs::statvfs(&device.path)?))) {
                 Ok((stat, system)) if directory => {
                     let there = system.f_bavail.saturating_mul(system.f_frsize);
@@ -31,6 +38,6 @@ impl Store {
         for (wanted, there) in shared.into_values() {
             free = free.saturating_add(wanted.min(there));
         }
-        Room { capacity: used.saturating_add(free), free }
+        (used, free)
     }
 }

@@ -74,8 +74,7 @@ impl Opener<'_> {
         let speed = |set: Option<u64>, profiled: Option<f64>| {
             Speed::expected(profiled.unwrap_or(set.map_or(usual, |rate| rate as f64)), latency)
         };
-        let space =
-            target.space().unwrap_or_else(|_| Space { used: 0, capacity: tier.capacity.map_or(u64::MAX, |c| c.0) });
+        let space = target.space().unwrap_or_else(|_| Space::within(0, tier.capacity.map_or(u64::MAX, |c| c.0)));
         let device = Device {
             id,
             tier: level,

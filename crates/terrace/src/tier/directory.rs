@@ -173,6 +173,17 @@ impl Directory {
         }
     }
 
+    /// Puts a segment away after a frame could not be written behind `end`. No commit can name what is there: the caller
+    /// was given no place. So it goes, and the segment is added to again; an empty one is removed, or each failed write on
+    /// a full file system would leave a file.
+    fn take_back(&self, mut segment: Segment, end: u64) {
+        if end == 0 && fs::remove_file(self.path(segment.id)).is_ok() {
+            return;
+        }
+        let pool = if segment.cut(end).is_ok() { &self.idle } else { &self.full };
+        pool.lock().push(segment);
+    }
+
     fn reader(&self, segment: u64) -> io::Result<Arc<File>> {
         if let Some(file) = self.readers.lock().get(&segment) {
             return Ok(file.clone());
@@ -272,12 +283,13 @@ impl Target for Directory {
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
         self.seen()?;
         let mut segment = self.writable()?;
+        let before = segment.end;
         let place = segment.place(frame.header.frame_len() as u32);
         let grows = segment.grows(place);
         let _room = match self.take_room(grows) {
             Ok(room) => room,
             Err(e) => {
-                self.idle.lock().push(segment);
+                self.take_back(segment, before);
                 return Err(e);
             }
         };
@@ -287,7 +299,7 @@ impl Target for Directory {
         self.header.give(header);
         if let Err(e) = written {
             self.used.is_stale();
-            self.full.lock().push(segment);
+            self.take_back(segment, before);
             return Err(e);
         }
         let pool = if segment.end < SEGMENT_FULL { &self.idle } else { &self.full };
@@ -373,7 +385,16 @@ impl Target for Directory {
     fn space(&self) -> io::Result<Space> {
         self.seen()?;
         self.used.is_stale();
-        Ok(Space { used: self.used.get(|| self.measure())?, capacity: self.capacity })
+        let used = self.used.get(|| self.measure())?;
+        let system = rustix::fs::statvfs(&self.root)?;
+        // Without inodes no segment can be made; a file system that counts none tells 0 of 0.
+        let has_inodes = system.f_files == 0 || system.f_favail > 0;
+        let left = if has_inodes { system.f_bavail.saturating_mul(system.f_frsize) } else { 0 };
+        Ok(Space {
+            used,
+            capacity: self.capacity.min(used.saturating_add(left)),
+            read_only: system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY),
+        })
     }
 
     fn used(&self) -> u64 {

@@ -82,7 +82,7 @@ impl Target for Memory {
     }
 
     fn space(&self) -> io::Result<Space> {
-        Ok(Space { used: self.used(), capacity: self.capacity })
+        Ok(Space::within(self.used(), self.capacity))
     }
 
     fn used(&self) -> u64 {

@@ -77,8 +77,17 @@ pub struct Whole {
 pub struct Space {
     /// Allocated bytes.
     pub used: u64,
-    /// The most that it may allocate.
+    /// The most that it may allocate: by configuration, and by what its file system has left.
     pub capacity: u64,
+    /// Whether it takes no writes, as a file system that was mounted for reading only.
+    pub read_only: bool,
+}
+
+impl Space {
+    /// Of a target that nothing but the configuration limits.
+    pub fn within(used: u64, capacity: u64) -> Space {
+        Space { used, capacity, read_only: false }
+    }
 }
 
 /// One device, directory, node or bucket of a tier.

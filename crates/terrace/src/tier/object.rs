@@ -262,7 +262,7 @@ impl Target for Object {
 
     fn space(&self) -> io::Result<Space> {
         self.ready()?;
-        Ok(Space { used: self.ledger.used()?, capacity: self.capacity })
+        Ok(Space::within(self.ledger.used()?, self.capacity))
     }
 
     fn used(&self) -> u64 {

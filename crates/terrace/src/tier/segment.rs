@@ -74,6 +74,17 @@ impl Segment {
     }
 }
 
+impl Segment {
+    /// Takes away what is behind `end`: a frame that could not be written whole.
+    pub fn cut(&mut self, end: u64) -> io::Result<()> {
+        if self.file.metadata()?.len() > end {
+            self.file.set_len(end)?;
+        }
+        self.end = end;
+        Ok(())
+    }
+}
+
 /// Whether no writer holds the segment; it is held by the returned file while that lives.
 pub fn hold(path: &Path) -> io::Result<Option<Locked>> {
     Locked::at_once(OpenOptions::new().read(true).write(true).open(path)?)

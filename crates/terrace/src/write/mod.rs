@@ -188,6 +188,7 @@ impl Store {
             owed_to: Vec::new(),
             bytes,
             stored: writer.stored,
+            is_slow: writer.is_slow,
         };
         for &(target, replicas) in &writer.owed_to {
             let device = self.inner.tiers.device(target)?;

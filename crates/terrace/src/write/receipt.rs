@@ -39,4 +39,6 @@ pub struct Receipt {
     pub bytes: u64,
     /// Bytes of payload that the replicas made by the call itself take.
     pub stored: u64,
+    /// Whether a first replica is on a target with a higher latency than was asked for: none that works is as quick.
+    pub is_slow: bool,
 }

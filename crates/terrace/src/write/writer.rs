@@ -34,6 +34,8 @@ pub(crate) struct Writer<'a> {
     /// Replicas of the extent that has the fewest.
     pub(super) have: Option<u8>,
     pub(super) stored: u64,
+    /// Whether a first replica went to a target with a higher latency than was asked for.
+    pub(super) is_slow: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -53,6 +55,7 @@ impl<'a> Writer<'a> {
             plain: WholeOn::default(),
             have: None,
             stored: 0,
+            is_slow: false,
         }
     }
 
@@ -144,6 +147,7 @@ impl<'a> Writer<'a> {
             if placement.replicas.is_empty() {
                 self.inner.make_room(since)?;
             } else if self.extent(&raw[..placement.length], placement.replicas)? {
+                self.is_slow |= placement.is_slow;
                 raw = &raw[placement.length..];
                 since = Instant::now();
             }

@@ -1,0 +1,140 @@
+//! File systems that are full or read-only: what happens on a real, small one.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use common::{noise, store_of, tier};
+use terrace::report::TierState;
+use terrace::{Ack, PutOptions, Store};
+
+/// A file system in memory, unmounted when it is dropped.
+struct Small(PathBuf);
+
+impl Small {
+    /// None where this user may not mount; the test is skipped then.
+    fn mount(at: &Path, options: &str) -> Option<Small> {
+        fs::create_dir_all(at).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "terrace-test"]).arg(at).output();
+        if !mounted.is_ok_and(|output| output.status.success()) {
+            println!("skipped: this user may not mount file systems");
+            return None;
+        }
+        Some(Small(at.to_owned()))
+    }
+
+    fn remount(&self, options: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0).status();
+        assert!(done.unwrap().success());
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn segments(target: &Path) -> Vec<u64> {
+    let entries = fs::read_dir(target.join("segments")).unwrap();
+    entries.map(|entry| entry.unwrap().metadata().unwrap().len()).collect()
+}
+
+fn state_of(store: &Store, tier: &str) -> (TierState, u64) {
+    let tiers = store.status().unwrap().tiers;
+    tiers.iter().find(|status| status.name == tier).map(|status| (status.state, status.capacity)).unwrap()
+}
+
+/// A target that failed is left alone for two seconds.
+fn becomes_ok(store: &Store, tier: &str) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while state_of(store, tier).0 != TierState::Ok {
+        assert!(Instant::now() < end, "{:?}", state_of(store, tier));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A tier without a configured capacity on a full file system was "ok, unlimited"; each write that failed there left an
+/// empty segment file (2,079 in one trial); and what was owed to it was tried there for 30 seconds, though another tier
+/// had room: making room declared the target usable each time, as nothing but the configured capacity was looked at.
+#[test]
+fn a_full_file_system_is_told_of_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(&dir.path().join("small"), "size=2m") else { return };
+    let tiers = [
+        tier(dir.path(), "first", &["first"], ""),
+        tier(dir.path(), "small", &["small/t"], ""),
+        tier(dir.path(), "big", &["big"], ""),
+    ];
+    let store = store_of(dir.path(), &tiers);
+    assert_eq!(state_of(&store, "small").0, TierState::Ok);
+    assert!(state_of(&store, "small").1 <= 2 << 20, "its file system has no more");
+    fs::write(small.0.join("others"), noise(4 << 20, 1)).unwrap_err();
+    let both = PutOptions { ack: Some(Ack::Replicated), replicas: Some(2), ..PutOptions::default() };
+    let bytes = noise(1_500_000, 2);
+    for number in 0..20 {
+        store.put_bytes(format!("k{number}").as_bytes(), &bytes, &both).unwrap();
+        assert_eq!(store.status().unwrap().owed, 0, "the others take it");
+    }
+    assert_eq!(state_of(&store, "small").0, TierState::Full);
+    assert!(segments(&dir.path().join("small/t")).len() <= 1, "failed writes leave no files");
+    // Others free some room.
+    fs::remove_file(small.0.join("others")).unwrap();
+    store.sync().unwrap();
+    becomes_ok(&store, "small");
+    small.remount("ro");
+    assert_eq!(state_of(&store, "small").0, TierState::ReadOnly);
+    store.put_bytes(b"more", &bytes, &both).unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
+    small.remount("rw");
+    store.put_bytes(b"again", &bytes, &both).unwrap();
+    becomes_ok(&store, "small");
+}
+
+/// What no target will ever take was waited for as long as what one may take in a moment: 30 seconds for each file.
+#[test]
+fn what_nobody_can_take_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(&dir.path().join("small"), "size=1m") else { return };
+    let store =
+        store_of(dir.path(), &[tier(dir.path(), "small", &["small/t"], ""), tier(dir.path(), "big", &["big"], "")]);
+    fs::write(small.0.join("others"), noise(4 << 20, 1)).unwrap_err();
+    let both = PutOptions { ack: Some(Ack::Replicated), replicas: Some(2), ..PutOptions::default() };
+    let late = store.put_bytes(b"k", &noise(500_000, 2), &both).unwrap_err();
+    assert!(matches!(late, terrace::Error::StillOwed { owed: 1, seconds: 1 }), "{late}");
+    fs::remove_file(small.0.join("others")).unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
+}
+
+/// A failed write in the middle of a segment is taken back: what was before it stays, what comes next follows it.
+#[test]
+fn a_segment_goes_on_after_a_write_that_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(&dir.path().join("small"), "size=2m") else { return };
+    let store =
+        store_of(dir.path(), &[tier(dir.path(), "small", &["small/t"], ""), tier(dir.path(), "big", &["big"], "")]);
+    let one = PutOptions { replicas: Some(1), tiers: Some(vec!["small".into()]), ..PutOptions::default() };
+    store.put_bytes(b"a", &noise(700_000, 1), &one).unwrap();
+    // Nobody has looked at the space since: the write itself finds the file system full.
+    let _ = fs::write(small.0.join("others"), noise(1_000_000, 1));
+    let any = PutOptions { replicas: Some(1), ..PutOptions::default() };
+    store.put_bytes(b"b", &noise(900_000, 2), &any).unwrap();
+    assert_eq!(segments(&dir.path().join("small/t")).len(), 1);
+    fs::remove_file(small.0.join("others")).unwrap();
+    store.status().unwrap();
+    store.put_bytes(b"c", &noise(300_000, 3), &one).unwrap();
+    assert_eq!(segments(&dir.path().join("small/t")).len(), 1, "one segment goes on");
+    let home = store.dir().to_owned();
+    store.close().unwrap();
+    let store = Store::rebuild(&home).unwrap();
+    for (key, length, seed) in [(b"a", 700_000, 1), (b"b", 900_000, 2), (b"c", 300_000, 3)] {
+        assert!(store.get(key).unwrap() == noise(length, seed));
+    }
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
