@@ -85,6 +85,33 @@ impl Source for OwedSet<'_> {
     }
 }
 
+/// Owed replicas that are given, each pulled once.
+struct Given(Mutex<Vec<(Task, Owed)>>);
+
+impl Source for Given {
+    type Move = ToMake;
+    type Error = Error;
+
+    fn pull(&self, _: usize) -> Result<Pulled<ToMake>> {
+        let mut left = self.0.lock();
+        if left.is_empty() {
+            return Ok(Pulled::End);
+        }
+        let count = left.len().min(BATCH);
+        Ok(Pulled::Moves(left.drain(..count).map(|(task, owed)| ToMake(task, owed)).collect()))
+    }
+
+    fn wait(&self, _: Duration) {}
+
+    fn finish(&self, _: Vec<ToMake>) -> Result<()> {
+        Ok(())
+    }
+
+    fn again(&self, _: &TargetId) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// The store's targets.
 struct Targets<'a> {
     inner: &'a Inner,
@@ -121,6 +148,15 @@ impl Inner {
             return self.make(&first, at_once);
         }
         let source = OwedSet { inner: self, object, after: Mutex::default(), end: Instant::now() + MARK_EVERY };
+        self.flow(source, at_once)
+    }
+
+    /// Makes these owed replicas, as far as the targets allow; how many are no longer owed.
+    pub(super) fn make_given(&self, owed: Vec<(Task, Owed)>) -> Result<usize> {
+        if self.pays(&owed) { self.flow(Given(Mutex::new(owed)), true) } else { self.make(&owed, true) }
+    }
+
+    fn flow(&self, source: impl Source<Move = ToMake, Error = Error>, at_once: bool) -> Result<usize> {
         let sink = Targets { inner: self, at_once, done: AtomicUsize::new(0) };
         let workers = self.tiers.devices.len().min(AT_ONCE);
         let settings = Settings { max_bytes: REGISTERED, memory: WAITING, workers, ..Settings::default() };

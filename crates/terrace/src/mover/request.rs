@@ -1,16 +1,21 @@
 //! Moving what somebody asks for: onto a tier, off it, and off it for good.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use terrace_plan::snapshot::TierSet;
 
 use super::WAIT;
 use super::evict::drop_replica;
-use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task, frames};
+use crate::catalog::{Change, Edit, Extent, Owed, Replica, TargetId, Task, frames};
 use crate::read::task_of;
 use crate::report::Moved;
 use crate::store::{Inner, Store};
 use crate::{Error, Result};
+
+/// Edits that are carried out together, about, and bytes that they owe.
+const BATCH_EDITS: usize = 1024;
+const BATCH_BYTES: u64 = 64 << 20;
 
 impl Store {
     /// Puts a replica of everything at or below `prefix` on a tier, beside those that it has.
@@ -83,30 +88,70 @@ impl Store {
         })
     }
 
-    /// Commits the edits that `plan` finds for each extent, object by object, and makes what is owed by them.
+    /// Commits the edits that `plan` finds for each extent, and makes what is owed by them: many objects at a time, since
+    /// each batch waits for one sync.
     pub(super) fn move_each(
         &self,
         prefix: &[u8],
         mut plan: impl FnMut(&Inner, &[u8], u64, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
     ) -> Result<Moved> {
         let inner = &self.inner;
-        let mut moved = Moved::default();
+        let (mut moved, mut edits) = (Moved::default(), Vec::new());
         inner.catalog.each_object(prefix, |key, object, extents| {
-            let mut edits = Vec::new();
             for extent in frames(extents) {
                 plan(inner, key, object.id, extent, &mut edits, &mut moved)?;
             }
-            if !edits.is_empty() {
-                // What is left must outlive a loss of power as what goes does.
-                inner.sync_files()?;
-                inner.catalog.commit(Change { expect: Vec::new(), edits })?;
-                inner.finish(Some(object.id), WAIT, &mut |_| {})?;
+            // What is planned does not see the room that the rest of its batch takes.
+            if edits.len() >= BATCH_EDITS || owed_bytes(&edits) >= BATCH_BYTES {
+                inner.carry_out(std::mem::take(&mut edits))?;
             }
             Ok(true)
         })?;
+        inner.carry_out(edits)?;
         inner.mark_synced()?;
         inner.reap(Duration::from_secs(30))?;
         Ok(moved)
+    }
+}
+
+/// Bytes that edits owe, before encoding.
+fn owed_bytes(edits: &[Edit]) -> u64 {
+    let owed = edits.iter().map(|edit| if let Edit::Owe { raw_len, .. } = edit { u64::from(*raw_len) } else { 0 });
+    owed.sum()
+}
+
+impl Inner {
+    /// Commits a batch of moves, and makes what they owe.
+    fn carry_out(&self, edits: Vec<Edit>) -> Result<()> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let owed: Vec<(Task, Owed)> = edits.iter().filter_map(owed_by).collect();
+        if edits.iter().any(|edit| matches!(edit, Edit::Lost { .. })) {
+            // What is left must outlive a loss of power as what goes does. A replica that goes once another is made needs no
+            // sync: it is not given back before a sync mark covers that, and recovery looks whether the new one is there.
+            self.sync_files()?;
+        }
+        self.catalog.commit(Change { expect: Vec::new(), edits })?;
+        let objects: BTreeSet<u64> = owed.iter().map(|(task, _)| task.object).collect();
+        self.make_given(owed)?;
+        for object in objects {
+            if self.catalog.owed_count(Some(object))? > 0 {
+                self.finish(Some(object), WAIT, &mut |_| {})?;
+            }
+        }
+        self.follow_all()
+    }
+}
+
+/// What an edit owes.
+fn owed_by(edit: &Edit) -> Option<(Task, Owed)> {
+    match edit {
+        Edit::Owe { task, key, raw_len, then_drop } => {
+            let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop, since: 0 };
+            Some((*task, owed))
+        }
+        _ => None,
     }
 }
 
