@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use terrace::Files;
-use terrace_serve::{Address, Server};
+use terrace_serve::{Address, Limits, Server};
 
 use crate::arguments::Arguments;
 use crate::opening;
@@ -35,6 +36,9 @@ pub struct Nine {
     /// Let other machines in. 9P has no authentication and hides nothing: only where the network is trusted.
     #[arg(long)]
     trust_network: bool,
+    /// End a connection that has not asked for anything for so long; 0 is never.
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().idle.map_or(0, |idle| idle.as_secs()))]
+    idle_timeout: u64,
 }
 
 pub fn serve(arguments: &Arguments, Serve::Nine(wanted): &Serve) -> Result<()> {
@@ -42,7 +46,9 @@ pub fn serve(arguments: &Arguments, Serve::Nine(wanted): &Serve) -> Result<()> {
     let store = opening::open(&arguments.store()?, Show { json: arguments.json, quiet: arguments.quiet })?;
     let files = Files::new(&store)?;
     let address = wanted.unix.clone().map_or(Address::Tcp(wanted.listen), Address::Unix);
-    let mut server = Server::begin(&files, &address, wanted.trust_network)?;
+    let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));
+    let limits = Limits { idle, ..Limits::default() };
+    let mut server = Server::begin(&files, &address, wanted.trust_network, limits)?;
     let mut out = std::io::stdout();
     // Whoever waits for this line may be gone.
     let _ = writeln!(out, "{} is served by 9P2000 on {}", store.dir().display(), server.address());

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 use crate::Address;
 
@@ -58,6 +59,14 @@ impl Stream {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
             Stream::Unix(stream) => Stream::Unix(stream.try_clone()?),
         })
+    }
+
+    /// Ends a read or a write, by an error, that has waited for so long.
+    pub fn set_patience(&self, most: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(most).and_then(|()| stream.set_write_timeout(most)),
+            Stream::Unix(stream) => stream.set_read_timeout(most).and_then(|()| stream.set_write_timeout(most)),
+        }
     }
 
     /// Ends one direction, or both.

@@ -6,7 +6,7 @@ mod common;
 
 use common::client::{BOTH, Body, CUT, Client, DIRECTORY, READ, REMOVE, WRITE};
 use common::{Served, bytes};
-use terrace_serve::{Address, ServeError, Server};
+use terrace_serve::{Address, Limits, ServeError, Server};
 
 #[test]
 fn files_are_made_read_written_cut_renamed_and_removed() {
@@ -205,21 +205,27 @@ fn an_end_answers_what_is_asked_and_closes_all() {
     // What a killed server left is taken over; what is served, or is no socket, is not.
     drop(std::os::unix::net::UnixListener::bind(&served.socket).unwrap());
     let address = Address::Unix(served.socket.clone());
-    let again = Server::begin(&served.files, &address, false).unwrap();
+    let again = Server::begin(&served.files, &address, false, Limits::default()).unwrap();
     assert_eq!(served.client().read_all("a").unwrap(), b"kept back");
-    assert!(matches!(Server::begin(&served.files, &address, false), Err(ServeError::Refused { .. })));
+    assert!(matches!(
+        Server::begin(&served.files, &address, false, Limits::default()),
+        Err(ServeError::Refused { .. })
+    ));
     drop(again);
     std::fs::write(&served.socket, b"").unwrap();
-    assert!(matches!(Server::begin(&served.files, &address, false), Err(ServeError::InTheWay(_))));
+    assert!(matches!(Server::begin(&served.files, &address, false, Limits::default()), Err(ServeError::InTheWay(_))));
 }
 
 #[test]
 fn only_this_machine_is_let_in_unless_told() {
     let served = Served::new();
     let open = Address::Tcp("0.0.0.0:0".parse().unwrap());
-    let Err(error @ ServeError::Open(_)) = Server::begin(&served.files, &open, false) else { panic!("it listens") };
+    let Err(error @ ServeError::Open(_)) = Server::begin(&served.files, &open, false, Limits::default()) else {
+        panic!("it listens")
+    };
     assert!(error.to_string().contains("no authentication"), "{error}");
-    let server = Server::begin(&served.files, &Address::Tcp("127.0.0.1:0".parse().unwrap()), false).unwrap();
+    let server =
+        Server::begin(&served.files, &Address::Tcp("127.0.0.1:0".parse().unwrap()), false, Limits::default()).unwrap();
     let mut client = Client::tcp(&server.address().to_string()).unwrap();
     assert_eq!(client.names("").unwrap(), [""; 0]);
 }

@@ -8,9 +8,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::client::{Body, Client};
+use common::client::{BOTH, Body, Client};
 use common::{Served, bytes};
 use proptest::prelude::*;
+use terrace_serve::Limits;
 use terrace_serve::nine::Reply;
 use terrace_serve::nine::message::{Damaged, Request};
 use terrace_serve::nine::record::{Qid, Record};
@@ -47,26 +48,65 @@ fn damaged_messages_end_their_connection_only() {
 }
 
 #[test]
-fn fids_and_connections_are_bounded() {
+fn fids_are_bounded() {
     let served = Served::new();
     let mut client = served.client();
     let refused = (0..1 << 15).find_map(|_| client.walk("").err()).unwrap();
     assert_eq!(refused, "Too many open files");
-    let all: Vec<UnixStream> = (0..300).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
-    // Those above the bound are turned away, and the others' places come free again.
-    let mut last = all.last().unwrap();
-    assert!(matches!(last.read(&mut [0]), Ok(0) | Err(_)));
-    drop(all);
-    for _ in 0..1000 {
-        let mut stream = UnixStream::connect(&served.socket).unwrap();
-        // Tversion of 8192 bytes.
-        stream.write_all(b"\x13\0\0\0\x64\xff\xff\0\x20\0\0\x06\x009P2000").unwrap();
-        if stream.read(&mut [0; 19]).is_ok_and(|length| length > 0) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(20));
+}
+
+/// Who has said nothing for ever kept a place for ever: 256 of them shut everybody out, as all tests closed what they opened.
+#[test]
+fn idle_connections_give_way_to_new_ones() {
+    let limits = Limits { spared: Duration::from_millis(200), ..Limits::default() };
+    let served = Served::within(limits);
+    served.files.store().put_bytes(b"a", b"1", &Default::default()).unwrap();
+    // One holds a file open and has written to it.
+    let mut holding = served.client();
+    let file = holding.create("", "held", 0o644, BOTH).unwrap();
+    holding.write(file, 0, b"kept back").unwrap();
+    let silent: Vec<UnixStream> = (0..600).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
+    assert_eq!(served.client().read_all("a").unwrap(), b"1", "600 silent connections keep nobody out");
+    let mut first = &silent[0];
+    first.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(first.read(&mut [0]).unwrap(), 0, "the one that has been silent longest has given way");
+
+    // Those that have said what they speak are spared at first, and have to wait for none that is busy.
+    let mut attached: Vec<Client> = Vec::new();
+    for _ in 0..300 {
+        let connected = (0..1000).find_map(|_| {
+            let client =
+                UnixStream::connect(&served.socket).ok().and_then(|stream| Client::try_over(Box::new(stream)).ok());
+            if client.is_none() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            client
+        });
+        attached.push(connected.expect("nobody is let in any more"));
+        // Whoever has a file open gives way last.
+        assert_eq!(holding.read(file, 0, 100).unwrap(), b"kept back");
     }
-    panic!("nobody is let in any more");
+    assert_eq!(attached.last_mut().unwrap().read_all("a").unwrap(), b"1");
+    assert!(attached[0].read_all("a").is_err(), "who has been idle longest has given way");
+}
+
+#[test]
+fn what_asks_for_nothing_for_too_long_is_ended() {
+    let served = Served::within(Limits { idle: Some(Duration::from_millis(300)), ..Limits::default() });
+    let mut client = served.client();
+    let file = client.create("", "held", 0o644, BOTH).unwrap();
+    client.write(file, 0, b"kept back").unwrap();
+    let mut silent = UnixStream::connect(&served.socket).unwrap();
+    silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    assert!(client.receive().is_err(), "it is ended");
+    // What it had open is closed, and so written.
+    let mut other = served.client();
+    let written = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        other.read_all("held").is_ok_and(|bytes| bytes == b"kept back")
+    });
+    assert!(written);
 }
 
 /// Whole messages of chance: right lengths, fids that exist and such that do not.

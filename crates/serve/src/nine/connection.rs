@@ -8,17 +8,18 @@ use terrace_tree::Tree;
 use super::message::{Damaged, HEADER, NO_TAG, Request};
 use super::reply::Reply;
 use super::session::Session;
+use crate::activity::Activity;
 
 /// Bytes that are read at once where requests are short.
 const BUFFER: usize = 64 << 10;
 /// A buffer that has grown beyond this is given up when requests are short again.
 const KEPT: usize = 256 << 10;
 
-/// Answers a connection's requests until it ends.
+/// Answers a connection's requests until it ends, and tells what it does.
 ///
 /// # Errors
 /// Where the connection breaks, or a message cannot be read. The client is told of the latter.
-pub fn serve<S>(tree: &Arc<Tree>, stream: &S) -> io::Result<()>
+pub fn serve<S>(tree: &Arc<Tree>, stream: &S, activity: &Activity) -> io::Result<()>
 where
     for<'a> &'a S: Read + Write,
 {
@@ -27,13 +28,14 @@ where
     let mut to = stream;
     let (mut message, mut out) = (Vec::new(), Vec::new());
     loop {
-        let damaged = match next(&mut from, session.limit(), &mut message)? {
+        let damaged = match next(&mut from, session.limit(), &mut message, activity)? {
             Next::End => return Ok(()),
             Next::Damaged(damaged) => (NO_TAG, damaged),
             Next::Message { kind, tag } => match Request::decode(kind, &message) {
                 Ok(request) => {
                     session.answer(tag, request, &mut out);
                     to.write_all(&out)?;
+                    activity.wait(session.holding());
                     for buffer in [&mut message, &mut out] {
                         if buffer.capacity() > KEPT && buffer.len() < BUFFER {
                             *buffer = Vec::new();
@@ -59,14 +61,17 @@ enum Next {
 }
 
 /// Reads a message: what is behind its header goes into `body`, which grows only as bytes come in.
-fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>) -> io::Result<Next> {
+fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>, activity: &Activity) -> io::Result<Next> {
     let mut header = [0; HEADER];
     let mut have = 0;
     while have < 4 {
         match from.read(&mut header[have..4]) {
             Ok(0) if have == 0 => return Ok(Next::End),
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(length) => have += length,
+            Ok(length) => {
+                activity.hear();
+                have += length;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -10,6 +10,8 @@ use super::refusal::{Answer, FID_IN_USE, UNKNOWN_FID, errno};
 
 /// More at once no connection may have.
 const MOST: usize = 1 << 14;
+/// Of so many fids it is looked at whether they are open.
+const LOOKED_AT: usize = 64;
 
 /// A number of the tree, for as long as this lives.
 pub struct Held {
@@ -106,6 +108,11 @@ impl Fids {
 
     pub fn take(&mut self, fid: u32) -> Answer<Fid> {
         self.0.remove(&fid).ok_or(UNKNOWN_FID)
+    }
+
+    /// Whether a file or directory is open; of very many fids it is supposed, as that is asked after each request.
+    pub fn may_be_open(&self) -> bool {
+        self.0.len() > LOOKED_AT || self.0.values().any(Fid::is_open)
     }
 
     pub fn take_all(&mut self) -> Vec<Fid> {

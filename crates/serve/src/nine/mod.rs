@@ -14,5 +14,5 @@ mod reply;
 mod session;
 mod settings;
 
-pub use connection::serve;
+pub(crate) use connection::serve;
 pub use reply::Reply;

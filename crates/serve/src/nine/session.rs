@@ -10,6 +10,7 @@ use super::message::{NO_FID, OVERHEAD, Request};
 use super::record::Qid;
 use super::refusal::{Answer, BAD_USE, NO_AUTHENTICATION, NO_VERSION, Refusal, UNKNOWN_FID, UNKNOWN_MESSAGE};
 use super::reply::{Reply, encode_read};
+use crate::activity::Holding;
 
 /// The largest message: 1 MiB of a file, and what is around it.
 pub const LARGEST: u32 = (1 << 20) + OVERHEAD;
@@ -35,6 +36,15 @@ impl Session {
     /// The largest message that may come now.
     pub fn limit(&self) -> u32 {
         self.msize.unwrap_or(FIRST)
+    }
+
+    /// What ends with the connection.
+    pub fn holding(&self) -> Holding {
+        match self.msize {
+            None => Holding::Nothing,
+            Some(_) if self.fids.may_be_open() => Holding::Files,
+            Some(_) => Holding::Names,
+        }
     }
 
     /// Puts the answer to a request into `out`.

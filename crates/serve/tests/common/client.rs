@@ -97,10 +97,15 @@ impl Client {
 
     /// Agrees on a version, and attaches to the root.
     pub fn over(connection: Box<dyn Connection>) -> Client {
+        Client::try_over(connection).unwrap()
+    }
+
+    /// The same, where it may be turned away.
+    pub fn try_over(connection: Box<dyn Connection>) -> Result<Client> {
         let mut client = Client { connection, msize: 8192, next: 1 };
-        client.version(u32::MAX).unwrap();
-        client.attach(0, "").unwrap();
-        client
+        client.version(u32::MAX)?;
+        client.attach(0, "")?;
+        Ok(client)
     }
 
     pub fn send(&mut self, kind: u8, tag: u16, body: &[u8]) -> io::Result<()> {

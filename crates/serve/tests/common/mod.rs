@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use client::Client;
 use tempfile::TempDir;
 use terrace::{Config, Files, Store};
-use terrace_serve::{Address, Server};
+use terrace_serve::{Address, Limits, Server};
 
 pub struct Served {
     pub server: Server,
@@ -20,6 +20,10 @@ pub struct Served {
 
 impl Served {
     pub fn new() -> Served {
+        Served::within(Limits::default())
+    }
+
+    pub fn within(limits: Limits) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let text = format!(
             "[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n",
@@ -28,7 +32,7 @@ impl Served {
         let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
         let files = Files::new(&store).unwrap();
         let socket = dir.path().join("socket");
-        let server = Server::begin(&files, &Address::Unix(socket.clone()), false).unwrap();
+        let server = Server::begin(&files, &Address::Unix(socket.clone()), false, limits).unwrap();
         Served { server, files, socket, _dir: dir }
     }
 
