@@ -30,7 +30,8 @@ pub struct Dump {
 
 #[derive(Subcommand)]
 pub enum Care {
-    /// Drop old versions from this node's store; chunks that others share stay. On each node, while nothing is dumped.
+    /// Drop old versions from this node's store, and give their space back; chunks that others share stay. On each node, with the same
+    /// --keep, while nothing is dumped.
     Gc {
         /// The dump; otherwise all.
         name: Option<String>,
@@ -63,12 +64,26 @@ pub fn care(store: &Store, care: &Care, show: Show) -> Result<bool> {
 fn collect(store: &Store, name: Option<&str>, keep: usize, show: Show) -> Result<bool> {
     let names = name.map_or_else(|| gc::dumps(store), |name| Ok(vec![name.to_owned()]))?;
     for name in names {
+        let before = used(store)?;
         let dropped = gc::collect(store, &name, keep)?;
+        // What was deleted is given back once a sync covers that; otherwise the store waits half a minute, or for a later write.
+        let freeing = store.sync().and_then(|()| store.reap_now());
+        let freed = before.saturating_sub(used(store)?);
         let versions = count(dropped.versions.len() as u64, "version");
-        let words = format!("{name}: {versions} dropped, {} bytes of chunks", dropped.bytes);
-        show.result(&json!({"dump": name, "dropped": dropped.versions, "bytes": dropped.bytes}), &words)?;
+        let words = format!(
+            "{name}: {versions} dropped, {} bytes of chunks; {freed} bytes of the tiers are free again",
+            dropped.bytes
+        );
+        let value = json!({"dump": name, "dropped": dropped.versions, "bytes": dropped.bytes, "freed": freed});
+        show.result(&value, &words)?;
+        freeing.context("giving back the space of what was dropped")?;
     }
     Ok(true)
+}
+
+/// Bytes that the tiers hold.
+fn used(store: &Store) -> Result<u64> {
+    Ok(store.status()?.tiers.iter().map(|tier| tier.used).sum())
 }
 
 fn list(store: &Store, show: Show) -> Result<bool> {
