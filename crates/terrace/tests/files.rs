@@ -520,3 +520,42 @@ fn a_file_that_is_read_in_order_shows_what_is_written_meanwhile() {
     // Nothing of it holds the store open.
     Store::rebuild(&dir.path().join("store")).unwrap();
 }
+
+/// Files that a transaction wrote lay beside their places until its end, and a kill left them there for ever.
+#[test]
+fn a_file_without_a_name_is_seen_once_it_has_one_and_a_dead_process_leaves_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let files = Files::new(&store).unwrap();
+    files.create(b"old", 0o644, OWNER, true).unwrap().write_at(0, b"before").unwrap();
+    files.make_directory(b"d", 0o755, OWNER).unwrap();
+    let reader = files.open(b"old").unwrap();
+    let unnamed = files.create_unnamed(0o640, OWNER).unwrap();
+    unnamed.write_at(0, &[7; 3 * BLOCK + 5]).unwrap();
+    assert_eq!(files.list(b"", b"", 10).unwrap().0.len(), 2);
+    assert!(matches!(files.name(&unnamed, b"old", false), Err(FileError::Exists(_))));
+    assert!(matches!(files.name(&unnamed, b"d", true), Err(FileError::IsDirectory(_))));
+    assert!(matches!(files.name(&unnamed, b"none/a", true), Err(FileError::NotFound(_))));
+    assert!(files.name(&unnamed, b".terrace/a", true).is_err());
+    files.name(&unnamed, b"old", true).unwrap();
+    assert!(files.name(&unnamed, b"again", true).is_err(), "it has a name");
+    // Who has the replaced file open keeps it.
+    let mut bytes = [0; 6];
+    assert_eq!((reader.read_at(0, &mut bytes).unwrap(), &bytes), (6, b"before"));
+    unnamed.write_at(0, b"still open").unwrap();
+    drop((unnamed, reader));
+    let stat = files.stat(b"old").unwrap();
+    assert_eq!((stat.length, stat.mode), (3 * BLOCK as u64 + 5, 0o640));
+    assert_eq!(&store.get(b"old").unwrap()[..11], b"still open\x07");
+    // Without a name it goes with its handle, and with its process.
+    drop(files.create_unnamed(0o644, OWNER).unwrap());
+    assert_eq!(store.list(b".terrace/unlinked", None, 10).unwrap().len(), 0);
+    let left = files.create_unnamed(0o644, OWNER).unwrap();
+    left.write_at(0, &[1; 2 * BLOCK]).unwrap();
+    assert_eq!(store.list(b".terrace/unlinked", None, 10).unwrap().len(), 1);
+    std::mem::forget(left);
+    let keepers = dir.path().join("store/keepers");
+    fs::read_dir(&keepers).unwrap().for_each(|keeper| fs::remove_file(keeper.unwrap().path()).unwrap());
+    let _next = Files::new(&store).unwrap();
+    assert_eq!(store.list(b".terrace/unlinked", None, 10).unwrap().len(), 0);
+}

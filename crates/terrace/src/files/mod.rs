@@ -35,6 +35,7 @@ mod rename;
 mod spare;
 mod stat;
 mod unlinked;
+mod unnamed;
 
 pub use error::{FileError, FileResult};
 pub use handle::File;

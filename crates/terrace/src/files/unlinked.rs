@@ -75,7 +75,7 @@ fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
 
 impl Shared {
     /// The key under which an open file is hidden.
-    fn hidden(&self, id: u64) -> Vec<u8> {
+    pub(super) fn hidden(&self, id: u64) -> Vec<u8> {
         format!("{HIDDEN}/{}/{id}", self.unlinked.number).into_bytes()
     }
 

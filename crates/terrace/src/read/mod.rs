@@ -124,8 +124,23 @@ impl Store {
     ///
     /// # Errors
     /// As those of [`Store::get_to`].
-    pub fn get_sparse(&self, key: &[u8], start: u64, end: Option<u64>, mut sink: impl WriteHoles) -> Result<u64> {
+    pub fn get_sparse(&self, key: &[u8], start: u64, end: Option<u64>, sink: impl WriteHoles) -> Result<u64> {
+        self.get_by(key, start, end, |_| sink)
+    }
+
+    /// The same, to a sink that is made for the object as it is read.
+    ///
+    /// # Errors
+    /// As those of [`Store::get_to`].
+    pub fn get_by<W: WriteHoles>(
+        &self,
+        key: &[u8],
+        start: u64,
+        end: Option<u64>,
+        make_sink: impl FnOnce(&Object) -> W,
+    ) -> Result<u64> {
         let mut view = View::of(self, key)?;
+        let mut sink = make_sink(&view.object);
         let length = view.object.length;
         let end = end.map_or(length, |e| e.min(length));
         let mut buffer = vec![0; STEP.min(end.saturating_sub(start)) as usize];
