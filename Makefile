@@ -144,6 +144,7 @@ soak: python-installed memcheck ## the long counts: kills, faults, power losses,
 	CASES=50000 $(CARGO) test -p terrace-views --test import -- --nocapture
 	CASES=1000000 $(CARGO) test -p terrace-serve --test hostile -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture
+	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
 
 bench: SIZE = usual
 bench-full: SIZE = full

@@ -6,8 +6,9 @@
 use std::slice;
 
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 /// Bytes to read from: `bytes`, `memoryview`, an array...
 pub struct Source(PyUntypedBuffer);
@@ -15,11 +16,36 @@ pub struct Source(PyUntypedBuffer);
 /// Bytes to write to.
 pub struct Target(PyUntypedBuffer);
 
+const MASKED: &str = "a masked array would lose its mask; put array.filled(VALUE), or array.data under one key and \
+    numpy.ma.getmaskarray(array) under another";
+
 fn contiguous(given: Borrowed<'_, '_, PyAny>) -> PyResult<PyUntypedBuffer> {
-    let buffer = PyUntypedBuffer::get(&given)?;
+    let buffer = match PyUntypedBuffer::get(&given) {
+        // Scalars have no shape, and arrays of ctypes no strides, which this kind of buffer must have: a view of bytes has both.
+        Err(error) if error.is_instance_of::<PyBufferError>(given.py()) => {
+            PyUntypedBuffer::get(&PyMemoryView::from(&given)?.call_method1("cast", ("B",))?)?
+        }
+        got => got?,
+    };
     match buffer.is_c_contiguous() {
         true => Ok(buffer),
         false => Err(PyBufferError::new_err("the buffer is not contiguous; copy it, as numpy.ascontiguousarray does")),
+    }
+}
+
+/// Refuses an array of which something is masked: its buffer has all values and no mask.
+fn refuse_masked(given: Borrowed<'_, '_, PyAny>) -> PyResult<()> {
+    if given.cast::<PyBytes>().is_ok() || given.cast::<PyByteArray>().is_ok() {
+        return Ok(());
+    }
+    let loaded = given.py().import("sys")?.getattr("modules")?;
+    // Where NumPy is not loaded nothing is an array of it.
+    let Ok(masked) = loaded.get_item("numpy.ma") else { return Ok(()) };
+    let masks = given.is_instance(&masked.getattr("MaskedArray")?)?
+        && masked.getattr("is_masked")?.call1((given,))?.is_truthy()?;
+    match masks {
+        true => Err(PyTypeError::new_err(MASKED)),
+        false => Ok(()),
     }
 }
 
@@ -27,6 +53,7 @@ impl<'py> FromPyObject<'_, 'py> for Source {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Source> {
+        refuse_masked(given)?;
         contiguous(given).map(Source)
     }
 }

@@ -1,17 +1,18 @@
 //! Objects as files: what the fsspec file system stands on.
 
 use std::ffi::OsString;
+use std::mem;
 
 use engine::files::{FileError, FileResult, Owner, Stat as Known};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyType};
 use rustix_futex_sync::RwLock;
 
 use crate::bytes::{Source, Target};
 use crate::failure::refused;
 use crate::key::{Key, shown};
-use crate::object::kind;
+use crate::object::{kind, known};
 use crate::store::Store;
 use crate::waiting::waited;
 
@@ -20,14 +21,17 @@ const PAGE: usize = 1000;
 
 /// The files of a store.
 #[pyclass(frozen, module = "terrace")]
-pub struct Files(engine::Files);
+pub struct Files {
+    store: Py<Store>,
+    files: RwLock<engine::Files>,
+}
 
 /// An open file.
 #[pyclass(frozen, module = "terrace")]
 pub struct File(RwLock<Option<engine::files::File>>);
 
 /// What is known about a file. Times are nanoseconds since 1970.
-#[pyclass(frozen, get_all, module = "terrace")]
+#[pyclass(frozen, get_all, module = "terrace._terrace")]
 pub struct Stat {
     id: Option<u64>,
     kind: &'static str,
@@ -39,6 +43,23 @@ pub struct Stat {
     changed: i64,
 }
 
+/// All of it, as it is pickled.
+type State = (Option<u64>, String, u64, u32, u32, u32, i64, i64);
+
+#[pymethods]
+impl Stat {
+    #[new]
+    fn restored(state: State) -> Stat {
+        let (id, kind, length, mode, uid, gid, modified, changed) = state;
+        Stat { id, kind: known(&kind), length, mode, uid, gid, modified, changed }
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, (State,)) {
+        let Stat { id, kind, length, mode, uid, gid, modified, changed } = *self;
+        (py.get_type::<Stat>(), ((id, kind.to_owned(), length, mode, uid, gid, modified, changed),))
+    }
+}
+
 impl From<Known> for Stat {
     fn from(known: Known) -> Stat {
         let Known { id, length, mode, modified, changed, .. } = known;
@@ -48,21 +69,40 @@ impl From<Known> for Stat {
 }
 
 impl Files {
-    fn call<T: Send>(&self, py: Python<'_>, call: impl Send + FnOnce(&engine::Files) -> FileResult<T>) -> PyResult<T> {
-        py.detach(|| call(&self.0)).map_err(refused)
+    /// The engine's; opened again in a process that was forked.
+    fn engine(&self, py: Python<'_>) -> PyResult<engine::Files> {
+        let known = self.files.read().clone();
+        if !known.store().catalog().inherited() {
+            return Ok(known);
+        }
+        // To drop what a fork inherited would wait for threads that are not here.
+        mem::forget(known);
+        let opened = opened(py, self.store.get())?;
+        mem::forget(mem::replace(&mut *self.files.write(), opened.clone()));
+        Ok(opened)
     }
 
-    fn owner(&self) -> FileResult<Owner> {
-        Ok(self.0.stat(b"")?.owner)
+    fn call<T: Send>(&self, py: Python<'_>, call: impl Send + FnOnce(&engine::Files) -> FileResult<T>) -> PyResult<T> {
+        let files = self.engine(py)?;
+        py.detach(|| call(&files)).map_err(refused)
     }
+}
+
+fn opened(py: Python<'_>, store: &Store) -> PyResult<engine::Files> {
+    let (engine, application) = (store.engine(py)?, store.required());
+    py.detach(|| engine::Files::with(&engine, application)).map_err(refused)
+}
+
+fn owner(files: &engine::Files) -> FileResult<Owner> {
+    Ok(files.stat(b"")?.owner)
 }
 
 #[pymethods]
 impl Files {
     #[new]
-    fn new(py: Python<'_>, store: &Store) -> PyResult<Files> {
-        let (engine, application) = (store.engine(py)?, store.required());
-        py.detach(|| engine::Files::with(&engine, application)).map(Files).map_err(refused)
+    fn new(py: Python<'_>, store: Bound<'_, Store>) -> PyResult<Files> {
+        let files = RwLock::new(opened(py, store.get())?);
+        Ok(Files { store: store.unbind(), files })
     }
 
     fn stat(&self, py: Python<'_>, path: Key) -> PyResult<Stat> {
@@ -91,7 +131,7 @@ impl Files {
     }
 
     fn make_directory(&self, py: Python<'_>, path: Key) -> PyResult<()> {
-        self.call(py, |files| files.make_directory(&path.0, 0o755, self.owner()?))
+        self.call(py, |files| files.make_directory(&path.0, 0o755, owner(files)?))
     }
 
     fn remove(&self, py: Python<'_>, path: Key) -> PyResult<()> {
@@ -100,6 +140,17 @@ impl Files {
 
     fn remove_directory(&self, py: Python<'_>, path: Key) -> PyResult<()> {
         self.call(py, |files| files.remove_directory(&path.0))
+    }
+
+    /// A file without a name. It is gone when it is closed without one.
+    fn create_unnamed(&self, py: Python<'_>) -> PyResult<File> {
+        self.call(py, |files| files.create_unnamed(0o644, owner(files)?)).map(File::of)
+    }
+
+    /// Gives it one.
+    fn name(&self, py: Python<'_>, file: &File, path: Key, replace: bool) -> PyResult<()> {
+        let files = self.engine(py)?;
+        file.call(py, |file| files.name(file, &path.0, replace))
     }
 
     fn rename(&self, py: Python<'_>, path: Key, to: Key) -> PyResult<()> {
@@ -112,11 +163,11 @@ impl Files {
 
     #[pyo3(signature = (path, exclusive=false))]
     fn create(&self, py: Python<'_>, path: Key, exclusive: bool) -> PyResult<File> {
-        self.call(py, |files| files.create(&path.0, 0o644, self.owner()?, exclusive)).map(File::of)
+        self.call(py, |files| files.create(&path.0, 0o644, owner(files)?, exclusive)).map(File::of)
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        let files = self.0.clone();
+        let files = self.engine(py)?;
         waited(py, move || files.sync())?.map_err(refused)
     }
 }

@@ -1,13 +1,14 @@
 //! The native half of the Python package `terrace`: arguments in, engine calls, errors out. The interpreter's lock is
 //! released around everything that the engine does.
 
+mod beside;
 mod bytes;
 mod failure;
 mod files;
 mod key;
 mod object;
 mod options;
-mod progress;
+mod pipe;
 mod receipt;
 mod room;
 mod store;

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 
 use engine::Kind;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use serde::Serialize;
 
 use crate::key::shown;
@@ -23,8 +24,24 @@ pub struct Object {
     attributes: BTreeMap<String, String>,
 }
 
+/// All of an object, as it is pickled.
+type State = (OsString, u64, String, u64, u64, u8, u32, i64, BTreeMap<String, String>);
+
 #[pymethods]
 impl Object {
+    #[new]
+    fn restored(state: State) -> Object {
+        let (key, length, kind, id, generation, replicas, mode, mtime, attributes) = state;
+        Object { key, length, kind: known(&kind), id, generation, replicas, mode, mtime, attributes }
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, (State,)) {
+        let Object { length, id, generation, replicas, mode, mtime, .. } = *self;
+        let (key, attributes) = (self.key.clone(), self.attributes.clone());
+        let state = (key, length, self.kind.to_owned(), id, generation, replicas, mode, mtime, attributes);
+        (py.get_type::<Object>(), (state,))
+    }
+
     fn __repr__(&self) -> String {
         format!("Object(key={:?}, length={}, replicas={})", self.key, self.length, self.replicas)
     }
@@ -55,6 +72,11 @@ pub fn kind(kind: Kind) -> &'static str {
         Kind::Directory => "directory",
         Kind::Symlink => "link",
     }
+}
+
+/// The kind that has this name.
+pub fn known(name: &str) -> &'static str {
+    [Kind::Directory, Kind::Symlink].map(kind).into_iter().find(|&known| known == name).unwrap_or(kind(Kind::File))
 }
 
 /// A report in the form that the command line prints with `--json`, as dictionaries and lists.

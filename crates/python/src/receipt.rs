@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
 
+use engine::OwedTo;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::key::shown;
 
@@ -28,8 +30,51 @@ impl Receipt {
     }
 }
 
+/// All of a receipt, as it is pickled.
+type State = (Vec<u8>, u64, u64, u8, u8, u8, u8, bool, u64, Vec<(String, String, u64)>, u64, u64);
+
 #[pymethods]
 impl Receipt {
+    #[new]
+    fn restored(state: State) -> Receipt {
+        let (key, object, generation, want, asked, possible, have, durable, owed, owed_to, bytes, stored) = state;
+        let owed_to = owed_to.into_iter().map(|(tier, target, replicas)| OwedTo { tier, target, replicas }).collect();
+        Receipt::new(engine::Receipt {
+            key,
+            object,
+            generation,
+            want,
+            asked,
+            possible,
+            have,
+            durable,
+            owed,
+            owed_to,
+            bytes,
+            stored,
+        })
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, (State,)) {
+        let engine::Receipt {
+            key,
+            object,
+            generation,
+            want,
+            asked,
+            possible,
+            have,
+            durable,
+            owed,
+            owed_to,
+            bytes,
+            stored,
+        } = self.now();
+        let owed_to = owed_to.into_iter().map(|to| (to.tier, to.target, to.replicas)).collect();
+        let state = (key, object, generation, want, asked, possible, have, durable, owed, owed_to, bytes, stored);
+        (py.get_type::<Receipt>(), (state,))
+    }
+
     #[getter]
     fn key(&self) -> OsString {
         shown(self.now().key)

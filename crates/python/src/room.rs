@@ -3,16 +3,20 @@
 // New `bytes` are filled before anybody else sees them.
 #![allow(unsafe_code)]
 
+use std::io::{self, Write};
 use std::slice;
 
 use engine::files::FileError;
+use engine::sparse::WriteHoles;
 use engine::{Kind, Object, Result, key};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::bytes::Target;
 use crate::failure::{raised, refused};
 use crate::object;
+use crate::pipe::{self, MIN_PIPED_BYTES};
 
 /// New bytes that nobody else has seen.
 struct Fresh(Py<PyBytes>);
@@ -28,11 +32,18 @@ impl AsMut<[u8]> for Fresh {
 }
 
 /// What holds room or says why there is none.
-struct Perhaps<T>(PyResult<T>);
+enum Perhaps<T> {
+    Room(PyResult<T>),
+    /// So much is read where it can be interrupted.
+    Long,
+}
 
 impl<T: AsMut<[u8]>> AsMut<[u8]> for Perhaps<T> {
     fn as_mut(&mut self) -> &mut [u8] {
-        self.0.as_mut().map_or(&mut [], |room| room.as_mut())
+        match self {
+            Perhaps::Room(Ok(room)) => room.as_mut(),
+            _ => &mut [],
+        }
     }
 }
 
@@ -44,14 +55,80 @@ pub fn bytes<'py>(
     start: u64,
     end: Option<u64>,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let room = |object: &Object, length: usize| {
-        Perhaps(Python::attach(|py| match object.attributes.kind {
-            Kind::Directory => Err(refused(FileError::IsDirectory(key::show(key)))),
-            _ => PyBytes::new_with(py, length, |_| Ok(())).map(|new| Fresh(new.unbind())),
-        }))
+    let make = |object: &Object, length: usize| match object.attributes.kind {
+        Kind::Directory => Err(refused(FileError::IsDirectory(key::show(key)))),
+        _ => Python::attach(|py| PyBytes::new_with(py, length, |_| Ok(())).map(|new| Fresh(new.unbind()))),
     };
-    let read: Result<_> = py.detach(|| store.get_into(key, start, end, room));
-    Ok(read.map_err(raised)?.0?.0.into_bound(py))
+    Ok(read(py, store, key, (start, end), make)?.0.into_bound(py))
+}
+
+/// Reads a range of an object into what `make` makes for so many bytes of it.
+fn read<R: AsMut<[u8]> + Send>(
+    py: Python<'_>,
+    store: &engine::Store,
+    key: &[u8],
+    range: (u64, Option<u64>),
+    make: impl Fn(&Object, usize) -> PyResult<R> + Sync,
+) -> PyResult<R> {
+    let room = |object: &Object, length: usize| match (length as u64) < MIN_PIPED_BYTES {
+        true => Perhaps::Room(make(object, length)),
+        false => Perhaps::Long,
+    };
+    let read: Result<_> = py.detach(|| store.get_into(key, range.0, range.1, room));
+    match read.map_err(raised)? {
+        Perhaps::Room(room) => room,
+        Perhaps::Long => {
+            let make = |object: &Object| {
+                let length = range.1.map_or(object.length, |end| end.min(object.length)).saturating_sub(range.0);
+                let length = usize::try_from(length).map_err(|_| PyOverflowError::new_err("read it in parts"))?;
+                Ok(Filled { room: make(object, length)?, at: 0 })
+            };
+            Ok(pipe::get(py, store, key, range, make, None)?.room)
+        }
+    }
+}
+
+/// Fills a buffer from the object's byte `offset` on; the bytes read.
+pub fn fill(py: Python<'_>, store: &engine::Store, key: &[u8], offset: u64, out: &mut [u8]) -> PyResult<usize> {
+    let length = out.len() as u64;
+    if length < MIN_PIPED_BYTES {
+        return py.detach(|| store.read_at(key, offset, out)).map_err(raised);
+    }
+    let mut out = Some(out);
+    let make = |_: &Object| Ok(Filled { room: out.take().unwrap_or_default(), at: 0 });
+    Ok(pipe::get(py, store, key, (offset, Some(offset.saturating_add(length))), make, None)?.at)
+}
+
+/// Room that is filled piece by piece.
+struct Filled<R> {
+    room: R,
+    at: usize,
+}
+
+impl<R: AsMut<[u8]>> Filled<R> {
+    fn next(&mut self, length: usize) -> io::Result<&mut [u8]> {
+        let start = self.at;
+        self.at += length;
+        self.room.as_mut().get_mut(start..start + length).ok_or_else(|| io::ErrorKind::WriteZero.into())
+    }
+}
+
+impl<R: AsMut<[u8]>> Write for Filled<R> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.next(bytes.len())?.copy_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<R: AsMut<[u8]>> WriteHoles for Filled<R> {
+    fn skip_hole(&mut self, length: u64) -> io::Result<()> {
+        self.next(length as usize)?.fill(0);
+        Ok(())
+    }
 }
 
 /// Reads a whole object into the buffer that `make` makes for it, a function of an `Object`; the buffer.
@@ -68,16 +145,15 @@ pub fn made<'py>(
         }
     }
     let make = make.clone().unbind();
-    let room = |object: &Object, length: usize| {
-        Perhaps(Python::attach(|py| {
+    let make = |object: &Object, length: usize| {
+        Python::attach(|py| {
             let made = make.bind(py).call1((object::Object::of(key, object),))?;
             let mut target: Target = made.extract()?;
             match target.as_mut().len() == length {
                 true => Ok(Made(target, made.unbind())),
                 false => Err(pyo3::exceptions::PyValueError::new_err(format!("room of {length} bytes is needed"))),
             }
-        }))
+        })
     };
-    let read: Result<_> = py.detach(|| store.get_into(key, 0, None, room));
-    Ok(read.map_err(raised)?.0?.1.into_bound(py))
+    Ok(read(py, store, key, (0, None), make)?.1.into_bound(py))
 }

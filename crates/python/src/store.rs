@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use engine::{Attributes, Config, Error, PutOptions, Question, element_of};
+use engine::sparse::{Dense, SparseReader};
+use engine::{Ack, Attributes, Config, Error, PutOptions, Question, element_of};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use rustix_futex_sync::RwLock;
 use serde_json::json;
 
+use crate::beside::get_file;
 use crate::bytes::{Source, Target};
 use crate::failure::raised;
 use crate::key::Key;
 use crate::object::{Object, python};
 use crate::options::{ack, options};
-use crate::progress::Told;
+use crate::pipe::{self, MIN_PIPED_BYTES, Progress};
 use crate::receipt::Receipt;
 use crate::room;
 use crate::waiting::waited;
@@ -99,7 +101,7 @@ impl Store {
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let open = self.store.write().take();
-        open.map_or(Ok(()), |store| py.detach(|| store.close()).map_err(raised))
+        open.map_or(Ok(()), |store| waited(py, move || store.close())?.map_err(raised))
     }
 
     #[pyo3(signature = (key, data, *, attributes=None, progress=None, **keywords))]
@@ -114,13 +116,14 @@ impl Store {
     ) -> PyResult<Receipt> {
         let (store, mut options) = (self.engine(py)?, self.asked(&key, keywords)?);
         options.attributes = attributes.map(|user| Attributes { user, ..Attributes::now() });
-        let Some(tell) = progress else {
+        let length = data.slice().len() as u64;
+        let waits = options.ack.unwrap_or(store.config().store.ack) > Ack::Placed;
+        if length < MIN_PIPED_BYTES && !waits && progress.is_none() {
             let put = py.detach(|| store.put_bytes(&key.0, data.slice(), &options));
             return put.map(Receipt::new).map_err(raised);
-        };
-        let mut told = Told::new(data.slice(), data.slice().len() as u64, Some(tell));
-        let put = py.detach(|| store.put(&key.0, &mut told, &options));
-        told.raised().map_or_else(|| put.map(Receipt::new).map_err(raised), Err)
+        }
+        let progress = Progress::new(progress.map(|tell| tell.into_bound(py)), length);
+        pipe::put(py, &store, &key.0, Dense(data.slice()), progress, &options).map(Receipt::new)
     }
 
     #[pyo3(signature = (path, key, *, progress=None, **keywords))]
@@ -136,18 +139,19 @@ impl Store {
         let file = File::open(&path)?;
         let metadata = file.metadata()?;
         options.attributes = Some(Attributes::of(&metadata));
-        let mut told = Told::new(file, metadata.len(), progress);
-        let put = py.detach(|| store.put(&key.0, &mut told, &options));
-        told.raised().map_or_else(|| put.map(Receipt::new).map_err(raised), Err)
+        let progress = Progress::new(progress.map(|tell| tell.into_bound(py)), metadata.len());
+        // Some files of the system say that they are empty, and are not.
+        let end = if metadata.len() == 0 { u64::MAX } else { metadata.len() };
+        match metadata.is_file() {
+            true => pipe::put(py, &store, &key.0, SparseReader::new(file, end), progress, &options),
+            false => pipe::put(py, &store, &key.0, Dense(file), progress, &options),
+        }
+        .map(Receipt::new)
     }
 
     #[pyo3(signature = (key, path, *, progress=None))]
     fn get_file(&self, py: Python<'_>, key: Key, path: PathBuf, progress: Option<Py<PyAny>>) -> PyResult<u64> {
-        let store = self.engine(py)?;
-        let length = store.stat(&key.0).map_err(raised)?.length;
-        let mut told = Told::new(File::create(&path)?, length, progress);
-        let got = py.detach(|| store.get_to(&key.0, 0, None, &mut told));
-        told.raised().map_or_else(|| got.map_err(raised), Err)
+        get_file(py, &self.engine(py)?, &key.0, &path, progress.map(|tell| tell.into_bound(py)))
     }
 
     #[pyo3(signature = (key, offset, data, **keywords))]
@@ -193,8 +197,7 @@ impl Store {
 
     #[pyo3(signature = (key, out, offset=0))]
     fn read_into(&self, py: Python<'_>, key: Key, mut out: Target, offset: u64) -> PyResult<usize> {
-        let store = self.engine(py)?;
-        py.detach(|| store.read_at(&key.0, offset, out.as_mut())).map_err(raised)
+        room::fill(py, &self.engine(py)?, &key.0, offset, out.as_mut())
     }
 
     fn get_made<'py>(&self, py: Python<'py>, key: Key, make: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 /// So often it is looked whether the user interrupts.
-const LOOK: Duration = Duration::from_millis(100);
+pub const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs a call by a thread of its own. Where a signal raises an exception meanwhile, such as `KeyboardInterrupt`, that is raised at
 /// once, and the call goes on in the background.

@@ -1,6 +1,7 @@
 """What the file system does beyond fsspec's own tests."""
 
 import io
+import os
 import pickle
 from pathlib import Path
 
@@ -129,3 +130,66 @@ def test_requirements_hold_for_all_that_is_written(place: Path) -> None:
     with files.open("opened", "wb") as file:
         file.write(b"x")
     assert files.store.stat("piped").replicas == files.store.stat("opened").replicas == 1
+
+
+def test_opened_files_say_what_they_are(files: AbstractFileSystem) -> None:
+    """They had no size, mode, path or file system, on which `read_block` and `blockcache::` stand."""
+    files.pipe("d/a", b"one,two\nthree,four\nfive\n")
+    with files.open("d/a") as file:
+        assert (file.size, file.mode, file.path, file.fs) == (24, "rb", "d/a", files)
+        assert file.info()["size"] == file.details["size"] == 24
+        file.read(8)
+        with pickle.loads(pickle.dumps(file)) as again:
+            assert again.read() == b"three,four\nfive\n"
+    assert file.size == 24
+    with files.open("d/b", "wb") as file:
+        file.write(b"12345")
+        assert (file.size, file.mode, file.path) == (5, "wb", "d/b")
+    with files.open("d/a", "r+b") as file:
+        assert (file.mode, file.size) == ("r+b", 24)
+    assert files.read_block("d/a", 3, 10, delimiter=b"\n") == b"three,four\n"
+    assert files.read_block("d/a", 19, None) == b"five\n" and files.read_block("d/a", 0, 7) == b"one,two"
+    assert files.head("d/a", 3) == b"one" and files.tail("d/a", 5) == b"five\n"
+
+
+def test_fsspecs_caches_work_over_it(place: Path, tmp_path: Path) -> None:
+    files = fsspec.filesystem("terrace", store=str(place))
+    data = bytes(range(256)) * 5000
+    files.pipe({"a": data, "empty": b""})
+    for protocol in ["blockcache", "filecache", "simplecache"]:
+        own = {protocol: {"cache_storage": str(tmp_path / protocol)}, "terrace": {"store": str(place)}}
+        for _ in range(2):
+            with fsspec.open(f"{protocol}::terrace://a", block_size=100_000, **own) as file:
+                file.seek(300_000)
+                assert file.read(10) == data[300_000:300_010]
+                assert file.seek(0) == 0 and file.read() == data
+        with fsspec.open(f"{protocol}::terrace://empty", **own) as file:
+            assert file.read() == b""
+    for kind in ["readahead", "bytes", "all", "none", "blockcache", "mmap"]:
+        with files.open("a", cache_type=kind) as file:
+            file.seek(-6, 2)
+            assert file.read() == data[-6:] and file.size == len(data)
+    with pytest.raises(FileNotFoundError):
+        files.open("none", cache_type="bytes")
+
+
+def test_file_systems_live_on_in_forks(files: AbstractFileSystem) -> None:
+    """One that was held over a fork could not be used in the child: `info`, `ls` and `open` failed."""
+    files.pipe("d/a", b"of the parent")
+    with files.open("d/kept", "wb") as file:
+        file.write(b"kept back")
+        if (child := os.fork()) == 0:
+            status = 1
+            try:
+                assert files.info("d/a")["size"] == 13 and files.exists("d")
+                assert "d/a" in files.ls("d", detail=False)
+                with files.open("d/a") as read, files.open("d/b", "wb") as write:
+                    write.write(read.read() + b" and the child")
+                with files.transaction:
+                    files.pipe_file("d/c", b"c")
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+    assert files.cat("d/b") == b"of the parent and the child"
+    assert files.cat("d/kept") == b"kept back" and files.cat("d/c") == b"c"

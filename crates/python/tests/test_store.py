@@ -1,14 +1,19 @@
 """`terrace.Store`."""
 
+import ctypes
+import multiprocessing
 import os
 import pickle
 import signal
 import threading
 import time
+from array import array as Array
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
+from fsspec import filesystem
 
 import terrace
 from conftest import CONFIG
@@ -221,3 +226,129 @@ def test_waiting_is_interrupted_and_goes_on(tmp_path: Path) -> None:
     store.sync()
     assert store.status()["owed"] == 0
     store.close()
+
+
+def test_results_can_be_pickled(store: terrace.Store) -> None:
+    """Receipts could not, and so no process pool and no dask could return them."""
+    receipt = store.put(b"\xff", os.urandom(3 << 20))
+    again = pickle.loads(pickle.dumps(receipt))
+    names = [name for name in dir(receipt) if not name.startswith("_")]
+    assert all(getattr(again, name) == getattr(receipt, name) for name in names) and len(names) == 11
+    store.wait(again, "durable")
+    assert again.durable and again.owed == 0
+    stat = store.stat(b"\xff")
+    same = pickle.loads(pickle.dumps(stat))
+    names = [name for name in dir(stat) if not name.startswith("_")]
+    assert all(getattr(same, name) == getattr(stat, name) for name in names) and len(names) == 9
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        receipts = pool.starmap(put_by, [(store, "p/a"), (store, "p/b")])
+    assert [receipt.key for receipt in receipts] == ["p/a", "p/b"]
+
+
+def put_by(store: terrace.Store, key: str) -> terrace.Receipt:
+    return store.put(key, key.encode())
+
+
+def test_masked_arrays_are_refused(store: terrace.Store) -> None:
+    """They were stored without their mask, and without a word."""
+    masked = numpy.ma.masked_array(numpy.arange(5.0), mask=[0, 1, 0, 0, 1])
+    for put in [
+        lambda: store.put("a", masked),
+        lambda: store.write_at("a", 0, masked),
+        lambda: store.append("a", masked),
+        lambda: store.explain("a", masked),
+    ]:
+        with pytest.raises(TypeError, match=r"array\.filled\(VALUE\)"):
+            put()
+    assert "a" not in store
+    store.put("filled", masked.filled(-1))
+    assert store.get_array("filled").tolist() == [0, -1, 2, 3, -1]
+    # Nothing is lost where nothing is masked.
+    store.put("whole", numpy.ma.masked_array(numpy.arange(5.0)))
+    assert store.get_array("whole").tolist() == [0, 1, 2, 3, 4]
+
+
+class Pair(ctypes.Structure):
+    _fields_ = (("a", ctypes.c_int32), ("b", ctypes.c_double))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        numpy.float64(2.5),
+        numpy.int16(-3),
+        numpy.bool_(True),
+        numpy.datetime64("2026-11-23"),
+        numpy.complex64(1 + 2j),
+        numpy.zeros(2, RECORD)[0],
+        (ctypes.c_double * 3)(1, 2, 3),
+        ((ctypes.c_int32 * 2) * 3)(),
+        Pair(1, 2.0),
+        Array("d", [1, 2]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_scalars_and_ctypes_are_bytes_like_all_others(store: terrace.Store, value: Any) -> None:
+    """NumPy's scalars and arrays of ctypes were refused: their buffers have no shape or no strides."""
+    raw = value.tobytes() if isinstance(value, numpy.generic) else bytes(value)
+    assert store.put("a", value).bytes == len(raw) and store.get("a") == raw
+    if isinstance(value, numpy.generic):
+        assert store.get_array("a") == value and store.get_array("a").dtype == value.dtype
+    assert store.explain("new", value).data
+    store.write_at("b", 2, value)
+    assert store.get("b") == b"\0\0" + raw
+    assert store.append("b", value)[0] == 2 + len(raw)
+    files = filesystem("terrace", store=str(store.directory), skip_instance_cache=True)
+    files.pipe_file("c", value)
+    with files.open("d", "wb", block_size=4) as file:
+        file.write(value)
+    with files.transaction:
+        files.pipe_file("e", value)
+    assert files.cat("c") == files.cat("d") == files.cat("e") == raw
+
+
+def test_ctypes_are_read_into(store: terrace.Store) -> None:
+    store.put("a", numpy.arange(3.0))
+    room = (ctypes.c_double * 3)()
+    assert store.read_into("a", room) == 24 and list(room) == [0, 1, 2]
+    scalar = numpy.zeros(())
+    assert store.read_into("a", scalar, 16) == 8 and scalar == 2
+
+
+@pytest.mark.parametrize("call", ["put", "put_file", "put_durable", "get", "get_array", "get_file", "close"])
+def test_long_calls_are_interrupted(tmp_path: Path, call: str) -> None:
+    """Ctrl-C waited until the call ended: the interpreter sees no signal before that."""
+    config = tmp_path / "terrace.toml"
+    kind = 'kind = "directory"'
+    if call in ["close", "put_durable"]:
+        # Only the second replica is late.
+        config.write_text(CONFIG.format(tmp_path) + 'throttle = { write = "1MB/s" }')
+    else:
+        slow = f'throttle = {{ {"read" if call.startswith("get") else "write"} = "4MB/s" }}'
+        config.write_text(CONFIG.format(tmp_path).replace(kind, f"{kind}\n{slow}"))
+    store = terrace.Store.create(tmp_path / "store", config)
+    data = numpy.random.default_rng(1).bytes(24 << 20)
+    (tmp_path / "file").write_bytes(data)
+    if call.startswith("get"):
+        store.put("a", numpy.frombuffer(data, "u1"), replicas=1)
+    if call == "close":
+        store.put("a", data[: 8 << 20])
+    run = {
+        "put": lambda: store.put("b", data),
+        "put_file": lambda: store.put_file(tmp_path / "file", "b"),
+        "put_durable": lambda: store.put("c", data[: 8 << 20], ack="durable"),
+        "get": lambda: store.get("a"),
+        "get_array": lambda: store.get_array("a"),
+        "get_file": lambda: store.get_file("a", tmp_path / "out"),
+        "close": store.close,
+    }[call]
+    ended = False
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run()
+        ended = True
+    timer.join()
+    assert not ended and not (tmp_path / "out").exists() and list(tmp_path.glob(".terrace-*")) == []
+    if call in ["put", "put_file"]:
+        assert "b" not in store

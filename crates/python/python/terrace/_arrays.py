@@ -24,6 +24,12 @@ def is_array(data: object) -> TypeIs[NDArray[Any]]:
     return numpy is not None and isinstance(data, numpy.ndarray)
 
 
+def as_array(data: object) -> Any:
+    """One of NumPy's scalars as an array of no dimensions; anything else as it is."""
+    numpy = sys.modules.get("numpy")
+    return numpy.asarray(data) if numpy is not None and isinstance(data, numpy.generic) else data
+
+
 def element(dtype: numpy.dtype[Any]) -> str | None:
     """The type's name in Terrace's encodings; none where it has none."""
     if dtype.byteorder == ">" or (dtype.byteorder == "=" and sys.byteorder == "big"):
@@ -45,6 +51,9 @@ def laid_out(array: NDArray[Any]) -> tuple[memoryview, dict[str, str]]:
     """The array's bytes, copied only where they have gaps, and the attributes that tell what they are."""
     import numpy
 
+    if numpy.ma.is_masked(array):
+        advice = "put array.filled(VALUE), or array.data under one key and numpy.ma.getmaskarray(array) under another"
+        raise TypeError(f"a masked array would lose its mask; {advice}")
     if array.dtype.hasobject:
         raise TypeError(f"arrays of {array.dtype} hold Python objects, not bytes; convert them first")
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous

@@ -4,25 +4,57 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
+
     from terrace._terrace import Buffer, File, WriteableBuffer
 
 
-class RawFile(io.RawIOBase):
-    """A file without a buffer of its own: the engine keeps back what is written."""
+class Mode(NamedTuple):
+    """How a file is opened."""
 
-    def __init__(self, file: File, name: str, *, reads: bool, writes: bool, appends: bool) -> None:
-        self.file, self.name = file, name
-        self._reads, self._writes, self._appends = reads, writes, appends
+    kind: str
+    """One of r, w, a, x."""
+    both: bool
+    """Whether it is read and written."""
+
+    @classmethod
+    def parse(cls, mode: str) -> Mode:
+        """What a mode such as `"r+b"` means, as `open` has it."""
+        kinds = [letter for letter in mode if letter in "rwax"]
+        if len(kinds) != 1:
+            raise ValueError(f"mode {mode!r} must have exactly one of r (read), w (write), a (append), x (create)")
+        if set(mode) - set("rwax+bt") or len(set(mode)) < len(mode) or {"b", "t"} <= set(mode):
+            raise ValueError(f"mode {mode!r} is none; write one such as 'rb', 'wb', 'ab', 'xb' or 'r+b'")
+        return cls(kinds[0], "+" in mode)
+
+    @property
+    def reads(self) -> bool:
+        return self.kind == "r" or self.both
+
+    @property
+    def writes(self) -> bool:
+        return self.kind != "r" or self.both
+
+
+class RawFile(io.RawIOBase):
+    """A file without a buffer of its own: the engine keeps back what is written.
+
+    `kept` leaves the engine's file open when this is closed: a transaction gives it a name later.
+    """
+
+    def __init__(self, file: File, name: str, mode: str, *, appends: bool, kept: bool = False) -> None:
+        self.file, self.name, self.mode = file, name, mode
+        self._mode, self._appends, self._kept = Mode.parse(mode), appends, kept
         self._at = file.stat().length if appends else 0
 
     def readable(self) -> bool:
-        return self._reads
+        return self._mode.reads
 
     def writable(self) -> bool:
-        return self._writes
+        return self._mode.writes
 
     def seekable(self) -> bool:
         return True
@@ -39,34 +71,37 @@ class RawFile(io.RawIOBase):
         return self._at
 
     def readinto(self, out: WriteableBuffer) -> int:
-        self._allow(self._reads, "reading")
+        self._allow(self._mode.reads, "reading")
         count = self.file.read_into(self._at, out)
         self._at += count
         return count
 
     def readall(self) -> bytes:
-        self._allow(self._reads, "reading")
+        self._allow(self._mode.reads, "reading")
         rest = self.file.read_rest(self._at)
         self._at += len(rest)
         return rest
 
     def write(self, data: Buffer) -> int:
-        self._allow(self._writes, "writing")
+        self._allow(self._mode.writes, "writing")
         if self._appends:
-            self._at = self.file.stat().length
+            # The store decides where the bytes go: a length that was looked up may be another's end by now.
+            count = memoryview(data).nbytes  # type: ignore[arg-type]
+            self._at = self.file.append(data) + count
+            return count
         count = self.file.write_at(self._at, data)
         self._at += count
         return count
 
     def truncate(self, size: int | None = None) -> int:
-        self._allow(self._writes, "writing")
+        self._allow(self._mode.writes, "writing")
         length = self._at if size is None else size
         self.file.set_length(length)
         return length
 
     def flush(self) -> None:
         super().flush()
-        if self._writes:
+        if self._mode.writes:
             self.file.flush()
 
     def close(self) -> None:
@@ -75,39 +110,77 @@ class RawFile(io.RawIOBase):
                 # Flushes, which may fail.
                 super().close()
             finally:
-                self.file.close()
+                if not self._kept:
+                    self.file.close()
 
     def _allow(self, allowed: bool, what: str) -> None:
         if not allowed:
             raise io.UnsupportedOperation(f"{self.name} is not open for {what}")
 
 
-def opened(
-    raw: RawFile, buffer: int, commit: Callable[[], None], discard: Callable[[], None]
-) -> io.BufferedReader | io.BufferedWriter | io.BufferedRandom:
-    """The file with a buffer; a transaction ends it by one of the two calls."""
+class Opened:
+    """What fsspec's files have beside what Python's have. `mode` and `name` are those of the file below."""
+
+    fs: AbstractFileSystem
+    path: str
+    blocksize: int
+    raw: Any
+    closed: bool
+    commit: Callable[[], None]
+    """Ends a transaction, as `discard` does."""
+    discard: Callable[[], None]
+
+    def flush(self) -> None:
+        """Hands all on to the store, where others see it: Python's own buffer hands it on to the file below only."""
+        super().flush()  # type: ignore[misc]
+        if self.raw.writable():
+            self.raw.flush()
+
+    @property
+    def size(self) -> int:
+        """Bytes that the file has now, with those that are in the buffer."""
+        if not self.closed and self.raw.writable():
+            self.flush()
+        length: int = self.fs.size(self.path) if self.closed else self.raw.file.stat().length
+        return length
+
+    def info(self) -> dict[str, Any]:
+        """What the file system tells of it."""
+        details: dict[str, Any] = self.fs.info(self.path)
+        return details
+
+    details = property(info)
+
+
+class Reader(Opened, io.BufferedReader):
+    """For reading."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reopened, (self.fs, self.path, self.mode, self.tell())
+
+    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
+        return self.__reduce__()
+
+
+class Writer(Opened, io.BufferedWriter):
+    """For writing."""
+
+
+class Random(Opened, io.BufferedRandom):
+    """For both."""
+
+
+def buffered(raw: RawFile, fs: AbstractFileSystem, path: str, buffer: int) -> Reader | Writer | Random:
+    """The file with a buffer."""
     made = {(True, False): Reader, (False, True): Writer, (True, True): Random}[raw.readable(), raw.writable()]
     file: Reader | Writer | Random = made(raw, buffer)
-    file.commit, file.discard = commit, discard
+    file.fs, file.path, file.blocksize = fs, path, buffer
+    file.commit = file.discard = lambda: None
     return file
 
 
-class Reader(io.BufferedReader):
-    """For reading."""
-
-    commit: Callable[[], None]
-    discard: Callable[[], None]
-
-
-class Writer(io.BufferedWriter):
-    """For writing."""
-
-    commit: Callable[[], None]
-    discard: Callable[[], None]
-
-
-class Random(io.BufferedRandom):
-    """For both."""
-
-    commit: Callable[[], None]
-    discard: Callable[[], None]
+def reopened(fs: AbstractFileSystem, path: str, mode: str, at: int) -> Any:
+    """A file that was pickled while it was open for reading."""
+    file = fs._open(path, mode)
+    file.seek(at)
+    return file

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from terrace._terrace import Buffer, Key, Object, Options, Progress, Receipt
 
 PAGE = 1000
+OWN = b".terrace"
+"""Below which lies what the store keeps for itself."""
 
 
 def default_directory() -> Path:
@@ -60,9 +62,10 @@ class Store(_terrace.Store):
     ) -> Receipt:
         """Writes a whole object; what the key named before is replaced at once.
 
-        `data` is anything with a buffer, and must not be changed until the call returns. Of a NumPy array the dtype and
-        shape are kept, and `get_array` gives it back. `progress` is called with bytes done and in all.
+        `data` is anything with a buffer, and must not be changed until the call returns. Of a NumPy array or scalar the
+        dtype and shape are kept, and `get_array` gives it back. `progress` is called with bytes done and in all.
         """
+        data = _arrays.as_array(data)
         if _arrays.is_array(data):
             options.setdefault("element", _arrays.element(data.dtype))
             data, described = _arrays.laid_out(data)
@@ -81,10 +84,11 @@ class Store(_terrace.Store):
         return made[-1]
 
     def ls(self, prefix: Key = "") -> Iterator[Object]:
-        """All objects at or below `prefix`, in order of keys."""
+        """All objects at or below `prefix`, in order of keys; the store's own only where they are asked for."""
         after: Key | None = None
+        asked = os.fsencode(prefix).split(b"/")[0] == OWN
         while page := self.page(prefix, after, PAGE):
-            yield from page
+            yield from (found for found in page if asked or os.fsencode(found.key).split(b"/")[0] != OWN)
             after = page[-1].key
 
     def explain(
@@ -99,6 +103,7 @@ class Store(_terrace.Store):
 
         `what_if` supposes something else of tiers: `["tier.nvme.capacity=2TiB"]`.
         """
+        data = _arrays.as_array(data)
         if _arrays.is_array(data):
             options.setdefault("element", _arrays.element(data.dtype))
             data = _arrays.laid_out(data)[0]

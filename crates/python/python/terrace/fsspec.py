@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from fsspec.callbacks import DEFAULT_CALLBACK, Callback
-from fsspec.spec import AbstractFileSystem
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from terrace import _terrace, zarr
 from terrace._errors import ConflictError
-from terrace._file import RawFile, opened
+from terrace._file import Mode, RawFile, buffered
 from terrace._store import Store
+from terrace._transaction import COPIED, deferred
 
 BUFFER = 64 << 10
-COPIED = 4 << 20
 
 
 class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -135,8 +134,9 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
         source, target = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.isdir(source):
             return self.makedirs(target, exist_ok=True)
-        with self._open(source, "rb") as reader, self._open(target, "wb") as writer:
-            shutil.copyfileobj(reader, writer, COPIED)
+        with self._open(source, "rb") as reader:
+            if source != target:
+                self._replace(target, reader)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
         path = self._strip_protocol(path)
@@ -146,6 +146,10 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **_: Any) -> None:
         path = self._strip_protocol(path)
+        if self._intrans:
+            with self.open(path, "xb" if mode == "create" else "wb") as file:
+                file.write(value)
+            return
         if (found := self.store.find(path)) is not None and found.kind == "directory":
             raise IsADirectoryError(f"{path!r} is a directory")
         element = zarr.element(self.store, path)
@@ -162,9 +166,18 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
         path = self._strip_protocol(rpath)
         if os.path.isdir(lpath):
             return self.makedirs(path, exist_ok=True)
-        if mode == "create" and self.exists(path):
-            raise FileExistsError(f"{path!r} is there already")
-        self.store.put_file(lpath, path, progress=teller(callback))
+        if self._intrans:
+            with open(lpath, "rb") as source, self.open(path, "xb" if mode == "create" else "wb") as target:
+                callback.set_size(os.fstat(source.fileno()).st_size)
+                while piece := source.read(COPIED):
+                    callback.relative_update(target.write(piece))
+            return
+        try:
+            self.store.put_file(lpath, path, progress=teller(callback), create_new=mode == "create")
+        except ConflictError as error:
+            if mode == "create" and self.exists(path):
+                raise FileExistsError(f"{path!r} is there already") from error
+            raise
 
     def get_file(
         self, rpath: str, lpath: Any, callback: Callback = DEFAULT_CALLBACK, outfile: Any = None, **kwargs: Any
@@ -181,30 +194,48 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self.store.get_file(path, lpath, progress=teller(callback))
 
     def _open(
-        self, path: str, mode: str = "rb", block_size: int | str | None = None, autocommit: bool = True, **_: Any
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | str | None = None,
+        autocommit: bool = True,
+        cache_type: str | None = None,
+        **kwargs: Any,
     ) -> Any:
-        path = self._strip_protocol(path)
-        kind, both = mode.replace("b", "").replace("t", "").replace("+", "") or "r", "+" in mode
-        if kind == "r":
-            file, name = self.files.open(path), path
+        path, parsed = self._strip_protocol(path), Mode.parse(mode)
+        buffer = block_size if isinstance(block_size, int) and block_size > 0 else BUFFER
+        if not parsed.writes and cache_type is not None:
+            # Whoever names a cache, as `blockcache::` does, has one of his own behind the file.
+            self.files.open(path).close()
+            return CachedFile(self, path, mode, buffer, cache_type=cache_type, **kwargs)
+        if parsed.writes and not autocommit:
+            file = deferred(self, path, mode, buffer)
+            if parsed.kind == "r":
+                # fsspec takes those for readers.
+                self.transaction.files.append(file)
+            return file
+        if parsed.kind == "r":
+            native = self.files.open(path)
         else:
-            # What a transaction writes gets its name when it ends.
-            name = path if autocommit else f"{path}.uncommitted-{uuid.uuid4().hex}"
             self._make_parent(path)
-            file = self.files.create(name, exclusive=kind == "x")
-            if kind == "w":
-                file.set_length(0)
-        raw = RawFile(file, path, reads=kind == "r" or both, writes=kind != "r" or both, appends=kind == "a")
+            native = self.files.create(path, exclusive=parsed.kind == "x")
+            if parsed.kind == "w":
+                native.set_length(0)
+        return buffered(RawFile(native, path, mode, appends=parsed.kind == "a"), self, path, buffer)
 
-        def commit() -> None:
-            if name != path:
-                self.files.rename(name, path)
-
-        def discard() -> None:
-            if name != path:
-                self.files.remove(name)
-
-        return opened(raw, block_size if isinstance(block_size, int) else BUFFER, commit, discard)
+    def _replace(self, path: str, source: Any) -> None:
+        """Gives a file all bytes of another, at once: it is never there in part."""
+        if self._intrans:
+            with self.open(path, "wb") as target:
+                shutil.copyfileobj(source, target, COPIED)
+            return
+        target = deferred(self, path, "wb", BUFFER)
+        try:
+            shutil.copyfileobj(source, target, COPIED)
+        except BaseException:
+            target.discard()
+            raise
+        target.commit()
 
     def sync(self) -> None:
         """Makes durable all that was written."""
@@ -213,6 +244,14 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _make_parent(self, path: str) -> None:
         if (parent := self._parent(path)) and not self.exists(parent):
             self.makedirs(parent, exist_ok=True)
+
+
+class CachedFile(AbstractBufferedFile):  # type: ignore[misc]
+    """A file that is read by way of one of fsspec's caches."""
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        fetched: bytes = self.fs.cat_file(self.path, start, end)
+        return fetched
 
 
 def described(path: str, stat: _terrace.Stat) -> dict[str, Any]:

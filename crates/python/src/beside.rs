@@ -1,0 +1,86 @@
+//! Files that are written beside their place, so that there is never a part of one.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::sparse::SparseWriter;
+use pyo3::prelude::*;
+
+use crate::failure::raised;
+use crate::pipe;
+
+/// Different for each file that this process writes.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Writes an object to a file; its length. What was there stays as it is until all is there.
+pub fn get_file(
+    py: Python<'_>,
+    store: &engine::Store,
+    key: &[u8],
+    path: &Path,
+    tell: Option<Bound<'_, PyAny>>,
+) -> PyResult<u64> {
+    // A link stays one, and its file is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let before = fs::metadata(&path).ok();
+    if before.as_ref().is_some_and(|before| !before.is_file()) {
+        // A pipe or a device cannot be replaced. A directory says so itself.
+        let there = File::options().write(true).open(&path)?;
+        let written = pipe::get(py, store, key, (0, None), |object| Ok(Through(&there, object.length)), tell)?;
+        return Ok(written.1);
+    }
+    store.stat(key).map_err(raised)?;
+    let beside = Beside::new(&path);
+    let file = File::create_new(&beside.0)?;
+    let mut length = 0;
+    let make = |object: &engine::Object| {
+        length = object.length;
+        Ok(SparseWriter::new(&file))
+    };
+    pipe::get(py, store, key, (0, None), make, tell)?.finish()?;
+    if let Some(before) = before {
+        file.set_permissions(before.permissions())?;
+    }
+    fs::rename(&beside.0, &path)?;
+    Ok(length)
+}
+
+/// What cannot seek: zeros are written.
+struct Through<'a>(&'a File, u64);
+
+impl io::Write for Through<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl engine::sparse::WriteHoles for Through<'_> {
+    fn skip_hole(&mut self, length: u64) -> io::Result<()> {
+        engine::sparse::Dense(self.0).skip_hole(length)
+    }
+}
+
+/// A file that is removed where it did not get to its place.
+struct Beside(PathBuf);
+
+impl Beside {
+    fn new(path: &Path) -> Beside {
+        // Only this number itself is shared: no order is needed.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Beside(path.with_file_name(format!(".terrace-{}-{number}", process::id())))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // After a rename nothing is there; what cannot be removed is not the error to tell of.
+        let _ = fs::remove_file(&self.0);
+    }
+}
