@@ -180,7 +180,7 @@ fn errors_are_json_where_json_is_asked_for() {
     let said = |arguments: &[&str], code: i32| {
         let ran = place.run(arguments);
         assert_eq!(ran.code, code, "{arguments:?}: {}", ran.err);
-        let lines = ran.err.lines().map(|line| serde_json::from_str::<serde_json::Value>(line));
+        let lines = ran.err.lines().map(serde_json::from_str::<serde_json::Value>);
         lines.map(|line| line.unwrap_or_else(|e| panic!("{e}: {}", ran.err))).collect::<Vec<_>>()
     };
     for (arguments, code, part) in [
