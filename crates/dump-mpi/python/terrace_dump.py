@@ -71,6 +71,9 @@ class Checkpoints:
 
     def protect(self, region, array):
         """Protects an array, or anything with a contiguous buffer that can be written to, under a number."""
+        if hasattr(array, "mask") and hasattr(array, "filled"):
+            # Its buffer is that of its data alone: a restart would leave the mask as it is.
+            raise TypeError("a masked array has two buffers; protect its .data and its .mask, each under a number of its own")
         view = memoryview(array).cast("B")
         start = ctypes.addressof(ctypes.c_char.from_buffer(view)) if len(view) else None
         self._call("protect", region, start, len(view))

@@ -211,4 +211,11 @@ fn a_program_in_python_goes_on_where_it_was() {
         |steps: &str| said(&nodes.mpirun(4, &[python.clone(), program.clone(), nodes.file("%s/store"), steps.into()]));
     assert_eq!(run("2"), "begins\nstep 2 is version 1\n");
     assert_eq!(run("3"), "goes on after step 2\nstep 3 is version 2\n");
+    // A masked array was dumped without its mask, and nothing was said. What tells one apart is all that is needed of it here.
+    let masked = "import sys\nfrom mpi4py import MPI\nfrom terrace_dump import Checkpoints\n\
+        class Masked(bytearray):\n    mask = filled = None\n\
+        with Checkpoints(MPI.COMM_WORLD, sys.argv[1] % (MPI.COMM_WORLD.rank // 2)) as checkpoints:\n    \
+        try:\n        checkpoints.protect(0, Masked(9))\n    except TypeError as error:\n        print(error)\n";
+    let refused = said(&nodes.mpirun(4, &[python.clone(), "-c".into(), masked.into(), nodes.file("%s/store")]));
+    assert_eq!(refused.matches("protect its .data and its .mask").count(), 4, "{refused}");
 }
