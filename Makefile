@@ -136,6 +136,7 @@ soak: python-installed memcheck ## the long counts: kills, faults, power losses,
 	TERRACE_KILLS=600 $(CARGO) test -p terrace-datasets --test kill -- --nocapture
 	TERRACE_KILLS=500 TERRACE_REQUESTS=1000000 $(CARGO) test -p terrace-stream --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace-stream --test power -- --nocapture
+	TERRACE_REMOVALS=1000 $(CARGO) test -p terrace-stream --test dropped -- --nocapture
 	TERRACE_HISTORY_MS=60000 $(CARGO) test -p terrace --test processes -- --nocapture
 	$(PYTEST) -s tests/test_zarr_types.py
 	export TERRACE_H5PY=all; $(PYTEST) -s tests/test_h5py_suite.py

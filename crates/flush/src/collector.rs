@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::grouping::Event;
 use crate::pipeline::Shared;
-use crate::{Move, Pulled, Source};
+use crate::{Move, Pulled, Sink, Source};
 
 /// The longest rest before it is looked whether a destination is due.
 const LOOK: Duration = Duration::from_millis(50);
@@ -13,8 +13,9 @@ const LOOK: Duration = Duration::from_millis(50);
 const SIP: usize = 1 << 20;
 
 /// Collects from source number `number` until it ends, or the pipeline does.
-pub fn collect<S: Source>(
+pub fn collect<S: Source, K: Sink<S::Move, Error = S::Error>>(
     source: &S,
+    sink: &K,
     number: usize,
     shared: &Shared<'_, S::Move>,
     next: &SyncSender<Event<S::Move>>,
@@ -23,6 +24,7 @@ pub fn collect<S: Source>(
     let send = |event| drop(next.send(event));
     let mut ended = false;
     while !shared.stopped() {
+        sink.wanted_again()?.iter().for_each(|destination| shared.dispatch.release_parked(destination));
         for (destination, epoch) in shared.dispatch.due(number, Instant::now()) {
             source.again(&destination)?;
             send(Event::Again { source: number, destination, epoch });

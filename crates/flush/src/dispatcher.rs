@@ -156,10 +156,10 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         }
     }
 
-    /// A segment was written.
-    pub fn written(&self, destination: &DestinationOf<M>) {
+    /// A segment is done with; `heals`: it was written, which shows that the destination is well.
+    pub fn written(&self, destination: &DestinationOf<M>, heals: bool) {
         let mut state = self.state.lock();
-        if let Some(down) = state.down.get_mut(destination) {
+        if let Some(down) = state.down.get_mut(destination).filter(|_| heals) {
             down.healed = true;
             if down.told.len() == self.sources {
                 state.down.remove(destination);
@@ -207,6 +207,16 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         drop(state);
         waiting.into_iter().for_each(&mut void);
         verdict
+    }
+
+    /// A parked destination is tried again at once, with all its patience.
+    pub fn release_parked(&self, destination: &DestinationOf<M>) {
+        let mut state = self.state.lock();
+        if let Some(down) = state.down.get_mut(destination).filter(|down| down.parked) {
+            (down.parked, down.failing, down.due, down.wait) =
+                (false, Duration::ZERO, Instant::now(), self.settings.retry);
+            down.told.clear();
+        }
     }
 
     /// The destinations that are to be tried again now, each told once to each source, with their new epochs.

@@ -13,7 +13,8 @@
 //! **What it promises.** Moves to one destination are written in the order in which they are pulled, by one thread at a
 //! time. A move is finished only after [`Sink::sync`] returned for it. No more bytes than [`Settings::memory`] are held,
 //! and what one pull gives beyond its budget. A destination that fails keeps no memory: its moves are forgotten, and
-//! pulled again once it is due ([`Source::again`]); after [`Settings::patience`] it is parked. The others go on.
+//! pulled again once it is due ([`Source::again`]); after [`Settings::patience`] it is parked, until
+//! [`Sink::wanted_again`] names it. The others go on.
 
 mod collector;
 mod dispatcher;
@@ -49,6 +50,12 @@ pub trait Move: Send {
 
     /// Bytes of memory that it takes.
     fn weight(&self) -> usize;
+
+    /// Whether a destination that has failed is well again once this is done. A part of something that is begun with
+    /// again after each failure is no such sign: the next part may fail for ever.
+    fn is_progress(&self) -> bool {
+        true
+    }
 }
 
 /// A move's destination.
@@ -102,7 +109,12 @@ pub trait Sink<M: Move>: Sync {
     /// Makes what was written stay, and then notes that it is there.
     fn sync(&self, destination: &DestinationOf<M>, written: Self::Written) -> Result<(), Failure<Self::Error>>;
 
-    /// Notes that the destination is given up for this run, and why.
+    /// The parked destinations that are to be tried again, each once.
+    fn wanted_again(&self) -> Result<Vec<DestinationOf<M>>, Self::Error> {
+        Ok(Vec::new())
+    }
+
+    /// Notes that the destination is given up, and why.
     fn park(&self, destination: &DestinationOf<M>, reason: &str) -> Result<(), Self::Error>;
 }
 

@@ -103,7 +103,7 @@ pub fn run<'a, S: Source, K: Sink<S::Move, Error = S::Error>>(
         let begun = sorting.and_then(|sorting| grouping.map(|_| sorting));
         let sorting = begun.map_err(no_thread).ok();
         let collect =
-            move |number, source, next: &_| collector::collect(source, number, shared, next).unwrap_or_else(fail);
+            move |number, source, next: &_| collector::collect(source, sink, number, shared, next).unwrap_or_else(fail);
         if let Some(((number, first), others)) = sources.iter().enumerate().collect::<Vec<_>>().split_first() {
             let begin = |&(number, source): &(usize, &'a S)| {
                 let next = to_grouping.clone();

@@ -3,7 +3,7 @@
 use crate::dispatcher::Verdict;
 use crate::pipeline::Shared;
 use crate::segment::Segment;
-use crate::{Failure, Sink, Source};
+use crate::{Failure, Move, Sink, Source};
 
 /// Works until there has been nothing to do for a while, or there never will be.
 pub fn work<S: Source, K: Sink<S::Move, Error = S::Error>>(
@@ -16,7 +16,7 @@ pub fn work<S: Source, K: Sink<S::Move, Error = S::Error>>(
     shared.figures.worker_begins();
     while let Some(segment) = shared.dispatch.next() {
         if shared.stopped() {
-            shared.dispatch.written(&segment.destination);
+            shared.dispatch.written(&segment.destination, false);
             shared.memory.give(segment.weight);
         } else if let Err(error) = write(shared, sources, sink, segment) {
             fail(error);
@@ -34,7 +34,7 @@ fn write<S: Source, K: Sink<S::Move, Error = S::Error>>(
 ) -> Result<(), S::Error> {
     let Segment { destination, moves, weight, .. } = segment;
     let (numbers, moves): (Vec<usize>, Vec<S::Move>) = moves.into_iter().unzip();
-    let count = moves.len();
+    let (count, heals) = (moves.len(), moves.iter().any(Move::is_progress));
     let written = sink.write(&destination, &moves).and_then(|written| sink.sync(&destination, written));
     let failed = |reason: &str, for_good| {
         shared.figures.failed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -48,13 +48,13 @@ fn write<S: Source, K: Sink<S::Move, Error = S::Error>>(
         Ok(()) => {
             let finished = finish(sources, numbers, moves);
             shared.figures.finished(count, weight);
-            shared.dispatch.written(&destination);
+            shared.dispatch.written(&destination, heals);
             finished
         }
         Err(Failure::Later(reason)) => failed(&reason, false),
         Err(Failure::Never(reason)) => failed(&reason, true),
         Err(Failure::Fatal(error)) => {
-            shared.dispatch.written(&destination);
+            shared.dispatch.written(&destination, false);
             Err(error)
         }
     };

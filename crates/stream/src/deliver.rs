@@ -4,15 +4,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use rustix_futex_sync::Mutex;
-use terrace::Attributes;
 use terrace_flush::Sink;
 
+use crate::control::Control;
 use crate::destinations::{Destination, End, Outcome};
 use crate::entry::{Entry, Position};
 use crate::ledger::{Ledger, Mark};
 use crate::request::{Name, Place};
 use crate::runs::{Run, runs};
 use crate::{Error, Failure};
+
+const SAME_FILE: &str = "it is the file itself, under another name; remove one of the two";
 
 /// Writes segments to destinations and notes how far they have got.
 pub struct Deliver {
@@ -22,6 +24,8 @@ pub struct Deliver {
     pub ledger: Arc<Ledger>,
     /// The names of the sources, by number.
     pub sources: Vec<String>,
+    /// What others may ask.
+    pub control: Arc<Control>,
     /// Names that were begun with since the last failure there.
     pub begun: Mutex<HashSet<Name>>,
 }
@@ -60,13 +64,20 @@ impl Deliver {
     /// Writes what is there of files.
     fn write_parts(&self, name: &Name, entries: &[Entry]) -> Outcome<()> {
         let mut writes: Vec<Run> = Vec::new();
-        for (entry, attributes) in entries.iter().filter_map(|entry| Some((entry, entry.file.as_ref()?))) {
+        let mut checked: Option<u64> = None;
+        for (entry, file) in entries.iter().filter_map(|entry| Some((entry, entry.file.as_ref()?))) {
             let Place::At(offset) = entry.request.place else { continue };
+            // Once for each file, and before its first byte is written: a file that is written to itself would be cut, and removed.
+            if checked.replace(file.inode) != Some(file.inode)
+                && self.destination.is_file(name, file.device, file.inode)
+            {
+                return Err(Failure::Never(SAME_FILE.into()));
+            }
             let run = Run { offset, bytes: entry.request.bytes.clone() };
             let length = run.end();
             writes.push(run);
             if entry.request.ends {
-                let end = End { length, attributes: Attributes::clone(attributes) };
+                let end = End { length, attributes: file.attributes.clone() };
                 self.destination.write_part(name, &runs(std::mem::take(&mut writes)), Some(&end))?;
             }
         }
@@ -85,12 +96,20 @@ impl Deliver {
         let mut writes: Vec<Run> = Vec::new();
         let mut first = None;
         for entry in requests {
-            let source = self.sources.get(entry.source).cloned().unwrap_or_default();
+            let (source, until) = match &entry.lane {
+                Some(lane) => (lane.name.to_string(), lane.until),
+                None => (self.sources.get(entry.source).cloned().unwrap_or_default(), entry.position),
+            };
             let done = mark.done.entry(source).or_default();
-            if entry.position <= *done {
+            if until <= *done {
                 continue;
             }
-            *done = entry.position;
+            *done = until;
+            if entry.lane.as_ref().is_some_and(|lane| self.destination.is_file(name, lane.device, lane.inode)) {
+                return Err(Failure::Never(SAME_FILE.into()));
+            }
+            mark.requests += 1;
+            mark.bytes += entry.request.bytes.len() as u64;
             let bytes = entry.request.bytes.clone();
             let offset = match entry.request.place {
                 Place::Append => end,
@@ -145,16 +164,33 @@ impl Sink<Entry> for Deliver {
     fn sync(&self, name: &Name, mark: Option<Mark>) -> Outcome<()> {
         self.forget(name, self.destination.sync(name))?;
         terrace::fail::point("stream:synced");
-        if let Some(mark) = mark {
-            self.ledger.commit(name, mark)?;
+        match mark {
+            Some(mark) => {
+                let before = self.ledger.mark(name)?.map_or(0, |before| before.requests);
+                self.control.tell_requests_done(mark.requests.saturating_sub(before));
+                self.ledger.commit(name, mark)?;
+            }
+            // A file has no mark of its own, unless it was given up before.
+            None => self.ledger.unpark(name)?,
         }
+        self.control.tell_parked(name, false);
         terrace::fail::point("stream:committed");
         Ok(())
+    }
+
+    fn wanted_again(&self) -> Result<Vec<Name>, Error> {
+        let wanted = self.control.take_wanted_again();
+        for name in &wanted {
+            self.ledger.unpark(name)?;
+            self.control.tell_parked(name, false);
+        }
+        Ok(wanted)
     }
 
     fn park(&self, name: &Name, reason: &str) -> Result<(), Error> {
         tracing::error!(destination = %String::from_utf8_lossy(name), reason, "a destination is parked");
         let mark = self.ledger.mark(name)?.unwrap_or_default();
+        self.control.tell_parked(name, true);
         self.ledger.commit(name, Mark { parked: Some(reason.into()), ..mark })
     }
 }

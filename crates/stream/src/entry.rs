@@ -29,6 +29,17 @@ impl fmt::Display for Position {
     }
 }
 
+/// A file that a request is a part of.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// As it is to be at the end.
+    pub attributes: Attributes,
+    /// The device that it is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
+}
+
 /// A request that was pulled.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -38,9 +49,24 @@ pub struct Entry {
     pub source: usize,
     /// Its place there.
     pub position: Position,
-    /// The file that it is a part of, as it is to be at the end. All parts of a file come in order, and again from the first byte
+    /// The file that it is a part of. All parts of a file come in order, and again from the first byte
     /// where one was not written. Where it is a request by itself, none: then it is noted with its destination that it is done.
-    pub file: Option<Arc<Attributes>>,
+    pub file: Option<Arc<SourceFile>>,
+    /// The file that it was added to, where files are followed; none where the source itself is what is followed.
+    pub lane: Option<Lane>,
+}
+
+/// A file that is followed: how far it is delivered is noted under a name of its own.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Its name in the marks of destinations.
+    pub name: Arc<str>,
+    /// How far it is delivered once the request is done.
+    pub until: Position,
+    /// The device that the file is on.
+    pub device: u64,
+    /// Its number there.
+    pub inode: u64,
 }
 
 impl Move for Entry {
@@ -58,5 +84,10 @@ impl Move for Entry {
     fn weight(&self) -> usize {
         // A request takes memory besides its bytes.
         self.request.bytes.len() + 128
+    }
+
+    fn is_progress(&self) -> bool {
+        // A file is begun with again from its first byte.
+        self.file.is_none() || self.request.ends
     }
 }

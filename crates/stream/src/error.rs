@@ -1,5 +1,7 @@
 //! What can go wrong with a stream, and what to do next.
 
+use std::path::PathBuf;
+
 /// This crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -53,6 +55,25 @@ pub enum Error {
     /// Several sources for a destination that takes one.
     #[error("objects of a bucket are named by their source's order; give each source a stream of its own")]
     OneSource,
+    /// A directory that no stream may pull from.
+    #[error("{} cannot be flushed: {reason}", source_path.display())]
+    BadSource {
+        /// The directory.
+        source_path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A directory that no stream may write to.
+    #[error("{} cannot be flushed to: {reason}", path.display())]
+    BadDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Files that grow, to a destination that takes whole files.
+    #[error("what is added to files is delivered to files and keys only, not to buckets")]
+    NoTail,
     /// Another process runs the stream.
     #[error("stream {0:?} is run by another process; end that one, or give this stream another name")]
     Running(String),

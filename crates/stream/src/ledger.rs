@@ -20,11 +20,17 @@ pub struct Mark {
     pub cut: Option<u64>,
     /// Why it was given up, where it was.
     pub parked: Option<String>,
+    /// Requests that are done. It is committed with them, so that each is counted once.
+    pub requests: u64,
+    /// Bytes of these.
+    pub bytes: u64,
 }
 
 const WATERMARK: &str = "watermark";
 const CUT: &str = "cut";
 const PARKED: &str = "parked";
+const REQUESTS: &str = "requests";
+const BYTES: &str = "bytes";
 const DONE: &str = "done ";
 
 impl Mark {
@@ -38,6 +44,9 @@ impl Mark {
         attributes.user.extend(self.watermark.map(|end| (WATERMARK.into(), end.to_string())));
         attributes.user.extend(self.cut.map(|end| (CUT.into(), end.to_string())));
         attributes.user.extend(self.parked.clone().map(|reason| (PARKED.into(), reason)));
+        for (name, number) in [(REQUESTS, self.requests), (BYTES, self.bytes)] {
+            attributes.user.extend((number > 0).then(|| (name.to_owned(), number.to_string())));
+        }
         attributes.user.extend(self.done.iter().map(|(source, at)| (format!("{DONE}{source}"), at.to_string())));
         attributes
     }
@@ -48,6 +57,8 @@ impl Mark {
             match name.as_str() {
                 WATERMARK => mark.watermark = Some(value.parse().ok()?),
                 CUT => mark.cut = Some(value.parse().ok()?),
+                REQUESTS => mark.requests = value.parse().ok()?,
+                BYTES => mark.bytes = value.parse().ok()?,
                 PARKED => mark.parked = Some(value.clone()),
                 name => {
                     mark.done.insert(name.strip_prefix(DONE)?.to_owned(), Position::parse(value)?);
@@ -110,6 +121,25 @@ impl Ledger {
         }
         batch.commit()?;
         self.known.lock().insert(destination.clone(), Some(mark));
+        Ok(())
+    }
+
+    /// Notes that a destination is not given up any more.
+    pub fn unpark(&self, destination: &Name) -> Result<()> {
+        let Some(mark) = self.mark(destination)?.filter(|mark| mark.parked.is_some()) else { return Ok(()) };
+        self.set(destination, Mark { parked: None, ..mark })
+    }
+
+    /// Notes how far a destination has got. A mark that says nothing goes.
+    pub fn set(&self, destination: &Name, mark: Mark) -> Result<()> {
+        if mark != Mark::default() {
+            return self.commit(destination, mark);
+        }
+        if self.mark(destination)?.is_none() {
+            return Ok(());
+        }
+        self.store.remove(&self.key(destination))?;
+        self.known.lock().insert(destination.clone(), None);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 use terrace::Locked;
-use terrace_flush::{DestinationOf, Ended, Figures, Pulled, Settings, Source};
+use terrace_flush::{DestinationOf, Ended, Pulled, Settings, Source};
 
 use crate::control::Control;
 use crate::deliver::Deliver;
@@ -16,12 +16,14 @@ use crate::destinations::Destination;
 use crate::entry::Entry;
 use crate::ledger::Ledger;
 use crate::log::{LogSource, SOURCE};
+use crate::places::Places;
 use crate::seen::Seen;
+use crate::sources::{Directory, Tail, Watch};
 use crate::stream::Stream;
 use crate::{Error, Result};
 
-/// How often figures are left for others.
-const TOLD: Duration = Duration::from_secs(1);
+/// How often figures are left for others, and what they ask is done.
+const ATTENTION_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a stream pulls besides its log.
 pub type AnySource = Box<dyn Source<Move = Entry, Error = Error> + Send>;
@@ -34,17 +36,25 @@ pub struct Running {
     destination: Arc<dyn Destination>,
     names: Vec<String>,
     sources: Vec<Which>,
+    places: Places,
     _lock: Locked,
 }
 
 enum Which {
     Log(Box<LogSource>),
+    Directory(Box<Directory>),
     Other(AnySource),
 }
 
 impl Running {
-    pub(crate) fn new(stream: &Stream, to: Arc<dyn Destination>, control: &Arc<Control>, lock: Locked) -> Running {
-        Running {
+    pub(crate) fn new(
+        stream: &Stream,
+        to: Arc<dyn Destination>,
+        control: &Arc<Control>,
+        lock: Locked,
+    ) -> Result<Running> {
+        let running = Running {
+            places: Places { from: Vec::new(), to: to.root().map(Path::to_owned) },
             stream: stream.clone(),
             ledger: Arc::new(stream.ledger()),
             control: control.clone(),
@@ -52,7 +62,17 @@ impl Running {
             names: Vec::new(),
             sources: Vec::new(),
             _lock: lock,
-        }
+        };
+        running.places.check_destination(stream.store())?;
+        running.declare()?;
+        Ok(running)
+    }
+
+    /// Tells others which directories this stream reads and writes, and only then looks at theirs: of two that begin at once, one
+    /// at least sees the other.
+    fn declare(&self) -> Result<()> {
+        self.places.save(&self.stream.places_path())?;
+        self.places.check_others(&self.stream)
     }
 
     /// Pulls the stream's log, too.
@@ -62,6 +82,31 @@ impl Running {
         self.sources.push(Which::Log(Box::new(source)));
         self.names.push(SOURCE.into());
         self
+    }
+
+    /// Pulls a directory, too: its files go to the destination under their names, and are removed or followed.
+    ///
+    /// # Errors
+    /// Where it is the destination itself, or one of the two is in the other.
+    pub fn with_directory(mut self, root: &Path, watch: &Watch) -> Result<Running> {
+        let (store, number) = (self.stream.store(), self.sources.len());
+        let root = &std::fs::canonicalize(root).map_err(Error::io(format!("opening {}", root.display())))?;
+        self.places.check(root, store)?;
+        self.places.from.push(root.clone());
+        self.declare()?;
+        let destination = &self.destination;
+        self.names.push(format!("directory {}", root.display()));
+        if watch.tail {
+            if destination.appends_only() {
+                return Err(Error::NoTail);
+            }
+            let tail = Tail::new(root, number, self.ledger.clone(), &self.control)?;
+            self.sources.push(Which::Other(Box::new(tail)));
+            return Ok(self);
+        }
+        let directory = Directory::new(store, self.stream.name(), root, watch, number, destination, &self.control)?;
+        self.sources.push(Which::Directory(Box::new(directory)));
+        Ok(self)
     }
 
     /// Pulls another source, too, under a name that is its own: `make` is given its number and how far destinations have got.
@@ -83,35 +128,36 @@ impl Running {
             destination: self.destination,
             ledger: self.ledger,
             sources: self.names,
+            control: self.control.clone(),
             begun: Mutex::default(),
         };
-        let figures = &self.control.figures;
+        let (control, figures) = (&self.control, &self.control.figures);
         let (ended, ends) = channel::<()>();
-        let done = thread::scope(|scope| {
-            let path = self.stream.seen_path();
-            scope.spawn(move || tell(figures, &path, &ends));
+        let (done, finished) = thread::scope(|scope| {
+            let stream = &self.stream;
+            scope.spawn(move || attend(control, stream, &ends));
             let done = terrace_flush::run(&self.sources, &deliver, settings, figures);
+            let finished = self.sources.iter().try_for_each(Which::finish_all);
+            // Only now, so that the last figures tell how it ended.
             drop(ended);
-            done
+            (done, finished)
         });
         let done = done.map_err(|ended| match ended {
             Ended::Failed(error) => error,
             Ended::NoThread(cause) => Error::io("starting a thread")(cause),
         });
-        let trim = |source: &Which| match source {
-            Which::Log(log) => log.trim(true),
-            Which::Other(_) => Ok(()),
-        };
-        done.and(self.sources.iter().try_for_each(trim))
+        done.and(finished)
     }
 }
 
-/// Leaves the figures where others look, once a second and at the end.
-fn tell(figures: &Figures, path: &Path, ends: &Receiver<()>) {
+/// Leaves the figures where others look and takes what they ask, once a second and at the end.
+fn attend(control: &Control, stream: &Stream, ends: &Receiver<()>) {
+    let path = &stream.seen_path();
     let mut before = (Seen::default(), Instant::now());
     let mut ended = false;
     loop {
-        let seen = Seen::of(figures, &before);
+        stream.take_wishes().into_iter().for_each(|destination| control.retry(destination));
+        let seen = Seen::of(control, &before);
         if let Err(error) = seen.save(path) {
             tracing::warn!(%error, "others do not see how the stream does");
         }
@@ -119,7 +165,18 @@ fn tell(figures: &Figures, path: &Path, ends: &Receiver<()>) {
             return;
         }
         before = (seen, Instant::now());
-        ended = ends.recv_timeout(TOLD) != Err(RecvTimeoutError::Timeout);
+        ended = ends.recv_timeout(ATTENTION_INTERVAL) != Err(RecvTimeoutError::Timeout);
+    }
+}
+
+impl Which {
+    /// Ends what is to be done once no more is pulled.
+    fn finish_all(&self) -> Result<()> {
+        match self {
+            Which::Log(log) => log.trim(true),
+            Which::Directory(directory) => directory.finish_removal(),
+            Which::Other(_) => Ok(()),
+        }
     }
 }
 
@@ -130,6 +187,7 @@ impl Source for Which {
     fn pull(&self, budget: usize) -> Result<Pulled<Entry>> {
         match self {
             Which::Log(log) => log.pull(budget),
+            Which::Directory(directory) => directory.pull(budget),
             Which::Other(other) => other.pull(budget),
         }
     }
@@ -137,6 +195,7 @@ impl Source for Which {
     fn wait(&self, limit: Duration) {
         match self {
             Which::Log(log) => log.wait(limit),
+            Which::Directory(directory) => directory.wait(limit),
             Which::Other(other) => other.wait(limit),
         }
     }
@@ -144,6 +203,7 @@ impl Source for Which {
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {
         match self {
             Which::Log(log) => log.finish(moves),
+            Which::Directory(directory) => directory.finish(moves),
             Which::Other(other) => other.finish(moves),
         }
     }
@@ -151,6 +211,7 @@ impl Source for Which {
     fn again(&self, destination: &DestinationOf<Entry>) -> Result<()> {
         match self {
             Which::Log(log) => log.again(destination),
+            Which::Directory(directory) => directory.again(destination),
             Which::Other(other) => other.again(destination),
         }
     }

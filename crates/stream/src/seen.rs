@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use terrace_flush::Figures;
 
+use crate::control::Control;
 use crate::{Error, Result};
 
 /// What the process that runs, or last ran, a stream has done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Seen {
     /// Requests that are done.
     pub requests: u64,
@@ -37,11 +38,22 @@ pub struct Seen {
     pub workers: u64,
     /// Of these at once, the most.
     pub most_workers: u64,
+    /// Files of directories that were not delivered and removed yet.
+    pub files_left: u64,
+    /// Bytes of these.
+    pub bytes_left: u64,
+    /// Of these, the first of those that are not merely on their way, and why they are not taken.
+    pub stays: Vec<(String, String)>,
 }
+
+/// Files of which it is told why they are not taken.
+const MAX_TOLD_FILES: usize = 100;
 
 impl Seen {
     /// What was done, and how fast since `before` was seen.
-    pub(crate) fn of(figures: &Figures, before: &(Seen, Instant)) -> Seen {
+    pub(crate) fn of(control: &Control, before: &(Seen, Instant)) -> Seen {
+        let (figures, mut left) = (&control.figures, control.left());
+        left.stays.truncate(MAX_TOLD_FILES);
         let mut seen = Seen {
             requests: figures.moves.load(Relaxed),
             bytes: figures.bytes.load(Relaxed),
@@ -53,6 +65,9 @@ impl Seen {
             peak: figures.peak.load(Relaxed),
             workers: figures.workers.load(Relaxed),
             most_workers: figures.most_workers.load(Relaxed),
+            files_left: left.files,
+            bytes_left: left.bytes,
+            stays: left.stays,
             ..Seen::default()
         };
         let (before, at) = before;

@@ -6,21 +6,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
 use terrace::{Ack, Locked, Store};
 
 use crate::control::Control;
 use crate::destinations::Destination;
-use crate::ledger::Ledger;
-use crate::log::{Accepted, Log, Page, Submitted};
+use crate::ledger::{Ledger, Mark};
+use crate::log::{Accepted, Log, Page, SOURCE, Submitted};
+use crate::places::Places;
 use crate::request::{Framed, Name, Origin, Request};
 use crate::run::Running;
 use crate::seen::Seen;
+use crate::sources::{Tally, all_tallies};
 use crate::{Error, Result};
 
 /// Below which all that is kept of streams lies.
 const FOLDER: &str = ".terrace/streams";
 /// How the files end that tell how streams do.
 const FIGURES: &str = ".figures";
+
+/// How the files end that tell which directories streams read and write.
+const PLACES: &str = ".places";
+
+/// Pages of which some requests are done that are looked into to count the others. More are counted whole.
+const MAX_PAGES_LOOKED_INTO: usize = 256;
 
 /// How often it is tried to become the one that runs a stream.
 const TRIES: usize = 4;
@@ -35,12 +44,23 @@ pub struct Stream {
     pub(crate) log: Arc<Log>,
 }
 
+/// What a stream has delivered, in all its runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Done {
+    /// Requests, each counted in the commit that tells that it is done.
+    pub requests: u64,
+    /// Files that were delivered whole and removed.
+    pub files: u64,
+    /// Bytes of both.
+    pub bytes: u64,
+}
+
 /// What waits in a stream's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Requests, those of pages of which a part is done among them.
+    /// Requests that are not done.
     pub requests: u64,
-    /// Bytes of the log's pages.
+    /// Their bytes, as the log holds them.
     pub bytes: u64,
     /// How long the oldest has waited.
     pub age: Option<Duration>,
@@ -79,18 +99,27 @@ impl Stream {
 
     /// Those that were run; of what one pulls from elsewhere, the store keeps nothing once it is done.
     fn run_in(store: &Store) -> Result<BTreeSet<String>> {
+        Self::with_file(store, FIGURES)
+    }
+
+    /// Those that have left a file of this kind.
+    fn with_file(store: &Store, kind: &str) -> Result<BTreeSet<String>> {
         let folder = store.dir().join("streams");
         let entries = match std::fs::read_dir(&folder) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
             entries => entries.map_err(Error::io(format!("listing {}", folder.display())))?,
         };
-        let name = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(FIGURES)?.to_owned());
+        let name = |entry: std::fs::DirEntry| Some(entry.file_name().to_str()?.strip_suffix(kind)?.to_owned());
         Ok(entries.filter_map(|entry| name(entry.ok()?)).collect())
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Takes requests, all or none; they will not be sent again. Returns when they survive what the stream's `Ack` says.
@@ -121,10 +150,15 @@ impl Stream {
     /// # Errors
     /// [`Error::Running`] where another process does.
     pub fn run(&self, to: Arc<dyn Destination>, control: &Arc<Control>) -> Result<Running> {
-        Ok(Running::new(self, to, control, self.lock()?))
+        Running::new(self, to, control, self.lock()?)
     }
 
-    fn lock(&self) -> Result<Locked> {
+    /// The file of this kind that is the stream's.
+    pub(crate) fn path(&self, kind: &str) -> PathBuf {
+        self.locks.join(format!("{}{kind}", self.name))
+    }
+
+    pub(crate) fn lock(&self) -> Result<Locked> {
         let path = self.locks.join(format!("{}.run", self.name));
         let context = || format!("locking {}", path.display());
         for _ in 0..TRIES {
@@ -153,7 +187,23 @@ impl Stream {
     }
 
     pub(crate) fn seen_path(&self) -> PathBuf {
-        self.locks.join(format!("{}{FIGURES}", self.name))
+        self.path(FIGURES)
+    }
+
+    pub(crate) fn places_path(&self) -> PathBuf {
+        self.path(PLACES)
+    }
+
+    /// The directories of all other streams of the store that run.
+    pub(crate) fn others(&self) -> Result<Vec<(String, Places)>> {
+        let mut others = Vec::new();
+        for name in Self::with_file(&self.store, PLACES)?.into_iter().filter(|name| *name != self.name) {
+            let stream = Stream::open(&self.store, &name, Ack::Placed)?;
+            if stream.is_running()? {
+                others.push((name, Places::load(&stream.places_path())));
+            }
+        }
+        Ok(others)
     }
 
     /// How far its destinations have got.
@@ -161,16 +211,49 @@ impl Stream {
         Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes())
     }
 
+    /// What it has delivered, in all its runs.
+    pub fn done(&self) -> Result<Done> {
+        let Tally { files, bytes } = all_tallies(&self.store, &self.name)?;
+        let mut done = Done { requests: 0, files, bytes };
+        for (_, mark) in self.ledger().all()? {
+            done.requests += mark.requests;
+            done.bytes += mark.bytes;
+        }
+        Ok(done)
+    }
+
     /// What waits in its log.
     pub fn backlog(&self) -> Result<Backlog> {
         let mut backlog = Backlog::default();
+        let ledger = self.ledger();
+        let log = |mark: Mark| mark.done.get(SOURCE).map(|done| done.0);
+        let newest = ledger.all()?.into_iter().filter_map(|(_, mark)| log(mark)).max().unwrap_or(0);
+        let mut looked = 0;
         let folder = format!("{}/log", self.folder).into_bytes();
         let mut after: Option<Vec<u8>> = None;
         loop {
             let listed = self.store.list(&folder, after.as_deref(), 1024)?;
             for (key, object) in &listed {
-                backlog.requests += Page::parse(key, &folder).map_or(0, |page| page.count);
-                backlog.bytes += object.length;
+                let Some(page) = Page::parse(key, &folder) else { continue };
+                let (mut requests, mut bytes) = (page.count, object.length);
+                // Behind what any destination has got to nothing is done.
+                if page.first <= newest && looked < MAX_PAGES_LOOKED_INTO {
+                    looked += 1;
+                    match self.log.waiting(&page, &ledger) {
+                        Ok(waiting) => {
+                            requests = waiting.len() as u64;
+                            bytes = waiting.iter().map(|(_, request)| request.bytes.len() as u64).sum();
+                        }
+                        // It was removed meanwhile: all of it is done.
+                        Err(Error::Engine(terrace::Error::NotFound { .. })) => continue,
+                        Err(e) => return Err(e),
+                    }
+                }
+                if requests == 0 {
+                    continue;
+                }
+                backlog.requests += requests;
+                backlog.bytes += bytes;
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let age = now.saturating_sub(Duration::from_nanos(object.attributes.mtime.max(0) as u64));
                 backlog.age = Some(backlog.age.map_or(age, |oldest| oldest.max(age)));

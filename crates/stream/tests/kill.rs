@@ -206,6 +206,8 @@ fn every_byte_arrives_exactly_once_whoever_dies() {
     assert_eq!(parked(&store), []);
     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
     assert_eq!(stream.backlog().unwrap().requests, 0, "the log was not trimmed");
+    // The count of what is done began again with each run, and a kill lost it.
+    assert_eq!(stream.done().unwrap().requests, until * PRODUCERS);
     let bytes = compare(&store, &dir.join("archive"), until);
     println!("{killed} kills, {} requests, {bytes} bytes in all destinations: each once", until * PRODUCERS);
     println!("of them at fail points: {died_at:?}");
@@ -273,21 +275,19 @@ fn compare(store: &Store, archive: &Path, until: u64) -> u64 {
 /// Not a test of its own: pulls a directory, and dies.
 #[test]
 fn watcher() {
-    let Ok(dir) = std::env::var("TERRACE_STREAM_WATCHER") else { return };
+    let Ok(text) = std::env::var("TERRACE_STREAM_WATCHER") else { return };
     common::fail_as_a_whole();
-    let dir = Path::new(&dir);
+    let (kind, dir) = text.split_once(' ').unwrap();
+    let dir = Path::new(dir);
     let store = Store::open(&dir.join("store")).unwrap();
     let stream = Stream::open(&store, "w", Ack::Placed).unwrap();
     let control = Arc::new(Control::default());
-    control.drain();
+    if kind.starts_with("drained") {
+        control.drain();
+    }
     let to = Arc::new(terrace_stream::destinations::Files::new(&dir.join("archive")).unwrap());
-    let source = |number, _| {
-        let settled = Duration::from_millis(1);
-        let source =
-            terrace_stream::sources::Directory::new(&store, "w", &dir.join("drop"), settled, number, &control)?;
-        Ok(Box::new(source) as terrace_stream::AnySource)
-    };
-    stream.run(to, &control).unwrap().with("directory", source).unwrap().go(&settings()).unwrap();
+    let watch = terrace_stream::sources::Watch { tail: kind.ends_with("tail"), ..Default::default() };
+    stream.run(to, &control).unwrap().with_directory(&dir.join("drop"), &watch).unwrap().go(&settings()).unwrap();
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn no_dropped_file_is_lost_whoever_dies() {
     let dir = dir.path();
     drop(store(dir));
     fs::create_dir_all(dir.join("drop/d")).unwrap();
-    let points = ["stream:written", "stream:synced", "stream:recorded", "stream:unlinked"];
+    let points = ["stream:written", "stream:synced", "stream:recorded", "stream:set-aside", "stream:unlinked"];
     let mut random = Random::new(3);
     let mut died = 0;
     for (round, point) in (0..).zip(points.iter().cycle().take(number("TERRACE_KILLS", 60) as usize / 3)) {
@@ -311,7 +311,7 @@ fn no_dropped_file_is_lost_whoever_dies() {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command
                 .args(["--exact", "watcher", "--nocapture"])
-                .env("TERRACE_STREAM_WATCHER", dir)
+                .env("TERRACE_STREAM_WATCHER", format!("drained {}", dir.display()))
                 .stdout(Stdio::null());
             command.stderr(File::create(dir.join("stderr-w")).unwrap());
             if let Some(point) = point {
@@ -324,7 +324,9 @@ fn no_dropped_file_is_lost_whoever_dies() {
         // Whatever is not there any more has arrived.
         for (name, bytes) in &expected {
             let arrived = || fs::read(dir.join("archive").join(name)).is_ok_and(|found| found == *bytes);
-            assert!(dir.join("drop").join(name).exists() || arrived(), "round {round}: {name} is lost");
+            let hidden = name.replacen("d/", "d/.", 1) + ".terrace-flush";
+            let is_here = [name, &hidden].iter().any(|name| dir.join("drop").join(name).exists());
+            assert!(is_here || arrived(), "round {round}: {name} is lost");
         }
         assert!(run(None).success(), "{}", fs::read_to_string(dir.join("stderr-w")).unwrap());
         assert_eq!(fs::read_dir(dir.join("drop/d")).unwrap().count(), 0, "round {round}");
@@ -334,4 +336,102 @@ fn no_dropped_file_is_lost_whoever_dies() {
     }
     assert!(died > 0);
     println!("{died} deaths while files were flushed: none lost");
+}
+
+/// Runs a watcher that is killed at random moments, and at last one that ends by itself, as long as `work` goes on.
+fn kill_watchers<T>(dir: &Path, kind: &str, work: impl FnOnce(&std::sync::atomic::AtomicU64) -> T) -> T {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    let watcher = |kind: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "watcher", "--nocapture"]).stdout(Stdio::null());
+        command.env("TERRACE_STREAM_WATCHER", format!("{kind} {}", dir.display()));
+        command.stderr(File::create(dir.join("stderr-w")).unwrap());
+        command.spawn().unwrap()
+    };
+    let says = || fs::read_to_string(dir.join("stderr-w")).unwrap();
+    let (over, killed) = (AtomicBool::new(false), AtomicU64::new(0));
+    let result = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = Random::new(11);
+            while !over.load(Ordering::Acquire) {
+                let mut child = watcher(kind);
+                std::thread::sleep(Duration::from_millis(30 + random.below(200)));
+                assert!(child.try_wait().unwrap().is_none(), "{}", says());
+                child.kill().unwrap();
+                child.wait().unwrap();
+                killed.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let result = work(&killed);
+        over.store(true, Ordering::Release);
+        result
+    });
+    assert!(watcher(&format!("drained{kind}")).wait().unwrap().success(), "{}", says());
+    println!("{} watchers were killed", killed.into_inner());
+    result
+}
+
+/// What a killed process had unlinked, and somebody had opened just before, was nowhere any more.
+#[test]
+fn nothing_is_lost_that_is_added_while_a_process_that_removes_files_dies() {
+    common::fail_as_a_whole();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    drop(store(dir));
+    fs::create_dir_all(dir.join("drop")).unwrap();
+    let kills = number("TERRACE_KILLS", 60) / 3;
+    let (files, appended) = kill_watchers(dir, "", |killed| {
+        let mut random = Random::new(5);
+        let (mut files, mut appended) = (0u64, 0u64);
+        while killed.load(std::sync::atomic::Ordering::Relaxed) < kills {
+            fs::write(dir.join(format!("drop/f{files}")), vec![1; 1000]).unwrap();
+            files += 1;
+            for _ in 0..5 {
+                // Opens what it finds under a name, at any moment of the removal.
+                let path = dir.join(format!("drop/f{}", files.saturating_sub(1 + random.below(40))));
+                std::thread::sleep(Duration::from_micros(random.below(1500)));
+                if let Ok(mut file) = File::options().append(true).open(path) {
+                    std::io::Write::write_all(&mut file, &[2; 100]).unwrap();
+                    appended += 1;
+                }
+            }
+        }
+        (files, appended)
+    });
+    assert_eq!(common::tree(&dir.join("drop")).into_keys().collect::<Vec<_>>(), [""; 0]);
+    let found = common::tree(&dir.join("archive"));
+    let bytes: u64 = found.values().map(|bytes| bytes.len() as u64).sum();
+    assert_eq!((found.len() as u64, bytes), (files, files * 1000 + appended * 100));
+    let store = Store::open(&dir.join("store")).unwrap();
+    assert_eq!(Stream::open(&store, "w", Ack::Placed).unwrap().done().unwrap().files, files);
+    println!("{files} files, {appended} times appended to: every byte arrived, and each file is counted once");
+}
+
+#[test]
+fn what_is_added_to_followed_files_arrives_once_whoever_dies() {
+    common::fail_as_a_whole();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    drop(store(dir));
+    fs::create_dir_all(dir.join("drop")).unwrap();
+    let kills = number("TERRACE_KILLS", 60) / 6;
+    let mut expected = vec![String::new(); 3];
+    kill_watchers(dir, "tail", |killed| {
+        let mut line = 0;
+        while killed.load(std::sync::atomic::Ordering::Relaxed) < kills {
+            let log = line % 3;
+            let text = format!("line {line} {}\n", "x".repeat(line % 200));
+            let mut file = File::options().create(true).append(true).open(dir.join(format!("drop/log{log}"))).unwrap();
+            std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+            expected[log] += &text;
+            line += 1;
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    });
+    for (log, expected) in expected.into_iter().enumerate() {
+        let found = fs::read_to_string(dir.join(format!("archive/log{log}"))).unwrap();
+        assert!(found == expected, "log{log}: {} bytes, not {}", found.len(), expected.len());
+    }
+    assert_eq!(common::tree(&dir.join("drop")).len(), 3);
 }

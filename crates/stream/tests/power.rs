@@ -11,13 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use common::{Random, number, settings};
 use terrace::{Ack, Store};
 use terrace_stream::destinations::Files;
-use terrace_stream::sources::Directory;
-use terrace_stream::{AnySource, Control, Framed, Origin, Request, Stream};
+use terrace_stream::sources::Watch;
+use terrace_stream::{Control, Framed, Origin, Request, Stream};
 
 const DESTINATIONS: u64 = 3;
 /// Bytes of a request with an offset.
@@ -48,11 +47,7 @@ fn run(store: &Store, root: &Path) {
     control.drain();
     let to = Arc::new(Files::new(&root.join("archive")).unwrap());
     let running = stream.run(to, &control).unwrap().with_log();
-    let watched = |number, _| {
-        let settled = Duration::from_millis(1);
-        Ok(Box::new(Directory::new(store, "s", &root.join("drop"), settled, number, &control)?) as AnySource)
-    };
-    running.with("directory", watched).unwrap().go(&settings()).unwrap();
+    running.with_directory(&root.join("drop"), &Watch::default()).unwrap().go(&settings()).unwrap();
     let parked: Vec<_> = stream.ledger().all().unwrap().into_iter().filter_map(|(_, mark)| mark.parked).collect();
     assert!(parked.is_empty(), "{parked:?}");
 }

@@ -19,7 +19,7 @@ use server::Redis as Server;
 use terrace::tier::{Blobs, Service};
 use terrace::{Ack, Store};
 use terrace_stream::destinations::{Bucket, Destination, End, Files, Keys, Outcome};
-use terrace_stream::sources::{Directory, Redis};
+use terrace_stream::sources::{Redis, Watch};
 use terrace_stream::{
     AnySource, Control, Error, Failure, Framed, Frames, Origin, Place, Position, Request, Run, Settings, Stream,
 };
@@ -214,7 +214,8 @@ fn redis_streams_flow_to_every_destination_and_are_emptied() {
         let flaky = Flaky(case.to.clone(), rustix_futex_sync::Mutex::new(Random::new(seed)));
         let running = stream.run(Arc::new(flaky), &control).unwrap();
         let running = running.with("redis", |number, ledger| {
-            Ok(Box::new(Redis::new(&address, case.name, "redis", number, ledger, &control)?) as AnySource)
+            Ok(Box::new(Redis::new(&address, case.name, "redis", number, ledger, Duration::from_secs(60), &control)?)
+                as AnySource)
         });
         // A server that is away for a while is waited for.
         server.kill();
@@ -232,9 +233,7 @@ fn redis_streams_flow_to_every_destination_and_are_emptied() {
 
 fn watched(store: &Store, root: &Path, to: Arc<dyn Destination>, control: &Arc<Control>) -> Result<(), Error> {
     let stream = Stream::open(store, "watched", Ack::Placed).unwrap();
-    let running = stream.run(to, control).unwrap().with("directory", |number, _| {
-        Ok(Box::new(Directory::new(store, "watched", root, Duration::from_millis(50), number, control)?) as AnySource)
-    })?;
+    let running = stream.run(to, control).unwrap().with_directory(root, &Watch::default())?;
     running.go(&settings())
 }
 

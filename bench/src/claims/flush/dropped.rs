@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, ensure};
 use terrace::{Ack, Config, Store};
 use terrace_stream::destinations::Files;
-use terrace_stream::sources::Directory;
-use terrace_stream::{AnySource, Control, Settings, Stream};
+use terrace_stream::sources::Watch;
+use terrace_stream::{Control, Settings, Stream};
 
 use super::{mean, words};
 use crate::place::Place;
@@ -36,11 +36,7 @@ fn by_stream(home: &Path, from: &Path, to: &Path, over: &AtomicBool) -> Result<(
     let store = Store::init(&home.join("store"), &Config::parse(&text, "bench")?)?;
     let stream = Stream::open(&store, "dropped", Ack::Placed)?;
     let control = Arc::new(Control::default());
-    let source = |number, _| {
-        let source = Directory::new(&store, "dropped", from, Duration::from_secs(1), number, &control)?;
-        Ok(Box::new(source) as AnySource)
-    };
-    let running = stream.run(Arc::new(Files::new(to)?), &control)?.with("directory", source)?;
+    let running = stream.run(Arc::new(Files::new(to)?), &control)?.with_directory(from, &Watch::default())?;
     thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Acquire) {

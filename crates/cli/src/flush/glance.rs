@@ -7,7 +7,7 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use terrace::{Ack, Store};
-use terrace_stream::{Control, Seen, Stream};
+use terrace_stream::{Control, Done, Seen, Stream};
 
 use crate::output::{count, size, table};
 
@@ -22,7 +22,9 @@ pub struct Shown {
     pub backlog_bytes: u64,
     /// Seconds that the oldest of them has waited.
     pub oldest: Option<f64>,
-    /// What whoever runs it has done.
+    /// What was done in all runs.
+    pub done: Done,
+    /// What whoever runs it, or ran it last, has done.
     pub seen: Option<Seen>,
     pub parked: Vec<Parked>,
 }
@@ -32,6 +34,13 @@ pub struct Shown {
 pub struct Parked {
     pub destination: String,
     pub reason: String,
+}
+
+impl Shown {
+    /// Whether nothing waits for somebody to do something.
+    pub fn is_well(&self) -> bool {
+        self.parked.is_empty() && self.seen.as_ref().is_none_or(|seen| seen.stays.is_empty())
+    }
 }
 
 /// All streams of a store.
@@ -48,6 +57,7 @@ pub fn streams(store: &Store) -> Result<Vec<Shown>> {
             backlog: backlog.requests,
             backlog_bytes: backlog.bytes,
             oldest: backlog.age.map(|age| age.as_secs_f64()),
+            done: stream.done()?,
             seen: stream.seen(),
             parked: parked.collect(),
             name,
@@ -71,8 +81,8 @@ pub fn glance(streams: &[Shown]) -> String {
             stream.name.clone(),
             if stream.running { "running".into() } else { "at rest".into() },
             if stream.running { rate } else { "-".into() },
-            seen.requests.to_string(),
-            format!("{} ({})", stream.backlog, size(stream.backlog_bytes)),
+            amount(stream.done.requests, stream.done.files, stream.done.bytes),
+            amount(stream.backlog, seen.files_left, stream.backlog_bytes + seen.bytes_left),
             stream.oldest.map_or("-".into(), |age| format!("{age:.1} s")),
             format!("{}/{}/{}/{}", seen.by_size, seen.by_age, seen.by_idle, seen.by_memory),
             seen.failed.to_string(),
@@ -83,7 +93,19 @@ pub fn glance(streams: &[Shown]) -> String {
     for Parked { destination, reason } in streams.iter().flat_map(|stream| &stream.parked) {
         text += &format!("\nparked: {destination}: {reason}");
     }
+    for (path, reason) in streams.iter().flat_map(|stream| stream.seen.iter().flat_map(|seen| &seen.stays)) {
+        text += &format!("\nleft: {path}: {reason}");
+    }
     text
+}
+
+fn amount(requests: u64, files: u64, bytes: u64) -> String {
+    let what = match (requests, files) {
+        (requests, 0) => requests.to_string(),
+        (0, files) => count(files, "file"),
+        (requests, files) => format!("{requests} + {}", count(files, "file")),
+    };
+    format!("{what} ({})", size(bytes))
 }
 
 /// Tells on a terminal how it goes, until it is stopped.

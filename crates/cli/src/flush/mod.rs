@@ -1,23 +1,26 @@
 //! Flushing: streams that run, and how they do.
 
 mod glance;
+mod parked;
 mod places;
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 use terrace::config::{Bytes, Time};
 use terrace::{Ack, Store};
+use terrace_stream::sources::Watch;
 use terrace_stream::{Control, Frames, Settings, Stream, Submitted};
 
-use crate::output::{Show, count};
+use crate::errors::describe;
+use crate::output::{Show, complain, count};
 pub use glance::{Shown, glance, streams};
+use parked::Wish;
 use places::{From, To};
 
 /// Bytes of stdin that are read at once.
@@ -26,6 +29,7 @@ const BUFFER: usize = 1 << 20;
 #[derive(Args)]
 pub struct Flush {
     /// What to pull from: - for framed requests on stdin, a directory, or redis://HOST:PORT/DB?stream=KEY. Several are pulled at once.
+    /// With --retry, --drop or --forget: destinations.
     pub sources: Vec<OsString>,
     /// Where to: a directory, key:PREFIX for the store itself, or SERVICE://BUCKET/PATH.
     #[arg(long, value_name = "DEST")]
@@ -51,12 +55,30 @@ pub struct Flush {
     /// Hold so many bytes in memory, at most.
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<Bytes>,
-    /// Park what has failed for so long.
+    /// Take a file only when it has not changed for so long. Usual: a second, and no time once it was closed.
+    #[arg(long, value_name = "TIME", conflicts_with = "tail")]
+    pub settle: Option<Time>,
+    /// Follow files that grow: deliver what is added to them, and remove none.
+    #[arg(long)]
+    pub tail: bool,
+    /// Park what has failed for so long. A source that is away is waited for as long.
     #[arg(long, value_name = "TIME")]
     pub patience: Option<Time>,
     /// Take requests of stdin only when they survive a loss of power.
     #[arg(long)]
     pub durable: bool,
+    /// Try parked destinations of the stream again: now where it runs, else by the next run.
+    #[arg(long, group = "wish", conflicts_with = "to")]
+    pub retry: bool,
+    /// Throw away what waits in the stream's log for these destinations.
+    #[arg(long, group = "wish", conflicts_with = "to")]
+    pub drop: bool,
+    /// Forget how far these destinations got: the next append goes behind what is there then.
+    #[arg(long, group = "wish", conflicts_with = "to")]
+    pub forget: bool,
+    /// With --retry, --drop or --forget: all destinations that are parked.
+    #[arg(long, requires = "wish", conflicts_with = "sources")]
+    pub all: bool,
 }
 
 impl Flush {
@@ -75,6 +97,9 @@ impl Flush {
 }
 
 pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
+    if let Some(wish) = Wish::of(asked) {
+        return parked::carry_out(store, asked, wish, show);
+    }
     if asked.sources.is_empty() {
         if asked.to.is_some() {
             bail!("--to says where to flush; say what, too: -, a directory or redis://...");
@@ -86,25 +111,38 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
             glance(&streams)
         };
         show.result(&streams, words.trim_start())?;
-        return Ok(streams.iter().all(|stream| stream.parked.is_empty()));
+        return Ok(streams.iter().all(Shown::is_well));
     }
     let to = asked.to.as_ref().context("say where to with --to: a directory, key:PREFIX or SERVICE://BUCKET/PATH")?;
-    let to = To::parse(to)?.open(store, &asked.options)?;
+    let to = To::parse(to)?;
     let sources = asked.sources.iter().map(|source| From::parse(source)).collect::<Result<Vec<From>>>()?;
+    let directories: Vec<_> = sources.iter().filter_map(From::directory).collect();
+    terrace_stream::check_directories(store, &directories, to.directory())?;
+    let to = to.open(store, &asked.options)?;
     let ack = if asked.durable { Ack::Durable } else { Ack::Placed };
     let stream = Stream::open(store, &asked.stream, ack)?;
     let control = Arc::new(Control::default());
     let mut running = stream.run(to, &control)?;
     let stdin = sources.iter().any(|source| matches!(source, From::Stdin));
+    let settings = asked.settings();
+    let watch = Watch { settle: asked.settle.map(|time| time.0), tail: asked.tail, patience: settings.patience };
+    if (asked.tail || asked.settle.is_some()) && directories.is_empty() {
+        bail!("--tail and --settle are for directories");
+    }
     for source in &sources {
-        running = source.add(running, store, &asked.stream, &control)?;
+        running = source.add(running, &watch, &control)?;
     }
     let only_stdin = stdin && sources.len() == 1;
-    std::thread::scope(|scope| {
+    let is_well = std::thread::scope(|scope| {
         let reading = stdin.then(|| {
             let (stream, control) = (&stream, &control);
             scope.spawn(move || {
-                let read = accept(stream);
+                let mut read = accept(stream).map(|()| true);
+                if let Some(e) = read.as_ref().err().filter(|_| !only_stdin && !asked.once) {
+                    // The others go on, so it is told now, and not again at the end.
+                    complain(&describe(e));
+                    read = Ok(false);
+                }
                 if only_stdin || asked.once {
                     // What was accepted arrives, whatever came then.
                     control.drain();
@@ -120,25 +158,37 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
             let (control, progress) = (&control, progress.clone());
             move || glance::tick(control, &progress)
         });
-        let ran = running.go(&asked.settings());
+        let ran = running.go(&settings);
         control.stop();
         drop(ended.join());
         progress.finish_and_clear();
         ran?;
         match reading.map(|reading| reading.join()) {
             Some(Ok(read)) => read,
-            _ => Ok(()),
+            _ => Ok(true),
         }
     })?;
-    let shown = streams(store)?.into_iter().find(|shown| shown.name == asked.stream);
-    let parked = shown.as_ref().map_or(0, |shown| shown.parked.len());
-    let done = control.figures.moves.load(std::sync::atomic::Ordering::Relaxed);
-    let mut words = format!("{} done", count(done, "request"));
+    let parked = stream.ledger().all()?.iter().filter(|(_, mark)| mark.parked.is_some()).count();
+    let (requests, files, left) = (control.requests_done(), control.files_done(), control.left());
+    let done = match (asked.tail || directories.is_empty(), directories.len() == sources.len()) {
+        (true, _) => count(requests, "request"),
+        (false, true) => count(files, "file"),
+        (false, false) => format!("{} and {}", count(requests, "request"), count(files, "file")),
+    };
+    let mut words = format!("{done} done");
     if parked > 0 {
-        words += &format!("; {} parked: `terrace flush` says why", count(parked as u64, "destination"));
+        words += &format!("; {} parked", count(parked as u64, "destination"));
     }
-    show.result(&json!({ "requests": done, "parked": parked }), &words)?;
-    Ok(parked == 0)
+    if left.files > 0 {
+        words += &format!("; {} left", count(left.files, "file"));
+    }
+    let is_well = is_well && parked == 0 && left.files == 0 && left.stays.is_empty();
+    if parked > 0 || left.files > 0 || !left.stays.is_empty() {
+        words += ": `terrace flush` says why";
+    }
+    let value = json!({ "requests": requests, "files": files, "parked": parked, "left": left.files });
+    show.result(&value, &words)?;
+    Ok(is_well)
 }
 
 /// Takes the requests of stdin into the stream's log. What comes meanwhile is taken together.
@@ -148,16 +198,19 @@ fn accept(stream: &Stream) -> Result<()> {
     for frame in Frames::new(io::BufReader::with_capacity(BUFFER, io::stdin())) {
         match frame {
             Ok(frame) => submitted.push_back(stream.submit(vec![frame])),
-            // What came before it arrives.
+            // What follows is no frame either, or looks like one by chance.
             Err(bad) => read = Err(bad),
         }
         while let Some(first) = submitted.pop_front_if(|first| first.is_done()) {
-            first.wait()?;
+            read = read.and(first.wait().map(drop));
+        }
+        if read.is_err() {
+            break;
         }
     }
-    submitted.into_iter().try_for_each(|one| one.wait().map(drop))?;
+    // What came before is accepted, whatever is wrong with one of them.
+    for one in submitted {
+        read = read.and(one.wait().map(drop));
+    }
     Ok(read?)
 }
-
-/// How long files of a directory that nobody is seen to close are left alone.
-const SETTLED: Duration = Duration::from_secs(1);

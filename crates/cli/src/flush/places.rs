@@ -2,16 +2,14 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use terrace::Store;
 use terrace_stream::destinations::{Destination, Files, Keys};
-use terrace_stream::sources::{Directory, Redis};
+use terrace_stream::sources::{Redis, Watch};
 use terrace_stream::{AnySource, Control, Running};
-
-use super::SETTLED;
 
 /// What is pulled from.
 pub enum From {
@@ -45,18 +43,23 @@ impl From {
         Ok(From::Redis(address, key))
     }
 
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            From::Directory(root) => Some(root),
+            _ => None,
+        }
+    }
+
     /// Has it pulled.
-    pub fn add(&self, running: Running, store: &Store, stream: &str, control: &Arc<Control>) -> Result<Running> {
+    pub fn add(&self, running: Running, watch: &Watch, control: &Arc<Control>) -> Result<Running> {
         Ok(match self {
             From::Stdin => running.with_log(),
-            From::Directory(root) => running.with(&format!("directory {}", root.display()), |number, _| {
-                Ok(Box::new(Directory::new(store, stream, root, SETTLED, number, control)?) as AnySource)
-            })?,
+            From::Directory(root) => running.with_directory(root, watch)?,
             From::Redis(address, key) => {
                 // Not its address, which may hold a password, and may change.
                 let name = format!("redis {key}");
                 running.with(&name, |number, ledger| {
-                    Ok(Box::new(Redis::new(address, key, &name, number, ledger, control)?) as AnySource)
+                    Ok(Box::new(Redis::new(address, key, &name, number, ledger, watch.patience, control)?) as AnySource)
                 })?
             }
         })
@@ -92,6 +95,13 @@ impl To {
             );
         }
         Ok(To::Files(path))
+    }
+
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            To::Files(root) => Some(root),
+            _ => None,
+        }
     }
 
     pub fn open(self, store: &Store, options: &[String]) -> Result<Arc<dyn Destination>> {

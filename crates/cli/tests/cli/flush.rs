@@ -43,13 +43,13 @@ fn framed_requests_and_dropped_files_flow_to_an_archive() {
     place.write("burst/a/file", "some bytes");
     place.bad(["flush", "burst", "--to", "dir:archive"], &["dir: is nothing that can be flushed to", "./dir:archive"]);
     let dropped = ["flush", "burst", "--to", "archive", "--once", "--stream", "dropped"];
-    assert_eq!(place.good(dropped), "1 request done\n");
+    assert_eq!(place.good(dropped), "1 file done\n");
     assert_eq!(fs::read_to_string(place.path("archive/a/file")).unwrap(), "some bytes");
     assert!(!place.path("burst/a/file").exists());
     // The store keeps nothing of it, but tells what was done.
     let (streams, _) = place.json(["flush"]);
     let names: Vec<_> = streams.as_array().unwrap().iter().map(|stream| stream["name"].as_str().unwrap()).collect();
-    assert_eq!((names, streams[1]["seen"]["requests"].as_u64()), (vec!["default", "dropped"], Some(1)));
+    assert_eq!((names, streams[1]["done"]["files"].as_u64()), (vec!["default", "dropped"], Some(1)));
 
     // A folder where a file should be: parked, told, and tried again.
     fs::create_dir_all(place.path("archive/folder")).unwrap();
@@ -65,4 +65,90 @@ fn framed_requests_and_dropped_files_flow_to_an_archive() {
     assert_eq!(String::from_utf8_lossy(&send(b"").stdout), "1 request done\n");
     assert_eq!(fs::read_to_string(place.path("archive/folder")).unwrap(), "waits");
     place.bad(["flush", "burst"], &["say where to with --to"]);
+}
+
+/// Reading went on behind a bad frame, and what looked like a request there was taken.
+#[test]
+fn a_bad_frame_ends_the_reading_and_what_came_before_arrives() {
+    let place = Place::new();
+    let input = [frame("d", "s", 1, b"good "), vec![0; 32], frame("d", "s", 2, b"behind it")].concat();
+    fs::write(place.path("input"), input).unwrap();
+    let mut command = place.command(["flush", "-", "--to", "archive"]);
+    let output = command.stdin(fs::File::open(place.path("input")).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("byte 39 of the input begins no request"));
+    assert_eq!(place.read("archive/d"), b"good ");
+}
+
+#[test]
+fn a_directory_is_not_flushed_into_itself_and_nothing_is_made_or_removed() {
+    let place = Place::new();
+    place.write("d/x", "bytes");
+    for to in ["d", "d/sub", ".", "store/x", "tiers/disk"] {
+        place.bad(["flush", "d", "--to", to, "--once"], &["cannot be flushed"]);
+    }
+    place.bad(["flush", "d", "d", "--to", "archive", "--once"], &["it is the source"]);
+    place.bad(["flush", "store", "--to", "archive", "--once"], &["the store keeps its own files"]);
+    assert_eq!(place.read("d/x"), b"bytes");
+    assert_eq!(fs::read_dir(place.path("d")).unwrap().count(), 1);
+    assert!(!place.path("archive").exists());
+}
+
+/// A destination that was given up could only be delivered to; nothing could be tried again, thrown away or forgotten.
+#[test]
+fn what_is_parked_is_tried_again_thrown_away_or_forgotten() {
+    let place = Place::new();
+    let send = |bytes: &[u8]| {
+        fs::write(place.path("input"), bytes).unwrap();
+        let mut command = place.command(["flush", "-", "--to", "archive"]);
+        command.stdin(fs::File::open(place.path("input")).unwrap()).output().unwrap().status.code()
+    };
+    let status = || {
+        let (streams, code) = place.json(["flush"]);
+        let stream = &streams[0];
+        let number = |value: &serde_json::Value| value.as_u64().unwrap();
+        (
+            stream["parked"].as_array().unwrap().len(),
+            number(&stream["backlog"]),
+            number(&stream["done"]["requests"]),
+            code,
+        )
+    };
+    fs::create_dir_all(place.path("archive/folder")).unwrap();
+    // A page of five requests, of which two wait.
+    let all = ["a", "folder", "b", "folder", "a"].iter().zip(1..).map(|(to, n)| frame(to, "s", n, b"12345"));
+    assert_eq!(send(&all.collect::<Vec<_>>().concat()), Some(1));
+    assert_eq!(status(), (1, 2, 3, 1));
+    place.bad(["flush", "--retry"], &["name the destinations"]);
+    place.bad(["flush", "--drop", "nobody"], &["knows no destination nobody"]);
+    assert_eq!(place.good(["flush", "--retry", "folder"]), "1 destination will be tried again by the next run\n");
+    assert_eq!(status(), (0, 2, 3, 0));
+    assert_eq!(send(b""), Some(1));
+    let dropped = place.good(["flush", "--drop", "--all"]);
+    assert_eq!(dropped, "folder: 2 requests, 10 B, thrown away\n");
+    assert_eq!(status(), (0, 0, 3, 0));
+    // Its producer sends again what was thrown away, which is known; what is new arrives.
+    fs::remove_dir(place.path("archive/folder")).unwrap();
+    let again = [frame("folder", "s", 2, b"12345"), frame("folder", "s", 6, b"new")].concat();
+    assert_eq!(send(&again), Some(0));
+    assert_eq!(place.read("archive/folder"), b"new");
+    // A file that became shorter is parked until it is forgotten how long it was.
+    fs::write(place.path("archive/a"), "cut").unwrap();
+    assert_eq!(send(&frame("a", "s", 7, b" and on")), Some(1));
+    assert_eq!(place.good(["flush", "--forget", "a"]), "it is forgotten how far 1 destination got\n");
+    assert_eq!(send(b""), Some(0));
+    assert_eq!(place.read("archive/a"), b"cut and on");
+    assert_eq!(status(), (0, 0, 5, 0));
+}
+
+#[test]
+fn logs_are_followed_and_stay() {
+    let place = Place::new();
+    place.write("logs/a", "one ");
+    let follow = ["flush", "logs", "--to", "archive", "--tail", "--once"];
+    assert_eq!(place.good(follow), "1 request done\n");
+    place.write("logs/a", "one two ");
+    assert_eq!(place.good(follow), "1 request done\n");
+    assert_eq!(place.good(follow), "0 requests done\n");
+    assert_eq!((place.read("archive/a"), place.read("logs/a")), (b"one two ".to_vec(), b"one two ".to_vec()));
 }

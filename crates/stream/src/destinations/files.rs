@@ -39,6 +39,7 @@ impl Files {
     pub fn new(root: &Path) -> Result<Files> {
         let context = || format!("opening {}", root.display());
         make(root).map_err(Error::io(context()))?;
+        let root = &std::fs::canonicalize(root).map_err(Error::io(context()))?;
         let folder = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let folder = folder.map_err(|e| Error::io(context())(e.into()))?;
         Ok(Files { root: root.to_owned(), folder, open: Mutex::default(), lasting: Mutex::default() })
@@ -145,6 +146,16 @@ fn mode(flags: OFlags) -> Mode {
 }
 
 impl Destination for Files {
+    fn root(&self) -> Option<&Path> {
+        Some(&self.root)
+    }
+
+    fn is_file(&self, name: &[u8], device: u64, inode: u64) -> bool {
+        let found =
+            self.at(Path::new(OsStr::from_bytes(name)), OFlags::PATH).and_then(|found| File::from(found).metadata());
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (device, inode))
+    }
+
     fn length(&self, name: &[u8]) -> Outcome<Option<u64>> {
         let length = match self.at(Path::new(OsStr::from_bytes(name)), OFlags::PATH) {
             Ok(file) => regular(&File::from(file)).map(|metadata| metadata.len()),

@@ -10,6 +10,8 @@ pub use bucket::Bucket;
 pub use files::Files;
 pub use keys::Keys;
 
+use std::path::Path;
+
 use terrace::Attributes;
 
 use crate::entry::Position;
@@ -32,6 +34,16 @@ pub struct End {
 pub trait Destination: Send + Sync {
     /// Bytes that the name holds now: what a stream that appends goes on behind. None where that does not matter.
     fn length(&self, name: &[u8]) -> Outcome<Option<u64>>;
+
+    /// The directory that the bytes go to, where it is one.
+    fn root(&self) -> Option<&Path> {
+        None
+    }
+
+    /// Whether the name leads to the file of this device and number.
+    fn is_file(&self, _name: &[u8], _device: u64, _inode: u64) -> bool {
+        false
+    }
 
     /// Whether it takes appends and whole files alone, and no other bytes for an offset.
     fn appends_only(&self) -> bool {

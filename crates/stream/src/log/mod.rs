@@ -14,7 +14,7 @@ mod source;
 
 pub use group::Submitted;
 pub use pages::Page;
-pub use source::{LogSource, NAME as SOURCE};
+pub use source::LogSource;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -23,7 +23,9 @@ use std::time::Duration;
 use rustix_futex_sync::{Condvar, Mutex};
 use terrace::{Ack, Attributes, Locked, PutOptions, Store};
 
-use crate::request::{Framed, Name, Origin};
+use crate::entry::Position;
+use crate::ledger::Ledger;
+use crate::request::{Framed, Name, Origin, Request};
 use crate::{Error, Result};
 use group::Queue;
 use origins::{Came, Origins};
@@ -65,6 +67,8 @@ struct End {
     trimmed: Option<u64>,
 }
 
+/// The log's name in the marks of destinations.
+pub const SOURCE: &str = "log";
 const HEAD: &[u8] = b"/head";
 const LOG: &[u8] = b"/log";
 const NEXT: &str = "next";
@@ -226,6 +230,34 @@ impl Log {
             return Err(Error::damaged(format!("page {} of the log, of {} requests,", page.first, page.count), reason));
         }
         Ok(requests)
+    }
+
+    /// The pages that are there.
+    pub fn pages(&self) -> Result<Vec<Page>> {
+        Pages::default().all_new(&self.store, &self.below(LOG))
+    }
+
+    /// The requests of a page that are not done, and their positions.
+    pub fn waiting(&self, page: &Page, ledger: &Ledger) -> Result<Vec<(Position, Request)>> {
+        let mut waiting = Vec::new();
+        for (sequence, framed) in (page.first..).zip(self.page(page)?) {
+            let position = Position(sequence, 0);
+            if ledger.done(&framed.request.destination, SOURCE)? < Some(position) {
+                waiting.push((position, framed.request));
+            }
+        }
+        Ok(waiting)
+    }
+
+    /// Removes the pages of which all requests are done.
+    pub fn trim_done(&self, ledger: &Ledger) -> Result<()> {
+        for page in self.pages()? {
+            if self.waiting(&page, ledger)?.is_empty() {
+                let came = origins::came(&self.page(&page)?);
+                self.trim(&[(page, came)])?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes pages of which all requests are done, and notes whose these were. The one who runs the stream does, and waits for nobody

@@ -9,15 +9,13 @@ use terrace_flush::{Pulled, Source};
 
 use super::origins::{Came, came};
 use super::pages::{Page, Pages};
-use super::{LOG, Log};
+use super::{LOG, Log, SOURCE};
 use crate::control::Control;
 use crate::entry::{Entry, Position};
 use crate::ledger::Ledger;
 use crate::request::Name;
 use crate::{Error, Result};
 
-/// The source's name in the marks of destinations.
-pub const NAME: &str = "log";
 /// Pages that are listed at once.
 const LISTED: usize = 256;
 /// Pages that are trimmed by one commit, about.
@@ -80,8 +78,8 @@ impl LogSource {
         let mut entries = Vec::with_capacity(requests.len());
         for (sequence, framed) in (page.first..).zip(requests) {
             let (position, request) = (Position(sequence, 0), framed.request);
-            if self.ledger.done(&request.destination, NAME)? < Some(position) {
-                entries.push(Entry { request, source: self.number, position, file: None });
+            if self.ledger.done(&request.destination, SOURCE)? < Some(position) {
+                entries.push(Entry { request, source: self.number, position, file: None, lane: None });
             }
         }
         Ok((entries, came))

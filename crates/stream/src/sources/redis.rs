@@ -9,7 +9,7 @@ use ::redis::{Client, Connection, RedisResult, Value, from_redis_value};
 use bytes::Bytes;
 use rustix_futex_sync::Mutex;
 
-use crate::control::Control;
+use crate::control::{Control, Left};
 use crate::entry::{Entry, Position};
 use crate::ledger::Ledger;
 use crate::request::{Name, Place, Request};
@@ -17,8 +17,6 @@ use crate::{Error, Pulled, Result, Source};
 
 /// Entries that are pulled at once.
 const AT_ONCE: usize = 256;
-/// The server may be away for so long.
-const AWAY: Duration = Duration::from_secs(60);
 /// The wait before it is tried again.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -30,6 +28,8 @@ pub struct Redis {
     number: usize,
     ledger: Arc<Ledger>,
     control: Arc<Control>,
+    /// How long the server may be away.
+    patience: Duration,
     state: Mutex<State>,
 }
 
@@ -42,6 +42,8 @@ struct State {
     open: BTreeMap<Position, Name>,
     /// Of these, what is to be pulled again.
     again: BTreeSet<Position>,
+    /// Entries that are no requests, and why. They stay where they are.
+    bad: Vec<(String, String)>,
 }
 
 /// An entry's id, and its fields and values.
@@ -49,18 +51,19 @@ type Raw = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Redis {
     /// The stream `key` of the server at `address`, such as `redis://127.0.0.1:6379/0`, as source number `number`.
-    /// `name` is what it is called in the marks of destinations.
+    /// `name` is what it is called in the marks of destinations. The server may be away for `patience`.
     pub fn new(
         address: &str,
         key: &str,
         name: &str,
         number: usize,
         ledger: Arc<Ledger>,
+        patience: Duration,
         control: &Arc<Control>,
     ) -> Result<Redis> {
         let client = Client::open(address).map_err(|e| failed(address, &e))?;
         let (key, name, control) = (key.to_owned(), name.to_owned(), control.clone());
-        Ok(Redis { client, key, name, number, ledger, control, state: Mutex::default() })
+        Ok(Redis { client, key, name, number, ledger, control, patience, state: Mutex::default() })
     }
 
     /// Asks the server; nothing where it is away, which it may be for a while.
@@ -80,7 +83,7 @@ impl Redis {
                     e.is_io_error() || e.is_timeout() || e.is_connection_dropped() || e.is_connection_refusal();
                 let since = *state.away.get_or_insert_with(Instant::now);
                 let passing = passing || matches!(e.code(), Some("LOADING" | "BUSY" | "TRYAGAIN" | "MASTERDOWN"));
-                if !passing || since.elapsed() > AWAY {
+                if !passing || since.elapsed() >= self.patience {
                     return Err(failed(&format!("stream {:?}", self.key), &e));
                 }
                 Ok(None)
@@ -99,13 +102,26 @@ impl Redis {
                 .query::<Vec<Value>>(connection)
         };
         let Some(found) = self.ask(state, ask)? else { return Ok(None) };
-        let entries = found.into_iter().map(|value| self.entry(value)).collect::<Result<_>>()?;
+        let mut entries = Vec::with_capacity(found.len());
+        for value in found {
+            let what = || format!("an entry of the Redis stream {:?}", self.key);
+            let (id, fields): Raw = from_redis_value(value).map_err(|e| Error::damaged(what(), e))?;
+            let position = Position::parse(&id).ok_or_else(|| Error::damaged(what(), "its id is none"))?;
+            state.last = state.last.max(Some(position));
+            match self.entry(&id, position, &fields) {
+                Ok(entry) => entries.push(entry),
+                // Others need not wait for somebody to remove it.
+                Err(bad) => {
+                    tracing::error!(%bad, "an entry stays where it is");
+                    state.bad.push((format!("redis {} {id}", self.key), bad.to_string()));
+                    self.control.tell_left(self.number, Left { stays: state.bad.clone(), ..Left::default() });
+                }
+            }
+        }
         Ok(Some(entries))
     }
 
-    fn entry(&self, value: Value) -> Result<Entry> {
-        let what = || format!("an entry of the Redis stream {:?}", self.key);
-        let (id, fields): Raw = from_redis_value(value).map_err(|e| Error::damaged(what(), e))?;
+    fn entry(&self, id: &str, position: Position, fields: &[(Vec<u8>, Vec<u8>)]) -> Result<Entry> {
         let what = || format!("entry {id} of the Redis stream {:?}", self.key);
         let field = |name: &str| fields.iter().find(|(field, _)| field == name.as_bytes()).map(|(_, value)| value);
         let missing = |name: &str| Error::damaged(what(), format!("it has no field {name:?}"));
@@ -121,8 +137,7 @@ impl Redis {
             ends: false,
         };
         request.check().map_err(|e| Error::damaged(what(), e))?;
-        let position = Position::parse(&id).ok_or_else(|| Error::damaged(what(), "its id is none"))?;
-        Ok(Entry { request, source: self.number, position, file: None })
+        Ok(Entry { request, source: self.number, position, file: None, lane: None })
     }
 
     fn delete(&self, state: &mut State, done: &[Position]) -> Result<()> {
@@ -144,11 +159,12 @@ impl Redis {
             }
             return Ok(found);
         }
-        let from = state.last.map_or("-".into(), |last| format!("({}", id(last)));
+        let before = state.last;
+        let from = before.map_or("-".into(), |last| format!("({}", id(last)));
         let found = self.range(state, from, "+")?;
-        let Some(last) = found.as_ref().and_then(|found| found.last()) else { return Ok(None) };
-        state.last = Some(last.position);
-        Ok(found)
+        // Where all that was found is bad, there may be more behind it.
+        let is_end = found.as_ref().is_none_or(Vec::is_empty) && state.last == before;
+        Ok(if is_end { None } else { found })
     }
 }
 

@@ -131,3 +131,35 @@ pub fn requests_of(store: &Store, archive: &Path, name: &[u8]) -> Vec<u8> {
         false => std::fs::read(archive.join(name)).unwrap(),
     }
 }
+
+/// What a tree of files holds, by their names; hidden ones too.
+pub fn tree(root: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    let mut all = std::collections::BTreeMap::new();
+    let Ok(entries) = std::fs::read_dir(root) else { return all };
+    for entry in entries.map(|entry| entry.unwrap()) {
+        let name = entry.file_name().into_string().unwrap();
+        let Ok(kind) = entry.file_type() else { continue };
+        match kind {
+            kind if kind.is_dir() => {
+                all.extend(tree(&entry.path()).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes)));
+            }
+            kind if kind.is_file() => {
+                // It may have been removed meanwhile.
+                if let Ok(bytes) = std::fs::read(entry.path()) {
+                    all.insert(name, bytes);
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Waits for what must come soon.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{what} did not happen");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

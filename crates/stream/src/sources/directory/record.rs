@@ -1,4 +1,4 @@
-//! What of a watched directory is safe, and is being removed.
+//! What of a watched directory is safe, and is being removed; and how many files were.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -10,19 +10,21 @@ use super::Identity;
 use crate::request::{Name, escape, unescape};
 use crate::{Error, Result};
 
-const FIELDS: [&str; 4] = ["device", "inode", "size", "modified"];
+const FIELDS: [&str; 5] = ["device", "inode", "size", "modified", "changed"];
 
-/// A record in the catalog for each file that is safe and may still be there.
+/// A record in the catalog for each file that is safe and may still be there, and one that counts those that are gone.
 pub struct Records {
     store: Store,
     folder: Vec<u8>,
+    /// The key of the record that counts.
+    tally: Vec<u8>,
 }
 
 impl Records {
     pub fn new(store: &Store, stream: &str, root: &Path) -> Records {
-        let folder =
-            [format!(".terrace/streams/{stream}/safe/").as_bytes(), &escape(root.as_os_str().as_bytes())].concat();
-        Records { store: store.clone(), folder }
+        let root = escape(root.as_os_str().as_bytes());
+        let below = |what: &str| [format!(".terrace/streams/{stream}/{what}/").as_bytes(), &root].concat();
+        Records { store: store.clone(), folder: below("safe"), tally: below(TALLIES) }
     }
 
     fn key(&self, name: &[u8]) -> Vec<u8> {
@@ -30,8 +32,9 @@ impl Records {
     }
 
     pub fn add(&self, name: &Name, identity: Identity) -> Result<()> {
-        let Identity { device, inode, size, modified } = identity;
-        let values = [device.to_string(), inode.to_string(), size.to_string(), modified.to_string()];
+        let Identity { device, inode, size, modified, changed } = identity;
+        let values =
+            [device.to_string(), inode.to_string(), size.to_string(), modified.to_string(), changed.to_string()];
         let user = FIELDS.iter().map(|field| (*field).to_owned()).zip(values).collect();
         let mut batch = self.store.batch();
         batch.replace(&self.key(name), 0, Attributes { user, ..Attributes::now() })?;
@@ -39,8 +42,24 @@ impl Records {
         Ok(())
     }
 
+    /// The file is not to be removed after all.
     pub fn remove(&self, name: &Name) -> Result<()> {
         Ok(self.store.remove(&self.key(name))?)
+    }
+
+    /// The file is gone from the directory. It is counted in the same commit, so that it is counted once.
+    pub fn finish(&self, name: &Name, bytes: u64) -> Result<()> {
+        let mut tally = tally(&self.store, &self.tally)?;
+        tally.files += 1;
+        tally.bytes += bytes;
+        let mut attributes = Attributes::now();
+        attributes.user.insert(FILES.into(), tally.files.to_string());
+        attributes.user.insert(BYTES.into(), tally.bytes.to_string());
+        let mut batch = self.store.batch();
+        batch.replace(&self.tally, 0, attributes)?;
+        batch.remove(&self.key(name));
+        batch.commit()?;
+        Ok(())
     }
 
     pub fn all(&self) -> Result<Vec<(Name, Identity)>> {
@@ -56,11 +75,52 @@ impl Records {
 }
 
 fn read(user: &BTreeMap<String, String>) -> Option<Identity> {
-    let [device, inode, size, modified] = FIELDS.map(|field| user.get(field));
+    let [device, inode, size, modified, changed] = FIELDS.map(|field| user.get(field));
     Some(Identity {
         device: device?.parse().ok()?,
         inode: inode?.parse().ok()?,
         size: size?.parse().ok()?,
         modified: modified?.parse().ok()?,
+        // Version 0.1 did not record it.
+        changed: changed.map_or(Some(0), |text| text.parse().ok())?,
     })
+}
+
+/// The folder of the records that count, below a stream's.
+const TALLIES: &str = "files";
+const FILES: &str = "files";
+const BYTES: &str = "bytes";
+
+/// Files that were delivered whole and removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// How many.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+fn tally(store: &Store, key: &[u8]) -> Result<Tally> {
+    match store.stat(key) {
+        Ok(object) => Ok(read_tally(&object.attributes)),
+        Err(terrace::Error::NotFound { .. }) => Ok(Tally::default()),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn read_tally(attributes: &Attributes) -> Tally {
+    let number = |name: &str| attributes.user.get(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+    Tally { files: number(FILES), bytes: number(BYTES) }
+}
+
+/// What was removed of all directories of a stream.
+pub fn all_tallies(store: &Store, stream: &str) -> Result<Tally> {
+    let folder = format!(".terrace/streams/{stream}/{TALLIES}");
+    let mut all = Tally::default();
+    for (_, object) in store.list(folder.as_bytes(), None, usize::MAX)? {
+        let Tally { files, bytes } = read_tally(&object.attributes);
+        all.files += files;
+        all.bytes += bytes;
+    }
+    Ok(all)
 }

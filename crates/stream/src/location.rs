@@ -1,0 +1,141 @@
+//! Where a directory really is, whatever path leads to it: by symbolic links, mounts and bind mounts.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, StatxFlags};
+
+/// A directory, as a place in a file system.
+#[derive(Clone, Debug)]
+pub struct Location {
+    /// The file system, and the path from its root.
+    at: Option<InFileSystem>,
+    /// Devices and inodes of the directory and of all above it.
+    upwards: Vec<(u64, u64)>,
+    /// The other file systems that are mounted below it, or parts of the same.
+    mounted: Vec<InFileSystem>,
+    /// The kind of its file system.
+    kind: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct InFileSystem {
+    device: String,
+    path: PathBuf,
+}
+
+/// A line of `/proc/self/mountinfo`.
+struct Mount {
+    id: u64,
+    at: PathBuf,
+    holds: InFileSystem,
+    kind: String,
+}
+
+impl Location {
+    /// Where the directory is; of one that is not there yet, where it would be made.
+    pub fn of(path: &Path) -> io::Result<Location> {
+        let (there, rest) = existing(path)?;
+        let mounts = mounts();
+        let mount = mount_id(&there).and_then(|id| mounts.iter().find(|mount| mount.id == id));
+        let path = there.join(&rest);
+        let in_mount = |mount: &Mount| Some(mount.holds.path.join(path.strip_prefix(&mount.at).ok()?));
+        let at =
+            mount.and_then(|mount| Some(InFileSystem { device: mount.holds.device.clone(), path: in_mount(mount)? }));
+        let below = mounts.iter().filter(|mount| mount.at != path && mount.at.starts_with(&path));
+        let mounted = below.map(|mount| mount.holds.clone()).collect();
+        let number = |folder: &Path| fs::metadata(folder).map(|metadata| (metadata.dev(), metadata.ino()));
+        let upwards = match rest.as_os_str().is_empty() {
+            true => there.ancestors().map(number).collect::<io::Result<_>>()?,
+            // What is not there yet has no number, and nothing is in it.
+            false => std::iter::once(Ok((0, 0))).chain(there.ancestors().map(number)).collect::<io::Result<_>>()?,
+        };
+        Ok(Location { at, upwards, mounted, kind: mount.map(|mount| mount.kind.clone()).unwrap_or_default() })
+    }
+
+    /// Whether the two are the same directory, or one is somewhere in the other.
+    pub fn overlaps(&self, other: &Location) -> bool {
+        self.contains(other) || other.contains(self)
+    }
+
+    /// Whether `other` is this directory, or somewhere in it.
+    pub fn contains(&self, other: &Location) -> bool {
+        let holds = |outer: &InFileSystem, inner: &InFileSystem| {
+            outer.device == inner.device && inner.path.starts_with(&outer.path)
+        };
+        let by_path = |inner: &InFileSystem| self.at.iter().chain(&self.mounted).any(|outer| holds(outer, inner));
+        let is_numbered = |number: &(u64, u64)| *number != (0, 0) && other.upwards.contains(number);
+        other.at.as_ref().is_some_and(by_path) || self.upwards.first().is_some_and(is_numbered)
+    }
+
+    /// Whether it is in a store that is mounted.
+    pub fn is_mounted_store(&self) -> bool {
+        self.kind == "fuse.terrace"
+    }
+}
+
+/// The part of a path that is there, without symbolic links, and the rest.
+fn existing(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let mut rest = Vec::new();
+    let mut there = std::path::absolute(path)?;
+    loop {
+        match fs::canonicalize(&there) {
+            Ok(found) => return Ok((found, rest.iter().rev().collect())),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let Some(last) = there.file_name().map(OsString::from) else { return Err(e) };
+                rest.push(last);
+                there.pop();
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn mount_id(path: &Path) -> Option<u64> {
+    let found = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+}
+
+fn mounts() -> Vec<Mount> {
+    // Where /proc is not there, numbers of devices and inodes have to do.
+    let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(mount).collect()
+}
+
+fn mount(line: &[u8]) -> Option<Mount> {
+    let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+    let [id, _, device, root, at, ..] = words[..] else { return None };
+    let dash = words.iter().position(|word| *word == b"-")?;
+    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let path = |word: &[u8]| PathBuf::from(OsString::from_vec(without_escapes(word)));
+    Some(Mount {
+        id: text(id).parse().ok()?,
+        at: path(at),
+        holds: InFileSystem { device: text(device), path: path(root) },
+        kind: text(words.get(dash + 1)?),
+    })
+}
+
+/// Spaces and the like stand in `mountinfo` as a backslash and three octal digits.
+fn without_escapes(word: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(word.len());
+    let mut rest = word;
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.filter(|_| byte == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(escaped) => {
+                plain.push(escaped);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                plain.push(byte);
+                rest = after;
+            }
+        }
+    }
+    plain
+}

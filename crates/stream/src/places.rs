@@ -1,0 +1,132 @@
+//! The directories that a stream reads and writes, so that no stream delivers its own output again or another's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use terrace::Store;
+
+use crate::location::Location;
+use crate::stream::Stream;
+use crate::{Error, Result};
+
+/// The directories of a stream that runs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Places {
+    /// Those that it pulls and removes files from.
+    pub from: Vec<PathBuf>,
+    /// The one that it writes to.
+    pub to: Option<PathBuf>,
+}
+
+fn locate(path: &Path) -> Result<Location> {
+    Location::of(path).map_err(Error::io(format!("looking where {} is", path.display())))
+}
+
+fn refuse(source: &Path, reason: String) -> Error {
+    Error::BadSource { source_path: source.to_owned(), reason }
+}
+
+/// The directories that the store keeps its own files in.
+fn own_directories(store: &Store) -> impl Iterator<Item = &Path> {
+    let tiers = store.config().tiers.iter().filter(|tier| tier.service.is_none());
+    tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path()).chain([store.dir()])
+}
+
+/// Sees that these directories may be pulled to this one, before anything is made there.
+///
+/// # Errors
+/// [`Error::BadSource`] and [`Error::BadDirectory`].
+pub fn check_directories(store: &Store, sources: &[&Path], to: Option<&Path>) -> Result<()> {
+    let mut places = Places { from: Vec::new(), to: to.map(Path::to_owned) };
+    places.check_destination(store)?;
+    for source in sources {
+        places.check(source, store)?;
+        places.from.push(source.to_path_buf());
+    }
+    Ok(())
+}
+
+impl Places {
+    /// Sees that no file of `source` can come back to it, and that none is a store's own.
+    pub fn check(&self, source: &Path, store: &Store) -> Result<()> {
+        let at = locate(source)?;
+        if at.is_mounted_store() {
+            return Err(refuse(source, "it is in a store that is mounted; use `terrace mv` or `terrace get`".into()));
+        }
+        if let Some(to) = &self.to
+            && at.overlaps(&locate(to)?)
+        {
+            let to = to.display();
+            return Err(refuse(source, format!("it is the destination {to}, or one of the two is in the other")));
+        }
+        for other in &self.from {
+            if at.overlaps(&locate(other)?) {
+                let other = other.display();
+                return Err(refuse(source, format!("it is the source {other}, or one of the two is in the other")));
+            }
+        }
+        for own in own_directories(store) {
+            if at.overlaps(&locate(own)?) {
+                let own = own.display();
+                return Err(refuse(source, format!("the store keeps its own files in {own}, and they would be moved")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees that the destination is not among the store's own files.
+    pub fn check_destination(&self, store: &Store) -> Result<()> {
+        let Some(to) = &self.to else { return Ok(()) };
+        let at = locate(to)?;
+        for own in own_directories(store) {
+            if locate(own)?.contains(&at) {
+                let reason = format!("the store keeps its own files in {}; write to key:PREFIX", own.display());
+                return Err(Error::BadDirectory { path: to.clone(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sees that no other stream that runs writes to what this one empties, nor the other way round, nor that both empty the same.
+    pub fn check_others(&self, stream: &Stream) -> Result<()> {
+        for (name, other) in stream.others()? {
+            for source in &self.from {
+                let at = locate(source)?;
+                for (path, does) in other
+                    .to
+                    .iter()
+                    .map(|to| (to, "writes to"))
+                    .chain(other.from.iter().map(|from| (from, "pulls from")))
+                {
+                    // What is gone by now is in nobody's way.
+                    if Location::of(path).is_ok_and(|other| at.overlaps(&other)) {
+                        let reason =
+                            format!("stream {name:?}, which runs, {does} {}; end that one first", path.display());
+                        return Err(refuse(source, reason));
+                    }
+                }
+            }
+            let Some(to) = &self.to else { continue };
+            let at = locate(to)?;
+            if let Some(from) = other.from.iter().find(|from| Location::of(from).is_ok_and(|from| from.overlaps(&at))) {
+                let reason =
+                    format!("stream {name:?}, which runs, takes from {} what is written there", from.display());
+                return Err(Error::BadDirectory { path: to.clone(), reason });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn save(&self, path: &Path) -> Result<()> {
+        let new = path.with_extension(format!("new-{}", std::process::id()));
+        let text = serde_json::to_vec(self).unwrap_or_default();
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+        written.map_err(Error::io(format!("writing {}", path.display())))
+    }
+
+    /// What was left there; nothing where that is not understood.
+    pub(crate) fn load(path: &Path) -> Places {
+        fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+    }
+}

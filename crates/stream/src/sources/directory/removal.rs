@@ -1,0 +1,273 @@
+//! Removing files that are safe where they went, so that no byte is lost that somebody adds meanwhile.
+//!
+//! 1. The file is leased: nobody has it open for writing, and whoever opens it so waits. It is still as it was when its
+//!    first byte was read.
+//! 2. It is recorded in the store, and renamed to a hidden name: nobody finds it any more under its own.
+//! 3. A moment later, when all who had found it before have opened it, the lease must still be whole and the file
+//!    unchanged. Else it gets its name back, and is delivered again.
+//! 4. It is unlinked, and looked at once more through the open descriptor. What was added even now is delivered from there.
+//!
+//! Whoever dies between any two steps leaves the file, the record, or neither. The next run finds the file under one of its two names.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use walkdir::WalkDir;
+
+use super::Identity;
+use super::folder::{Folder, leaving_name, name_before_leaving};
+use super::record::Records;
+use super::writers::{Leased, give_lease, is_lease_whole, open_for_writing, take_lease};
+use crate::destinations::Destination;
+use crate::request::Name;
+use crate::{Error, Result};
+
+/// How long whoever has found a file by its name, and has not opened it yet, gets to do so.
+const OPENING_TIME: Duration = Duration::from_millis(10);
+/// Files that are being removed at once; each holds a descriptor.
+const MAX_LEAVING_FILES: usize = 128;
+
+/// Removes files of a directory.
+pub struct Removal {
+    root: PathBuf,
+    folder: Arc<Folder>,
+    records: Records,
+    destination: Arc<dyn Destination>,
+    /// How long a file that cannot be leased is watched under its hidden name.
+    watched: Duration,
+    leaving: VecDeque<Leaving>,
+}
+
+/// A file under its hidden name.
+struct Leaving {
+    name: Name,
+    hidden: Vec<u8>,
+    file: File,
+    identity: Identity,
+    leased: bool,
+    since: Instant,
+}
+
+/// What became of a file that was to be removed.
+pub enum Ended {
+    /// It is gone.
+    Removed,
+    /// It is there under its name, and has changed or may change: it is to be delivered again.
+    Changed(String),
+    /// It is safe where it went and cannot be removed, for this reason.
+    Stays(String),
+    /// It is gone, and what this descriptor holds has changed since.
+    Added(File),
+}
+
+impl Removal {
+    pub fn new(
+        root: &Path,
+        folder: Arc<Folder>,
+        records: Records,
+        destination: Arc<dyn Destination>,
+        settled: Duration,
+    ) -> Removal {
+        let (root, watched) = (root.to_owned(), settled.max(OPENING_TIME));
+        Removal { root, folder, records, destination, watched, leaving: VecDeque::new() }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.leaving.is_empty()
+    }
+
+    pub fn is_leaving(&self, name: &Name) -> bool {
+        self.leaving.iter().any(|leaving| leaving.name == *name)
+    }
+
+    fn stays(&self, name: &[u8], doing: &str, cause: &io::Error) -> Ended {
+        let path = self.root.join(OsStr::from_bytes(name));
+        Ended::Stays(format!("it is delivered, but {doing} {}: {cause}", path.display()))
+    }
+
+    /// Begins to remove a file that is safe as `identity`; none where it is under way.
+    pub fn begin(&mut self, name: &Name, identity: Identity) -> Result<Option<Ended>> {
+        let changed = |reason: &str| Ok(Some(Ended::Changed(reason.into())));
+        let file = match self.folder.file(name) {
+            Ok(file) => file,
+            Err(e) => return changed(&format!("it was delivered, and then could not be opened: {e}")),
+        };
+        let leased = match take_lease(&file) {
+            Leased::Held => true,
+            Leased::Writers => return changed("it is open for writing"),
+            Leased::Unsupported if open_for_writing().contains(&(identity.device, identity.inode)) => {
+                return changed("it is open for writing");
+            }
+            Leased::Unsupported => false,
+        };
+        let now = file.metadata().map_err(Error::io("looking at a file that is to be removed"))?;
+        if Identity::of(&now) != identity {
+            return changed("it changed while it was delivered");
+        }
+        let held = self.is_at_destination(name, identity.size);
+        self.records.add(name, identity)?;
+        terrace::fail::point("stream:recorded");
+        let hidden = leaving_name(name, identity.inode);
+        if let Err(e) = self.folder.rename(name, &hidden) {
+            self.records.remove(name)?;
+            return match e.kind() {
+                io::ErrorKind::NotFound => changed("it was renamed or removed by somebody else"),
+                _ => Ok(Some(self.stays(name, "cannot be removed: renaming", &e))),
+            };
+        }
+        terrace::fail::point("stream:set-aside");
+        let leaving = Leaving { name: name.clone(), hidden, file, identity, leased, since: Instant::now() };
+        if !self.is_hidden(&leaving) {
+            // Somebody has put another file in its place at the last moment.
+            return self.give_back(leaving, "another file took its name").map(Some);
+        }
+        if held && !self.is_at_destination(name, identity.size) {
+            // However both paths lead to one file, through whatever file systems.
+            let reason = "it vanished from the destination when it was renamed here: both are the same directory";
+            return match self.give_back(leaving, reason)? {
+                Ended::Changed(reason) => Ok(Some(Ended::Stays(reason))),
+                ended => Ok(Some(ended)),
+            };
+        }
+        self.leaving.push_back(leaving);
+        if self.leaving.len() >= MAX_LEAVING_FILES {
+            thread::sleep(OPENING_TIME);
+        }
+        Ok(None)
+    }
+
+    fn is_at_destination(&self, name: &[u8], size: u64) -> bool {
+        matches!(self.destination.length(name), Ok(Some(length)) if length == size)
+    }
+
+    fn is_hidden(&self, leaving: &Leaving) -> bool {
+        let hidden = self.folder.file(&leaving.hidden).and_then(|file| file.metadata());
+        hidden.is_ok_and(|metadata| Identity::of(&metadata).is_same_file(&leaving.identity))
+    }
+
+    /// Gives a file its name back.
+    fn give_back(&self, leaving: Leaving, reason: &str) -> Result<Ended> {
+        let Leaving { name, hidden, .. } = leaving;
+        // First: a hidden file without a record gets its name back in the next run, too, and is not counted as removed.
+        self.records.remove(&name)?;
+        if let Err(e) = self.folder.rename(&hidden, &name) {
+            let hidden = OsStr::from_bytes(&hidden).display().to_string();
+            return Ok(self.stays(
+                &name,
+                &format!("{reason}, and its name was taken meanwhile; see {hidden}; naming"),
+                &e,
+            ));
+        }
+        Ok(Ended::Changed(reason.into()))
+    }
+
+    /// Removes those whose time has come; `all`: waits until it has for all.
+    pub fn proceed(&mut self, all: bool) -> Result<Vec<(Name, Ended)>> {
+        let mut ended = Vec::new();
+        let mut writers: Option<HashSet<(u64, u64)>> = None;
+        while let Some(first) = self.leaving.front() {
+            let time = if first.leased { OPENING_TIME } else { self.watched };
+            let rest = time.saturating_sub(first.since.elapsed());
+            match (rest.is_zero(), all) {
+                (true, _) => {}
+                (false, true) => thread::sleep(rest),
+                (false, false) => break,
+            }
+            let Some(leaving) = self.leaving.pop_front() else { break };
+            let is_quiet = match leaving.leased {
+                true => is_lease_whole(&leaving.file),
+                false => {
+                    let writers = writers.get_or_insert_with(open_for_writing);
+                    !writers.contains(&(leaving.identity.device, leaving.identity.inode))
+                }
+            };
+            ended.push((leaving.name.clone(), self.end(leaving, is_quiet)?));
+        }
+        Ok(ended)
+    }
+
+    fn end(&self, leaving: Leaving, is_quiet: bool) -> Result<Ended> {
+        let as_it_was = |file: &File| {
+            file.metadata().is_ok_and(|metadata| Identity::of(&metadata).has_same_bytes(&leaving.identity))
+        };
+        if !is_quiet || !as_it_was(&leaving.file) {
+            return self.give_back(leaving, "it is open for writing");
+        }
+        match self.folder.unlink(&leaving.hidden) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                let ended = self.stays(&leaving.name, "cannot be removed: unlinking", &e);
+                self.give_back(leaving, "it cannot be removed")?;
+                return Ok(ended);
+            }
+            _ => {}
+        }
+        terrace::fail::point("stream:unlinked");
+        // The last look. Whoever has opened the file in the moment before it was unlinked writes where only this
+        // descriptor still leads.
+        let is_whole = as_it_was(&leaving.file) && (!leaving.leased || is_lease_whole(&leaving.file));
+        if !is_whole {
+            give_lease(&leaving.file);
+            return Ok(Ended::Added(leaving.file));
+        }
+        self.records.finish(&leaving.name, leaving.identity.size)?;
+        Ok(Ended::Removed)
+    }
+
+    /// All that was added to a file after it was unlinked is delivered, too.
+    pub fn finish(&self, name: &Name, bytes: u64) -> Result<()> {
+        self.records.finish(name, bytes)
+    }
+
+    /// Goes on where an earlier run ended. Files that cannot get their name back, and why.
+    pub fn resume(&mut self) -> Result<Vec<(Name, String)>> {
+        for (name, identity) in self.records.all()? {
+            let hidden = leaving_name(&name, identity.inode);
+            let Ok(file) = self.folder.file(&hidden) else {
+                let named = self.folder.file(&name).and_then(|file| file.metadata());
+                match named.is_ok_and(|metadata| Identity::of(&metadata).has_same_bytes(&identity)) {
+                    // It was not renamed yet. It is delivered again, which changes nothing.
+                    true => self.records.remove(&name)?,
+                    false => self.records.finish(&name, identity.size)?,
+                }
+                continue;
+            };
+            let leased = take_lease(&file);
+            let now = file.metadata().map_err(Error::io("looking at a file that is to be removed"))?;
+            if leased != Leased::Writers && Identity::of(&now).has_same_bytes(&identity) {
+                let (leased, since) = (leased == Leased::Held, Instant::now());
+                self.leaving.push_back(Leaving { name, hidden, file, identity, leased, since });
+                continue;
+            }
+            self.records.remove(&name)?;
+            // Where this fails it is tried below, and told.
+            let _ = self.folder.rename(&hidden, &name);
+        }
+        Ok(self.give_back_strays())
+    }
+
+    /// Gives their names back to hidden files that are not to be removed: they have changed, or nothing is known of them.
+    fn give_back_strays(&self) -> Vec<(Name, String)> {
+        let mut stays = Vec::new();
+        for entry in WalkDir::new(&self.root).into_iter().flatten().filter(|entry| entry.file_type().is_file()) {
+            let Some(last) = name_before_leaving(entry.file_name()) else { continue };
+            let Ok(hidden) = entry.path().strip_prefix(&self.root) else { continue };
+            let name = hidden.with_file_name(last);
+            let hidden = hidden.as_os_str().as_bytes();
+            if self.leaving.iter().any(|leaving| leaving.hidden == hidden) {
+                continue;
+            }
+            if let Err(e) = self.folder.rename(hidden, name.as_os_str().as_bytes()) {
+                let reason = format!("it was to be removed, was changed, and cannot be called {}: {e}", name.display());
+                stays.push((hidden.into(), reason));
+            }
+        }
+        stays
+    }
+}
