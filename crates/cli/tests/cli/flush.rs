@@ -152,3 +152,23 @@ fn logs_are_followed_and_stay() {
     assert_eq!(place.good(follow), "0 requests done\n");
     assert_eq!((place.read("archive/a"), place.read("logs/a")), (b"one two ".to_vec(), b"one two ".to_vec()));
 }
+
+/// Where the system grants no leases, as on network file systems, processes are asked which files they write to.
+#[test]
+fn what_is_open_for_writing_stays_where_no_lease_tells_so_too() {
+    let place = Place::new();
+    for n in 0..20 {
+        place.write(format!("d/f{n}"), "bytes");
+    }
+    let open = fs::File::options().append(true).open(place.path("d/f0")).unwrap();
+    let flush = || {
+        let mut command = place.command(["flush", "d", "--to", "archive", "--once", "--settle", "100ms"]);
+        command.env("TERRACE_LEASES", "0").output().unwrap()
+    };
+    let output = flush();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "19 files done; 1 file left: `terrace flush` says why\n");
+    assert_eq!((output.status.code(), place.path("d/f0").exists()), (Some(1), true));
+    drop(open);
+    assert!(flush().status.success());
+    assert_eq!(place.read("archive/f0"), b"bytes");
+}
