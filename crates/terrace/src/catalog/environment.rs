@@ -1,6 +1,7 @@
 //! LMDB's environment: one in a process, left behind by a fork, opened again after LMDB has given up on it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use heed::{Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
+use rustix::fs::FlockOperation;
 use rustix_futex_sync::Mutex;
 
 use super::Records;
+use super::file_check::check_data_file;
 use crate::fork::{self, Held};
-use crate::{Error, Result};
+use crate::{Error, Locked, Result};
 
 /// Address space kept for the catalog; its file grows with its content only.
 const MAP: usize = 1 << 40;
@@ -22,6 +25,12 @@ const MAP: usize = 1 << 40;
 const TOO_MUCH: [i32; 2] = [libc::ENOMEM, libc::EINVAL];
 /// Processes and threads that may read at once.
 const READERS: u32 = 512;
+/// Bytes of a reader's entry in LMDB's lock file.
+const READER_ENTRY_BYTES: u64 = 64;
+const DATA_FILE: &str = "data.mdb";
+const LOCK_FILE: &str = "lock.mdb";
+/// The folder in which a data file is made, below the catalog's.
+const UNFINISHED_FOLDER: &str = "unfinished";
 /// How long an environment that this process is closing is waited for.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -30,6 +39,8 @@ pub struct Environment {
     env: Env<WithoutTls>,
     /// All records.
     pub records: Records,
+    /// Shared by all that have the environment open. Dropped after `env`.
+    _in_use: Locked,
     /// While it is closed.
     held: Option<Held>,
 }
@@ -51,13 +62,70 @@ impl Deref for Environment {
 impl Environment {
     fn open(folder: &Path) -> Result<Environment> {
         let _held = fork::hold();
-        let env = open(folder)?;
-        env.clear_stale_readers()?;
-        let mut txn = env.write_txn()?;
-        let records = env.create_database(&mut txn, None)?;
-        txn.commit()?;
-        Ok(Environment { env, records, held: None })
+        let in_use = prepare_files(folder)?;
+        let (env, records) = open_database(folder)?;
+        in_use.change(FlockOperation::LockShared).map_err(Error::io(format!("locking {}", folder.display())))?;
+        Ok(Environment { env, records, _in_use: in_use, held: None })
     }
+}
+
+/// Makes LMDB's data file where there is none, and checks the one that is there. The answer is the lock on the folder that
+/// everybody holds who has the environment open: exclusive, where nobody else has it.
+fn prepare_files(folder: &Path) -> Result<Locked> {
+    let lock = |take: fn(File) -> io::Result<_>| File::open(folder).and_then(take);
+    let context = || format!("locking {}", folder.display());
+    let data = folder.join(DATA_FILE);
+    // The lock orders making and checking: nobody checks a file that another process is still making.
+    if let Some(alone) = lock(Locked::at_once).map_err(Error::io(context()))? {
+        match data.try_exists() {
+            Ok(true) => check_data_file(&data, MAP)?,
+            Ok(false) => make_data_file(folder)?,
+            Err(e) => return Err(Error::io(format!("looking for {}", data.display()))(e)),
+        }
+        return Ok(alone);
+    }
+    let shared = lock(|file| Locked::share(file).map(Some)).map_err(Error::io(context()))?;
+    let Some(shared) = shared else { return Err(Error::io(context())(io::ErrorKind::WouldBlock.into())) };
+    // LMDB would make what is missing, and work beside those that still have the old files open.
+    for (name, least) in [(DATA_FILE, 1), (LOCK_FILE, u64::from(READERS - 1) * READER_ENTRY_BYTES)] {
+        let path = folder.join(name);
+        if fs::metadata(&path).map_or(0, |found| found.len()) < least {
+            return Err(Error::Store {
+                path,
+                reason:
+                    "it was removed or cut while other processes use the store; end them, then run `terrace rebuild`"
+                        .into(),
+            });
+        }
+    }
+    check_data_file(&data, MAP)?;
+    Ok(shared)
+}
+
+/// Makes an empty data file. It gets its name once it is whole: a short file was cut, it is never one that a killed process
+/// left unfinished.
+fn make_data_file(folder: &Path) -> Result<()> {
+    let unfinished = folder.join(UNFINISHED_FOLDER);
+    let context = || format!("making {}", unfinished.display());
+    let clear = || match fs::remove_dir_all(&unfinished) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io(context())(e)),
+        _ => Ok(()),
+    };
+    clear()?;
+    fs::DirBuilder::new().mode(0o700).create(&unfinished).map_err(Error::io(context()))?;
+    let (env, _) = open_database(&unfinished)?;
+    env.prepare_for_closing().wait();
+    fs::rename(unfinished.join(DATA_FILE), folder.join(DATA_FILE)).map_err(Error::io(context()))?;
+    clear()
+}
+
+fn open_database(folder: &Path) -> Result<(Env<WithoutTls>, Records)> {
+    let env = open(folder)?;
+    env.clear_stale_readers()?;
+    let mut txn = env.write_txn()?;
+    let records = env.create_database(&mut txn, None)?;
+    txn.commit()?;
+    Ok((env, records))
 }
 
 /// What a process has of a catalog's environment.

@@ -8,6 +8,7 @@ mod change;
 mod children;
 mod environment;
 mod extents;
+mod file_check;
 mod group;
 mod keys;
 mod leases;
