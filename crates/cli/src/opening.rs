@@ -43,6 +43,8 @@ pub fn open(dir: &Path, show: Show) -> Result<Store> {
 
 /// Sees to it that nobody else makes a store there meanwhile.
 fn alone(dir: &Path) -> Result<File> {
+    // First of all: nothing is made where no store can be.
+    Store::check_place(dir)?;
     let make = || {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         let folder = File::open(dir)?;

@@ -219,3 +219,43 @@ fn where_it_cannot_be_mounted_it_says_why() {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(errors.contains("directory") || errors.contains("/dev/fuse"), "{errors}");
 }
+
+/// LMDB's locks do not reach other machines. A store whose directory was on a network file system, as home directories of
+/// clusters are, lost commits when two machines used it. A mount of another store stands for such a file system here: the kernel
+/// says `fuse.terrace` (or, to root, `fuse` of `terrace`), as it says `fuse.sshfs`.
+#[test]
+fn a_store_on_a_network_file_system_is_refused_with_directories_that_would_do() {
+    let Some(place) = Place::new() else { return };
+    let mounted = place.mount();
+    let refused = |command: &mut Command| {
+        let output = command.env_remove("XDG_DATA_HOME").output().unwrap();
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{words}");
+        assert!(words.contains("network file system (fuse") && words.contains("TERRACE_STORE"), "{words}");
+        assert!(words.contains("Directories that would do: /"), "{words}");
+        words
+    };
+    let far = place.mount.join("far");
+    refused(place.terrace().arg("init").arg("--store").arg(&far));
+    refused(place.terrace().env_remove("TERRACE_STORE").env("HOME", &place.mount).arg("ls"));
+    refused(place.terrace().env_remove("TERRACE_STORE").env("HOME", &far).args(["put", "-", "key"]));
+    assert_eq!(fs::read_dir(&place.mount).unwrap().count(), 0, "nothing was made there");
+    // A store that is there already: a copy of it works.
+    let home = place.dir.path().join("second");
+    let config = place.dir.path().join("second.toml");
+    let tier = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/t']\n", place.dir.path().display());
+    fs::write(&config, tier).unwrap();
+    let run = |command: &mut Command| assert!(command.status().unwrap().success(), "{command:?}");
+    run(place.terrace().arg("init").arg("--config").arg(&config).arg("--store").arg(&home));
+    run(place.terrace().arg("put").arg(&config).arg("key").arg("--store").arg(&home));
+    run(Command::new("cp").arg("-aT").arg(&home).arg(&far));
+    for command in ["ls", "rebuild", "sync"] {
+        let words = refused(place.terrace().arg(command).arg("--store").arg(&far));
+        assert!(words.contains("cp -a"), "{words}");
+    }
+    let back = place.dir.path().join("back");
+    run(Command::new("cp").arg("-aT").arg(&far).arg(&back));
+    let read = place.terrace().arg("cat").arg("key").arg("--store").arg(&back).output().unwrap();
+    assert_eq!(read.stdout, fs::read(&config).unwrap());
+    drop(mounted);
+}

@@ -73,6 +73,7 @@ impl Store {
     #[pyo3(signature = (directory, config=None))]
     fn init(py: Python<'_>, directory: PathBuf, config: Option<PathBuf>) -> PyResult<()> {
         py.detach(|| {
+            engine::Store::check_place(&directory).map_err(raised)?;
             let config = match config {
                 Some(file) => Config::parse(&fs::read_to_string(&file)?, &file.display().to_string()),
                 None => Ok(Config::discover(&directory)?.0),

@@ -5,9 +5,14 @@ mod boot;
 mod change;
 mod device;
 mod discard;
+mod filesystem;
 mod leases;
+mod machine;
 mod monitor;
+mod mounts;
+mod node_local;
 mod open;
+mod place_check;
 mod restore;
 mod rules;
 mod sole;
@@ -24,6 +29,7 @@ pub(crate) use tiers::Tiers;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Deref;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -40,6 +46,7 @@ use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Sta
 use crate::tier::FILES;
 use crate::{Error, Locked, Result, key};
 use appends::AppendTurns;
+use machine::MachineLock;
 use rules::Rules;
 use sole::Sole;
 
@@ -96,7 +103,22 @@ pub(crate) struct Inner {
     /// Held as long as this copy of the library has the store open.
     sole: Sole,
     /// Held, shared, as long as the store is open.
+    lock: StoreLock,
+}
+
+/// The lock of a store's directory for this process, and for its machine.
+pub(crate) struct StoreLock {
     lock: Locked,
+    // Dropped last: another machine may open the store from then on.
+    _machine: MachineLock,
+}
+
+impl Deref for StoreLock {
+    type Target = Locked;
+
+    fn deref(&self) -> &Locked {
+        &self.lock
+    }
 }
 
 impl Store {
@@ -106,6 +128,7 @@ impl Store {
     /// Where `dir` holds a store already, or a tier's directory cannot be made or belongs to another store.
     pub fn init(dir: &Path, config: &Config) -> Result<Store> {
         let context = |what: &str| format!("{what} {}", dir.display());
+        place_check::check_place(dir)?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(Error::io(context("making")))?;
         let alone = init_lock(dir)?;
         if dir.join("store").exists() {
@@ -374,12 +397,14 @@ fn read_identity(dir: &Path) -> Result<u64> {
     id.ok_or_else(|| refuse(dir, "its file `store` is damaged"))
 }
 
-/// The store's lock, shared by all processes that have it open.
-fn lock_file(dir: &Path) -> Result<Locked> {
+/// The store's lock, shared by all processes that have it open. Refused where another machine may have it open.
+fn lock_file(dir: &Path) -> Result<StoreLock> {
+    let _machine = MachineLock::take(dir, &place_check::check_place(dir)?)?;
     let path = dir.join("lock");
     let context = || format!("locking {}", path.display());
     let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
-    file.and_then(Locked::share).map_err(Error::io(context()))
+    let lock = file.and_then(Locked::share).map_err(Error::io(context()))?;
+    Ok(StoreLock { lock, _machine })
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -4,12 +4,12 @@ use std::path::Path;
 
 use super::boot::{self, Mark};
 use super::open::Opening;
-use super::{Store, lock_file, read_config, read_identity};
+use super::{Store, StoreLock, lock_file, read_config, read_identity};
 use crate::care::Survey;
 use crate::catalog::Catalog;
 use crate::log::Log;
 use crate::report::Salvaged;
-use crate::{Error, Locked, Result};
+use crate::{Error, Result};
 
 /// A log that begins again leaves out this many sequences behind all that anything tells of: a copy on a target that is
 /// away must never be taken for the longer one.
@@ -21,7 +21,7 @@ struct Evidence {
     /// The last commit in the catalog that is there, where that can be trusted.
     catalog: Option<u64>,
     mark: Mark,
-    lock: Locked,
+    lock: StoreLock,
 }
 
 impl Evidence {
