@@ -129,7 +129,8 @@ soak: python-installed memcheck ## the long counts: kills, faults, power losses,
 	TERRACE_POWER=100 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture
 	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=3 $(CARGO) test -p terrace-mount --test posix -- --nocapture
-	TERRACE_MOUNT_MIB=3072 $(CARGO) test -p terrace-cli --test mount -- --nocapture
+	TERRACE_KILLS=500 $(CARGO) test -p terrace --test appends -- --nocapture
+	TERRACE_MOUNT_MIB=3072 TERRACE_UNMOUNTS=200 $(CARGO) test -p terrace-cli --test mount -- --nocapture
 	TERRACE_FILES=3000 $(CARGO) test -p terrace --test files -- --nocapture
 	TERRACE_CONVERSIONS=100000 $(CARGO) test -p terrace-views --test conversion -- --nocapture
 	TERRACE_DATASETS=5000 $(CARGO) test -p terrace-datasets --test random -- --nocapture

@@ -34,6 +34,9 @@ int main(int argc, char **argv) {
     must(terrace_write_at(store, "field", 8 * sizeof(double), changed, sizeof changed, NULL, &receipt));
     must(terrace_wait(store, &receipt, "durable"));
     memcpy(field + 8, changed, sizeof changed);
+    uint64_t place;
+    must(terrace_append(store, "log", "a line\n", 7, NULL, &place, NULL));
+    must(terrace_delete(store, "log"));
 
     uint64_t length;
     size_t read;

@@ -13,7 +13,8 @@ typedef enum terrace_status {
   TERRACE_STATUS_OK = 0,
   // No object has this key.
   TERRACE_STATUS_NOT_FOUND = 1,
-  // An argument cannot be used: a null pointer, a key that no object may have, a word that is not known.
+  // An argument cannot be used: a null pointer, a key that no object may have, a word that is not known, an offset or length
+  // that no object can have.
   TERRACE_STATUS_INVALID = 2,
   // The object is not in the state that the call needs, or was replaced meanwhile.
   TERRACE_STATUS_CONFLICT = 3,
@@ -69,6 +70,8 @@ typedef struct terrace_receipt {
   uint8_t have;
   // Whether all of it survives a loss of power.
   bool durable;
+  // By this `terrace_wait` knows what a call has filled.
+  uint32_t seal;
 } terrace_receipt;
 
 #ifdef __cplusplus
@@ -108,7 +111,7 @@ enum terrace_status terrace_open(const char *directory,
                                  struct terrace_store **store);
 
 // Waits, for a minute at most, until nothing is owed and all is durable, and closes the store, in any case; null is
-// closed already.
+// closed already. To close a store twice is an error, and does nothing.
 enum terrace_status terrace_close(struct terrace_store *store);
 
 // Writes a whole object; what the key named before is replaced. `operation` and `receipt` may be null.
@@ -127,6 +130,17 @@ enum terrace_status terrace_write_at(const struct terrace_store *store,
                                      size_t length,
                                      const struct terrace_options *operation,
                                      struct terrace_receipt *receipt);
+
+// Writes bytes behind an object's last byte, wherever that is when they become visible; the object is made where there is none.
+// Many threads and processes may append to one object: none of their bytes are lost, and those of one call stay together. `offset`
+// gets the place of the first byte. It, `operation` and `receipt` may be null.
+enum terrace_status terrace_append(const struct terrace_store *store,
+                                   const char *key,
+                                   const void *bytes,
+                                   size_t length,
+                                   const struct terrace_options *operation,
+                                   uint64_t *offset,
+                                   struct terrace_receipt *receipt);
 
 // Reads from byte `offset` on into `out`; `read` gets the number of bytes, which is less than `length` only at the
 // object's end.
@@ -151,7 +165,8 @@ enum terrace_status terrace_locate(const struct terrace_store *store,
 // Deletes an object.
 enum terrace_status terrace_delete(const struct terrace_store *store, const char *key);
 
-// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`; the receipt then says so.
+// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`; the receipt then says so. It must be one that a call on
+// this store has filled, as it was filled.
 enum terrace_status terrace_wait(const struct terrace_store *store,
                                  struct terrace_receipt *receipt,
                                  const char *level);

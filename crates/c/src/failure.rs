@@ -12,7 +12,8 @@ pub enum Status {
     Ok = 0,
     /// No object has this key.
     NotFound = 1,
-    /// An argument cannot be used: a null pointer, a key that no object may have, a word that is not known.
+    /// An argument cannot be used: a null pointer, a key that no object may have, a word that is not known, an offset or length
+    /// that no object can have.
     Invalid = 2,
     /// The object is not in the state that the call needs, or was replaced meanwhile.
     Conflict = 3,
@@ -59,7 +60,7 @@ impl Failure {
         match self {
             Failure::Engine(error) => match error {
                 Error::NotFound { .. } => Status::NotFound,
-                Error::BadKey { .. } => Status::Invalid,
+                Error::BadKey { .. } | Error::Reserved { .. } | Error::TooLarge { .. } => Status::Invalid,
                 Error::Conflict { .. } | Error::Replaced { .. } => Status::Conflict,
                 Error::NoSpace { .. } => Status::NoSpace,
                 Error::Unreadable { .. } => Status::Unreadable,

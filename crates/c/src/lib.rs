@@ -7,6 +7,7 @@
 
 mod bytes;
 mod failure;
+mod handles;
 mod options;
 mod receipt;
 mod store;

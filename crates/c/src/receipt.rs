@@ -1,8 +1,14 @@
 //! What a write has reached.
 
+use std::ptr;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::Failure;
+
 /// What a write has reached when it returned.
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Receipt {
     /// The object's number.
     pub object: u64,
@@ -22,11 +28,22 @@ pub struct Receipt {
     pub have: u8,
     /// Whether all of it survives a loss of power.
     pub durable: bool,
+    /// By this `terrace_wait` knows what a call has filled.
+    pub seal: u32,
 }
 
-impl From<&engine::Receipt> for Receipt {
-    fn from(receipt: &engine::Receipt) -> Receipt {
-        Receipt {
+/// Bytes before the seal: no padding is among them.
+const SEALED: usize = std::mem::offset_of!(Receipt, seal);
+
+/// The seal of these bytes of a receipt of the store of this number.
+fn seal_of(bytes: &[u8; SEALED], store: u64) -> u32 {
+    xxh3_64_with_seed(bytes, store) as u32
+}
+
+impl Receipt {
+    /// What C gets of a receipt of the store of this number.
+    pub(crate) fn of(receipt: &engine::Receipt, store: u64) -> Receipt {
+        let mut made = Receipt {
             object: receipt.object,
             generation: receipt.generation,
             owed: receipt.owed,
@@ -36,27 +53,44 @@ impl From<&engine::Receipt> for Receipt {
             asked: receipt.asked,
             have: receipt.have,
             durable: receipt.durable,
-        }
+            seal: 0,
+        };
+        // SAFETY: the bytes before the seal are those of whole fields without padding between them.
+        made.seal = seal_of(unsafe { &*ptr::from_ref(&made).cast() }, store);
+        made
     }
-}
 
-impl Receipt {
-    /// The engine's, as far as waiting needs it.
-    pub(crate) fn known(&self) -> engine::Receipt {
-        engine::Receipt {
-            key: Vec::new(),
-            object: self.object,
-            generation: self.generation,
-            want: self.want,
-            asked: self.asked,
-            possible: self.want,
-            have: self.have,
-            durable: self.durable,
-            owed: self.owed,
-            owed_to: Vec::new(),
-            bytes: self.bytes,
-            stored: self.stored,
-            is_slow: false,
+    /// The engine's, as far as waiting needs it, if a call on the store of this number has filled it.
+    ///
+    /// # Safety
+    /// `receipt` is null, or a place that is as long as a receipt. What is there may be anything.
+    pub(crate) unsafe fn known(receipt: *const Receipt, store: u64) -> Result<engine::Receipt, Failure> {
+        if receipt.is_null() {
+            return Err(Failure::Invalid("the receipt is null".into()));
         }
+        // SAFETY: the caller says that so many bytes are there. Bytes may be anything, which a receipt's fields may not.
+        let (bytes, seal) =
+            unsafe { (receipt.cast::<[u8; SEALED]>().read_unaligned(), (&raw const (*receipt).seal).read_unaligned()) };
+        if seal != seal_of(&bytes, store) {
+            let what = "the receipt is none that a call on this store has filled, or was changed since";
+            return Err(Failure::Invalid(what.into()));
+        }
+        // SAFETY: these are the bytes of a receipt that this library has made.
+        let known = unsafe { receipt.read_unaligned() };
+        Ok(engine::Receipt {
+            key: Vec::new(),
+            object: known.object,
+            generation: known.generation,
+            want: known.want,
+            asked: known.asked,
+            possible: known.want,
+            have: known.have,
+            durable: known.durable,
+            owed: known.owed,
+            owed_to: Vec::new(),
+            bytes: known.bytes,
+            stored: known.stored,
+            is_slow: false,
+        })
     }
 }

@@ -4,12 +4,13 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::slice;
+use std::sync::Arc;
 
 use engine::{Config, PutOptions, Question};
 
 use crate::failure::guard;
 use crate::options::{ack, text, understood};
-use crate::{Failure, Options, Receipt, Status};
+use crate::{Failure, Options, Receipt, Status, handles};
 
 /// An open store. Many threads may use one at once.
 pub struct Store {
@@ -17,9 +18,8 @@ pub struct Store {
     application: PutOptions,
 }
 
-fn there<'a>(store: *const Store) -> Result<&'a Store, Failure> {
-    // SAFETY: the caller gave null or what `terrace_open` made.
-    unsafe { store.as_ref() }.ok_or_else(|| Failure::Invalid("the store is null".into()))
+fn there(store: *const Store) -> Result<Arc<Store>, Failure> {
+    handles::find(store)
 }
 
 fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a [u8], Failure> {
@@ -34,6 +34,7 @@ pub(crate) fn given<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8],
     match (bytes.is_null(), length) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Failure::Invalid("the bytes are null".into())),
+        (false, _) if isize::try_from(length).is_err() => Err(too_many(length)),
         // SAFETY: the caller says that so many bytes are there.
         (false, _) => Ok(unsafe { slice::from_raw_parts(bytes.cast(), length) }),
     }
@@ -43,9 +44,14 @@ pub(crate) fn room<'a>(bytes: *mut c_void, length: usize) -> Result<&'a mut [u8]
     match (bytes.is_null(), length) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Failure::Invalid("the buffer is null".into())),
+        (false, _) if isize::try_from(length).is_err() => Err(too_many(length)),
         // SAFETY: the caller says that so many bytes are there, and lends them.
         (false, _) => Ok(unsafe { slice::from_raw_parts_mut(bytes.cast(), length) }),
     }
+}
+
+fn too_many(length: usize) -> Failure {
+    Failure::Invalid(format!("{length} bytes are more than any memory has; is the length negative?"))
 }
 
 pub(crate) fn give<T>(place: *mut T, value: T) {
@@ -91,22 +97,21 @@ pub extern "C" fn terrace_open(
         let application = understood(application)?;
         let directory = Path::new(OsStr::from_bytes(string(directory, "the directory")?));
         let opened = Store { store: engine::Store::open(directory)?, application };
-        give(store, Box::into_raw(Box::new(opened)));
+        give(store, handles::keep(opened));
         Ok(())
     })
 }
 
 /// Waits, for a minute at most, until nothing is owed and all is durable, and closes the store, in any case; null is
-/// closed already.
+/// closed already. To close a store twice is an error, and does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_close(store: *mut Store) -> Status {
     guard(|| {
         if store.is_null() {
             return Ok(());
         }
-        // SAFETY: `terrace_open` made it, and the caller gives it up.
-        let store = unsafe { Box::from_raw(store) };
-        Ok(store.store.close()?)
+        // Another thread may be in a call still: the last one ends it.
+        Ok(handles::take(store)?.store.clone().close()?)
     })
 }
 
@@ -124,7 +129,7 @@ pub extern "C" fn terrace_replicate(
         let store = there(store)?;
         let options = understood(operation)?.over(&store.application);
         let written = store.store.put_bytes(string(key, "the key")?, given(bytes, length)?, &options)?;
-        give(receipt, Receipt::from(&written));
+        give(receipt, Receipt::of(&written, store.store.id()));
         Ok(())
     })
 }
@@ -144,7 +149,30 @@ pub extern "C" fn terrace_write_at(
         let store = there(store)?;
         let options = understood(operation)?.over(&store.application);
         let written = store.store.write_at(string(key, "the key")?, offset, given(bytes, length)?, &options)?;
-        give(receipt, Receipt::from(&written));
+        give(receipt, Receipt::of(&written, store.store.id()));
+        Ok(())
+    })
+}
+
+/// Writes bytes behind an object's last byte, wherever that is when they become visible; the object is made where there is none.
+/// Many threads and processes may append to one object: none of their bytes are lost, and those of one call stay together. `offset`
+/// gets the place of the first byte. It, `operation` and `receipt` may be null.
+#[unsafe(no_mangle)]
+pub extern "C" fn terrace_append(
+    store: *const Store,
+    key: *const c_char,
+    bytes: *const c_void,
+    length: usize,
+    operation: *const Options,
+    offset: *mut u64,
+    receipt: *mut Receipt,
+) -> Status {
+    guard(|| {
+        let store = there(store)?;
+        let options = understood(operation)?.over(&store.application);
+        let appended = store.store.append(string(key, "the key")?, given(bytes, length)?, &options)?;
+        give(offset, appended.offset);
+        give(receipt, Receipt::of(&appended.receipt, store.store.id()));
         Ok(())
     })
 }
@@ -192,16 +220,17 @@ pub extern "C" fn terrace_delete(store: *const Store, key: *const c_char) -> Sta
     guard(|| Ok(there(store)?.store.remove(string(key, "the key")?)?))
 }
 
-/// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`; the receipt then says so.
+/// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`; the receipt then says so. It must be one that a call on
+/// this store has filled, as it was filled.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_wait(store: *const Store, receipt: *mut Receipt, level: *const c_char) -> Status {
     guard(|| {
-        // SAFETY: the caller gave null or a receipt.
-        let receipt = unsafe { receipt.as_mut() }.ok_or_else(|| Failure::Invalid("the receipt is null".into()))?;
+        let store = there(store)?;
         let level = ack(text(level, "the level")?.ok_or_else(|| Failure::Invalid("the level is null".into()))?)?;
-        let mut known = receipt.known();
-        there(store)?.store.wait(&mut known, level)?;
-        *receipt = Receipt::from(&known);
+        // SAFETY: the caller gave null or a place that is as long as a receipt.
+        let mut known = unsafe { Receipt::known(receipt, store.store.id()) }?;
+        store.store.wait(&mut known, level)?;
+        give(receipt, Receipt::of(&known, store.store.id()));
         Ok(())
     })
 }

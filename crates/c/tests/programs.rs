@@ -35,7 +35,7 @@ fn compile(compiler: &str, source: &str, dir: &Path) -> Option<PathBuf> {
     let (program, dir) = (dir.join("program"), dir.display());
     let flags = match compiler {
         "gfortran" => format!("-J{dir}"),
-        _ => "-std=c99 -Wall -Wextra -Werror -pedantic".to_owned(),
+        _ => "-pthread -std=c99 -Wall -Wextra -Werror -pedantic".to_owned(),
     };
     let (source, include) = (here(source), here("include"));
     let paths = format!("-I{} -L{dir} -Wl,-rpath,{dir} -lterrace -o {}", include.display(), program.display());
@@ -88,6 +88,52 @@ fn a_c_program_uses_all_of_it() {
     let (dir, store) = store();
     let Some(program) = compile("cc", "examples/replicate.c", dir.path()) else { return };
     assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), SAID);
+}
+
+const REFUSED: &str = "\
+durable: 1
+empty receipt: 1
+garbage receipt: 1
+changed receipt: 1
+in words: 1
+no receipt: 1
+appended at 5
+write beyond the end of numbers: 1
+write beyond 2^63: 1
+read beyond 2^63: 1
+negative length: 1
+negative room: 1
+the store's own key: 1
+still bytes more
+closed twice: 1
+used after that: 1
+garbage handle: 1
+";
+
+/// Handles were pointers, and receipts taken as they came: to close a store twice corrupted the heap, and to wait for a receipt that
+/// no call had filled was fine.
+#[test]
+fn handles_and_receipts_that_are_none_are_refused() {
+    let (dir, store) = store();
+    let Some(program) = compile("cc", "tests/handles.c", dir.path()) else { return };
+    assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), REFUSED);
+}
+
+#[test]
+fn threads_and_processes_append_to_one_object() {
+    let (dir, store) = store();
+    let Some(program) = compile("cc", "tests/handles.c", dir.path()) else { return };
+    let append = |name: &str| Command::new(&program).arg(&store).arg(name).spawn().unwrap();
+    let mut programs = ["a", "b", "c"].map(append);
+    assert!(programs.iter_mut().all(|program| program.wait().unwrap().success()));
+    let found = engine::Store::open(&store).unwrap().get(b"log").unwrap();
+    let found = String::from_utf8(found).unwrap();
+    for who in 0..12 {
+        let start = format!("{}{} ", ["a", "b", "c"][who / 4], who % 4);
+        let lines: Vec<&str> = found.lines().filter_map(|line| line.strip_prefix(&start)).collect();
+        assert_eq!(lines, (0..100).map(|number| number.to_string()).collect::<Vec<_>>(), "{start}");
+    }
+    assert_eq!(found.lines().count(), 1200);
 }
 
 #[test]

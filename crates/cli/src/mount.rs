@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use terrace::Files;
+use terrace::{Files, Store};
 use terrace_mount::Mount;
 
 use crate::arguments::{self, Arguments};
@@ -34,13 +34,31 @@ pub fn mount(arguments: &Arguments, wanted: &arguments::Mount) -> Result<ExitCod
     let store = opening::open(&arguments.store()?, show)?;
     let files = Files::new(&store)?;
     let mut mounted = Mount::begin(&files, &wanted.directory)?;
+    let answered = answer(&mut mounted, wanted, &store, &files, signals);
+    // Whatever happened, what was written is flushed, and its replicas are made.
+    drop(mounted);
+    let flushed = files.flush().context("writing what was kept back");
+    drop(files);
+    let closed = store.close().context("closing the store");
+    let code = first_error(answered, [flushed, closed])?;
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Serves the mount until it ends, or the program that is run on it; its exit code.
+fn answer(
+    mounted: &mut Mount,
+    wanted: &arguments::Mount,
+    store: &Store,
+    files: &Files,
+    signals: Signals,
+) -> Result<i32> {
     let code = match wanted.run.split_first() {
         Some((program, rest)) => {
             let mut child = process::Command::new(program);
             let mut child = child.args(rest).spawn().with_context(|| format!("running {}", program.display()))?;
             pass_on(signals, child.id());
             let status = child.wait().with_context(|| format!("waiting for {}", program.display()))?;
-            Mount::end(&files, mounted.path())?;
+            Mount::end(files, mounted.path())?;
             status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
         }
         None => {
@@ -52,16 +70,26 @@ pub fn mount(arguments: &Arguments, wanted: &arguments::Mount) -> Result<ExitCod
                 let nowhere = File::options().write(true).open("/dev/null").context("opening /dev/null")?;
                 dup2_stdout(&nowhere).and_then(|()| dup2_stderr(&nowhere)).context("giving up stdout and stderr")?;
             }
-            end_by(signals, &files, mounted.path());
+            end_by(signals, files, mounted.path());
             0
         }
     };
     mounted.wait().context("answering the kernel's requests")?;
-    drop(mounted);
-    files.flush()?;
-    drop(files);
-    store.close()?;
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    Ok(code)
+}
+
+/// The first of the errors, all others printed.
+fn first_error(done: Result<i32>, then: [Result<()>; 2]) -> Result<i32> {
+    then.into_iter().fold(done, |done, next| match (done, next) {
+        (Ok(code), Ok(())) => Ok(code),
+        (Ok(_), Err(error)) => Err(error),
+        (Err(first), next) => {
+            if let Err(error) = next {
+                complain(&format!("{error:#}"));
+            }
+            Err(first)
+        }
+    })
 }
 
 /// The first signal unmounts, and what is open may be used further; the second ends the process.

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,8 +18,23 @@ struct Place {
 }
 
 impl Place {
-    /// A store and a directory to mount it on; none, with a word, where that cannot be.
+    /// A store of one tier, and a directory to mount it on; none, with a word, where that cannot be.
     fn new() -> Option<Place> {
+        Place::with(|dir| format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{dir}/disk']\n"))
+    }
+
+    /// The same with memory above the disk, and a replica on each.
+    fn of_two_tiers() -> Option<Place> {
+        Place::with(|dir| {
+            format!(
+                "[store]\nreplicas = {{ min = 1, max = 2, default = 2 }}\n\
+                 [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{dir}/ram']\npersistent = false\n\
+                 [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{dir}/disk']\n"
+            )
+        })
+    }
+
+    fn with(tiers: impl FnOnce(std::path::Display<'_>) -> String) -> Option<Place> {
         if let Err(error) = fs::File::options().read(true).write(true).open("/dev/fuse") {
             eprintln!("skipped: /dev/fuse: {error}");
             return None;
@@ -27,9 +43,7 @@ impl Place {
         let mount = dir.path().join("mnt");
         fs::create_dir(&mount).unwrap();
         let config = dir.path().join("terrace.toml");
-        let tier =
-            format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/disk']\n", dir.path().display());
-        fs::write(&config, tier).unwrap();
+        fs::write(&config, tiers(dir.path().display())).unwrap();
         let place = Place { dir, mount };
         assert!(place.terrace().arg("init").arg("--config").arg(config).output().unwrap().status.success());
         Some(place)
@@ -43,7 +57,11 @@ impl Place {
 
     /// Mounts in the foreground.
     fn mount(&self) -> Mounted<'_> {
-        let mut child = self.terrace().arg("mount").arg(&self.mount).stdout(Stdio::piped()).spawn().unwrap();
+        self.mount_on(&self.mount)
+    }
+
+    fn mount_on(&self, directory: &Path) -> Mounted<'_> {
+        let mut child = self.terrace().arg("mount").arg(directory).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.contains("is mounted on"), "{line:?}");
@@ -58,8 +76,11 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.mounted() {
-            let _ = Command::new("umount").arg("-l").arg(&self.mount).status();
+        let mounts = fs::read_to_string("/proc/mounts").unwrap();
+        for at in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
+            if Path::new(at).starts_with(self.dir.path()) {
+                let _ = Command::new("umount").args(["-l", at]).status();
+            }
         }
     }
 }
@@ -127,6 +148,130 @@ fn signals_and_umount_end_it_and_nothing_is_lost() {
         assert_eq!(mounted.ends(), 0);
         let output = place.terrace().arg("cat").arg(&name).output().unwrap();
         assert_eq!(output.stdout, b"kept back");
+    }
+}
+
+/// The kernel may end the connection while a thread is just fetching a request: 30 of 150 unmounts of a busy mount ended with exit
+/// code 1 ("Software caused connection abort"), without a flush and with replicas owed. The tests unmounted three times, and idle.
+/// TERRACE_UNMOUNTS says how often.
+#[test]
+fn unmounting_while_requests_come_is_no_error_and_owes_nothing() {
+    let Some(place) = Place::of_two_tiers() else { return };
+    // More than one replica of what is longer than 64 KiB is made later, and owed until then.
+    let long = vec![b'x'; 100_000];
+    let unmounts: u32 = std::env::var("TERRACE_UNMOUNTS").map_or(20, |text| text.parse().unwrap());
+    for round in 0..unmounts {
+        let mut mounted = place.mount();
+        let ended = AtomicBool::new(false);
+        let path = |who: u32| place.mount.join(format!("f{who}"));
+        (0..6).for_each(|who| fs::write(path(who), format!("{round}")).unwrap());
+        fs::write(place.mount.join(format!("long{}", round % 3)), &long).unwrap();
+        std::thread::scope(|scope| {
+            for who in 0..6 {
+                let (path, ended) = (path(who), &ended);
+                scope.spawn(move || {
+                    while !ended.load(Ordering::Relaxed) {
+                        // It may be unmounted by now, or just being so.
+                        let _ = fs::read(&path);
+                    }
+                });
+            }
+            match round % 2 {
+                0 => mounted.send(Signal::TERM),
+                _ => assert!(Command::new("umount").arg("-l").arg(&place.mount).status().unwrap().success()),
+            }
+            let code = mounted.ends();
+            ended.store(true, Ordering::Relaxed);
+            assert_eq!(code, 0, "unmount {round}");
+        });
+        let status = place.terrace().args(["status", "--json"]).output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        assert_eq!(status["owed"], 0, "unmount {round}");
+        assert_eq!(place.terrace().args(["cat", "f5"]).output().unwrap().stdout, round.to_string().as_bytes());
+    }
+}
+
+/// A mount whose server was killed made the next one fail with "Not a directory".
+#[test]
+fn what_is_left_of_a_killed_mount_is_taken_off_by_the_next() {
+    let Some(place) = Place::new() else { return };
+    for round in 0..3 {
+        let mounted = place.mount();
+        fs::write(place.mount.join("a"), format!("{round}")).unwrap();
+        assert_eq!(fs::read_to_string(place.mount.join("a")).unwrap(), round.to_string());
+        mounted.send(Signal::KILL);
+        drop(mounted);
+        assert_eq!(fs::read_dir(&place.mount).map(drop).unwrap_err().raw_os_error(), Some(107), "nobody answers");
+    }
+    let mut mounted = place.mount();
+    assert_eq!(fs::read(place.mount.join("a")).unwrap(), b"2");
+    mounted.send(Signal::TERM);
+    assert_eq!(mounted.ends(), 0);
+    assert!(!place.mounted(), "no dead mount is left below");
+}
+
+fn append(path: &Path, line: &str) {
+    fs::File::options().create(true).append(true).open(path).unwrap().write_all(line.as_bytes()).unwrap();
+}
+
+/// The kernel trusted the length that it knew for a second, and the server obeyed its offset: of lines that two mounts appended half
+/// were lost, though each file was closed. All tests had one mount.
+#[test]
+fn lines_that_two_mounts_append_are_all_there() {
+    let Some(place) = Place::new() else { return };
+    let second = place.dir.path().join("mnt2");
+    fs::create_dir(&second).unwrap();
+    let mut mounts = [place.mount(), place.mount_on(&second)];
+    let at = [place.mount.clone(), second];
+    let words = ["one\n", "two\n", "three\n", "four\n"];
+    for (number, word) in words.iter().enumerate() {
+        append(&at[number % 2].join("turns"), word);
+        for at in &at {
+            // Both see at once what was closed.
+            let length = words[..=number].concat().len() as u64;
+            assert_eq!(fs::metadata(at.join("turns")).unwrap().len(), length);
+            assert_eq!(fs::read_to_string(at.join("turns")).unwrap(), words[..=number].concat());
+        }
+    }
+    std::thread::scope(|scope| {
+        for (who, at) in at.iter().enumerate() {
+            // Two through each mount: one that opens the file for each line, one that keeps it open.
+            let path = at.join("race");
+            scope.spawn({
+                let path = path.clone();
+                move || (0..200).for_each(|number| append(&path, &format!("{who} a {number}\n")))
+            });
+            scope.spawn(move || {
+                let mut file = fs::File::options().create(true).append(true).open(path).unwrap();
+                (0..200).for_each(|number| file.write_all(format!("{who} b {number}\n").as_bytes()).unwrap());
+            });
+        }
+    });
+    let found = fs::read_to_string(at[0].join("race")).unwrap();
+    for (who, how) in [(0, 'a'), (0, 'b'), (1, 'a'), (1, 'b')] {
+        let start = format!("{who} {how} ");
+        let lines: Vec<&str> = found.lines().filter_map(|line| line.strip_prefix(&start)).collect();
+        assert_eq!(lines, (0..200).map(|number| number.to_string()).collect::<Vec<_>>(), "{start}");
+    }
+    assert_eq!(found.lines().count(), 800);
+    for mounted in &mut mounts {
+        mounted.send(Signal::TERM);
+        assert_eq!(mounted.ends(), 0);
+    }
+}
+
+/// What a mount alone has told its kernel holds for a moment; a command that changes it waits for that moment to be over.
+#[test]
+fn what_a_command_changes_beside_a_mount_is_seen_at_once() {
+    let Some(place) = Place::new() else { return };
+    let _mounted = place.mount();
+    for length in 1..20 {
+        let file = place.dir.path().join("new");
+        fs::write(&file, vec![b'x'; length]).unwrap();
+        // The kernel is told, and would keep it.
+        let _ = fs::metadata(place.mount.join("a"));
+        assert!(place.terrace().arg("put").arg(&file).arg("a").output().unwrap().status.success());
+        assert_eq!(fs::metadata(place.mount.join("a")).unwrap().len(), length as u64);
     }
 }
 

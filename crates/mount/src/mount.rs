@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,12 +10,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use fuser::{Config, MountOption, Session, SessionACL};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
+use nix::sys::statvfs::statvfs;
 use terrace::Files;
 
 use crate::stale::Stale;
 use crate::system::System;
 
+/// What mounts are mounts of, as the kernel lists it.
+const SOURCE: &str = "terrace";
 /// Threads that answer requests.
 const THREADS: usize = 4;
 
@@ -61,12 +66,13 @@ impl Mount {
         }
         let refused = |source| MountError::Refused { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(refused)?;
-        if !path.is_dir() {
+        clear_dead(&path).map_err(refused)?;
+        if !fs::metadata(&path).map_err(refused)?.is_dir() {
             return Err(refused(io::Error::from_raw_os_error(libc::ENOTDIR)));
         }
         let mut config = Config::default();
         config.mount_options = vec![
-            MountOption::FSName("terrace".into()),
+            MountOption::FSName(SOURCE.into()),
             MountOption::Subtype("terrace".into()),
             MountOption::DefaultPermissions,
             MountOption::NoAtime,
@@ -90,9 +96,12 @@ impl Mount {
 
     /// Waits until it is unmounted, by whomever.
     pub fn wait(&mut self) -> io::Result<()> {
-        match self.session.take() {
-            Some(session) => session.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the mount panicked"))),
-            None => Ok(()),
+        let Some(session) = self.session.take() else { return Ok(()) };
+        match session.join() {
+            // The kernel ended the connection while a thread was fetching a request: a way to be unmounted like others.
+            Ok(Err(error)) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
+            Ok(ended) => ended,
+            Err(_) => Err(io::Error::other("a thread of the mount panicked")),
         }
     }
 
@@ -100,14 +109,51 @@ impl Mount {
     /// or this process ends.
     pub fn end(files: &Files, path: &Path) -> io::Result<()> {
         let flushed = files.flush().map_err(io::Error::other);
-        let ended = match umount2(path, MntFlags::MNT_DETACH) {
-            // Somebody was quicker.
-            Ok(()) | Err(nix::errno::Errno::EINVAL) => Ok(()),
-            Err(nix::errno::Errno::EPERM) => fusermount(path),
-            Err(e) => Err(e.into()),
-        };
+        let ended = take_off(path);
         flushed.and(ended)
     }
+}
+
+/// Takes a mount off the tree of files.
+fn take_off(path: &Path) -> io::Result<()> {
+    match umount2(path, MntFlags::MNT_DETACH) {
+        // Somebody was quicker.
+        Ok(()) | Err(Errno::EINVAL) => Ok(()),
+        Err(Errno::EPERM) => fusermount(path),
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// Takes off what is left of mounts whose server was killed. Others' mounts stay.
+fn clear_dead(path: &Path) -> io::Result<()> {
+    // Attributes the kernel may still have; this it asks the server.
+    while let Err(error) = statvfs(path) {
+        if error != Errno::ENOTCONN || !is_ours(path)? {
+            return Err(error.into());
+        }
+        tracing::warn!(path = %path.display(), "a mount was here whose server was killed; it is taken off");
+        take_off(path)?;
+    }
+    Ok(())
+}
+
+/// Whether the last that was mounted on a directory is a store.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    let escape = |byte: &u8| match byte {
+        b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+        other => vec![*other],
+    };
+    let path: Vec<u8> = path.as_os_str().as_bytes().iter().flat_map(escape).collect();
+    // The fifth word is the place; behind a lone dash come the kind, `fuse` or `fuse.terrace`, and the source.
+    let ours = |line: &[u8]| -> Option<bool> {
+        let mut words = line.split(|&byte| byte == b' ');
+        let here = words.nth(4)? == path;
+        let mut words = words.skip_while(|word| *word != b"-").skip(1);
+        let (kind, source) = (words.next()?, words.next()?);
+        here.then(|| kind.starts_with(b"fuse") && source == SOURCE.as_bytes())
+    };
+    let mounts = fs::read("/proc/self/mountinfo")?;
+    Ok(mounts.split(|&byte| byte == b'\n').filter_map(ours).next_back().unwrap_or(false))
 }
 
 /// Unmounts as somebody who may not do it himself.

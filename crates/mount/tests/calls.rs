@@ -22,6 +22,8 @@ fn free_space_is_that_of_the_tiers() {
     let bytes = |system: &rustix::fs::StatVfs, blocks: u64| blocks * system.f_frsize;
     assert!(bytes(&shown, shown.f_blocks) <= bytes(&below, below.f_blocks));
     assert!(shown.f_bavail > 0 && shown.f_bavail <= shown.f_blocks);
+    // `df -i` reckons with the difference, in signed numbers.
+    assert!(shown.f_ffree > 0 && shown.f_ffree <= shown.f_files && shown.f_files <= shown.f_blocks * 8);
     let file = File::create(mounted.at.join("a")).unwrap();
     file.write_all_at(&vec![7; 8 << 20], 0).unwrap();
     let after = statvfs(&mounted.at).unwrap();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::client::{BOTH, Body, CUT, Client, DIRECTORY, READ, REMOVE, WRITE};
+use common::client::{APPEND, BOTH, Body, CUT, Client, DIRECTORY, READ, REMOVE, WRITE};
 use common::{Served, bytes};
 use terrace_serve::{Address, Limits, ServeError, Server};
 
@@ -228,4 +228,25 @@ fn only_this_machine_is_let_in_unless_told() {
         Server::begin(&served.files, &Address::Tcp("127.0.0.1:0".parse().unwrap()), false, Limits::default()).unwrap();
     let mut client = Client::tcp(&server.address().to_string()).unwrap();
     assert_eq!(client.names("").unwrap(), [""; 0]);
+}
+
+/// Clients appended at the length that they knew, over what others had appended since.
+#[test]
+fn what_two_clients_append_is_all_there() {
+    let served = Served::new();
+    let (mut one, mut two) = (served.client(), served.client());
+    let fid = one.create("", "log", 0o644, WRITE | APPEND).unwrap();
+    let other = two.open("log", WRITE | APPEND).unwrap();
+    let mut expected = Vec::new();
+    for number in 0..200 {
+        let line = format!("line {number}\n").into_bytes();
+        // Whatever offset they name.
+        let (client, fid) = if number % 3 == 0 { (&mut one, fid) } else { (&mut two, other) };
+        assert_eq!(client.write(fid, number % 7, &line).unwrap() as usize, line.len());
+        expected.extend(line);
+    }
+    assert_eq!(one.read_all("log").unwrap(), expected);
+    one.clunk(fid).unwrap();
+    two.clunk(other).unwrap();
+    assert_eq!(served.files.store().get(b"log").unwrap(), expected);
 }

@@ -77,7 +77,7 @@ impl Stream {
         std::fs::create_dir_all(&locks).map_err(Error::io(format!("making {}", locks.display())))?;
         let folder = format!("{FOLDER}/{name}");
         let log = Log::open(store, folder.as_bytes(), locks.join(format!("{name}.append")), ack);
-        Ok(Stream { store: store.clone(), name: name.into(), folder, locks, log: Arc::new(log) })
+        Ok(Stream { store: store.internal(), name: name.into(), folder, locks, log: Arc::new(log) })
     }
 
     /// The names of all streams of a store: those that it keeps something of, and those that were run.

@@ -5,6 +5,9 @@ use crate::{Error, Result};
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 1024;
 
+/// What the store keeps for itself lies below this key.
+pub const RESERVED: &[u8] = b".terrace";
+
 /// Checks that `key` may name an object: 1 to 1,024 bytes, no NUL, no empty, `.` or `..` component.
 ///
 /// ```

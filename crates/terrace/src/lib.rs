@@ -49,7 +49,7 @@ pub use lock::Locked;
 pub use made::{NewFile, NewFolder, remove_unfinished_parts};
 pub use place::{Explained, Measured, Planned, Question, WhatIf};
 pub use read::Handle;
-pub use store::Store;
+pub use store::{Store, Trusted};
 pub use terrace_codec::{Element, Encoding};
 pub use terrace_plan::explain;
 pub use terrace_plan::policy::{Asked, Budget, Requirement, Weights};

@@ -46,6 +46,11 @@ impl<const N: usize> Words<N> {
         MmapOptions::new().len(Self::LENGTH).map_raw(&file)
     }
 
+    /// Whether other processes see them.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.0, Where::Shared(_))
+    }
+
     /// All of them.
     #[allow(unsafe_code)]
     pub fn all(&self) -> &[AtomicU64; N] {

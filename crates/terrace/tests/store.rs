@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use terrace::{Ack, Config, PutOptions, Store};
+use terrace::{Ack, Config, Error, PutOptions, Store};
 
 fn config(dir: &Path) -> Config {
     let d = dir.display();
@@ -333,4 +333,85 @@ fn extents_are_no_longer_than_the_block_of_the_configuration() {
         assert_eq!(lengths, [131_072, 131_072, 131_072, 131_072, 131_072, 44_640]);
         assert!(store.get(key).unwrap().ends_with(&bytes));
     }
+}
+
+/// The end of a range wrapped around in release builds: the receipt said that six bytes were written, and nothing was. A length of
+/// more than 2^63 - 1 was taken, and every later call on the object failed. No test went near.
+#[test]
+fn what_lies_beyond_any_object_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let options = PutOptions::default();
+    store.put_bytes(b"a", b"bytes", &options).unwrap();
+    let most = i64::MAX as u64;
+    let refused = |result: terrace::Result<()>| {
+        let error = result.unwrap_err();
+        assert!(matches!(&error, Error::TooLarge { .. }), "{error}");
+        assert!(error.to_string().contains("2^63 - 1"), "{error}");
+    };
+    for at in [u64::MAX, u64::MAX - 5, u64::MAX - 6, most, most + 1, most - 5] {
+        refused(store.write_at(b"a", at, b"abcdef", &options).map(drop));
+        refused(store.write_at(b"new", at, b"abcdef", &options).map(drop));
+        refused(store.read_at(b"a", at, &mut [0; 6]).map(drop));
+        let mut batch = store.batch();
+        let id = store.stat(b"a").unwrap().id;
+        refused(batch.write(b"a", id, at, b"abcdef", None));
+    }
+    for length in [most + 1, u64::MAX] {
+        refused(store.set_length(b"a", length));
+        refused(store.get_into(b"a", length, None, |_, length| vec![0; length]).map(drop));
+        refused(store.get_to(b"a", length, None, Vec::new()).map(drop));
+        let mut batch = store.batch();
+        refused(batch.make(b"b", length, Default::default()).map(drop));
+        batch.set_length(b"a", length);
+        refused(batch.commit().map(drop));
+    }
+    assert_eq!(store.get(b"a").unwrap(), b"bytes");
+    assert!(store.stat(b"new").is_err());
+    store.set_length(b"a", most).unwrap();
+    store.write_at(b"a", most - 6, b"abcdef", &options).unwrap();
+    let mut read = [0; 6];
+    assert_eq!(store.read_at(b"a", most - 6, &mut read).unwrap(), 6);
+    assert_eq!(&read, b"abcdef");
+}
+
+/// Any user could write where streams keep their state, and where removed files live on.
+#[test]
+fn what_the_store_keeps_for_itself_is_not_changed_by_users() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let options = PutOptions::default();
+    store.internal().put_bytes(b".terrace/streams/s/head", b"state", &options).unwrap();
+    store.put_bytes(b"a", b"bytes", &options).unwrap();
+    let refused = |result: terrace::Result<()>| {
+        let error = result.unwrap_err();
+        assert!(matches!(&error, Error::Reserved { .. }), "{error}");
+    };
+    for key in [b".terrace".as_slice(), b".terrace/x", b".terrace/streams/s/head"] {
+        refused(store.put_bytes(key, b"x", &options).map(drop));
+        refused(store.put(key, b"x".as_slice(), &options).map(drop));
+        refused(store.write_at(key, 0, b"x", &options).map(drop));
+        refused(store.append(key, b"x", &options).map(drop));
+        refused(store.set_length(key, 0));
+        refused(store.set_attributes(key, Default::default()));
+        refused(store.remove(key));
+        refused(store.rename(key, b"b"));
+        refused(store.rename(b"a", key));
+        refused(store.batch().make(key, 0, Default::default()).map(drop));
+        refused(store.batch().replace(key, 0, Default::default()).map(drop));
+        refused(store.batch().write(key, 1, 0, b"x", None));
+        for then in 0..3 {
+            let mut batch = store.batch();
+            match then {
+                0 => batch.remove(key),
+                1 => batch.set_length(key, 0),
+                _ => batch.set_attributes(key, Default::default()),
+            }
+            refused(batch.commit().map(drop));
+        }
+    }
+    // To look at it is allowed, and so are names that only begin alike.
+    assert_eq!(store.get(b".terrace/streams/s/head").unwrap(), b"state");
+    store.put_bytes(b".terraced", b"x", &options).unwrap();
+    store.put_bytes(b"d/.terrace/x", b"x", &options).unwrap();
 }

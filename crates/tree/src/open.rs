@@ -114,6 +114,28 @@ impl Open {
         }
     }
 
+    /// Writes behind the last byte, wherever that is when the bytes reach the store; else as [`Open::write_behind`]. A view has a length
+    /// of its own, so bytes go to `offset` of it.
+    pub fn append_behind(&self, offset: u64, bytes: &[u8], accepted: impl FnOnce(Result<usize>)) {
+        match &self.bytes {
+            Bytes::File(file) => file.append_behind(bytes, |appended| {
+                accepted(appended.map(|()| bytes.len()).map_err(Error::from));
+            }),
+            Bytes::View(view) => accepted(view.write_at(offset, bytes)),
+        }
+    }
+
+    /// The same; returns when that is done.
+    pub fn append(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
+        match &self.bytes {
+            Bytes::File(file) => {
+                file.append(bytes)?;
+                Ok(bytes.len())
+            }
+            Bytes::View(view) => view.write_at(offset, bytes),
+        }
+    }
+
     /// Writes what is kept back, as closing does; replicas of a dataset follow that wait for this.
     pub fn flush(&self) -> Result<()> {
         match &self.bytes {

@@ -28,16 +28,29 @@ impl System {
         });
     }
 
-    /// Writes, and tells `answer` the bytes written, maybe before they have reached the store.
-    pub fn write_bytes(&self, handle: FileHandle, offset: u64, bytes: &[u8], answer: impl FnOnce(Answer<usize>)) {
-        match self.opened(handle) {
-            Ok(open) => open.write_behind(offset, bytes, |written| {
-                if written.is_ok() {
-                    self.stale.written(&open, &self.open);
-                }
-                answer(said(written));
-            }),
-            Err(error) => answer(Err(error)),
+    /// Writes, and tells `answer` the bytes written, maybe before they have reached the store. `appends`: at the end, wherever the
+    /// kernel thinks that this is.
+    pub fn write_bytes(
+        &self,
+        handle: FileHandle,
+        offset: u64,
+        bytes: &[u8],
+        appends: bool,
+        answer: impl FnOnce(Answer<usize>),
+    ) {
+        let open = match self.opened(handle) {
+            Ok(open) => open,
+            Err(error) => return answer(Err(error)),
+        };
+        let told = |written: terrace_tree::Result<usize>| {
+            if written.is_ok() {
+                self.stale.written(&open, &self.open);
+            }
+            answer(said(written));
+        };
+        match appends {
+            true => open.append_behind(offset, bytes, told),
+            false => open.write_behind(offset, bytes, told),
         }
     }
 }

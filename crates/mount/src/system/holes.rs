@@ -10,7 +10,7 @@ impl System {
     pub fn allocate(&self, handle: FileHandle, offset: u64, length: u64, mode: i32) -> Answer<()> {
         let open = self.opened(handle)?;
         let file = open.as_file().ok_or(Errno::EOPNOTSUPP)?;
-        let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
+        let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
         let keeps_size = mode & FALLOC_FL_KEEP_SIZE != 0;
         match mode & !FALLOC_FL_KEEP_SIZE {
             0 if self.tree.files().store().room().free < length => return Err(Errno::ENOSPC),

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,
@@ -19,8 +19,8 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use rustix_futex_sync::RwLock;
-use terrace::Files;
 use terrace::files::{FileResult, Owner, Setting};
+use terrace::{Files, Trusted};
 use terrace_tree::{Node, Open, ROOT, Tree};
 
 use crate::answer::{attributes, errno, nanoseconds, special};
@@ -29,8 +29,6 @@ use crate::stale::Stale;
 use listing::Listings;
 use pairs::told;
 
-/// For so long the kernel takes attributes and names as known; other processes may change them.
-const KNOWN: Duration = Duration::from_secs(1);
 /// The largest request.
 const REQUEST: u32 = 1 << 20;
 /// Objects' numbers are never given twice.
@@ -61,6 +59,29 @@ impl System {
         System { tree: Tree::new(files), open: Handles::default(), listings: Handles::default(), stale }
     }
 
+    /// For how long the kernel may take attributes and names as known that are looked up from now on.
+    fn trust(&self) -> Trusted {
+        self.tree.files().store().trust()
+    }
+
+    /// Answers with what `find` finds.
+    fn enter(&self, reply: ReplyEntry, find: impl FnOnce(&Tree) -> terrace_tree::Result<Node>) {
+        let trust = self.trust();
+        match find(&self.tree) {
+            Ok(node) => reply.entry(&trust.left(), &attributes(&node), GENERATION),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
+    /// The same with attributes alone.
+    fn tell(&self, reply: ReplyAttr, find: impl FnOnce(&Tree) -> terrace_tree::Result<Node>) {
+        let trust = self.trust();
+        match find(&self.tree) {
+            Ok(node) => reply.attr(&trust.left(), &attributes(&node)),
+            Err(error) => reply.error(errno(&error)),
+        }
+    }
+
     /// The file of a handle, where one is given that is open.
     fn given(&self, handle: Option<FileHandle>) -> Option<Arc<Open>> {
         handle.and_then(|handle| self.open.get(handle.0))
@@ -69,20 +90,6 @@ impl System {
 
 fn owner(request: &Request) -> Owner {
     Owner { uid: request.uid(), gid: request.gid() }
-}
-
-fn entered(result: terrace_tree::Result<Node>, reply: ReplyEntry) {
-    match result {
-        Ok(node) => reply.entry(&KNOWN, &attributes(&node), GENERATION),
-        Err(error) => reply.error(errno(&error)),
-    }
-}
-
-fn attributed(result: terrace_tree::Result<Node>, reply: ReplyAttr) {
-    match result {
-        Ok(node) => reply.attr(&KNOWN, &attributes(&node)),
-        Err(error) => reply.error(errno(&error)),
-    }
 }
 
 fn done(result: Answer<()>, reply: ReplyEmpty) {
@@ -108,7 +115,7 @@ impl Filesystem for System {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        entered(self.tree.find(parent.0, name.as_bytes()), reply);
+        self.enter(reply, |tree| tree.find(parent.0, name.as_bytes()));
     }
 
     fn forget(&self, _: &Request, number: INodeNo, times: u64) {
@@ -116,7 +123,7 @@ impl Filesystem for System {
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        attributed(self.tree.node(number.0, self.given(handle).as_deref()), reply);
+        self.tell(reply, |tree| tree.node(number.0, self.given(handle).as_deref()));
     }
 
     fn setattr(
@@ -139,7 +146,7 @@ impl Filesystem for System {
     ) {
         let (accessed, modified) = (accessed.map(nanoseconds), modified.map(nanoseconds));
         let setting = Setting { mode, uid, gid, accessed, modified };
-        attributed(self.tree.set(number.0, self.given(handle).as_deref(), size, &setting), reply);
+        self.tell(reply, |tree| tree.set(number.0, self.given(handle).as_deref(), size, &setting));
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
@@ -151,20 +158,19 @@ impl Filesystem for System {
 
     fn mknod(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, device: u32, reply: ReplyEntry) {
         let (parent, name) = (parent.0, name.as_bytes());
-        let made = match special(mode, device) {
-            Some(special) => self.tree.make_special(parent, name, special, mode, owner(by)),
-            None => self.tree.create(parent, name, mode, owner(by), true).map(|(node, _)| node),
-        };
-        entered(made, reply);
+        self.enter(reply, |tree| match special(mode, device) {
+            Some(special) => tree.make_special(parent, name, special, mode, owner(by)),
+            None => tree.create(parent, name, mode, owner(by), true).map(|(node, _)| node),
+        });
     }
 
     fn mkdir(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        entered(self.tree.make_directory(parent.0, name.as_bytes(), mode, owner(by)), reply);
+        self.enter(reply, |tree| tree.make_directory(parent.0, name.as_bytes(), mode, owner(by)));
     }
 
     fn symlink(&self, by: &Request, parent: INodeNo, name: &OsStr, to: &Path, reply: ReplyEntry) {
         let to = to.as_os_str().as_bytes();
-        entered(self.tree.make_link(parent.0, name.as_bytes(), to, owner(by)), reply);
+        self.enter(reply, |tree| tree.make_link(parent.0, name.as_bytes(), to, owner(by)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -200,9 +206,10 @@ impl Filesystem for System {
     }
 
     fn create(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, flags: i32, reply: ReplyCreate) {
+        let trust = self.trust();
         match self.tree.create(parent.0, name.as_bytes(), mode, owner(by), flags & libc::O_EXCL != 0) {
             Ok((node, open)) => {
-                reply.created(&KNOWN, &attributes(&node), GENERATION, FileHandle(self.open.keep(open)), HOW)
+                reply.created(&trust.left(), &attributes(&node), GENERATION, FileHandle(self.open.keep(open)), HOW)
             }
             Err(error) => reply.error(errno(&error)),
         }
@@ -232,12 +239,14 @@ impl Filesystem for System {
         handle: FileHandle,
         offset: u64,
         bytes: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
+        how: WriteFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.write_bytes(handle, offset, bytes, |written| match written {
+        // Pages that were mapped have their places, however the file was opened.
+        let appends = flags.0 & libc::O_APPEND != 0 && !how.contains(WriteFlags::FUSE_WRITE_CACHE);
+        self.write_bytes(handle, offset, bytes, appends, |written| match written {
             Ok(length) => reply.written(length as u32),
             Err(error) => reply.error(error),
         });

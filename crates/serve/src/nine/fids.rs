@@ -57,6 +57,8 @@ pub enum State {
         open: Open,
         reads: bool,
         writes: bool,
+        /// Writes go to the end.
+        appends: bool,
         /// Removed when it is closed.
         removed: bool,
     },

@@ -12,6 +12,8 @@ use super::session::Session;
 
 const CUT: u8 = 0x10;
 const REMOVE_ON_CLOSE: u8 = 0x40;
+/// Writes go to the file's end, whatever offset they name: the bit is that of 9P2000.u.
+const APPEND: u8 = 0x80;
 
 /// What a file is opened for.
 #[derive(Clone, Copy)]
@@ -20,13 +22,14 @@ struct Mode {
     writes: bool,
     cuts: bool,
     removes: bool,
+    appends: bool,
 }
 
 impl Mode {
     fn of(mode: u8) -> Mode {
         // To read, to write, for both, and to run, which is to read.
         let (reads, writes) = [(true, false), (false, true), (true, true), (true, false)][usize::from(mode & 3)];
-        Mode { reads, writes, cuts: mode & CUT != 0, removes: mode & REMOVE_ON_CLOSE != 0 }
+        Mode { reads, writes, cuts: mode & CUT != 0, removes: mode & REMOVE_ON_CLOSE != 0, appends: mode & APPEND != 0 }
     }
 
     /// Whether a directory can be opened so.
@@ -35,7 +38,7 @@ impl Mode {
     }
 
     fn state(self, open: Open) -> State {
-        State::File { open, reads: self.reads, writes: self.writes, removed: self.removes }
+        State::File { open, reads: self.reads, writes: self.writes, appends: self.appends, removed: self.removes }
     }
 }
 
@@ -108,6 +111,7 @@ impl Session {
 
     pub(super) fn write(&mut self, fid: u32, offset: u64, data: &[u8]) -> Answer<u32> {
         match &self.fids.get(fid)?.state {
+            State::File { open, writes: true, appends: true, .. } => Ok(open.append(offset, data)? as u32),
             State::File { open, writes: true, .. } => Ok(open.write_at(offset, data)? as u32),
             _ => Err(BAD_USE),
         }

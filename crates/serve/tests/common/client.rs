@@ -34,6 +34,7 @@ pub const WRITE: u8 = 1;
 pub const BOTH: u8 = 2;
 pub const CUT: u8 = 0x10;
 pub const REMOVE: u8 = 0x40;
+pub const APPEND: u8 = 0x80;
 pub const DIRECTORY: u32 = 0x8000_0000;
 
 /// Fields of a message.

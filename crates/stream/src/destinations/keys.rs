@@ -31,7 +31,10 @@ impl Keys {
 fn outcome<T>(done: terrace::Result<T>) -> Outcome<T> {
     done.map_err(|e| match e {
         // A key that is a folder, or not allowed: waiting does not help.
-        terrace::Error::BadKey { .. } | terrace::Error::Conflict { .. } => Failure::Never(e.to_string()),
+        terrace::Error::BadKey { .. }
+        | terrace::Error::Reserved { .. }
+        | terrace::Error::TooLarge { .. }
+        | terrace::Error::Conflict { .. } => Failure::Never(e.to_string()),
         e => Failure::Later(e.to_string()),
     })
 }

@@ -77,7 +77,7 @@ impl Log {
     /// The log of the stream whose objects lie below `folder`; `lock` is a file that all processes lock in turn.
     pub fn open(store: &Store, folder: &[u8], lock: PathBuf, ack: Ack) -> Log {
         Log {
-            store: store.clone(),
+            store: store.internal(),
             folder: folder.to_vec(),
             lock,
             ack,

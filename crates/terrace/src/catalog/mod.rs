@@ -28,8 +28,9 @@ pub(crate) use snapshot::snapshot_tail;
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use heed::Database;
 use heed::types::Bytes;
@@ -38,6 +39,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::log::{Log, Tail};
+use crate::shared::now;
 use crate::{Error, Result};
 use apply::Applier;
 use environment::{Environment, Holder};
@@ -65,6 +67,8 @@ pub struct Catalog {
     turn: Turn,
     ids: Mutex<(u64, u64)>,
     oldest_segment: OnceLock<u64>,
+    /// No change is committed before this, in nanoseconds of the monotonic clock; 0 once that is past.
+    not_before: AtomicU64,
 }
 
 /// Buffers of a thread that commits.
@@ -88,7 +92,21 @@ impl Catalog {
             turn: Turn::open(&folder.join("turn")),
             ids: Mutex::new((0, 0)),
             oldest_segment: OnceLock::new(),
+            not_before: AtomicU64::new(0),
         })
+    }
+
+    /// Commits nothing before this time of the monotonic clock, in nanoseconds.
+    pub(crate) fn change_nothing_before(&self, time: u64) {
+        self.not_before.store(time, Ordering::Relaxed);
+    }
+
+    fn wait_for_trust_to_end(&self) {
+        let time = self.not_before.load(Ordering::Relaxed);
+        if time > 0 {
+            std::thread::sleep(Duration::from_nanos(time.saturating_sub(now())));
+            self.not_before.store(0, Ordering::Relaxed);
+        }
     }
 
     fn env(&self) -> Result<Arc<Environment>> {
@@ -128,6 +146,7 @@ impl Catalog {
         thread_local! {
             static BUFFERS: RefCell<Buffers> = RefCell::default();
         }
+        self.wait_for_trust_to_end();
         BUFFERS.with_borrow_mut(|Buffers { edits, commits, record }| {
             // Encoding comes before the lock, which all processes share.
             edits.clear();

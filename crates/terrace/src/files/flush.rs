@@ -140,7 +140,7 @@ impl Shared {
             self.drop_kept(&mut state, 0, u64::MAX);
             if state.unlinked {
                 // Where it fails, the next `Files` on the store does it.
-                let _ = self.store.remove(&state.key);
+                let _ = self.store.internal().remove(&state.key);
             }
         }
     }

@@ -83,7 +83,7 @@ impl File {
     /// reads as zeros.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> FileResult<usize> {
         let state = self.open.state.read();
-        let end = offset.saturating_add(out.len() as u64);
+        let end = self.end_of(&state, offset, out)?;
         if state.dirty.covers(offset, end) {
             state.dirty.overlay(offset, out);
             return Ok(out.len());

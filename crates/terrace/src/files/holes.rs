@@ -1,8 +1,9 @@
 //! Holes: made, and looked for.
 
 use super::open::State;
-use super::{File, FileResult};
+use super::{File, FileError, FileResult};
 use crate::catalog::{Edit, Extent};
+use crate::key;
 use crate::write::now;
 
 /// How far is looked at first; twice as far each time that tells nothing.
@@ -14,7 +15,8 @@ impl File {
     pub fn clear(&self, offset: u64, length: u64) -> FileResult<()> {
         let mut state = self.open.state.write();
         self.shared.flush(&self.open, &mut state)?;
-        let end = offset.saturating_add(length).min(self.committed(&state)?.length);
+        let end = key::check_end(&state.key, offset, length).map_err(|_| FileError::TooLarge(key::show(&state.key)))?;
+        let end = end.min(self.committed(&state)?.length);
         if offset >= end {
             return Ok(());
         }
@@ -64,6 +66,6 @@ impl File {
     fn extents(&self, state: &State, start: u64, end: u64) -> FileResult<Vec<Extent>> {
         let located = self.shared.store.inner.catalog.locate(&state.key, start, end)?;
         let ours = located.filter(|(object, _)| object.id == self.open.id);
-        ours.map(|(_, extents)| extents).ok_or_else(|| super::FileError::stale(&state.key))
+        ours.map(|(_, extents)| extents).ok_or_else(|| FileError::stale(&state.key))
     }
 }

@@ -1,12 +1,10 @@
 //! Paths: keys, or the root's, which is empty.
 
 use super::{FileError, FileResult};
-use crate::key::{self, MAX_KEY, show};
+use crate::key::{self, MAX_KEY, RESERVED, show};
 
 /// The longest component, in bytes.
 const MAX_NAME: usize = 255;
-/// The store's own directory in the root.
-pub const RESERVED: &[u8] = b".terrace";
 
 /// Checks that a path may be looked up.
 pub fn check(path: &[u8]) -> FileResult<()> {

@@ -58,7 +58,7 @@ fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
             File::open(folder.join(number.to_string())).is_ok_and(|file| !matches!(Locked::at_once(file), Ok(Some(_))))
         });
         if !lives {
-            match store.remove(&hidden) {
+            match store.internal().remove(&hidden) {
                 Ok(()) | Err(Error::NotFound { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -98,7 +98,7 @@ impl Shared {
     fn close_if_left(&self, open: &Open) {
         if self.open.find(open.id).is_none() {
             // Who gave it up may have done it; where it fails, the next keeper does it.
-            let _ = self.store.remove(&self.hidden(open.id));
+            let _ = self.store.internal().remove(&self.hidden(open.id));
         }
     }
 }

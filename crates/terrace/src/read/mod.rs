@@ -47,6 +47,7 @@ impl Store {
         end: Option<u64>,
         mut room: impl FnMut(&Object, usize) -> R,
     ) -> Result<R> {
+        key::check_end(key, start, 0)?;
         for _ in 0..LOOKS {
             let object = self.stat(key)?;
             let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
@@ -62,6 +63,7 @@ impl Store {
     /// What was never written reads as zeros. All bytes are of one generation.
     pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
         key::check(key)?;
+        key::check_end(key, offset, out.len() as u64)?;
         self.read_version(key, offset, out, Version::Any)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
     }
 
@@ -139,6 +141,7 @@ impl Store {
         end: Option<u64>,
         make_sink: impl FnOnce(&Object) -> W,
     ) -> Result<u64> {
+        key::check_end(key, start, 0)?;
         let mut view = View::of(self, key)?;
         let mut sink = make_sink(&view.object);
         let length = view.object.length;

@@ -20,6 +20,7 @@ mod space;
 mod targets;
 mod tiers;
 mod trouble;
+mod trust;
 
 pub(crate) use device::Device;
 pub(crate) use discard::Discard;
@@ -49,6 +50,8 @@ use appends::AppendTurns;
 use machine::MachineLock;
 use rules::Rules;
 use sole::Sole;
+use trust::Trust;
+pub use trust::Trusted;
 
 /// The store's format; a store of a newer one is refused.
 const FORMAT: u32 = 1;
@@ -63,6 +66,8 @@ pub struct Store {
     // Dropped before `inner`: the last clone ends the background thread, which borrows `inner` while it works.
     _last: Arc<Last>,
     pub(crate) inner: Arc<Inner>,
+    /// Whether it may change what lies below `.terrace/`.
+    internal: bool,
 }
 
 struct Last(Arc<Inner>);
@@ -100,6 +105,7 @@ pub(crate) struct Inner {
     pub leases: Leases,
     /// Who appends to an object.
     pub appends: AppendTurns,
+    trust: Trust,
     /// Held as long as this copy of the library has the store open.
     sole: Sole,
     /// Held, shared, as long as the store is open.
@@ -161,9 +167,30 @@ impl Store {
         done
     }
 
+    /// The same store for Terrace's own crates, which keep what they must below `.terrace/`.
+    #[doc(hidden)]
+    pub fn internal(&self) -> Store {
+        Store { internal: true, ..self.clone() }
+    }
+
+    /// Checks that an object of this key may be made, changed or removed.
+    pub(crate) fn check_changeable(&self, key: &[u8]) -> Result<()> {
+        key::check(key)?;
+        match key::below(key, key::RESERVED) && !self.internal {
+            true => Err(Error::Reserved { key: key::show(key) }),
+            false => Ok(()),
+        }
+    }
+
     /// Whether no other process has the store open at this moment.
     pub fn is_alone(&self) -> bool {
         self.inner.sole.is_alone()
+    }
+
+    /// Until when what is looked up from now on stays true, but for what this process changes: a moment, or no time at all while another
+    /// process has the store open. One that comes then changes nothing before.
+    pub fn trust(&self) -> Trusted {
+        self.inner.trust.grant(|| self.is_alone())
     }
 
     /// The store's number, which no other store has.
@@ -199,7 +226,7 @@ impl Store {
 
     /// Deletes an object.
     pub fn remove(&self, key: &[u8]) -> Result<()> {
-        key::check(key)?;
+        self.check_changeable(key)?;
         let change =
             Change { expect: vec![Expect::Exists(key.to_vec())], edits: vec![Edit::Remove { key: key.to_vec() }] };
         self.inner.catalog.commit(change)?;
@@ -209,8 +236,8 @@ impl Store {
 
     /// Gives an object another key; an object that had it is replaced. No bytes move.
     pub fn rename(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        key::check(from)?;
-        key::check(to)?;
+        self.check_changeable(from)?;
+        self.check_changeable(to)?;
         let expect = vec![Expect::Exists(from.to_vec()), Expect::Free(to.to_vec())];
         self.inner
             .catalog
@@ -222,7 +249,7 @@ impl Store {
 
     /// Replaces an object's attributes.
     pub fn set_attributes(&self, key: &[u8], attributes: Attributes) -> Result<()> {
-        key::check(key)?;
+        self.check_changeable(key)?;
         let expect = vec![Expect::Exists(key.to_vec())];
         self.inner
             .catalog

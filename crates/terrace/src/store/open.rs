@@ -11,6 +11,7 @@ use terrace_predict::Predictor;
 use super::appends::AppendTurns;
 use super::boot::{self, Mark};
 use super::sole::sole;
+use super::trust::Trust;
 use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, lock_file, read_identity};
 use crate::care::Survey;
 use crate::catalog::{Catalog, Edit};
@@ -57,14 +58,14 @@ impl Store {
         let mut stores = STORES.lock();
         match stores.get(&dir).and_then(Weak::upgrade) {
             Some(last) if last.0.catalog.inherited() => last.0.catalog.leave(),
-            Some(last) => return Ok(Store { inner: last.0.clone(), _last: last }),
+            Some(last) => return Ok(Store { inner: last.0.clone(), _last: last, internal: false }),
             None => {}
         }
         let inner = Arc::new(open(&dir, id, opening)?);
         let last = Arc::new(Last(inner.clone()));
         stores.retain(|_, last| last.strong_count() > 0);
         stores.insert(dir, Arc::downgrade(&last));
-        Ok(Store { inner, _last: last })
+        Ok(Store { inner, _last: last, internal: false })
     }
 }
 
@@ -88,6 +89,7 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
         boot::mark_in_use(dir)?;
     }
     let sole = sole(dir)?;
+    let trust = Trust::open(dir);
     // Read before the catalog's end: a sync by another process moves both on.
     let reach = Survey::read_reach(dir, &config, id);
     let catalog = Arc::new(Catalog::open(&dir.join("catalog"), log)?);
@@ -95,6 +97,7 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
     if opening == Opening::Usual && had_records {
         check_log_end(&catalog, reach)?;
     }
+    catalog.change_nothing_before(trust.end());
     let ids: Arc<dyn Ids> = catalog.clone();
     let tiers = Tiers::open(&config, id, dir, &ids)?;
     let inner = Inner {
@@ -112,6 +115,7 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
         stage_bytes: fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
         leases: Leases::new(dir),
         appends: AppendTurns::open(dir),
+        trust,
         sole,
         lock,
     };

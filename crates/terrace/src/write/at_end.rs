@@ -40,7 +40,7 @@ impl Store {
     /// [`Error::TooLarge`] where the object would have 2^63 bytes or more. Where only what `options.ack` asks for is not reached, the
     /// bytes are appended all the same.
     pub fn append(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Appended> {
-        key::check(key)?;
+        self.check_changeable(key)?;
         let asked = |kept: PutOptions| options.clone().over(&kept);
         let (offset, receipt) = self.append_pieces(key, None, &[bytes], now(), asked, options.element)?;
         Ok(Appended { offset, receipt: receipt? })

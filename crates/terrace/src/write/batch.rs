@@ -63,14 +63,14 @@ impl<'a> Batch<'a> {
 
     /// Makes an object of zeros; its number. Commits only if the key names none.
     pub fn make(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
-        key::check(key)?;
+        self.store.check_changeable(key)?;
         self.expect.push(Expect::Absent(key.to_vec()));
         self.replace(key, length, attributes)
     }
 
     /// Makes an object of zeros in the place of whatever the key names; its number.
     pub fn replace(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
-        key::check(key)?;
+        self.store.check_changeable(key)?;
         key::check_end(key, 0, length)?;
         self.expect.push(Expect::Free(key.to_vec()));
         let object = self.store.inner.catalog.next_id()?;
@@ -90,7 +90,7 @@ impl<'a> Batch<'a> {
         bytes: &[u8],
         element: Option<Element>,
     ) -> Result<()> {
-        key::check(key)?;
+        self.store.check_changeable(key)?;
         key::check_end(key, offset, bytes.len() as u64)?;
         let inner = &self.store.inner;
         let number = match self.parts.iter().position(|part| part.writer.object == object) {
@@ -130,6 +130,7 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// [`crate::Error::Conflict`] where an object is not as it is expected to be; then nothing is done.
     pub fn commit(mut self) -> Result<Vec<Receipt>> {
+        self.check_then()?;
         let mut edits = std::mem::take(&mut self.made);
         for Part { writer, .. } in &self.parts {
             self.expect.extend(
@@ -162,6 +163,18 @@ impl<'a> Batch<'a> {
         let owed = |part: &Part<'_>| part.policy.wanted.ack > Ack::Placed && part.writer.owed > 0;
         store.start_mover(parts.iter().any(owed));
         parts.iter().map(receipt).collect()
+    }
+
+    /// Checks the keys and lengths of what is done after the writes.
+    fn check_then(&self) -> Result<()> {
+        self.then.iter().try_for_each(|edit| match edit {
+            Edit::SetLength { key, length, .. } => {
+                self.store.check_changeable(key)?;
+                key::check_end(key, 0, *length).map(drop)
+            }
+            Edit::SetAttributes { key, .. } | Edit::Remove { key } => self.store.check_changeable(key),
+            _ => Ok(()),
+        })
     }
 }
 

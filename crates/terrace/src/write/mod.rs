@@ -60,7 +60,7 @@ impl Store {
         options: &PutOptions,
         write: impl FnOnce(&mut Writer<'_>) -> Result<()>,
     ) -> Result<Receipt> {
-        key::check(key)?;
+        self.check_changeable(key)?;
         options.check()?;
         let inner = &self.inner;
         let policy = policy(inner, key, options);
@@ -104,7 +104,7 @@ impl Store {
     /// Writes several ranges of an object, each at its offset, as [`Store::write_at`] does one. All become visible by one commit; where
     /// they overlap, the later one stands.
     pub fn write_all_at(&self, key: &[u8], ranges: &[(u64, &[u8])], options: &PutOptions) -> Result<Receipt> {
-        key::check(key)?;
+        self.check_changeable(key)?;
         options.check()?;
         loop {
             let object = self.inner.catalog.object(key)?;
@@ -163,7 +163,7 @@ impl Store {
 
     /// Cuts an object to `length` bytes, or extends it with zeros.
     pub fn set_length(&self, key: &[u8], length: u64) -> Result<()> {
-        key::check(key)?;
+        self.check_changeable(key)?;
         key::check_end(key, 0, length)?;
         let expect = vec![Expect::Exists(key.to_vec())];
         self.inner

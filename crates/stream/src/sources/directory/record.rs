@@ -24,7 +24,7 @@ impl Records {
     pub fn new(store: &Store, stream: &str, root: &Path) -> Records {
         let root = escape(root.as_os_str().as_bytes());
         let below = |what: &str| [format!(".terrace/streams/{stream}/{what}/").as_bytes(), &root].concat();
-        Records { store: store.clone(), folder: below("safe"), tally: below(TALLIES) }
+        Records { store: store.internal(), folder: below("safe"), tally: below(TALLIES) }
     }
 
     fn key(&self, name: &[u8]) -> Vec<u8> {

@@ -1,0 +1,88 @@
+// Uses handles, receipts and lengths that are none, and appends by threads: handles.c STORE, or handles.c STORE NAME to append only.
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <terrace.h>
+
+static terrace_store *store;
+static const char *name = "x";
+
+static void must(terrace_status status) {
+    if (status != TERRACE_STATUS_OK) {
+        fprintf(stderr, "%d: %s\n", (int)status, terrace_last_error());
+        exit(1);
+    }
+}
+
+static void *append(void *who) {
+    for (int i = 0; i < 100; i++) {
+        char line[64];
+        int length = snprintf(line, sizeof line, "%s%d %d\n", name, *(int *)who, i);
+        uint64_t offset;
+        must(terrace_append(store, "log", line, (size_t)length, NULL, &offset, NULL));
+    }
+    return NULL;
+}
+
+static void append_by_threads(void) {
+    pthread_t threads[4];
+    int who[4] = {0, 1, 2, 3};
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], NULL, append, &who[i]);
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+}
+
+static void refused(const char *what, terrace_status status) {
+    printf("%s: %d\n", what, status == TERRACE_STATUS_INVALID);
+}
+
+int main(int argc, char **argv) {
+    must(terrace_open(argv[1], NULL, &store));
+    if (argc > 2) {
+        name = argv[2];
+        append_by_threads();
+        must(terrace_close(store));
+        return 0;
+    }
+    terrace_receipt receipt, garbage;
+    must(terrace_replicate(store, "a", "bytes", 5, NULL, &receipt));
+    terrace_receipt copy = receipt;
+    must(terrace_wait(store, &copy, "durable"));
+    must(terrace_wait(store, &copy, "durable"));
+    printf("durable: %d\n", copy.durable);
+    memset(&garbage, 0, sizeof garbage);
+    refused("empty receipt", terrace_wait(store, &garbage, "placed"));
+    memset(&garbage, 0xa5, sizeof garbage);
+    refused("garbage receipt", terrace_wait(store, &garbage, "placed"));
+    receipt.generation += 1;
+    refused("changed receipt", terrace_wait(store, &receipt, "durable"));
+    printf("in words: %d\n", strstr(terrace_last_error(), "receipt") != NULL);
+    refused("no receipt", terrace_wait(store, NULL, "placed"));
+
+    uint64_t offset = 7;
+    must(terrace_append(store, "a", " more", 5, NULL, &offset, &receipt));
+    printf("appended at %d\n", (int)offset);
+    must(terrace_wait(store, &receipt, "durable"));
+    char back[16];
+    size_t read;
+    refused("write beyond the end of numbers", terrace_write_at(store, "a", UINT64_MAX - 1, "abcdef", 6, NULL, NULL));
+    refused("write beyond 2^63", terrace_write_at(store, "a", (uint64_t)INT64_MAX - 2, "abcdef", 6, NULL, NULL));
+    refused("read beyond 2^63", terrace_read(store, "a", UINT64_MAX, back, sizeof back, &read));
+    refused("negative length", terrace_append(store, "a", "abc", (size_t)-1, NULL, NULL, NULL));
+    refused("negative room", terrace_read(store, "a", 0, back, (size_t)-1, &read));
+    refused("the store's own key", terrace_replicate(store, ".terrace/x", "x", 1, NULL, NULL));
+    must(terrace_read(store, "a", 0, back, sizeof back, &read));
+    printf("still %.*s\n", (int)read, back);
+
+    terrace_store *other;
+    must(terrace_open(argv[1], NULL, &other));
+    must(terrace_close(store));
+    refused("closed twice", terrace_close(store));
+    refused("used after that", terrace_sync(store));
+    refused("garbage handle", terrace_close((terrace_store *)(void *)&receipt));
+    must(terrace_sync(other));
+    must(terrace_close(other));
+    must(terrace_close(NULL));
+    return 0;
+}
