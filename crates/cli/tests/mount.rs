@@ -184,6 +184,9 @@ fn unmounting_while_requests_come_is_no_error_and_owes_nothing() {
             ended.store(true, Ordering::Relaxed);
             assert_eq!(code, 0, "unmount {round}");
         });
+        if round % 5 > 0 && round + 1 < unmounts {
+            continue;
+        }
         let status = place.terrace().args(["status", "--json"]).output().unwrap();
         let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
         assert_eq!(status["owed"], 0, "unmount {round}");
