@@ -126,7 +126,8 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 
 soak: python-installed memcheck ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
-	TERRACE_POWER=100 $(CARGO) test -p terrace --test power -- --nocapture
+	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
+	TERRACE_POWER=100 $(CARGO) test -p terrace-cli --test power -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture
 	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=3 $(CARGO) test -p terrace-mount --test posix -- --nocapture
 	TERRACE_KILLS=500 $(CARGO) test -p terrace --test appends -- --nocapture

@@ -47,6 +47,11 @@ impl ImageMaker {
         self.entries.len()
     }
 
+    pub(super) fn next_flush(&self, position: usize) -> usize {
+        let later = self.entries.iter().skip(position);
+        position + later.take_while(|entry| **entry != Entry::Flush).count()
+    }
+
     /// Writes what may be found after a power cut behind the first `prefix` entries into the file `to`.
     pub(super) fn make(&mut self, prefix: usize, random: &mut Random, to: &Path) -> io::Result<CutLosses> {
         let prefix = prefix.min(self.entries.len());
@@ -61,7 +66,11 @@ impl ImageMaker {
             self.write(&file, *entry, |_| true)?;
         }
         self.applied = flushed;
-        copy_sparse(&base, to)?;
+        // A new file: the last image may be mounted still, see `mount_again`.
+        match std::fs::remove_file(to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => copy_sparse(&base, to)?,
+        }
         let file = File::options().write(true).open(to)?;
         let mut losses = CutLosses::default();
         // Some cuts lose all that was not flushed, some nothing of it.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 pub use image::CutLosses;
 use image::{ImageMaker, copy_sparse};
 pub use mount::DiskFormat;
-use mount::{DiskFolder, unmount_wholly};
+use mount::{DiskFolder, mount_again, unmount_wholly};
 pub use server::serve_disk;
 use server::{SERVED_FOLDER_VARIABLE, SERVER_TEST_NAME, served_folder};
 
@@ -53,16 +53,21 @@ impl RecordedDisk {
         let origin = folder.path.join("origin");
         let made = || File::create(&origin)?.set_len(bytes.max(format.min_bytes()));
         made().and_then(|()| format.format(&origin)).map_err(|e| Missing::new("loop", e))?;
-        RecordedDisk::start(folder, format)
+        let disk = RecordedDisk::serve(folder, format)?;
+        format.mount(&disk.device_file(), &disk.path()).map_err(|e| Missing::new("loop", e))?;
+        Ok(disk)
     }
 
-    /// Serves and mounts the state in the file `origin`.
-    fn start(folder: DiskFolder, format: DiskFormat) -> Result<RecordedDisk, Missing> {
+    /// Serves the state in the file `origin`.
+    fn serve(folder: DiskFolder, format: DiskFormat) -> Result<RecordedDisk, Missing> {
         let copied = copy_sparse(&folder.path.join("origin"), &folder.path.join("current"));
         let server = copied.and_then(|()| Server::start(&folder.path)).map_err(|e| Missing::new("fuse", e))?;
-        let disk = RecordedDisk { folder, format, server };
-        let mounted = format.mount(&served_folder(&disk.folder.path).join("disk"), &disk.path());
-        mounted.map_err(|e| Missing::new("loop", e)).map(|()| disk)
+        Ok(RecordedDisk { folder, format, server })
+    }
+
+    /// The file behind the loop device.
+    fn device_file(&self) -> PathBuf {
+        served_folder(&self.folder.path).join("disk")
     }
 
     /// Where its file system is mounted.
@@ -101,12 +106,17 @@ impl DiskRecord {
         self.images.entries()
     }
 
+    /// The position before the first flush at or behind this one: there most writes can be lost.
+    pub fn next_flush(&self, position: usize) -> usize {
+        self.images.next_flush(position)
+    }
+
     /// Mounts a state that a power cut at this position may leave: all writes before the last flush are there, and any part
     /// of those since, in sectors. Positions that only grow are quickest.
     pub fn image_at(&mut self, position: usize, random: &mut Random) -> io::Result<DiskImage<'_>> {
         let image = self.folder.path.join("image");
         let losses = self.images.make(position, random, &image)?;
-        self.format.mount(&image, &self.folder.mount_point())?;
+        mount_again(self.format, &image, &self.folder.mount_point())?;
         Ok(DiskImage { record: self, losses, mounted: true })
     }
 
@@ -115,7 +125,8 @@ impl DiskRecord {
         let image = self.folder.path.join("image");
         let losses = self.images.make(position, random, &image)?;
         std::fs::rename(&image, self.folder.path.join("origin"))?;
-        let disk = RecordedDisk::start(self.folder, self.format).map_err(io::Error::other)?;
+        let disk = RecordedDisk::serve(self.folder, self.format).map_err(io::Error::other)?;
+        mount_again(disk.format, &disk.device_file(), &disk.path())?;
         Ok((disk, losses))
     }
 }

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
+use nix::errno::Errno;
+use nix::mount::umount;
 use tempfile::TempDir;
 
 /// How long a mount that something still uses is waited for.
 const MAX_UNMOUNT_WAIT: Duration = Duration::from_secs(30);
-const UNMOUNT_RETRY_INTERVAL: Duration = Duration::from_millis(10);
+const UNMOUNT_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Unmounts the disk in the folder `$0` once standard input ends, that is when the test drops the folder or dies, and
 /// removes the folder. It is the one place that cleans up after a test that was killed.
 const GUARD_SCRIPT: &str = r#"
@@ -85,13 +85,25 @@ impl DiskFormat {
     }
 }
 
+/// Mounts another state of a file system that was mounted before. A process with mounts of its own that began meanwhile (a
+/// container, `unshare`) keeps the old state mounted, and XFS and Btrfs refuse the new one until it ends.
+pub(super) fn mount_again(format: DiskFormat, file: &Path, at: &Path) -> io::Result<()> {
+    let begun = Instant::now();
+    loop {
+        match format.mount(file, at) {
+            Err(_) if begun.elapsed() < MAX_UNMOUNT_WAIT => std::thread::sleep(UNMOUNT_RETRY_INTERVAL),
+            mounted => return mounted,
+        }
+    }
+}
+
 /// Unmounts, and waits as long as something still uses what is mounted.
 pub(super) fn unmount_wholly(at: &Path) -> io::Result<()> {
     let begun = Instant::now();
     loop {
-        match unmount(at, UnmountFlags::empty()) {
+        match umount(at) {
             Ok(()) => return Ok(()),
-            Err(Errno::BUSY) if begun.elapsed() < MAX_UNMOUNT_WAIT => std::thread::sleep(UNMOUNT_RETRY_INTERVAL),
+            Err(Errno::EBUSY) if begun.elapsed() < MAX_UNMOUNT_WAIT => std::thread::sleep(UNMOUNT_RETRY_INTERVAL),
             Err(error) => {
                 let context = format!("unmounting {}: {error}", at.display());
                 return Err(io::Error::new(io::Error::from(error).kind(), context));
@@ -109,7 +121,8 @@ pub(super) fn run(command: &mut Command) -> io::Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("{program} failed ({}): {}", output.status, said.trim())))
+    let said = said.lines().next().unwrap_or_default();
+    Err(io::Error::other(format!("{program} failed ({}): {said}", output.status)))
 }
 
 /// A folder for a disk, and the guard that clears it away.

@@ -1,0 +1,145 @@
+//! A machine with a store on the recorded disk and a tier in memory: what runs `terrace`, and loses the power.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+use terrace_testkit::Random;
+
+use crate::model::{Objects, Task, apply, content};
+
+/// A command that takes longer hangs.
+const MAX_COMMAND_SECONDS: &str = "120";
+
+/// The number of what is put after a cut.
+const LATER_CONTENT: u64 = 1 << 60;
+
+pub struct Machine {
+    disk: PathBuf,
+    /// Outside the disk: the first tier, and files that are put and got.
+    memory: TempDir,
+    layout: &'static str,
+    targets: &'static [&'static str],
+    /// Limits of the engine, small for some machines, so that short runs meet them.
+    limits: &'static [(&'static str, &'static str)],
+    boots: u64,
+}
+
+impl Machine {
+    pub fn new(disk: &Path, random: &mut Random) -> Machine {
+        let parent = Path::new("/dev/shm");
+        let parent = if parent.is_dir() { parent.to_owned() } else { std::env::temp_dir() };
+        Machine {
+            disk: disk.to_owned(),
+            memory: tempfile::tempdir_in(parent).unwrap(),
+            layout: random.pick::<&str>(&["frames", "plain"]),
+            targets: random.pick::<&[&str]>(&[&["disk"], &["one", "two"]]),
+            limits: random.pick::<&[_]>(&[&[], &[("TERRACE_LOG_FILE", "4096"), ("TERRACE_STAGE_BYTES", "200000")]]),
+            boots: 1,
+        }
+    }
+
+    fn in_memory(&self, name: &str) -> PathBuf {
+        self.memory.path().join(name)
+    }
+
+    /// Runs `terrace`; its output where it ends with one of these codes.
+    fn try_terrace(&self, arguments: &[&str], max_code: i32) -> Result<String, String> {
+        let mut command = Command::new("timeout");
+        command.arg(MAX_COMMAND_SECONDS).arg(env!("CARGO_BIN_EXE_terrace")).args(arguments);
+        command.env("TERRACE_STORE", self.disk.join("store")).env("TERRACE_BOOT_ID", format!("boot {}", self.boots));
+        let output = command.envs(self.limits.iter().copied()).output().unwrap();
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match output.status.code().is_some_and(|code| code <= max_code) {
+            true => Ok(said(&output.stdout)),
+            false => Err(format!("{arguments:?}: {}: {}{}", output.status, said(&output.stdout), said(&output.stderr))),
+        }
+    }
+
+    fn terrace(&self, arguments: &[&str], at: &str) -> String {
+        self.try_terrace(arguments, 0).unwrap_or_else(|error| panic!("{error}, {at}"))
+    }
+
+    /// Makes the store; it is durable before anything is recorded that a cut may take.
+    pub fn init(&self) {
+        let targets: Vec<String> =
+            self.targets.iter().map(|name| format!("'{}'", self.disk.join(name).display())).collect();
+        let config = format!(
+            "[store]\nreplicas = {{ default = 2 }}\n\
+             [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{}']\npersistent = false\n\
+             [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = [{}]\nlayout = '{}'\n",
+            self.in_memory("ram").display(),
+            targets.join(", "),
+            self.layout
+        );
+        fs::write(self.in_memory("config"), config).unwrap();
+        self.terrace(&["init", "--config", &self.in_memory("config").display().to_string()], "at the beginning");
+        self.write_back();
+    }
+
+    /// As the kernel does every few seconds.
+    fn write_back(&self) {
+        rustix::fs::syncfs(fs::File::open(&self.disk).unwrap()).unwrap();
+    }
+
+    pub fn carry_out(&self, task: &Task) {
+        let at = "before any cut";
+        match task {
+            Task::Put { key, content: number, ack } => {
+                let file = self.in_memory("put");
+                fs::write(&file, content(*number)).unwrap();
+                self.terrace(&["put", "--ack", ack, &file.display().to_string(), key], at);
+            }
+            Task::Move { from, to } => drop(self.terrace(&["mv", from, to], at)),
+            Task::Remove { key } => drop(self.terrace(&["rm", key], at)),
+            Task::Sync => drop(self.terrace(&["sync"], at)),
+            // It may find nothing to do, or not all of it possible.
+            Task::Care(arguments) => {
+                drop(self.try_terrace(arguments, 1).unwrap_or_else(|error| panic!("{error}, {at}")))
+            }
+            Task::WriteBack => self.write_back(),
+        }
+    }
+
+    /// What lies in memory is gone, and the machine knows that it was started again.
+    pub fn lose_power(&mut self) {
+        let _ = fs::remove_dir_all(self.in_memory("ram"));
+        self.boots += 1;
+    }
+
+    /// All objects, read. Each must be whole.
+    pub fn objects(&self, at: &str) -> Objects {
+        let folder = self.in_memory("got");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let listed = self.terrace(&["ls"], at);
+        if !listed.is_empty() {
+            self.terrace(&["get", "/", &folder.display().to_string()], at);
+        }
+        let read = |key: &str| {
+            let bytes = fs::read(folder.join(key)).unwrap_or_else(|error| panic!("{key}: {error}, {at}"));
+            let number = bytes.first_chunk().map_or(0, |number| u64::from_le_bytes(*number));
+            assert!(content(number) == bytes, "{key} has {} wrong bytes, {at}", bytes.len());
+            (key.to_owned(), number)
+        };
+        listed.lines().map(read).collect()
+    }
+
+    /// The store goes on: what was found stays there, with what comes, and after a rebuild.
+    pub fn work_on(&self, found: &Objects, at: &str) {
+        // Replicas in memory are gone: they are bad until they are repaired.
+        let scrubbed = self.try_terrace(&["scrub", "--json"], 1).unwrap_or_else(|error| panic!("{error}, {at}"));
+        assert!(scrubbed.contains("\"lost\":0"), "{scrubbed}, {at}");
+        let task = Task::Put { key: "after".into(), content: LATER_CONTENT, ack: "durable" };
+        self.carry_out(&task);
+        self.terrace(&["sync"], at);
+        self.terrace(&["repair"], at);
+        self.terrace(&["rebuild"], at);
+        let mut expected = found.clone();
+        apply(&mut expected, &task);
+        assert_eq!(self.objects(at), expected, "after a rebuild, {at}");
+        let scrubbed = self.terrace(&["scrub", "--json"], at);
+        assert!(scrubbed.contains("\"bad\":0") && scrubbed.contains("\"lost\":0"), "{scrubbed}, {at}");
+    }
+}

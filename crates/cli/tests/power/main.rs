@@ -1,0 +1,129 @@
+//! Power cuts on real file systems: real commands work on a disk that records what is written to it, and what a power cut
+//! may leave of it is mounted and looked at with the same commands. The first tier is in memory, so a cut empties it.
+//! `TERRACE_POWER` is the share that is run, in percent (`make soak`: 100); `TERRACE_SEED` repeats the commands of a run, but
+//! not when the kernel writes.
+//!
+//! The engine's own test of power losses pretended the boot mark and dropped the catalog, so it could not see that a store
+//! which was closed and then lost power trusted a catalog that named commits and frames which were gone.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod machine;
+mod model;
+
+use machine::Machine;
+use model::{Objects, Step, draw_tasks, may_hold};
+use terrace_testkit::disk::{DiskFormat, DiskRecord, RecordedDisk};
+use terrace_testkit::{Random, skip};
+
+terrace_testkit::disk_server!();
+
+const DISK_BYTES: u64 = 96 << 20;
+/// Commands between two restarts of a machine.
+const TASKS_BETWEEN_CUTS: usize = 12;
+/// Cuts after which the machine goes on working, recorded again.
+const CUTS_OF_MACHINE: usize = 3;
+/// Images that are looked at for each of them.
+const IMAGES_PER_CUT: usize = 6;
+
+#[derive(Default)]
+struct Counts {
+    commands: u64,
+    cuts: u64,
+    images: u64,
+    lost: usize,
+    torn: usize,
+}
+
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap())
+}
+
+/// A moment of a run: when a command has just returned, so that what it promised must be there; before a flush, when
+/// most can be lost; or any.
+fn draw_position(steps: &[Step], record: &DiskRecord, random: &mut Random) -> usize {
+    let first = steps[0].begun;
+    let any = first + random.below((record.length() - first + 1) as u64) as usize;
+    match random.below(3) {
+        0 => random.pick(steps).returned,
+        1 => record.next_flush(any),
+        _ => any,
+    }
+}
+
+/// A machine with a store: it works, loses power, and works on.
+fn try_machine(disk: RecordedDisk, seed: u64, counts: &mut Counts) {
+    let mut random = Random::new(seed);
+    let mut machine = Machine::new(&disk.path(), &mut random);
+    machine.init();
+    let (mut disk, mut objects, mut number) = (disk, Objects::new(), seed << 20);
+    for cut in 0..CUTS_OF_MACHINE {
+        let tasks = draw_tasks(&objects, TASKS_BETWEEN_CUTS, number, &mut random);
+        number += tasks.len() as u64;
+        let run = |task| {
+            let begun = disk.position().unwrap();
+            machine.carry_out(&task);
+            Step { task, begun, returned: disk.position().unwrap() }
+        };
+        let steps: Vec<Step> = tasks.into_iter().map(run).collect();
+        counts.commands += steps.len() as u64;
+        let mut record = disk.power_off().unwrap();
+        let mut positions: Vec<usize> =
+            (0..=IMAGES_PER_CUT).map(|_| draw_position(&steps, &record, &mut random)).collect();
+        let last = positions.pop().unwrap();
+        // In order, which is quickest.
+        positions.sort_unstable();
+        for position in positions {
+            let image = record.image_at(position, &mut random).unwrap();
+            let losses = image.losses();
+            let at = format!("seed {seed}, cut {cut}, at {position}, {losses:?}: {objects:?}, then {steps:#?}");
+            machine.lose_power();
+            let found = machine.objects(&at);
+            assert!(may_hold(&objects, &steps, position, &found), "found {found:?}, {at}");
+            machine.work_on(&found, &at);
+            counts.images += 1;
+            counts.lost += losses.lost;
+            counts.torn += losses.torn;
+            image.unmount().unwrap();
+        }
+        let (restarted, losses) = record.restart_at(last, &mut random).unwrap();
+        let at = format!("seed {seed}, restart {cut}, at {last}, {losses:?}: {objects:?}, then {steps:#?}");
+        counts.cuts += 1;
+        machine.lose_power();
+        let found = machine.objects(&at);
+        assert!(may_hold(&objects, &steps, last, &found), "found {found:?}, {at}");
+        (disk, objects) = (restarted, found);
+    }
+}
+
+fn try_machines(format: DiskFormat, machines: u64) {
+    let mut counts = Counts::default();
+    let seed = setting("TERRACE_SEED", 1);
+    for seed in seed..seed + machines {
+        match RecordedDisk::create(format, DISK_BYTES) {
+            Ok(disk) => try_machine(disk, seed, &mut counts),
+            Err(missing) => return skip("power cuts on a real file system", &missing),
+        }
+    }
+    let Counts { commands, cuts, images, lost, torn } = counts;
+    println!(
+        "{}: {images} images and {cuts} restarts checked after {commands} commands ({lost} writes lost, {torn} torn): \
+         what was acknowledged was there",
+        format.name()
+    );
+}
+
+#[test]
+fn what_was_durable_survives_a_power_cut_on_ext4() {
+    try_machines(DiskFormat::Ext4, setting("TERRACE_POWER", 10).div_ceil(5));
+}
+
+#[test]
+fn what_was_durable_survives_a_power_cut_on_xfs() {
+    try_machines(DiskFormat::Xfs, setting("TERRACE_POWER", 10) / 10);
+}
+
+#[test]
+fn what_was_durable_survives_a_power_cut_on_btrfs() {
+    try_machines(DiskFormat::Btrfs, setting("TERRACE_POWER", 10) / 10);
+}
