@@ -77,7 +77,15 @@ fn arrived(root: &Path, until: u64) -> BTreeMap<u64, u64> {
 }
 
 /// Streams some requests and files, loses the power at some moments, and looks at what comes of it each time.
-fn try_out(root: &Path, random: &mut Random) -> u64 {
+/// The machine is started, and knows it.
+fn boot(number: &mut u64) {
+    *number += 1;
+    // SAFETY: no store is open, so no other thread of this process reads the environment.
+    unsafe { std::env::set_var("TERRACE_BOOT_ID", format!("boot {number}")) };
+}
+
+fn try_out(root: &Path, boots: &mut u64, random: &mut Random) -> u64 {
+    boot(boots);
     let _ = fs::remove_dir_all(root);
     fs::create_dir_all(root.join("drop")).unwrap();
     let store = common::store(root);
@@ -115,7 +123,7 @@ fn try_out(root: &Path, random: &mut Random) -> u64 {
         fs::remove_dir_all(root).unwrap();
         loss.restore(root, &mut |n| random.below(n));
         let _ = fs::remove_dir_all(root.join("ram"));
-        fs::write(root.join("store/boot"), "another boot").unwrap();
+        boot(boots);
         fs::create_dir_all(root.join("drop")).unwrap();
         let store = Store::open(&root.join("store")).unwrap();
         run(&store, root);
@@ -146,6 +154,7 @@ fn what_was_accepted_as_durable_arrives_once_whatever_the_power_takes() {
     let folder = tempfile::tempdir_in(if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }).unwrap();
     let mut random = Random::new(number("TERRACE_SEED", 1));
     let runs = (RUNS * number("TERRACE_POWER", 10)).div_ceil(100);
-    let losses: u64 = (0..runs).map(|_| try_out(&folder.path().join("disk"), &mut random)).sum();
+    let mut boots = 0;
+    let losses: u64 = (0..runs).map(|_| try_out(&folder.path().join("disk"), &mut boots, &mut random)).sum();
     println!("{losses} losses of power in {runs} runs: what was durable arrived, and all of it once");
 }

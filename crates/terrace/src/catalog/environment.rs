@@ -116,6 +116,7 @@ fn make_data_file(folder: &Path) -> Result<()> {
     let (env, _) = open_database(&unfinished)?;
     env.prepare_for_closing().wait();
     fs::rename(unfinished.join(DATA_FILE), folder.join(DATA_FILE)).map_err(Error::io(context()))?;
+    sync_names(folder).map_err(Error::io(context()))?;
     clear()
 }
 
@@ -126,6 +127,12 @@ fn open_database(folder: &Path) -> Result<(Env<WithoutTls>, Records)> {
     let records = env.create_database(&mut txn, None)?;
     txn.commit()?;
     Ok((env, records))
+}
+
+/// Makes the names of a new catalog durable: a later sync of LMDB covers its bytes only, and a store that was closed in time
+/// must find them after a power cut.
+fn sync_names(folder: &Path) -> io::Result<()> {
+    [Some(folder), folder.parent()].into_iter().flatten().try_for_each(|folder| File::open(folder)?.sync_all())
 }
 
 /// What a process has of a catalog's environment.

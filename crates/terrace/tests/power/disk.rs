@@ -1,22 +1,31 @@
-//! A disk that loses power: this program's `fsync`, `fdatasync`, `pwrite` and `rename` take the place of the C library's,
-//! and note what is durable. An *image* is what may be found after the power came back: what was durable, and of all
-//! that was not, any part, in sectors of 512 bytes and directory entries.
+//! A disk that loses power: the calls of this program that change files take the place of the C library's (`calls.rs`), and
+//! note what is durable. An *image* is what may be found after the power came back: what was durable, and of all that was
+//! not, any part, in sectors of 512 bytes and directory entries. LMDB's data are files like others here.
+
+#[path = "calls.rs"]
+mod calls;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_int;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SECTOR: usize = 512;
+/// Once in this many calls the disk writes some of a file's sectors back by itself: what is lost later is lost to a state
+/// between the last sync and now.
+const CALLS_PER_WRITE_BACK: u64 = 20;
+/// LMDB's table of readers, which only processes share: LMDB makes it anew after a restart. A process that closes it gives
+/// LMDB's locks up, so it cannot be read here.
+const TABLE_OF_READERS: &str = "lock.mdb";
 
 static DISK: Mutex<Option<Disk>> = Mutex::new(None);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Entry {
     File(u64),
-    Folder,
+    Folder(u64),
 }
 
 type Listing = BTreeMap<String, Entry>;
@@ -26,10 +35,11 @@ struct Disk {
     root: PathBuf,
     /// Durable bytes of files, by inode.
     files: HashMap<u64, Vec<u8>>,
-    /// Durable entries of folders.
-    folders: HashMap<PathBuf, Listing>,
+    /// Durable entries of folders, by inode: a folder that was made again has none of the old one's.
+    folders: HashMap<u64, Listing>,
     calls: u64,
     fail_at: BTreeSet<u64>,
+    random: u64,
     progress: Progress,
     losses: Vec<Loss>,
 }
@@ -51,7 +61,9 @@ pub struct Loss {
     pub call: u64,
     durable: HashMap<u64, Vec<u8>>,
     current: HashMap<u64, Vec<u8>>,
-    folders: HashMap<PathBuf, (Listing, Listing)>,
+    root: u64,
+    /// Entries that are durable, and those of now; none of now where the folder is gone.
+    folders: HashMap<u64, (Listing, Option<Listing>)>,
 }
 
 fn disk() -> MutexGuard<'static, Option<Disk>> {
@@ -65,6 +77,7 @@ pub fn watch(root: &Path, fail_at: BTreeSet<u64>) {
         files: HashMap::new(),
         folders: HashMap::new(),
         calls: 0,
+        random: fail_at.iter().sum(),
         fail_at,
         progress: Progress::default(),
         losses: Vec::new(),
@@ -96,23 +109,48 @@ impl Disk {
         self.calls += 1;
         if self.fail_at.contains(&self.calls) {
             self.lose();
+        } else if self.calls.is_multiple_of(CALLS_PER_WRITE_BACK) {
+            self.write_back();
         }
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.random >> 33) % end.max(1)
+    }
+
+    /// Makes some sectors of one file durable.
+    fn write_back(&mut self) {
+        let mut inodes: Vec<u64> = self.files.keys().copied().collect();
+        inodes.sort_unstable();
+        let Some(&inode) = inodes.get(self.below(inodes.len() as u64) as usize) else { return };
+        let Some(current) = find(&self.root, inode).and_then(|path| fs::read(path).ok()) else { return };
+        let Some(mut durable) = self.files.remove(&inode) else { return };
+        let length = durable.len().min(current.len());
+        for at in (0..length).step_by(SECTOR) {
+            if self.below(2) == 0 {
+                let end = length.min(at + SECTOR);
+                durable[at..end].copy_from_slice(&current[at..end]);
+            }
+        }
+        self.files.insert(inode, durable);
     }
 
     fn lose(&mut self) {
         let (current, listings) = walk(&self.root);
-        let mut folders: HashMap<PathBuf, (Listing, Listing)> = HashMap::new();
-        for (path, listing) in &self.folders {
-            folders.entry(path.clone()).or_default().0 = listing.clone();
+        let mut folders: HashMap<u64, (Listing, Option<Listing>)> = HashMap::new();
+        for (inode, listing) in &self.folders {
+            folders.entry(*inode).or_default().0 = listing.clone();
         }
-        for (path, listing) in listings {
-            folders.entry(path).or_default().1 = listing;
+        for (inode, listing) in listings {
+            folders.entry(inode).or_default().1 = Some(listing);
         }
         self.losses.push(Loss {
             progress: self.progress,
             call: self.calls,
             durable: self.files.clone(),
             current,
+            root: inode(&self.root),
             folders,
         });
     }
@@ -125,31 +163,43 @@ impl Disk {
         }
         let Ok(metadata) = fs::metadata(&link) else { return };
         if metadata.is_dir() {
-            self.folders.insert(path.clone(), listing(&path));
+            self.folders.insert(metadata.ino(), listing(&path));
         } else if let Ok(bytes) = fs::read(&link) {
             self.files.insert(metadata.ino(), bytes);
         }
     }
 }
 
-/// All files' bytes and all folders' entries, but for what LMDB keeps.
-fn walk(root: &Path) -> (HashMap<u64, Vec<u8>>, HashMap<PathBuf, Listing>) {
+/// All files' bytes and all folders' entries, but for LMDB's table of readers.
+fn walk(root: &Path) -> (HashMap<u64, Vec<u8>>, HashMap<u64, Listing>) {
     let (mut files, mut folders) = (HashMap::new(), HashMap::new());
-    let mut left = vec![root.to_owned()];
-    while let Some(folder) = left.pop() {
+    let mut left = vec![(inode(root), root.to_owned())];
+    while let Some((number, folder)) = left.pop() {
         let entries = listing(&folder);
         for (name, entry) in &entries {
             let path = folder.join(name);
             match entry {
-                Entry::Folder => left.push(path),
+                Entry::Folder(number) => left.push((*number, path)),
                 Entry::File(inode) => {
                     files.insert(*inode, fs::read(path).unwrap_or_default());
                 }
             }
         }
-        folders.insert(folder, entries);
+        folders.insert(number, entries);
     }
     (files, folders)
+}
+
+fn inode(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.ino())
+}
+
+/// The file of this number below a folder.
+fn find(folder: &Path, inode: u64) -> Option<PathBuf> {
+    listing(folder).into_iter().find_map(|(name, entry)| match entry {
+        Entry::Folder(_) => find(&folder.join(name), inode),
+        Entry::File(number) => (number == inode).then(|| folder.join(name)),
+    })
 }
 
 fn listing(folder: &Path) -> Listing {
@@ -157,8 +207,8 @@ fn listing(folder: &Path) -> Listing {
     let entry = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
         let metadata = entry.metadata().ok()?;
-        let kind = if metadata.is_dir() { Entry::Folder } else { Entry::File(metadata.ino()) };
-        (name != "catalog").then_some((name, kind))
+        let kind = if metadata.is_dir() { Entry::Folder(metadata.ino()) } else { Entry::File(metadata.ino()) };
+        (name != TABLE_OF_READERS).then_some((name, kind))
     };
     entries.flatten().filter_map(entry).collect()
 }
@@ -166,20 +216,22 @@ fn listing(folder: &Path) -> Listing {
 impl Loss {
     /// Writes into `root`, which is empty, what may be found there when the power is back.
     pub fn restore(&self, root: &Path, random: &mut impl FnMut(u64) -> u64) {
-        self.folder(root, &mut HashMap::new(), random);
+        self.folder(self.root, root, &mut HashMap::new(), random);
     }
 
     /// `files` are those that have a name already.
-    fn folder(&self, path: &Path, files: &mut HashMap<u64, PathBuf>, random: &mut impl FnMut(u64) -> u64) {
+    fn folder(&self, number: u64, path: &Path, files: &mut HashMap<u64, PathBuf>, random: &mut impl FnMut(u64) -> u64) {
         fs::create_dir_all(path).expect("a folder");
-        let Some((durable, current)) = self.folders.get(path) else { return };
+        let Some((durable, current)) = self.folders.get(&number) else { return };
+        // A folder that is gone was emptied first; here all that was in it may be there still.
+        let current = current.as_ref().unwrap_or(durable);
         let names: BTreeSet<&String> = durable.keys().chain(current.keys()).collect();
         for name in names {
             let (old, new) = (durable.get(name), current.get(name));
             let found = if old == new || random(2) == 0 { new } else { old };
             match found {
                 None => {}
-                Some(Entry::Folder) => self.folder(&path.join(name), files, random),
+                Some(Entry::Folder(number)) => self.folder(*number, &path.join(name), files, random),
                 Some(Entry::File(inode)) => match files.get(inode) {
                     Some(first) => fs::hard_link(first, path.join(name)).expect("a further name"),
                     None => {
@@ -216,47 +268,4 @@ impl Loss {
         }
         found
     }
-}
-
-/// Runs a system call; the disk looks at it before or after. Calls are watched one at a time.
-fn watched(call: impl FnOnce() -> i64, after: impl FnOnce(&mut Disk)) -> i64 {
-    let mut guard = disk();
-    if let Some(disk) = guard.as_mut() {
-        disk.call();
-    }
-    let result = call();
-    if let Some(disk) = guard.as_mut()
-        && result >= 0
-    {
-        after(disk);
-    }
-    result
-}
-
-// SAFETY of all of these: they do what the C library's functions do, by the same system calls with the same arguments.
-
-#[unsafe(no_mangle)]
-extern "C" fn fsync(fd: c_int) -> c_int {
-    watched(|| unsafe { libc::syscall(libc::SYS_fsync, fd) }, |disk| disk.synced(fd)) as c_int
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn fdatasync(fd: c_int) -> c_int {
-    watched(|| unsafe { libc::syscall(libc::SYS_fdatasync, fd) }, |disk| disk.synced(fd)) as c_int
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pwrite64(fd: c_int, bytes: *const c_void, length: usize, offset: i64) -> isize {
-    watched(|| unsafe { libc::syscall(libc::SYS_pwrite64, fd, bytes, length, offset) }, |_| {}) as isize
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pwritev64(fd: c_int, parts: *const libc::iovec, count: c_int, offset: i64) -> isize {
-    watched(|| unsafe { libc::syscall(libc::SYS_pwritev, fd, parts, count, offset, 0) }, |_| {}) as isize
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
-    let here = libc::AT_FDCWD;
-    watched(|| unsafe { libc::syscall(libc::SYS_renameat, here, from, here, to) }, |_| {}) as c_int
 }

@@ -1,0 +1,153 @@
+//! The operations of a workload, on the store and on a slow, obvious one.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use terrace::{Ack, PutOptions, Store};
+
+use crate::common;
+
+pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    Put,
+    Write,
+    Cut,
+    Clear,
+    Remove,
+    Rename,
+    Sync,
+    Evict,
+    Compact,
+    /// Closes the store and opens it again.
+    Reopen,
+}
+
+/// All of them.
+pub const KINDS: [Kind; 10] = [
+    Kind::Put,
+    Kind::Write,
+    Kind::Cut,
+    Kind::Clear,
+    Kind::Remove,
+    Kind::Rename,
+    Kind::Sync,
+    Kind::Evict,
+    Kind::Compact,
+    Kind::Reopen,
+];
+
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub kind: Kind,
+    pub key: Vec<u8>,
+    pub other: Vec<u8>,
+    pub at: u64,
+    pub bytes: Vec<u8>,
+    pub durable: bool,
+}
+
+pub fn operation(kind: Kind, random: &mut Random) -> Operation {
+    let key = |random: &mut Random| vec![b'a' + random.below(2) as u8];
+    let length = [0, 100, 5_000, 40_000, 90_000, 1_200_000][random.below(6) as usize];
+    let (flat, start) = (random.below(2) == 0, random.below(250) as u32);
+    let byte = |i: u32| if flat { (start + i / 97) as u8 } else { (i.wrapping_mul(i) >> 7) as u8 ^ start as u8 };
+    Operation {
+        kind,
+        key: key(random),
+        other: key(random),
+        at: random.below(60_000),
+        bytes: (0..length).map(byte).collect(),
+        durable: random.below(4) == 0,
+    }
+}
+
+impl Kind {
+    /// Whether it may change what objects hold.
+    pub fn changes(self) -> bool {
+        !matches!(self, Kind::Sync | Kind::Evict | Kind::Compact | Kind::Reopen)
+    }
+}
+
+pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) {
+    if operation.kind == Kind::Reopen {
+        drop(opened.take());
+    }
+    let store = &*opened.get_or_insert_with(|| Store::open(home).unwrap());
+    let ack = if operation.durable { Ack::Durable } else { Ack::Placed };
+    let options = PutOptions { ack: Some(ack), ..PutOptions::default() };
+    let Operation { key, other, at, bytes, .. } = operation;
+    let done = match operation.kind {
+        Kind::Put => store.put_bytes(key, bytes, &options).map(|_| ()),
+        Kind::Write => store.write_at(key, *at, bytes, &options).map(|_| ()),
+        Kind::Cut => store.set_length(key, *at),
+        Kind::Clear => common::clear(store, key, *at, bytes.len() as u64),
+        Kind::Remove => store.remove(key),
+        Kind::Rename => store.rename(key, other),
+        Kind::Sync => store.sync(),
+        Kind::Evict => store.evict(b"", "ram").map(|_| ()),
+        Kind::Compact => store.compact(),
+        Kind::Reopen => Ok(()),
+    };
+    match done {
+        Ok(()) | Err(terrace::Error::NotFound { .. }) => {}
+        Err(e) => std::panic::resume_unwind(Box::new(format!("{operation:?}: {e}"))),
+    }
+}
+
+/// Whether it survives, once it has returned, whatever becomes of what came before.
+pub fn is_durable(operation: &Operation) -> bool {
+    match operation.kind {
+        Kind::Put => operation.durable,
+        // A write of no bytes waits for nothing.
+        Kind::Write => operation.durable && !operation.bytes.is_empty(),
+        _ => false,
+    }
+}
+
+/// The slow, obvious store.
+pub fn apply(model: &mut Model, operation: &Operation) {
+    let Operation { key, other, at, bytes, .. } = operation;
+    match operation.kind {
+        Kind::Put => {
+            model.insert(key.clone(), bytes.clone());
+        }
+        Kind::Write => {
+            let file = model.entry(key.clone()).or_default();
+            if !bytes.is_empty() {
+                let (start, end) = (*at as usize, *at as usize + bytes.len());
+                file.resize(file.len().max(end), 0);
+                file[start..end].copy_from_slice(bytes);
+            }
+        }
+        Kind::Cut => {
+            if let Some(file) = model.get_mut(key) {
+                file.resize(*at as usize, 0);
+            }
+        }
+        Kind::Clear => {
+            if let Some(file) = model.get_mut(key) {
+                common::clear_in(file, *at, bytes.len() as u64);
+            }
+        }
+        Kind::Remove => {
+            model.remove(key);
+        }
+        Kind::Rename => {
+            if let Some(bytes) = model.remove(key) {
+                model.insert(other.clone(), bytes);
+            }
+        }
+        Kind::Sync | Kind::Evict | Kind::Compact | Kind::Reopen => {}
+    }
+}
