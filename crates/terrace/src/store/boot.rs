@@ -121,8 +121,10 @@ pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
     let close = || -> Result<()> {
         lock.change(FlockOperation::NonBlockingLockExclusive).map_err(Error::io("locking the store"))?;
         let tail = catalog.tail()?;
-        // The mark is itself the last commit. All before it are durable, with their frames.
-        if catalog.synced()? + 1 < tail.sequence {
+        // The mark is itself the last commit. All before it are durable, with their frames. Without any mark a first commit
+        // would be taken for one.
+        let synced = catalog.synced()?;
+        if synced + 1 < tail.sequence || synced == 0 && tail.sequence > 0 {
             return Ok(());
         }
         // Whoever committed the mark may have ended before the log was synced behind it.
