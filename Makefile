@@ -148,6 +148,7 @@ soak: python-installed memcheck ## the long counts: kills, faults, power losses,
 	CASES=1000000 $(CARGO) test -p terrace-serve --test hostile -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
+	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture
 
 bench: SIZE = usual
 bench-full: SIZE = full

@@ -1,0 +1,128 @@
+//! A model checker of the whole command line: commands of chance, several at once, of which some are killed, with faults
+//! between them, beside a slow, obvious store. `TERRACE_STEPS` sets how many commands (`make soak`); `TERRACE_SEED` repeats a run.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod checker;
+mod commands;
+mod faults;
+mod full;
+mod model;
+mod place;
+mod power;
+mod versions;
+
+use checker::{Checker, Counts};
+use faults::Fault;
+use place::Shape;
+use terrace_testkit::disk::{DiskFormat, RecordedDisk};
+use terrace_testkit::skip;
+
+terrace_testkit::disk_server!();
+
+/// Commands on one store, before the next one begins with nothing.
+const STORE_COMMANDS: u64 = 150;
+/// What goes wrong between the commands.
+const FAULTS: [Fault; 9] = [
+    Fault::Reboot,
+    Fault::Damage,
+    Fault::DamageTwice,
+    Fault::Emptied,
+    Fault::Catalog,
+    Fault::CutCatalog,
+    Fault::BootMark,
+    Fault::Log,
+    Fault::AllLogs,
+];
+/// Bytes of the disk whose power is cut.
+const DISK_BYTES: u64 = 96 << 20;
+
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap())
+}
+
+/// Runs one store until it has had so many commands; what was tried.
+fn check(mut checker: Checker, seed: u64, mut next: impl FnMut(&mut Checker) -> Result<(), String>) -> Counts {
+    while checker.counts.commands < STORE_COMMANDS {
+        if let Err(wrong) = next(&mut checker) {
+            let folder = checker.place.keep().display().to_string();
+            let (shape, trace) = (checker.place.shape, checker.place.trace.join("\n"));
+            panic!("{wrong}\nseed {seed}, {shape:?}; the store and trace.sh are in {folder}; what was done:\n{trace}");
+        }
+    }
+    checker.counts
+}
+
+/// A shape for each number.
+fn shape(number: u64) -> Shape {
+    Shape { tight: number % 3 == 2, small: number % 2 == 1, ..Shape::default() }
+}
+
+#[test]
+fn what_was_acknowledged_survives_kills_and_damage() {
+    let (steps, seed) = (setting("TERRACE_STEPS", 600), setting("TERRACE_SEED", 1));
+    let (mut total, mut stores) = (Counts::default(), 0);
+    println!("seed {seed}");
+    let chosen = std::env::var("TERRACE_FAULTS").unwrap_or_default();
+    // A catalog that was cut ends a command by SIGBUS still: it is among them only where it is asked for.
+    let is_chosen = |fault: &Fault| match chosen.as_str() {
+        "" => !matches!(fault, Fault::CutCatalog),
+        _ => chosen.split(',').any(|name| name == format!("{fault:?}")),
+    };
+    let faults: Vec<Fault> = FAULTS.into_iter().filter(is_chosen).collect();
+    while total.commands < steps {
+        let checker = Checker::new(shape(stores), seed + stores, None);
+        total.add(check(checker, seed + stores, |checker| {
+            checker.round()?;
+            if checker.random.once_in(12) {
+                let fault = *checker.random.pick(&faults);
+                checker.suffer(fault)?;
+            }
+            Ok(())
+        }));
+        stores += 1;
+    }
+    println!("{total} on {stores} stores: nothing was lost without a word");
+}
+
+#[test]
+fn what_was_durable_survives_power_cuts() {
+    let (steps, seed) = (setting("TERRACE_STEPS", 600) / 2, setting("TERRACE_SEED", 1));
+    let (mut total, mut stores) = (Counts::default(), 0);
+    println!("seed {seed}");
+    while total.commands < steps {
+        let format = DiskFormat::ALL[(stores % 3) as usize];
+        let disk = match RecordedDisk::create(format, DISK_BYTES) {
+            Ok(disk) => disk,
+            Err(missing) => {
+                skip(&format!("power cuts under the command line, on {}", format.name()), &missing);
+                if format == DiskFormat::Ext4 {
+                    return;
+                }
+                stores += 1;
+                continue;
+            }
+        };
+        let checker = Checker::new(shape(stores), seed + stores, Some(disk));
+        total.add(check(checker, seed + stores, |checker| {
+            checker.round()?;
+            if checker.random.once_in(12) { checker.cut_power() } else { Ok(()) }
+        }));
+        stores += 1;
+    }
+    println!("{total} on {stores} stores: what was durable was there");
+}
+
+// Room does not come back yet: two replicas stay owed after deletions.
+#[ignore = "sync waits in vain on a disk that was full"]
+#[test]
+fn a_full_disk_loses_nothing_and_gives_room_back() {
+    let seed = setting("TERRACE_SEED", 1);
+    let disk = match RecordedDisk::create(DiskFormat::Ext4, 0) {
+        Ok(disk) => disk,
+        Err(missing) => return skip("full disks under the command line", &missing),
+    };
+    let checker = Checker::new(Shape { scarce: true, ..Shape::default() }, seed, Some(disk));
+    let counts = check(checker, seed, Checker::fill_and_clear);
+    println!("{counts}: nothing was lost, and room came back");
+}
