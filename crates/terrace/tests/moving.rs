@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::path::Path;
 
 use terrace::report::ReplicaState;
@@ -225,6 +226,22 @@ fn a_drain_does_not_leave_an_object_in_memory_only() {
     for key in [&b"drained"[..], b"evicted"] {
         assert_eq!(tiers_of(&store, key), [["ram", "disk"]]);
     }
+}
+
+/// `drain disk` forgave the replica that an object in memory was owed on a disk, and owed it nowhere else: exit code 0, `sync`
+/// called all durable, and the next reboot took the object. Tests drained only what had all its replicas.
+#[test]
+fn a_drain_keeps_what_is_owed_to_the_drained_tier() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_on(dir.path(), &["a", "b"]);
+    // Nothing is made in the background.
+    let lock = fs::File::options().create(true).append(true).open(store.dir().join("mover")).unwrap();
+    lock.lock().unwrap();
+    let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+    store.put_bytes(b"k", &[7; 100_000], &options).unwrap();
+    assert_eq!(tiers_of(&store, b"k"), [["ram"]]);
+    store.drain("disk").unwrap();
+    assert_eq!(tiers_of(&store, b"k"), [["ram", "pfs"]]);
 }
 
 #[test]

@@ -73,8 +73,11 @@ impl Store {
             for replica in extent.replicas.iter().filter(|r| leaves(r.target)) {
                 inner.move_off(key, object, &mut left, &mut chosen, replica, tier, edits, moved)?;
             }
-            for target in inner.catalog.owed_to(&task_at(object, extent, 0))?.into_iter().filter(|t| leaves(*t)) {
-                edits.push(Edit::Forgive { task: task_at(object, extent, target) });
+            let (off, stay): (Vec<TargetId>, Vec<TargetId>) =
+                inner.catalog.owed_to(&task_at(object, extent, 0))?.into_iter().partition(|target| leaves(*target));
+            chosen.extend(stay);
+            for target in off {
+                inner.move_owed_off(key, object, &left, &mut chosen, target, tier, edits, moved);
             }
             Ok(())
         })
@@ -193,6 +196,39 @@ impl Inner {
             moved.kept += 1;
         }
         Ok(())
+    }
+
+    /// Owes to another tier what was owed to a target. It stays owed to it where it is the object's only way to a persistent
+    /// tier: where it was forgiven, an object that was in memory only stayed there.
+    #[allow(clippy::too_many_arguments)]
+    fn move_owed_off(
+        &self,
+        key: &[u8],
+        object: u64,
+        left: &Extent,
+        chosen: &mut Vec<TargetId>,
+        from: TargetId,
+        tier: &str,
+        edits: &mut Vec<Edit>,
+        moved: &mut Moved,
+    ) {
+        let others = TierSet::of((0..self.tiers.tiers.len()).filter(|level| self.tiers.tiers[*level].name != tier));
+        let beside: Vec<TargetId> = left.replicas.iter().map(|r| r.target).chain(chosen.iter().copied()).collect();
+        let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
+        let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+        let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
+        let place = self.placer_for(object, key).place_on(others, left.raw_len as usize, &beside, volatile);
+        let place = place.filter(|target| outlives || persistent(*target));
+        if place.is_none() && !outlives {
+            moved.kept += 1;
+            return;
+        }
+        edits.push(Edit::Forgive { task: task_at(object, left, from) });
+        if let Some(target) = place {
+            edits.push(owe(key, task_at(object, left, target), left, None));
+            chosen.push(target);
+            moved.made += 1;
+        }
     }
 }
 
