@@ -74,7 +74,10 @@ impl Checker {
         if status["owed"] != 0 {
             return Err(format!("something is owed after a sync: {status}"));
         }
-        self.look_at_plain_files()?;
+        if !self.place.has_disk() {
+            // After a power cut a name that was removed may be there again: it is not looked at yet.
+            self.look_at_plain_files()?;
+        }
         self.read(Loss::Processes)
     }
 
