@@ -406,7 +406,7 @@ fn a_removed_file_lives_until_it_is_closed_and_a_dead_keepers_goes() {
     drop(file);
     assert_eq!(store.list(b"", None, 10).unwrap().len(), 0);
     // As a killed process leaves it.
-    store.put_bytes(b".terrace/unlinked/999/1", b"x", &Default::default()).unwrap();
+    store.internal().put_bytes(b".terrace/unlinked/999/1", b"x", &Default::default()).unwrap();
     let files = Files::new(&store).unwrap();
     assert_eq!(store.list(b"", None, 10).unwrap().len(), 0);
     drop(files);
