@@ -7,13 +7,19 @@ export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server git sqlite3 fusermount3 gfortran valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs
-PACKAGES := redis-server git sqlite3 fuse3 gfortran valgrind strace e2fsprogs xfsprogs btrfs-progs
+PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs
+PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran valgrind strace e2fsprogs xfsprogs btrfs-progs
 
-servers: ## real servers and programs that tests use
+servers: target/servers/installed ## real servers and programs that tests use
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \
 	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$root apt-get update -qq && $$root apt-get install -qq -y $(PACKAGES) > /dev/null; }
+
+# Servers written in Python, in an environment of their own: what they need gets along with nothing else's needs.
+target/servers/installed: crates/terrace/tests/services/requirements.txt
+	python3 -m venv target/servers
+	target/servers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	touch $@
 
 tools: target/tools/bin/fsx target/tools/bin/pjdfstest ## suites for file systems, built from crates.io
 

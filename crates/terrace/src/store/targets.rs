@@ -126,7 +126,8 @@ impl Opener<'_> {
     #[cfg(feature = "object")]
     fn object(&self, tier: &TierConfig, described: &TargetConfig, id: TargetId, capacity: u64) -> io::Result<Opened> {
         let folder = self.dir.join(format!("object-{id}"));
-        let target = Object::new(service(tier, described), self.store, id, capacity, self.ids.clone(), &folder)?;
+        let made = tier.persistent.then(|| made(self.dir, id));
+        let target = Object::new(service(tier, described), self.store, id, capacity, self.ids.clone(), &folder, made)?;
         match target.ready() {
             Err(e) if matches!(e.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::InvalidInput) => Err(e),
             ready => Ok((Arc::new(target), ready.err())),
@@ -140,7 +141,7 @@ impl Opener<'_> {
     }
 }
 
-/// The file that says that a target was made: from then on an empty directory in its place is not it.
+/// The file that says that a target was made: from then on an empty directory or bucket in its place is not it.
 pub fn made(store: &Path, id: TargetId) -> PathBuf {
     store.join(format!("target-{id}"))
 }

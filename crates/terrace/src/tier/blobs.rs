@@ -3,16 +3,16 @@
 use std::io;
 
 use futures::TryStreamExt as _;
-use opendal::{Buffer, Operator, Writer};
+use opendal::{Buffer, Writer};
 
-use super::service::{Service, run};
+use super::service::{Client, RuntimeUse, Service, run};
 
 /// Bytes that an upload sends at once: services take parts of 5 MiB at least.
 const PART: usize = 8 << 20;
 
 /// Blobs below the root of a service.
 pub struct Blobs {
-    operator: Operator,
+    operator: Client,
 }
 
 impl Blobs {
@@ -21,7 +21,7 @@ impl Blobs {
     /// # Errors
     /// Where the service is unknown, or its options cannot be.
     pub fn new(service: &Service) -> io::Result<Blobs> {
-        Ok(Blobs { operator: service.operator()? })
+        Ok(Blobs { operator: service.connect()? })
     }
 
     /// Writes a blob, whole or not at all; returns when the service says that it has it.
@@ -34,7 +34,9 @@ impl Blobs {
     /// Begins with a blob that is written in parts.
     pub fn begin(&self, name: &str) -> io::Result<Upload> {
         let (operator, name) = (self.operator.clone(), name.to_owned());
-        Ok(Upload(run(async move { operator.writer_with(&name).chunk(PART).await })?))
+        let runtime = RuntimeUse::begin()?;
+        let writer = run(async move { operator.writer_with(&name).chunk(PART).await })?;
+        Ok(Upload { writer, runtime })
     }
 
     /// A blob's bytes.
@@ -71,21 +73,26 @@ impl Blobs {
 }
 
 /// A blob that is being written. It is not there before it is ended, nor where it never is.
-pub struct Upload(Writer);
+pub struct Upload {
+    writer: Writer,
+    // The writer's connections belong to it.
+    runtime: RuntimeUse,
+}
 
 impl Upload {
     /// Writes what follows.
     pub fn write(self, part: Buffer) -> io::Result<Upload> {
-        let mut writer = self.0;
-        run(async move {
+        let Upload { mut writer, runtime } = self;
+        let writer = run(async move {
             writer.write(part).await?;
-            Ok(Upload(writer))
-        })
+            Ok(writer)
+        })?;
+        Ok(Upload { writer, runtime })
     }
 
     /// Returns when the service says that it has all of it.
     pub fn end(self) -> io::Result<()> {
-        let mut writer = self.0;
+        let Upload { mut writer, runtime: _runtime } = self;
         run(async move { writer.close().await.map(drop) })
     }
 }

@@ -3,17 +3,18 @@
 //! A write that a service has acknowledged is taken to be durable: whether it is, is the service's own affair (S3 and its
 //! like are; Redis is as far as it is told to).
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::{StreamExt as _, TryStreamExt as _};
-use opendal::{ErrorKind, Operator};
+use opendal::ErrorKind;
 use rustix_futex_sync::Mutex;
 
 use super::ledger::{self, Ledger, Listing, SLOT, SLOTS};
-use super::service::{MARKER, Service, fetch, run};
+use super::service::{Client, MARKER, Service, fetch, fetch_range, run};
 use super::{Ids, Place, Space, Target};
 use crate::frame::{Frame, Header, MAX_HEADER};
 
@@ -36,8 +37,11 @@ fn parse(name: &str) -> Option<(u64, u64)> {
 /// A target whose frames are blobs of a service.
 pub struct Object {
     service: Service,
-    operator: Operator,
+    operator: Client,
     mark: String,
+    /// The file that says that the target was made: from then on it is away where its marker is missing. None for a target
+    /// that may be emptied at any time.
+    made: Option<PathBuf>,
     store: u64,
     capacity: u64,
     ledger: Ledger,
@@ -47,7 +51,8 @@ pub struct Object {
 }
 
 impl Object {
-    /// The target of a store on a service; `folder` holds its ledger. The service is not asked yet.
+    /// The target of a store on a service; `folder` holds its ledger, and the file `made` says that it was made. Without
+    /// such a file it is made again wherever its marker is missing. The service is not asked yet.
     ///
     /// # Errors
     /// Where the service is unknown, or its options cannot be.
@@ -58,11 +63,13 @@ impl Object {
         capacity: u64,
         ids: Arc<dyn Ids>,
         folder: &Path,
+        made: Option<PathBuf>,
     ) -> io::Result<Object> {
         Ok(Object {
-            operator: service.operator()?,
+            operator: service.connect()?,
             service,
             mark: format!("store {store:016x}\ntarget {target}\n"),
+            made,
             store,
             capacity,
             ledger: Ledger::open(folder, ids)?,
@@ -71,11 +78,39 @@ impl Object {
         })
     }
 
+    /// The marker, if there is one. One that was not written to its end is none.
     fn marker(&self) -> io::Result<Option<Vec<u8>>> {
-        match fetch(&self.operator, MARKER.into(), None) {
+        match fetch(&self.operator, MARKER.into()) {
+            Ok(mark) if mark.len() < self.mark.len() && self.mark.as_bytes().starts_with(&mark) => Ok(None),
             Ok(mark) => Ok(Some(mark)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
+        }
+    }
+
+    fn was_made(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.exists())
+    }
+
+    /// The error of a target whose marker is missing. An empty bucket in its place is not it: to take it for the target
+    /// would be to forget every replica on it.
+    fn missing(&self, reason: &str) -> io::Error {
+        let reason = format!(
+            "{} is not the target that it was ({reason}): are its path and options right? If it is gone for good, `terrace tiers renew` makes an empty one",
+            self.service
+        );
+        io::Error::new(io::ErrorKind::NotConnected, reason)
+    }
+
+    /// Where a blob was not found: whether that is all, or the whole target is gone.
+    fn look_again(&self, error: io::Error) -> io::Error {
+        if error.kind() != io::ErrorKind::NotFound {
+            return error;
+        }
+        *self.known.lock() = false;
+        match self.ready() {
+            Err(gone) => gone,
+            Ok(()) => error,
         }
     }
 
@@ -161,7 +196,12 @@ impl Target for Object {
             return Ok(());
         }
         let _lock = self.ledger.lock()?;
-        match self.marker()? {
+        let marker = self.marker().map_err(|e| match e.kind() {
+            // A bucket that is not there any more: S3 calls that a wrong configuration, which it cannot have been.
+            io::ErrorKind::InvalidInput if self.was_made() => self.missing(&e.to_string()),
+            _ => e,
+        })?;
+        match marker {
             Some(mark) if mark == self.mark.as_bytes() => {
                 if !self.ledger.is_current() {
                     let listing = if self.lists() { Some(self.list()?) } else { None };
@@ -169,6 +209,7 @@ impl Target for Object {
                 }
             }
             Some(mark) => return Err(self.service.refuse(&mark)),
+            None if self.was_made() => return Err(self.missing(&format!("it has no blob {MARKER}"))),
             None => {
                 self.write(MARKER.into(), self.mark.clone().into_bytes())?;
                 // Another store may have written its own at the same time.
@@ -176,10 +217,14 @@ impl Target for Object {
                 if mark != self.mark.as_bytes() {
                     return Err(self.service.refuse(&mark));
                 }
-                // Whatever it held before is gone.
+                // What it held before, if anything, is not counted on.
                 self.ledger.renew(Some(&Listing::new()))?;
                 self.is_new.store(true, Ordering::Release);
             }
+        }
+        if let Some(made) = self.made.as_ref().filter(|made| !made.exists()) {
+            // After the marker: a crash between the two leaves a target that is found by its marker.
+            File::create(made)?.sync_all()?;
         }
         *known = true;
         Ok(())
@@ -212,15 +257,8 @@ impl Target for Object {
         let slot = ledger::slot(place).ok_or(io::ErrorKind::NotFound)?;
         let start = u64::from(skip);
         let range = start..start + out.len() as u64;
-        let bytes = fetch(&self.operator, name(place.segment, slot), Some(range)).inspect_err(|e| {
-            if e.kind() == io::ErrorKind::NotFound {
-                // Perhaps all of it is gone: the marker tells.
-                *self.known.lock() = false;
-            }
-        })?;
-        if bytes.len() != out.len() {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the blob is shorter than its frame"));
-        }
+        let (operator, path) = (self.operator.clone(), name(place.segment, slot));
+        let bytes = run(async move { fetch_range(&operator, &path, range).await }).map_err(|e| self.look_again(e))?;
         out.copy_from_slice(&bytes);
         Ok(())
     }
@@ -280,6 +318,8 @@ impl Target for Object {
             }
             places
         };
+        // An empty blob is no frame, and some services refuse to read nothing from it.
+        let places: Vec<Place> = places.into_iter().filter(|place| place.length > 0).collect();
         for some in places.chunks(TOGETHER) {
             let operator = self.operator.clone();
             let some = some.to_vec();
@@ -289,10 +329,12 @@ impl Target for Object {
                     async move {
                         let end = u64::from(place.length).min(MAX_HEADER as u64);
                         let path = name(place.segment, place.offset / SLOT);
-                        match operator.read_with(&path).range(0..end).await {
-                            Ok(bytes) => Ok(Some((place, bytes.to_vec()))),
-                            // Freed since it was listed.
-                            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+                        match fetch_range(&operator, &path, 0..end).await {
+                            Ok(bytes) => Ok(Some((place, bytes))),
+                            // Freed since it was listed, or shorter than the ledger says: no frame in either case.
+                            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::RangeNotSatisfied) => {
+                                Ok(None)
+                            }
                             Err(e) => Err(e),
                         }
                     }

@@ -8,6 +8,7 @@ use std::error::Error as _;
 use std::future::Future;
 use std::io;
 use std::mem::ManuallyDrop;
+use std::ops::{Deref, Range};
 use std::time::Duration;
 
 use opendal::layers::{RetryLayer, TimeoutLayer};
@@ -23,6 +24,8 @@ pub(super) const MARKER: &str = "terrace-target";
 const RETRIES: usize = 2;
 /// The wait before the first of these; it doubles.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How long the end of the last client waits for connections to close.
+const MAX_RUNTIME_END_WAIT: Duration = Duration::from_secs(5);
 
 /// A service and how to reach it.
 #[derive(Clone, Debug)]
@@ -53,7 +56,7 @@ pub fn unavailable(service: &str) -> Option<String> {
 }
 
 impl Service {
-    pub(super) fn operator(&self) -> io::Result<Operator> {
+    pub(super) fn connect(&self) -> io::Result<Client> {
         if let Some(reason) = unavailable(&self.name) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, reason));
         }
@@ -64,13 +67,14 @@ impl Service {
         }
         options.push(("root".into(), self.root.clone()));
         let scheme = self.name.clone();
+        let runtime = RuntimeUse::begin()?;
         // Some services look for a runtime when they are made.
         let operator = run(async move { Operator::via_iter(scheme, options) })?;
         let retry = RetryLayer::new().with_max_times(RETRIES).with_min_delay(RETRY_AFTER);
         // The limit is on the outside, so that it holds for a call with all its retries. That is safe where nothing more
         // is asked of a reader, writer or lister that has failed.
         let limit = TimeoutLayer::new().with_timeout(self.timeout).with_io_timeout(self.timeout);
-        Ok(operator.layer(retry).layer(limit))
+        Ok(Client { operator: operator.layer(retry).layer(limit), _runtime: runtime })
     }
 
     /// Sees that the service can be reached and that no store has its target there yet.
@@ -78,7 +82,8 @@ impl Service {
     /// # Errors
     /// The service's words where it cannot be reached.
     pub fn probe(&self) -> io::Result<()> {
-        match fetch(&self.operator()?, MARKER.into(), None) {
+        let client = self.connect()?;
+        match fetch(&client, MARKER.into()) {
             Ok(mark) => Err(self.refuse(&mark)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
@@ -110,31 +115,89 @@ fn expand(option: &str, value: &str) -> io::Result<String> {
     })
 }
 
-/// Runs a piece of work on the runtime that all object targets of the process share, started when first needed. The
-/// caller may itself be on a runtime.
+/// OpenDAL's operator of a service, with the runtime that its connections need.
+pub(super) struct Client {
+    // Dropped before the runtime, which then ends the operator's connections.
+    operator: Operator,
+    _runtime: RuntimeUse,
+}
+
+impl Deref for Client {
+    type Target = Operator;
+
+    fn deref(&self) -> &Operator {
+        &self.operator
+    }
+}
+
+/// The runtime on which all clients of the process run, with the number of its users.
+struct SharedRuntime {
+    /// How many forks lie between the process that started it and the first. A fork has none of its threads.
+    forks: u32,
+    users: usize,
+    // Dropped by hand: a fork must not wait for threads that it does not have.
+    runtime: ManuallyDrop<Runtime>,
+}
+
+static RUNTIME: Mutex<Option<SharedRuntime>> = Mutex::new(None);
+
+/// One use of the shared runtime. The last one ends it, and with it all connections: a service may hold more than
+/// sockets, as SFTP does, which is spoken by `ssh` processes that would outlive this one.
+pub(super) struct RuntimeUse {
+    forks: u32,
+    handle: Handle,
+}
+
+impl RuntimeUse {
+    pub(super) fn begin() -> io::Result<RuntimeUse> {
+        let _held = fork::hold();
+        let forks = fork::count();
+        let mut shared = RUNTIME.lock();
+        if let Some(shared) = shared.as_mut().filter(|shared| shared.forks == forks) {
+            shared.users += 1;
+            return Ok(RuntimeUse { forks, handle: shared.runtime.handle().clone() });
+        }
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(2).thread_name("terrace-object").enable_all().build()?;
+        let handle = runtime.handle().clone();
+        *shared = Some(SharedRuntime { forks, users: 1, runtime: ManuallyDrop::new(runtime) });
+        Ok(RuntimeUse { forks, handle })
+    }
+}
+
+impl Drop for RuntimeUse {
+    fn drop(&mut self) {
+        let _held = fork::hold();
+        if self.forks != fork::count() {
+            return;
+        }
+        let mut shared = RUNTIME.lock();
+        let Some(last) = shared.take_if(|shared| {
+            shared.users -= 1;
+            shared.users == 0
+        }) else {
+            return;
+        };
+        drop(shared);
+        let runtime = ManuallyDrop::into_inner(last.runtime);
+        // On a thread of its own, since the caller may be a task of another runtime, where waiting is forbidden.
+        let end = move || runtime.shutdown_timeout(MAX_RUNTIME_END_WAIT);
+        match std::thread::Builder::new().name("terrace-object-end".into()).spawn(end) {
+            Ok(thread) => drop(thread.join()),
+            Err(error) => tracing::warn!(%error, "connections to services are not closed"),
+        }
+    }
+}
+
+/// Runs a piece of work on the runtime of a living [`Client`]. The caller may itself be on a runtime.
 pub(super) fn run<T: Send + 'static>(work: impl Future<Output = opendal::Result<T>> + Send + 'static) -> io::Result<T> {
+    let runtime = RuntimeUse::begin()?;
     let (send, receive) = std::sync::mpsc::sync_channel(1);
-    runtime()?.spawn(async move {
+    runtime.handle.spawn(async move {
         // Nobody waits any more if this fails.
         let _ = send.send(work.await);
     });
     receive.recv().map_err(|_| io::Error::other("the service's client panicked"))?.map_err(|e| system(&e))
-}
-
-/// The runtime; a fork, in which the threads of the one that it inherited are not, starts another.
-fn runtime() -> io::Result<Handle> {
-    static RUNTIME: Mutex<Option<(u32, ManuallyDrop<Runtime>)>> = Mutex::new(None);
-    let _held = fork::hold();
-    let mut shared = RUNTIME.lock();
-    let forks = fork::count();
-    if let Some((_, runtime)) = shared.as_ref().filter(|(of, _)| *of == forks) {
-        return Ok(runtime.handle().clone());
-    }
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).thread_name("terrace-object").enable_all().build()?;
-    let handle = runtime.handle().clone();
-    *shared = Some((forks, ManuallyDrop::new(runtime)));
-    Ok(handle)
 }
 
 /// The service's error, with its words, as one of the system's.
@@ -152,11 +215,15 @@ fn system(error: &opendal::Error) -> io::Error {
         ErrorKind::Unsupported => io::ErrorKind::Unsupported,
         ErrorKind::RateLimited => io::ErrorKind::ResourceBusy,
         ErrorKind::RangeNotSatisfied => io::ErrorKind::UnexpectedEof,
-        // The layer that ends what hangs has no kind of its own.
-        _ if error.message().contains("timeout") => io::ErrorKind::TimedOut,
+        _ if is_timeout(error) => io::ErrorKind::TimedOut,
         _ => below.filter(|kind| !damage(*kind)).unwrap_or(io::ErrorKind::Other),
     };
     io::Error::new(kind, error.to_string())
+}
+
+/// Whether the layer that ends what hangs made this error. It has no kind of its own.
+fn is_timeout(error: &opendal::Error) -> bool {
+    error.message().contains("timeout")
 }
 
 /// Whether an error of this kind speaks of one frame; such a one below the service's means a broken connection.
@@ -164,15 +231,31 @@ fn damage(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData)
 }
 
-/// A blob's bytes, or a range of them.
-pub(super) fn fetch(operator: &Operator, path: String, range: Option<std::ops::Range<u64>>) -> io::Result<Vec<u8>> {
+/// A blob's bytes.
+pub(super) fn fetch(operator: &Operator, path: String) -> io::Result<Vec<u8>> {
     let operator = operator.clone();
-    run(async move {
-        let read = operator.read_with(&path);
-        let bytes = match range {
-            Some(range) => read.range(range).await?,
-            None => read.await?,
-        };
-        Ok(bytes.to_vec())
-    })
+    run(async move { operator.read(&path).await.map(|bytes| bytes.to_vec()) })
+}
+
+/// A range of a blob's bytes; `RangeNotSatisfied` where the blob ends before the range does.
+///
+/// Each service answers to such a range in its own way, and some of these answers look like a failure of the service. So
+/// the blob's length decides.
+pub(super) async fn fetch_range(operator: &Operator, path: &str, range: Range<u64>) -> opendal::Result<Vec<u8>> {
+    let end = range.end;
+    let length = end.saturating_sub(range.start);
+    let shorter = || opendal::Error::new(ErrorKind::RangeNotSatisfied, "the blob is shorter than its frame");
+    let error = match operator.read_with(path).range(range).await {
+        Ok(bytes) if bytes.len() as u64 == length => return Ok(bytes.to_vec()),
+        Ok(_) => return Err(shorter()),
+        Err(error) => error,
+    };
+    if error.kind() != ErrorKind::Unexpected || is_timeout(&error) {
+        return Err(error);
+    }
+    match operator.stat(path).await {
+        Ok(metadata) if metadata.content_length() < end => Err(shorter()),
+        // Whatever else it is, the first error tells more.
+        _ => Err(error),
+    }
 }

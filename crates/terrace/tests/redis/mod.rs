@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use terrace_testkit::{Missing, skip};
+
 /// A server that runs, until it is killed or dropped.
 pub struct Redis {
     folder: tempfile::TempDir,
@@ -12,11 +14,11 @@ pub struct Redis {
 
 #[allow(dead_code, reason = "each suite that includes this uses a part of it")]
 impl Redis {
-    /// Starts one; none, and a word about it, where there is no redis-server here.
+    /// Starts one; none, and a counted skip, where there is no redis-server here.
     pub fn start() -> Option<Redis> {
         let folder = tempfile::tempdir().expect("a folder");
         let Some(server) = spawn(&folder) else {
-            println!("skipped: there is no redis-server here");
+            skip("a test of Redis", &Missing::new("redis", "there is no redis-server; `make servers` installs it"));
             return None;
         };
         Some(Redis { folder, server })

@@ -1,0 +1,344 @@
+//! Object targets on real servers: Redis, S3 (moto), WebDAV (wsgidav) and SFTP (OpenSSH), which are damaged behind the
+//! store's back and killed while it writes.
+
+#![cfg(all(
+    feature = "services-redis",
+    feature = "services-s3",
+    feature = "services-sftp",
+    feature = "services-webdav"
+))]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod proxy;
+#[path = "../redis/mod.rs"]
+mod redis;
+mod servers;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use common::{noise, replicated, store_of, tier};
+use redis::Redis;
+use servers::{S3, Server, Sftp, WebDav};
+use terrace::report::TierState;
+use terrace::tier::Blobs;
+use terrace::{Ack, Error, PutOptions, Store};
+use terrace_testkit::skip;
+
+/// How long a condition may take to hold on a busy machine.
+const MAX_WAIT: Duration = Duration::from_secs(120);
+/// How often the server is killed.
+const KILLS: u64 = 2;
+/// Bytes of an object that is written while the server is killed.
+const KILLED_OBJECT_BYTES: usize = 400_000;
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < MAX_WAIT, "{what}: not after {MAX_WAIT:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A store with a directory tier above a target of this name on the server.
+fn new_store(dir: &Path, server: &dyn Server, target: &str) -> Store {
+    store_of(dir, &[tier(dir, "disk", &["disk"], ""), server.tier(target)])
+}
+
+/// Removes the first replicas, so that only the service's are left.
+fn lose_the_directory(dir: &Path) {
+    for entry in fs::read_dir(dir.join("disk/segments")).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+}
+
+/// The parts of the suite, each with a store of its own.
+fn check(server: &mut dyn Server) {
+    for (name, part) in [
+        ("objects", objects_are_read_overwritten_and_removed as fn(&Path, &mut dyn Server, &str)),
+        ("damage", scrub_finds_what_is_damaged_and_mends_it),
+        ("kills", nothing_acknowledged_is_lost_where_the_server_is_killed),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let started = Instant::now();
+        part(dir.path(), server, name);
+        println!("{} {name}: {:.1} s", server.name(), started.elapsed().as_secs_f64());
+    }
+}
+
+fn objects_are_read_overwritten_and_removed(dir: &Path, server: &mut dyn Server, target: &str) {
+    let store = new_store(dir, server, target);
+    let object = |n: usize, seed: u64| (format!("o/{n}"), noise(n, seed));
+    let mut objects = [object(1, 1), object(70_000, 2), object(3_000_001, 3)];
+    for (key, bytes) in &objects {
+        store.put_bytes(key.as_bytes(), bytes, &replicated()).unwrap();
+    }
+    objects[1].1 = noise(70_000, 4);
+    store.put_bytes(b"o/70000", &objects[1].1, &replicated()).unwrap();
+    store.sync().unwrap();
+    for (key, _) in &objects {
+        for extent in store.locate(key.as_bytes()).unwrap().extents {
+            assert_eq!(extent.replicas.iter().map(|r| r.tier.as_str()).collect::<Vec<_>>(), ["disk", "bucket"]);
+        }
+    }
+    drop(store);
+
+    lose_the_directory(dir);
+    let store = Store::open(&dir.join("store")).unwrap();
+    for (key, bytes) in &objects {
+        for (start, length) in
+            [(0, bytes.len()), (bytes.len() / 2, 10), (bytes.len() - 1, 1), (bytes.len() / 3, 100_000)]
+        {
+            let mut part = vec![0; length];
+            let read = store.read_at(key.as_bytes(), start as u64, &mut part).unwrap();
+            assert_eq!(read, length.min(bytes.len() - start));
+            assert!(part[..read] == bytes[start..start + read], "{key} from {start} on");
+        }
+    }
+    store.repair_suspects().unwrap();
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.checked, found.bad, found.lost), (10, 0, 0), "repaired");
+
+    store.remove(b"o/3000001").unwrap();
+    store.sync().unwrap();
+    store.reap_now().unwrap();
+    store.close().unwrap();
+    let blobs = Blobs::new(&server.service(target)).unwrap();
+    let left = blob_names(dir);
+    assert_eq!(left.len(), 2, "one for each frame that is left");
+    // OpenDAL does not list in Redis.
+    if server.name() != "redis" {
+        assert_eq!(blobs.list("segments/").unwrap(), left);
+    }
+    let store = Store::rebuild(&dir.join("store")).unwrap();
+    for (key, bytes) in &objects[..2] {
+        assert!(store.get(key.as_bytes()).unwrap() == *bytes, "{key} after the rebuild");
+    }
+    store.close().unwrap();
+}
+
+/// The names of the target's blobs, as its ledger tells them: not every service can list.
+fn blob_names(dir: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir.join("store/object-1")).unwrap() {
+        let entry = entry.unwrap();
+        let segment = entry.file_name().into_string().unwrap();
+        if segment.len() == 16 {
+            let lengths = fs::read(entry.path()).unwrap();
+            let alive = lengths.chunks(4).zip(0..).filter(|(length, _)| *length != [0; 4]);
+            names.extend(alive.map(|(_, slot)| format!("segments/{segment}/{slot:03x}")));
+        }
+    }
+    names.sort_unstable();
+    names
+}
+
+/// On WebDAV a shortened blob was taken for the target's failure: the target was set aside again and again, and the
+/// replica never repaired.
+fn scrub_finds_what_is_damaged_and_mends_it(dir: &Path, server: &mut dyn Server, target: &str) {
+    let store = new_store(dir, server, target);
+    let objects: Vec<(String, Vec<u8>)> = (0..6).map(|n| (format!("d/{n}"), noise(70_000, n))).collect();
+    for (key, bytes) in &objects {
+        store.put_bytes(key.as_bytes(), bytes, &replicated()).unwrap();
+    }
+    store.sync().unwrap();
+    let blobs = Blobs::new(&server.service(target)).unwrap();
+    let names = blob_names(dir);
+    assert_eq!(names.len(), objects.len());
+    let change = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = blobs.read(name).unwrap();
+        change(&mut bytes);
+        blobs.write(name, vec![bytes.into()]).unwrap();
+    };
+    change(&names[0], &|bytes| bytes[40_000] ^= 1);
+    blobs.delete(vec![names[1].clone()]).unwrap();
+    change(&names[2], &|bytes| bytes.truncate(35_000));
+    change(&names[3], &|bytes| bytes.truncate(10));
+    change(&names[4], &|bytes| bytes.truncate(0));
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.checked, found.bad, found.lost), (12, 5, 0));
+    assert_eq!(store.status().unwrap().tiers[1].state, TierState::Ok, "damage is not the target's failure");
+    let found = store.scrub(b"", true, None, |_| {}).unwrap();
+    assert_eq!((found.bad, found.repaired, found.lost), (5, 5, 0));
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.checked, found.bad, found.lost), (12, 0, 0));
+    store.close().unwrap();
+    lose_the_directory(dir);
+    let store = Store::open(&dir.join("store")).unwrap();
+    for (key, bytes) in &objects {
+        assert!(store.get(key.as_bytes()).unwrap() == *bytes, "{key} from the service");
+    }
+    store.close().unwrap();
+}
+
+fn nothing_acknowledged_is_lost_where_the_server_is_killed(dir: &Path, server: &mut dyn Server, target: &str) {
+    let store = new_store(dir, server, target);
+    let mut acknowledged = 0;
+    let object = |n| noise(KILLED_OBJECT_BYTES, n);
+    for kill in 0..KILLS {
+        let (report, receipts) = mpsc::channel();
+        let written = AtomicU64::new(acknowledged);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let durable = PutOptions { ack: Some(Ack::Durable), ..replicated() };
+                // Until nobody listens any more.
+                for n in acknowledged.. {
+                    match store.put_bytes(format!("k/{n}").as_bytes(), &object(n), &durable) {
+                        // On a very busy machine the server may be back too late for the acknowledgement.
+                        Ok(_) | Err(Error::StillOwed { .. }) => written.store(n + 1, Ordering::Relaxed),
+                        Err(error) => panic!("{error}"),
+                    }
+                    if report.send(()).is_err() {
+                        break;
+                    }
+                }
+            });
+            // Taken along, so that the writer ends where this fails.
+            let next = move || receipts.recv_timeout(MAX_WAIT).expect("the writer goes on");
+            for _ in 0..3 {
+                next();
+            }
+            // The writer is in the middle of another one.
+            server.kill();
+            let key = format!("meanwhile/{kill}");
+            let receipt = store.put_bytes(key.as_bytes(), &object(kill), &PutOptions::default()).unwrap();
+            wait_until("the target is set aside", || store.status().unwrap().tiers[1].state == TierState::Away);
+            assert!(store.status().unwrap().owed > 0, "{receipt:?}");
+            assert!(store.get(key.as_bytes()).unwrap() == object(kill), "the store goes on");
+            server.start_again();
+            // One that it may have had before, the one that waited for the server, and one more.
+            for _ in 0..3 {
+                next();
+            }
+        });
+        acknowledged = written.into_inner();
+        wait_until("the target has all that it is owed", || store.sync().is_ok() && store.status().unwrap().owed == 0);
+        let found = store.scrub(b"", false, None, |_| {}).unwrap();
+        assert_eq!((found.bad, found.lost), (0, 0), "what was acknowledged is there");
+    }
+    store.close().unwrap();
+    lose_the_directory(dir);
+    let store = Store::open(&dir.join("store")).unwrap();
+    for n in 0..acknowledged {
+        assert!(store.get(format!("k/{n}").as_bytes()).unwrap() == object(n), "k/{n}");
+    }
+    store.close().unwrap();
+}
+
+#[test]
+fn over_redis() {
+    if let Some(mut server) = Redis::start() {
+        check(&mut server);
+    }
+}
+
+#[test]
+fn over_s3() {
+    match S3::start() {
+        Ok(mut server) => check(&mut server),
+        Err(missing) => skip("over_s3", &missing),
+    }
+}
+
+#[test]
+fn over_webdav() {
+    match WebDav::start() {
+        Ok(mut server) => check(&mut server),
+        Err(missing) => skip("over_webdav", &missing),
+    }
+}
+
+/// A bucket that was empty, as after a mistyped name, was taken for the target: a marker was written into it, and every
+/// replica on it forgotten.
+#[test]
+fn an_emptied_bucket_is_away_until_it_is_renewed() {
+    let mut server = match S3::start() {
+        Ok(server) => server,
+        Err(missing) => return skip("an_emptied_bucket_is_away_until_it_is_renewed", &missing),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), &server, "runs");
+    store.put_bytes(b"before", &noise(70_000, 1), &replicated()).unwrap();
+    store.close().unwrap();
+    server.lose_everything();
+    for bucket in ["none", "an empty one"] {
+        let store = Store::open(&dir.path().join("store")).unwrap();
+        assert_eq!(store.status().unwrap().tiers[1].state, TierState::Away, "bucket: {bucket}");
+        assert_eq!(store.locate(b"before").unwrap().extents[0].replicas.len(), 2, "no replica is forgotten");
+        store.put_bytes(bucket.as_bytes(), &noise(70_000, 2), &PutOptions::default()).unwrap();
+        // Closing it would wait for what is owed.
+        drop(store);
+        if bucket == "none" {
+            server.make_bucket();
+        }
+    }
+    let store = Store::renew_tier(&dir.path().join("store"), "bucket").unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.status().unwrap().owed, 0);
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.checked, found.bad, found.lost), (6, 0, 0));
+    store.close().unwrap();
+}
+
+/// Names the folder of a child process that runs the suite over SFTP.
+const CHILD_VARIABLE: &str = "TERRACE_TEST_SFTP_CHILD";
+
+/// SFTP is spoken by `ssh` processes, each with a control socket in a folder. They outlived the process that had started
+/// them, so each command left a process, a folder and a connection behind.
+///
+/// The suite runs in a child, for which `ssh` is a script that keeps it from the user's own settings and known hosts.
+#[test]
+fn over_sftp_no_process_and_no_folder_is_left() {
+    if let Err(missing) = Sftp::program() {
+        return skip("over_sftp_no_process_and_no_folder_is_left", &missing);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (bin, state) = (dir.path().join("bin"), dir.path().join("state"));
+    fs::create_dir(&bin).unwrap();
+    fs::write(dir.path().join("settings"), format!("UserKnownHostsFile {}/known_hosts\n", dir.path().display()))
+        .unwrap();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let ssh = std::env::split_paths(&path).map(|folder| folder.join("ssh")).find(|file| file.is_file()).unwrap();
+    let script = format!("#!/bin/sh\nexec {} -F {}/settings \"$@\"\n", ssh.display(), dir.path().display());
+    fs::write(bin.join("ssh"), script).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(bin.join("ssh"), executable).unwrap();
+    let folders = std::iter::once(bin).chain(std::env::split_paths(&path));
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "the_suite_over_sftp", "--nocapture"])
+        .env("PATH", std::env::join_paths(folders).unwrap())
+        .env("XDG_STATE_HOME", &state)
+        .env(CHILD_VARIABLE, dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
+    println!("{said}");
+    assert!(child.status.success(), "{said}");
+    let left: Vec<PathBuf> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "folders are left: {left:?}");
+    // A process that was told to end may take a moment.
+    wait_until("no ssh process is left", || !is_any_process_named(&state));
+}
+
+/// Whether the command line of any process names this path.
+fn is_any_process_named(path: &Path) -> bool {
+    let path = path.as_os_str().as_encoded_bytes();
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    // A process that ends meanwhile has no command line.
+    let mut lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.any(|line| line.windows(path.len()).any(|part| part == path))
+}
+
+/// Does nothing but as the child of the test above.
+#[test]
+fn the_suite_over_sftp() {
+    if std::env::var_os(CHILD_VARIABLE).is_some() {
+        check(&mut Sftp::start().unwrap());
+    }
+}
