@@ -176,7 +176,10 @@ impl Inner {
         let others = self.catalog.owed_to(task)?.into_iter().filter(|target| *target != task.target);
         let chosen: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(others).collect();
         let places = self.placer_for(task.object, &owed.key).place_more(extent.raw_len as usize, 1, &chosen);
-        let Some(target) = places.first().map(|placed| placed.target) else { return Ok(None) };
+        // Its own target may have been declared usable again meanwhile: then it stays owed there.
+        let Some(target) = places.first().map(|placed| placed.target).filter(|target| *target != task.target) else {
+            return Ok(None);
+        };
         let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
         if owed.then_drop.is_some_and(persistent) && !persistent(target) {
             // Nothing becomes volatile by being moved: it stays where it is until there is room.
@@ -184,6 +187,7 @@ impl Inner {
         }
         let key = serde_bytes::ByteBuf::from(owed.key.clone());
         let owe = Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: owed.then_drop };
-        Ok(Some(vec![Edit::Forgive { task: *task }, owe]))
+        // In this order the sync mark goes on to wait for the frame.
+        Ok(Some(vec![owe, Edit::Forgive { task: *task }]))
     }
 }

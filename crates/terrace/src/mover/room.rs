@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::{BATCH, REST};
 use crate::catalog::Edit;
 use crate::store::Inner;
-use crate::{Error, Result};
+use crate::{Error, Result, fail};
 
 /// How long a dead frame's bytes stay for readers that looked it up before.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
@@ -21,7 +21,8 @@ impl Inner {
     /// # Errors
     /// [`Error::NoSpace`] once the write has waited 30 seconds, or where no target is left at all.
     pub(crate) fn make_room(&self, waiting_since: Instant) -> Result<()> {
-        if waiting_since.elapsed() > NO_SPACE {
+        let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", NO_SPACE.as_millis() as u64);
+        if waiting_since.elapsed() > Duration::from_millis(limit) {
             return Err(Error::NoSpace { tiers: self.tiers.describe() });
         }
         self.clear()?;

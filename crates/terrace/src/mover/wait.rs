@@ -7,7 +7,7 @@ use crate::config::Ack;
 use crate::report::TierState;
 use crate::store::{Device, Inner, Store};
 use crate::write::Receipt;
-use crate::{Error, Result};
+use crate::{Error, Result, fail};
 
 /// How long replicas are waited for that no target takes, and for which no room can be made.
 const HOPELESS_WAIT: Duration = Duration::from_secs(1);
@@ -109,6 +109,7 @@ impl Inner {
                 // Another thread may have registered a plain file and not have named it yet.
                 return self.follow_all();
             }
+            let limit = limit.min(Duration::from_millis(fail::limit("TERRACE_NO_SPACE_MILLISECONDS", u64::MAX)));
             let limit = if self.is_hopeless(object)? { limit.min(HOPELESS_WAIT) } else { limit };
             if moved.elapsed() > limit {
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs() });

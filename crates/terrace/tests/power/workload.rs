@@ -55,6 +55,8 @@ pub struct Operation {
     pub at: u64,
     pub bytes: Vec<u8>,
     pub durable: bool,
+    /// Whether it runs on targets that are full soon.
+    pub crowded: bool,
 }
 
 pub fn operation(kind: Kind, random: &mut Random) -> Operation {
@@ -69,7 +71,20 @@ pub fn operation(kind: Kind, random: &mut Random) -> Operation {
         at: random.below(60_000),
         bytes: (0..length).map(byte).collect(),
         durable: random.below(4) == 0,
+        crowded: false,
     }
+}
+
+/// Objects come and go where a few of them take all the room.
+pub fn crowded_operation(random: &mut Random) -> Operation {
+    let kinds = [Kind::Put, Kind::Put, Kind::Put, Kind::Put, Kind::Remove, Kind::Remove, Kind::Rename, Kind::Sync];
+    let kind = kinds[random.below(kinds.len() as u64) as usize];
+    let key = |random: &mut Random| vec![b'a' + random.below(5) as u8];
+    let (key, other) = (key(random), key(random));
+    let bytes = vec![random.below(250) as u8; 40_000 + random.below(50_000) as usize];
+    // Bytes that shrink would take no room.
+    let bytes = bytes.iter().enumerate().map(|(at, byte)| ((at * at) >> 7) as u8 ^ byte).collect();
+    Operation { kind, key, other, at: 0, bytes, durable: random.below(8) == 0, crowded: true }
 }
 
 impl Kind {
@@ -79,7 +94,17 @@ impl Kind {
     }
 }
 
-pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) {
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    Done,
+    /// It is done; there was no room for what it waits for.
+    Late,
+    /// There was no room for it: nothing has changed.
+    Refused,
+}
+
+pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) -> Outcome {
     if operation.kind == Kind::Reopen {
         drop(opened.take());
     }
@@ -100,7 +125,9 @@ pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) {
         Kind::Reopen => Ok(()),
     };
     match done {
-        Ok(()) | Err(terrace::Error::NotFound { .. }) => {}
+        Ok(()) | Err(terrace::Error::NotFound { .. }) => Outcome::Done,
+        Err(terrace::Error::StillOwed { .. }) => Outcome::Late,
+        Err(terrace::Error::NoSpace { .. }) => Outcome::Refused,
         Err(e) => std::panic::resume_unwind(Box::new(format!("{operation:?}: {e}"))),
     }
 }

@@ -113,7 +113,16 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Rename { from, to } => self.rename(from, to),
             Edit::Made { task, replica } => self.made(task, replica),
             Edit::Owe { task, key, raw_len, then_drop } => {
-                let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop, since: self.sequence };
+                // A frame that is owed to another target instead has been without it just as long.
+                let first = Task { target: 0, ..*task };
+                let mut since = self.sequence;
+                for other in self.tasks(&keys::owed(&first)[..25])? {
+                    if let Some(value) = self.records.get(self.txn, &keys::owed(&other))? {
+                        let owed: Owed = decode(value, "an owed replica's record")?;
+                        since = since.min(owed.since);
+                    }
+                }
+                let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop, since };
                 self.put(&keys::owed(task), &owed)
             }
             Edit::Forgive { task } => {
