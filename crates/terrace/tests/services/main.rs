@@ -286,8 +286,10 @@ fn an_emptied_bucket_is_away_until_it_is_renewed() {
     store.close().unwrap();
 }
 
-/// Names the folder of a child process that runs the suite over SFTP.
+/// Set for a child process that runs the suite over SFTP.
 const CHILD_VARIABLE: &str = "TERRACE_TEST_SFTP_CHILD";
+/// Holds the lines of the tier that a child process uses.
+const TIER_VARIABLE: &str = "TERRACE_TEST_SFTP_TIER";
 
 /// SFTP is spoken by `ssh` processes, each with a control socket in a folder. They outlived the process that had started
 /// them, so each command left a process, a folder and a connection behind.
@@ -310,16 +312,19 @@ fn over_sftp_no_process_and_no_folder_is_left() {
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(bin.join("ssh"), executable).unwrap();
     let folders = std::iter::once(bin).chain(std::env::split_paths(&path));
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_suite_over_sftp", "--nocapture"])
-        .env("PATH", std::env::join_paths(folders).unwrap())
-        .env("XDG_STATE_HOME", &state)
-        .env(CHILD_VARIABLE, dir.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
-    println!("{said}");
-    assert!(child.status.success(), "{said}");
+    let path = std::env::join_paths(folders).unwrap();
+    let run = |test: &str, variable: &str, value: &str| {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", test, "--nocapture"]).env("PATH", &path).env("XDG_STATE_HOME", &state);
+        let child = child.env(variable, value).output().unwrap();
+        let said = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
+        println!("{said}");
+        assert!(child.status.success(), "{said}");
+    };
+    run("the_suite_over_sftp", CHILD_VARIABLE, "1");
+    // This server lives on: an `ssh` process does not end because its connection does.
+    let server = Sftp::start().unwrap();
+    run("a_command_over_sftp", TIER_VARIABLE, &server.tier("command"));
     let left: Vec<PathBuf> = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(left.is_empty(), "folders are left: {left:?}");
     // A process that was told to end may take a moment.
@@ -340,5 +345,18 @@ fn is_any_process_named(path: &Path) -> bool {
 fn the_suite_over_sftp() {
     if std::env::var_os(CHILD_VARIABLE).is_some() {
         check(&mut Sftp::start().unwrap());
+    }
+}
+
+/// Does nothing but as the other child: closes its store and ends at once, as a command does.
+#[test]
+fn a_command_over_sftp() {
+    if let Ok(bucket) = std::env::var(TIER_VARIABLE) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["disk"], ""), bucket]);
+        store.put_bytes(b"o", &noise(70_000, 1), &replicated()).unwrap();
+        store.close().unwrap();
+        drop(dir);
+        std::process::exit(0);
     }
 }
