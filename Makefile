@@ -16,7 +16,7 @@ servers: target/servers/installed ## real servers and programs that tests use
 	  $$root apt-get update -qq && $$root apt-get install -qq -y $(PACKAGES) > /dev/null; }
 
 # Servers written in Python, in an environment of their own: what they need gets along with nothing else's needs.
-target/servers/installed: crates/terrace/tests/services/requirements.txt
+target/servers/installed: crates/engine/terrace/tests/services/requirements.txt
 	python3 -m venv target/servers
 	target/servers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
@@ -29,10 +29,10 @@ TOOL_fsx := fsx@0.3.2
 TOOL_pjdfstest := pjdfstest@0.2.2
 
 PYTHON := target/python/bin/python
-MATURIN = $(PYTHON) -m maturin build --manifest-path crates/python/Cargo.toml
+MATURIN = $(PYTHON) -m maturin build --manifest-path crates/doors/python/Cargo.toml
 WHEEL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --force-reinstall
 
-target/python/installed: crates/python/requirements.txt
+target/python/installed: crates/doors/python/requirements.txt
 	python3 -m venv target/python
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
@@ -50,10 +50,10 @@ python-installed: target/python/installed
 python-released: python
 	$(WHEEL) target/wheels/*.whl
 
-CHECKED = --no-cache --config pyproject.toml . ../../bench/python ../../bench/peers
-PYTEST = cd crates/python && PYTHONDONTWRITEBYTECODE=1 timeout 600 ../../$(PYTHON) -m pytest
+CHECKED = --no-cache --config pyproject.toml . ../../../bench/python ../../../bench/peers
+PYTEST = cd crates/doors/python && PYTHONDONTWRITEBYTECODE=1 timeout 600 ../../../$(PYTHON) -m pytest
 python-test: python-installed ## the Python package's tests, on a development build
-	cd crates/python && ../../$(PYTHON) -m ruff check --quiet $(CHECKED) && ../../$(PYTHON) -m ruff format --check --quiet $(CHECKED)
+	cd crates/doors/python && ../../../$(PYTHON) -m ruff check --quiet $(CHECKED) && ../../../$(PYTHON) -m ruff format --check --quiet $(CHECKED)
 	$(PYTEST)
 
 PEERS := rclone restic rsync
@@ -102,14 +102,14 @@ demo: ## what Terrace does, on made files or on those in DATA
 
 install: ## the binary, into cargo's bin directory; with PREFIX: there, with the C library
 ifndef PREFIX
-	$(CARGO) install --path crates/cli
+	$(CARGO) install --path crates/doors/cli
 else
 	$(CARGO) build --profile $(PROFILE) -p terrace-cli -p terrace-c
 	install -D target/$(BUILT)/terrace $(DESTDIR)$(PREFIX)/bin/terrace
 	install -D target/$(BUILT)/libterrace_c.so $(DESTDIR)$(PREFIX)/lib/libterrace.so
-	install -D -m 644 crates/c/include/terrace.h $(DESTDIR)$(PREFIX)/include/terrace.h
+	install -D -m 644 crates/doors/c/include/terrace.h $(DESTDIR)$(PREFIX)/include/terrace.h
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/c/terrace.pc.in \
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' crates/doors/c/terrace.pc.in \
 	  > $(DESTDIR)$(PREFIX)/lib/pkgconfig/terrace.pc
 endif
 PROFILE ?= release
@@ -120,8 +120,8 @@ install-mpi: mpi-installed ## with PREFIX: terrace-dump, and the library for C a
 	$(CARGO) build --profile $(PROFILE) $(MPI)
 	install -D target/$(BUILT)/terrace-dump $(DESTDIR)$(PREFIX)/bin/terrace-dump
 	install -D target/$(BUILT)/libterrace_dump_mpi.so $(DESTDIR)$(PREFIX)/lib/libterrace_dump.so
-	install -D -m 644 crates/dump-mpi/include/terrace_dump.h $(DESTDIR)$(PREFIX)/include/terrace_dump.h
-	install -D -m 644 crates/dump-mpi/python/terrace_dump.py $(DESTDIR)$(PREFIX)/lib/python/terrace_dump.py
+	install -D -m 644 crates/dump/dump-mpi/include/terrace_dump.h $(DESTDIR)$(PREFIX)/include/terrace_dump.h
+	install -D -m 644 crates/dump/dump-mpi/python/terrace_dump.py $(DESTDIR)$(PREFIX)/lib/python/terrace_dump.py
 
 # Each buffer of these tests is a block of memory of its own. The seed makes each run the same.
 memcheck: export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER = valgrind -q --error-exitcode=1 --partial-loads-ok=no --redzone-size=256
@@ -151,7 +151,7 @@ soak: python-installed memcheck ## the long counts: kills, faults, power losses,
 	CASES=250000 $(CARGO) test -p terrace-codec --test hostile -- --nocapture
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 	CASES=50000 $(CARGO) test -p terrace-views --test import -- --nocapture
-	CASES=1000000 $(CARGO) test -p terrace-serve --test hostile -- --nocapture
+	CASES=1000000 $(CARGO) test -p terrace-nine --test hostile -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
 	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture

@@ -127,7 +127,7 @@ fn particles() -> Result<Vec<Row>> {
     let dump = std::fs::read(std::path::Path::new(&data).join("pic/vpic_harris_i_t264_r0.aos32"))?;
     let place = Place::new()?;
     let store = place.store("particles", 0)?;
-    let text = include_str!("../../../crates/datasets/examples/vpic.dataset");
+    let text = include_str!("../../../crates/layouts/datasets/examples/vpic.dataset");
     let text = text.replace("const N = 65350", &format!("const N = {}", dump.len() / 32));
     Datasets::new(&store).add("ions", &text)?;
     drop(store);

@@ -1,6 +1,6 @@
 //! Views through each server, beside the raw replica that the same server reads.
 
-#[path = "../../../crates/serve/tests/common/client.rs"]
+#[path = "../../../crates/doors/nine/tests/common/client.rs"]
 #[allow(clippy::unwrap_used, dead_code)] // It serves tests, too.
 mod client;
 
@@ -12,7 +12,7 @@ use anyhow::{Result, anyhow};
 use terrace::Files;
 use terrace_datasets::Datasets;
 use terrace_mount::{Mount, MountError};
-use terrace_serve::{Address, Limits, Server};
+use terrace_nine::{Address, Limits, Server};
 
 use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};

@@ -1,0 +1,123 @@
+//! The four stages, put together.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, ScopedJoinHandle};
+
+use rustix_futex_sync::Mutex;
+
+use crate::dispatcher::Dispatcher;
+use crate::grouping::Event;
+use crate::memory::Memory;
+use crate::segment::Segment;
+use crate::{Figures, Move, Settings, Sink, Source};
+use crate::{collector, grouping, sorter, worker};
+
+/// Events and segments that wait between two stages; their bytes are bounded by [`Settings::memory`].
+const BETWEEN: usize = 8;
+
+/// What all stages see.
+pub struct Shared<'a, M: Move> {
+    pub settings: &'a Settings,
+    pub figures: &'a Figures,
+    pub memory: Memory<'a>,
+    pub dispatch: Dispatcher<'a, M>,
+    stopped: AtomicBool,
+    /// Tells grouping that a worker is free, as long as there is a collector.
+    grouping: Mutex<Option<SyncSender<Event<M>>>>,
+}
+
+impl<M: Move> Shared<'_, M> {
+    pub fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Ends all stages as soon as they can; nothing more is written.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.dispatch.end();
+    }
+
+    pub fn tell_free(&self) {
+        if let Some(grouping) = &*self.grouping.lock() {
+            // Where it has other events to look at, it will see for itself.
+            let _ = grouping.try_send(Event::Free);
+        }
+    }
+}
+
+/// Why a pipeline ended before its sources did.
+#[derive(Debug)]
+pub enum Ended<E> {
+    /// A source or the sink failed.
+    Failed(E),
+    /// The system gave no thread.
+    NoThread(io::Error),
+}
+
+/// Moves everything from the sources to the sink, until all sources have ended or one says stop.
+///
+/// # Errors
+/// The first error of a source or the sink. What is not finished is pulled again by the next run.
+pub fn run<'a, S: Source, K: Sink<S::Move, Error = S::Error>>(
+    sources: &'a [S],
+    sink: &K,
+    settings: &Settings,
+    figures: &Figures,
+) -> Result<(), Ended<S::Error>> {
+    let (to_grouping, events) = sync_channel(BETWEEN);
+    let (to_sorter, segments) = sync_channel::<Segment<S::Move>>(BETWEEN);
+    let shared = Shared {
+        settings,
+        figures,
+        memory: Memory::new(settings.memory, figures),
+        dispatch: Dispatcher::new(settings, sources.len()),
+        stopped: AtomicBool::new(false),
+        grouping: Mutex::new(Some(to_grouping.clone())),
+    };
+    let error = Mutex::new(None);
+    let end = |found| {
+        error.lock().get_or_insert(found);
+        shared.stop();
+    };
+    let fail = |found: S::Error| end(Ended::Failed(found));
+    let (shared, fail) = (&shared, &fail);
+    thread::scope(|scope| {
+        let named = |name: &str| thread::Builder::new().name(format!("terrace-{name}"));
+        let no_thread = |error| end(Ended::NoThread(error));
+        let sorting = named("sorter").spawn_scoped(scope, move || {
+            let void = |segment: Segment<S::Move>| shared.memory.give(segment.weight);
+            sorter::sort(shared, &segments, |segment| {
+                if shared.dispatch.offer(segment, void) {
+                    let worker = move || worker::work(shared, sources, sink, fail);
+                    let begun = thread::Builder::new().name("terrace-pipeline".into()).spawn_scoped(scope, worker);
+                    if begun.is_err() {
+                        // This thread is as good as any.
+                        worker();
+                    }
+                }
+            });
+        });
+        let grouping = named("grouping").spawn_scoped(scope, move || grouping::group(shared, &events, &to_sorter));
+        let begun = sorting.and_then(|sorting| grouping.map(|_| sorting));
+        let sorting = begun.map_err(no_thread).ok();
+        let collect =
+            move |number, source, next: &_| collector::collect(source, sink, number, shared, next).unwrap_or_else(fail);
+        if let Some(((number, first), others)) = sources.iter().enumerate().collect::<Vec<_>>().split_first() {
+            let begin = |&(number, source): &(usize, &'a S)| {
+                let next = to_grouping.clone();
+                named("collector").spawn_scoped(scope, move || collect(number, source, &next)).map_err(no_thread)
+            };
+            let others: Vec<_> = others.iter().map(begin).collect();
+            collect(*number, first, &to_grouping);
+            others.into_iter().flatten().for_each(|other| drop(other.join()));
+        }
+        drop(to_grouping);
+        shared.grouping.lock().take();
+        // A panic is handed on by the scope.
+        drop(sorting.map(ScopedJoinHandle::join));
+        shared.dispatch.end();
+    });
+    error.into_inner().map_or(Ok(()), Err)
+}

@@ -1,0 +1,52 @@
+//! A store served for a test.
+
+#![allow(dead_code)] // Each test uses some of it.
+
+pub mod client;
+
+use std::path::PathBuf;
+
+use client::Client;
+use tempfile::TempDir;
+use terrace::{Config, Files, Store};
+use terrace_nine::{Address, Limits, Server};
+
+pub struct Served {
+    pub server: Server,
+    pub files: Files,
+    pub socket: PathBuf,
+    _dir: TempDir,
+}
+
+impl Served {
+    pub fn new() -> Served {
+        Served::within(Limits::default())
+    }
+
+    pub fn within(limits: Limits) -> Served {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!(
+            "[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n",
+            dir.path().join("disk").display()
+        );
+        let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+        let files = Files::new(&store).unwrap();
+        let socket = dir.path().join("socket");
+        let server = Server::begin(&files, &Address::Unix(socket.clone()), false, limits).unwrap();
+        Served { server, files, socket, _dir: dir }
+    }
+
+    pub fn client(&self) -> Client {
+        Client::unix(&self.socket).unwrap()
+    }
+}
+
+/// Bytes that are all different enough.
+pub fn bytes(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = |_| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    (0..length).map(next).collect()
+}

@@ -1,0 +1,252 @@
+//! Files over 9P2000, by a client of the test's own.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use common::client::{APPEND, BOTH, Body, CUT, Client, DIRECTORY, READ, REMOVE, WRITE};
+use common::{Served, bytes};
+use terrace_nine::{Address, Limits, ServeError, Server};
+
+#[test]
+fn files_are_made_read_written_cut_renamed_and_removed() {
+    let served = Served::new();
+    let mut client = served.client();
+    assert_eq!(client.msize, (1 << 20) + 24);
+    let fid = client.create("", "a", 0o644, BOTH).unwrap();
+    assert_eq!(client.write(fid, 0, b"hello").unwrap(), 5);
+    assert_eq!(client.write(fid, 10, b"there").unwrap(), 5);
+    assert_eq!(client.read(fid, 0, 100).unwrap(), b"hello\0\0\0\0\0there");
+    assert_eq!(client.read(fid, 3, 4).unwrap(), b"lo\0\0");
+    assert_eq!(client.read(fid, 15, 4).unwrap(), b"");
+    client.wstat(fid, None, Some(5), "").unwrap();
+    assert_eq!(client.stat_fid(fid).unwrap().length, 5);
+    client.wstat(fid, None, Some(8), "").unwrap();
+    client.wstat(fid, Some(0o600), None, "b").unwrap();
+    client.clunk(fid).unwrap();
+    assert_eq!(client.read_all("b").unwrap(), b"hello\0\0\0");
+    assert_eq!(served.files.store().get(b"b").unwrap(), b"hello\0\0\0");
+    let told = client.stat("b").unwrap();
+    assert_eq!((told.name.as_str(), told.mode, told.length), ("b", 0o600, 8));
+    let fid = client.open("b", WRITE | CUT).unwrap();
+    assert_eq!(client.stat_fid(fid).unwrap().length, 0);
+    assert_eq!(client.read(fid, 0, 1).unwrap_err(), "bad use of fid");
+    client.clunk(fid).unwrap();
+    client.remove("b").unwrap();
+    assert_eq!(client.walk("b").unwrap_err(), "No such file or directory");
+    assert_eq!(client.names("").unwrap(), [""; 0]);
+    // What is open lives on.
+    let fid = client.create("", "c", 0o644, BOTH | REMOVE).unwrap();
+    client.write(fid, 0, b"x").unwrap();
+    client.remove("c").unwrap();
+    assert_eq!(client.read(fid, 0, 9).unwrap(), b"x");
+    assert_eq!(client.stat_fid(fid).unwrap().length, 1);
+    assert!(client.clunk(fid).is_err());
+    let fid = client.create("", "d", 0o644, BOTH | REMOVE).unwrap();
+    client.clunk(fid).unwrap();
+    assert!(client.walk("d").is_err());
+}
+
+#[test]
+fn directories_are_walked_and_listed() {
+    let served = Served::new();
+    let mut client = served.client();
+    for (folder, name) in [("", "runs"), ("runs", "one"), ("runs/one", "deep")] {
+        let fid = client.create(folder, name, DIRECTORY | 0o755, READ).unwrap();
+        client.clunk(fid).unwrap();
+    }
+    let mut expected = vec!["deep".to_owned()];
+    for number in 0..300 {
+        let name = format!("file with a longer name {number:03}");
+        let fid = client.create("runs/one", &name, 0o644, WRITE).unwrap();
+        client.clunk(fid).unwrap();
+        expected.push(name);
+    }
+    assert_eq!(client.names("runs/one").unwrap(), expected);
+    // By pieces that hold one record, too; never part of one.
+    assert_eq!(client.list("runs/one", 120).unwrap(), client.list("runs/one", 1 << 20).unwrap());
+    let fid = client.open("runs/one", READ).unwrap();
+    assert_eq!(client.read(fid, 0, 20).unwrap_err(), "Invalid argument");
+    let first = client.read(fid, 0, 200).unwrap();
+    assert_eq!(client.read(fid, 7, 200).unwrap_err(), "bad offset in directory read");
+    client.read(fid, first.len() as u64, 200).unwrap();
+    assert_eq!(client.read(fid, 0, 200).unwrap(), first);
+    // What is put by others is there, and what exists only as a part of keys.
+    served.files.store().put_bytes(b"put/by/others", b"1", &Default::default()).unwrap();
+    assert_eq!(client.names("").unwrap(), ["put", "runs"]);
+    assert_eq!(client.read_all("put/by/others").unwrap(), b"1");
+    // Up and down again; beyond the root is the root.
+    let up = client.walk("runs/one/../one/deep/../../../..").unwrap();
+    assert_eq!(client.stat_fid(up).unwrap().name, "/");
+    assert_eq!(client.walk("runs/none/x").unwrap_err(), "the walk ended early");
+    for bad in [".", "a\0b"] {
+        assert!(client.walk(bad).is_err());
+    }
+    assert!(client.create("runs", "..", 0o644, READ).is_err());
+    assert!(client.create("runs", "a/b", 0o644, READ).is_err());
+    assert_eq!(client.create("runs", "one", 0o644, READ).unwrap_err(), "File exists");
+    assert_eq!(client.remove("runs/one").unwrap_err(), "Directory not empty");
+    assert_eq!(client.open("runs", WRITE).unwrap_err(), "Is a directory");
+    client.remove("runs/one/deep").unwrap();
+}
+
+#[test]
+fn fids_follow_what_is_renamed_by_others() {
+    let served = Served::new();
+    let (mut one, mut other) = (served.client(), served.client());
+    one.create("", "d", DIRECTORY | 0o755, READ).unwrap();
+    let open = one.create("d", "f", 0o644, BOTH).unwrap();
+    let known = one.walk("d/f").unwrap();
+    let before = one.stat_fid(known).unwrap();
+    let folder = other.walk("d").unwrap();
+    other.wstat(folder, None, None, "e").unwrap();
+    let file = other.walk("e/f").unwrap();
+    other.wstat(file, None, None, "g").unwrap();
+    one.write(open, 0, b"still").unwrap();
+    let after = one.stat_fid(known).unwrap();
+    assert_eq!((after.path, after.name.as_str(), after.length), (before.path, "g", 5));
+    one.open_fid(known, READ).unwrap();
+    assert_eq!(one.read(known, 0, 9).unwrap(), b"still");
+    // A name that is taken is not given.
+    other.create("e", "h", 0o644, READ).unwrap();
+    assert_eq!(other.wstat(file, None, None, "h").unwrap_err(), "File exists");
+    // Another file of the name is another file.
+    other.remove("e/g").unwrap();
+    other.create("e", "g", 0o644, READ).unwrap();
+    assert_ne!(other.stat("e/g").unwrap().path, before.path);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let served = Served::new();
+    let mut client = served.client();
+    assert_eq!(client.stat_fid(99).unwrap_err(), "fid unknown or out of range");
+    assert_eq!(client.attach(0, "").unwrap_err(), "fid already in use");
+    assert_eq!(client.ask(102, Body::default().n(4, 5).s("me").s("")).unwrap_err(), "authentication not required");
+    assert!(client.ask(104, Body::default().n(4, 5).n(4, 6).s("me").s("")).is_err());
+    assert_eq!(client.ask(50, Body::default().n(8, 0)).unwrap_err(), "unknown message");
+    client.ask(108, Body::default().n(2, 3)).unwrap();
+    let fid = client.create("", "a", 0o644, READ).unwrap();
+    assert_eq!(client.write(fid, 0, b"x").unwrap_err(), "bad use of fid");
+    assert_eq!(client.open_fid(fid, READ).unwrap_err(), "bad use of fid");
+    assert_eq!(
+        client.wstat(fid, Some(DIRECTORY), None, "").unwrap_err(),
+        "wstat can't convert between files and directories"
+    );
+    assert!(client.create("", "link", 0x0200_0000, READ).is_err());
+    let fid = client.open("a", WRITE).unwrap();
+    assert_eq!(client.write(fid, u64::MAX - 3, b"beyond").unwrap_err(), "File too large");
+    assert_eq!(client.wstat(fid, None, Some(u64::MAX - 1), "").unwrap_err(), "File too large");
+    // The names of the store's own are not shown.
+    assert!(client.walk(".terrace").is_err());
+    // A new version begins anew, whatever dialect is asked for; before one, nothing is done.
+    let body = client.ask(100, Body::default().n(4, 8192).s("9P2000.L")).unwrap();
+    assert_eq!(body, Body::default().n(4, 8192).s("9P2000").0);
+    assert!(client.stat_fid(fid).is_err());
+    let body = client.ask(100, Body::default().n(4, 8192).s("9P1999")).unwrap();
+    assert_eq!(body, Body::default().n(4, 8192).s("unknown").0);
+    assert_eq!(client.attach(0, "").unwrap_err(), "no version was agreed on");
+}
+
+#[test]
+fn many_clients_write_and_read_at_once() {
+    let served = Served::new();
+    const LENGTH: usize = 20 << 20;
+    std::thread::scope(|scope| {
+        for number in 0..6 {
+            let served = &served;
+            scope.spawn(move || {
+                let mut client = served.client();
+                let data = bytes(LENGTH, number);
+                let name = format!("big{number}");
+                let fid = client.create("", &name, 0o644, WRITE).unwrap();
+                client.write_all(fid, &data).unwrap();
+                client.clunk(fid).unwrap();
+                // Another client, with short messages.
+                let mut short = served.client();
+                short.version(64 << 10).unwrap();
+                short.attach(0, "").unwrap();
+                assert!(short.read_all(&name).unwrap() == data);
+                assert!(client.read_all(&name).unwrap() == data);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_client_that_vanishes_leaves_nothing_open() {
+    let served = Served::new();
+    let mut client = served.client();
+    let fid = client.create("", "a", 0o644, BOTH).unwrap();
+    client.write(fid, 0, b"kept back").unwrap();
+    let id = served.files.stat(b"a").unwrap().id.unwrap();
+    assert!(served.files.opened(id).is_some());
+    drop(client);
+    for _ in 0..1000 {
+        if served.files.opened(id).is_none() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(served.files.opened(id).is_none());
+    assert_eq!(served.files.store().get(b"a").unwrap(), b"kept back");
+}
+
+#[test]
+fn an_end_answers_what_is_asked_and_closes_all() {
+    let mut served = Served::new();
+    let mut client = served.client();
+    let fid = client.create("", "a", 0o644, BOTH).unwrap();
+    client.write(fid, 0, b"kept back").unwrap();
+    served.server.end();
+    assert!(client.read(fid, 0, 9).is_err());
+    assert_eq!(served.files.store().get(b"a").unwrap(), b"kept back");
+    assert!(!served.socket.exists());
+    // What a killed server left is taken over; what is served, or is no socket, is not.
+    drop(std::os::unix::net::UnixListener::bind(&served.socket).unwrap());
+    let address = Address::Unix(served.socket.clone());
+    let again = Server::begin(&served.files, &address, false, Limits::default()).unwrap();
+    assert_eq!(served.client().read_all("a").unwrap(), b"kept back");
+    assert!(matches!(
+        Server::begin(&served.files, &address, false, Limits::default()),
+        Err(ServeError::Refused { .. })
+    ));
+    drop(again);
+    std::fs::write(&served.socket, b"").unwrap();
+    assert!(matches!(Server::begin(&served.files, &address, false, Limits::default()), Err(ServeError::InTheWay(_))));
+}
+
+#[test]
+fn only_this_machine_is_let_in_unless_told() {
+    let served = Served::new();
+    let open = Address::Tcp("0.0.0.0:0".parse().unwrap());
+    let Err(error @ ServeError::Open(_)) = Server::begin(&served.files, &open, false, Limits::default()) else {
+        panic!("it listens")
+    };
+    assert!(error.to_string().contains("no authentication"), "{error}");
+    let server =
+        Server::begin(&served.files, &Address::Tcp("127.0.0.1:0".parse().unwrap()), false, Limits::default()).unwrap();
+    let mut client = Client::tcp(&server.address().to_string()).unwrap();
+    assert_eq!(client.names("").unwrap(), [""; 0]);
+}
+
+/// Clients appended at the length that they knew, over what others had appended since.
+#[test]
+fn what_two_clients_append_is_all_there() {
+    let served = Served::new();
+    let (mut one, mut two) = (served.client(), served.client());
+    let fid = one.create("", "log", 0o644, WRITE | APPEND).unwrap();
+    let other = two.open("log", WRITE | APPEND).unwrap();
+    let mut expected = Vec::new();
+    for number in 0..200 {
+        let line = format!("line {number}\n").into_bytes();
+        // Whatever offset they name.
+        let (client, fid) = if number % 3 == 0 { (&mut one, fid) } else { (&mut two, other) };
+        assert_eq!(client.write(fid, number % 7, &line).unwrap() as usize, line.len());
+        expected.extend(line);
+    }
+    assert_eq!(one.read_all("log").unwrap(), expected);
+    one.clunk(fid).unwrap();
+    two.clunk(other).unwrap();
+    assert_eq!(served.files.store().get(b"log").unwrap(), expected);
+}

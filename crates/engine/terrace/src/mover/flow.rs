@@ -1,0 +1,205 @@
+//! Everything that is owed flows to its targets by the same pipeline as streams do: each target at its own speed.
+//!
+//! The source is the owed set. It has no position to come back to: what is done is deleted from it by the commit that
+//! registers the replica, and what cannot be made now stays owed. So the sink says of no target that it fails: that is
+//! its device's affair, which sets itself aside.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
+use terrace_pipeline::{Ended, Failure, Figures, Move, Pulled, Settings, Sink, Source};
+
+use super::claimed::Claimed;
+use super::make::Made;
+use super::{BATCH, MARK_EVERY};
+use crate::catalog::{Owed, TargetId, Task};
+use crate::store::Inner;
+use crate::{Error, Result};
+
+/// Replicas of so many bytes are registered by one commit, about.
+const REGISTERED: usize = 4 << 20;
+/// Bytes that a small replica counts as, so that not too many are registered by one commit.
+const LEAST: usize = 64 << 10;
+/// Bytes of replicas that wait for their targets. They take no memory until they are made.
+const WAITING: usize = 64 << 20;
+/// Targets that are written to at once.
+const AT_ONCE: usize = 8;
+/// Seconds of writing that pay for the threads of a pipeline.
+const WORTH: f64 = 0.005;
+/// How often progress is told.
+const TOLD: Duration = Duration::from_millis(100);
+
+/// A replica that is to be made.
+struct ToMake(Task, Owed);
+
+impl Move for ToMake {
+    type Destination = TargetId;
+    type Order = (u64, u64, u64);
+
+    fn destination(&self) -> &TargetId {
+        &self.0.target
+    }
+
+    fn order(&self) -> (u64, u64, u64) {
+        (self.0.object, self.0.frame_offset, self.0.write)
+    }
+
+    fn weight(&self) -> usize {
+        (self.1.raw_len as usize).max(LEAST)
+    }
+}
+
+/// What is owed, to one object or to all, walked once, but not for longer than until `end`: while much is written there is always more.
+struct OwedSet<'a> {
+    inner: &'a Inner,
+    object: Option<u64>,
+    after: Mutex<Option<Task>>,
+    end: Instant,
+}
+
+impl Source for OwedSet<'_> {
+    type Move = ToMake;
+    type Error = Error;
+
+    fn pull(&self, _: usize) -> Result<Pulled<ToMake>> {
+        if self.inner.mover.stopping.load(Ordering::Acquire) || Instant::now() > self.end {
+            return Ok(Pulled::Stop);
+        }
+        let mut after = self.after.lock();
+        let tasks = self.inner.owed_next(self.object, *after)?;
+        let Some((last, _)) = tasks.last() else { return Ok(Pulled::End) };
+        *after = Some(*last);
+        Ok(Pulled::Moves(tasks.into_iter().map(|(task, owed)| ToMake(task, owed)).collect()))
+    }
+
+    fn wait(&self, _: Duration) {}
+
+    fn finish(&self, _: Vec<ToMake>) -> Result<()> {
+        Ok(())
+    }
+
+    fn again(&self, _: &TargetId) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Owed replicas that are given, each pulled once.
+struct Given(Mutex<Vec<(Task, Owed)>>);
+
+impl Source for Given {
+    type Move = ToMake;
+    type Error = Error;
+
+    fn pull(&self, _: usize) -> Result<Pulled<ToMake>> {
+        let mut left = self.0.lock();
+        if left.is_empty() {
+            return Ok(Pulled::End);
+        }
+        let count = left.len().min(BATCH);
+        Ok(Pulled::Moves(left.drain(..count).map(|(task, owed)| ToMake(task, owed)).collect()))
+    }
+
+    fn wait(&self, _: Duration) {}
+
+    fn finish(&self, _: Vec<ToMake>) -> Result<()> {
+        Ok(())
+    }
+
+    fn again(&self, _: &TargetId) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The store's targets.
+struct Targets<'a> {
+    inner: &'a Inner,
+    at_once: bool,
+    done: AtomicUsize,
+}
+
+impl<'a> Sink<ToMake> for Targets<'a> {
+    type Written = Made<'a>;
+    type Error = Error;
+
+    fn write(&self, _: &TargetId, tasks: &[ToMake]) -> Result<Made<'a>, Failure<Error>> {
+        let mut made = Made { claimed: Claimed::none(&self.inner.mover), changes: Vec::new(), done: 0 };
+        tasks.iter().try_for_each(|ToMake(task, owed)| self.inner.make_next(&mut made, task, owed, self.at_once))?;
+        Ok(made)
+    }
+
+    fn sync(&self, _: &TargetId, made: Made<'a>) -> Result<(), Failure<Error>> {
+        self.done.fetch_add(self.inner.register(made)?, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn park(&self, _: &TargetId, _: &str) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes what is owed now, to one object or to all, as far as the targets allow, for a few seconds at most; how many
+    /// replicas are no longer owed.
+    pub(crate) fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
+        let first = self.owed_next(object, None)?;
+        if first.len() < BATCH && !self.pays(&first) {
+            return self.make(&first, at_once);
+        }
+        let source = OwedSet { inner: self, object, after: Mutex::default(), end: Instant::now() + MARK_EVERY };
+        self.flow(source, at_once)
+    }
+
+    /// Makes these owed replicas, as far as the targets allow; how many are no longer owed.
+    pub(super) fn make_given(&self, owed: Vec<(Task, Owed)>) -> Result<usize> {
+        if self.pays(&owed) { self.flow(Given(Mutex::new(owed)), true) } else { self.make(&owed, true) }
+    }
+
+    fn flow(&self, source: impl Source<Move = ToMake, Error = Error>, at_once: bool) -> Result<usize> {
+        let sink = Targets { inner: self, at_once, done: AtomicUsize::new(0) };
+        let workers = self.tiers.devices.len().min(AT_ONCE);
+        let settings = Settings { max_bytes: REGISTERED, memory: WAITING, workers, ..Settings::default() };
+        match terrace_pipeline::run(&[source], &sink, &settings, &Figures::default()) {
+            Ok(()) => Ok(sink.done.load(Ordering::Relaxed)),
+            Err(Ended::Failed(error)) => Err(error),
+            Err(Ended::NoThread(error)) => Err(Error::io("starting a thread of the mover")(error)),
+        }
+    }
+
+    /// The next of what is owed, to one object or to all.
+    pub(super) fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
+        let before = object.map(|object| Task { object, frame_offset: 0, write: 0, target: 0 });
+        let mut tasks = self.catalog.owed(after.or(before).as_ref(), BATCH)?;
+        tasks.retain(|(task, _)| object.is_none_or(|object| task.object == object));
+        Ok(tasks)
+    }
+
+    /// Whether threads are worth their while: several targets are written to for long.
+    fn pays(&self, tasks: &[(Task, Owed)]) -> bool {
+        let several = tasks.windows(2).any(|pair| pair[0].0.target != pair[1].0.target);
+        let seconds = |(task, owed): &(Task, Owed)| {
+            let device = self.tiers.device(task.target).ok()?;
+            Some(device.writing.latency() + f64::from(owed.raw_len) / device.writing.rate())
+        };
+        several && tasks.iter().filter_map(seconds).sum::<f64>() > WORTH
+    }
+
+    /// The same, while `progress` is told again and again what is left.
+    pub(super) fn make_all_telling(&self, progress: &mut dyn FnMut(u64)) -> Result<usize> {
+        let (done, is_done) = channel();
+        std::thread::scope(|scope| {
+            let make = move || done.send(self.make_all(None, true));
+            let thread = std::thread::Builder::new().name("terrace-flow".into()).spawn_scoped(scope, make);
+            thread.map_err(Error::io("starting a thread of the mover"))?;
+            loop {
+                match is_done.recv_timeout(TOLD) {
+                    Ok(made) => return made,
+                    Err(RecvTimeoutError::Timeout) => progress(self.catalog.owed_count(None)?),
+                    // It panicked, which the scope hands on.
+                    Err(RecvTimeoutError::Disconnected) => return Ok(0),
+                }
+            }
+        })
+    }
+}

@@ -1,0 +1,196 @@
+//! Delivery: what is done with a segment at its destination. The pipeline's end.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rustix_futex_sync::Mutex;
+use terrace_pipeline::Sink;
+
+use crate::control::Control;
+use crate::destinations::{Destination, End, Outcome};
+use crate::entry::{Entry, Position};
+use crate::ledger::{Ledger, Mark};
+use crate::request::{Name, Place};
+use crate::runs::{Run, runs};
+use crate::{Error, Failure};
+
+const SAME_FILE: &str = "it is the file itself, under another name; remove one of the two";
+
+/// Writes segments to destinations and notes how far they have got.
+pub struct Deliver {
+    /// Where the bytes go.
+    pub destination: Arc<dyn Destination>,
+    /// How far each name has got.
+    pub ledger: Arc<Ledger>,
+    /// The names of the sources, by number.
+    pub sources: Vec<String>,
+    /// What others may ask.
+    pub control: Arc<Control>,
+    /// Names that were begun with since the last failure there.
+    pub begun: Mutex<HashSet<Name>>,
+}
+
+impl Deliver {
+    /// Sees that what is there agrees with what is known of it. Where nothing is, what is there is what appends go behind.
+    fn begin(&self, name: &Name) -> Outcome<Mark> {
+        let known = self.ledger.mark(name)?;
+        if let Some(mark) = known.as_ref().filter(|_| self.begun.lock().contains(name)) {
+            return Ok(mark.clone());
+        }
+        let length = self.destination.length(name)?;
+        let mut mark = known.unwrap_or_default();
+        let watermark = match mark.watermark {
+            Some(watermark) => watermark,
+            None => {
+                // It must be known before the first byte is written: a run that dies, or a loss of power, leaves some of them.
+                let watermark = length.unwrap_or(0);
+                mark.watermark = Some(watermark);
+                self.ledger.commit(name, mark.clone())?;
+                self.ledger.sync()?;
+                watermark
+            }
+        };
+        let least = mark.cut.map_or(watermark, |cut| cut.min(watermark));
+        if let Some(length) = length.filter(|length| *length < least) {
+            return Err(Failure::Never(format!(
+                "it holds {length} bytes, though {least} were delivered; put it back as it was"
+            )));
+        }
+        self.destination.resume(name, mark.newest())?;
+        self.begun.lock().insert(name.clone());
+        Ok(mark)
+    }
+
+    /// Writes what is there of files.
+    fn write_parts(&self, name: &Name, entries: &[Entry]) -> Outcome<()> {
+        let mut writes: Vec<Run> = Vec::new();
+        let mut checked: Option<u64> = None;
+        for (entry, file) in entries.iter().filter_map(|entry| Some((entry, entry.file.as_ref()?))) {
+            let Place::At(offset) = entry.request.place else { continue };
+            // Once for each file, and before its first byte is written: a file that is written to itself would be cut, and removed.
+            if checked.replace(file.inode) != Some(file.inode)
+                && self.destination.is_file(name, file.device, file.inode)
+            {
+                return Err(Failure::Never(SAME_FILE.into()));
+            }
+            let run = Run { offset, bytes: entry.request.bytes.clone() };
+            let length = run.end();
+            writes.push(run);
+            if entry.request.ends {
+                let end = End { length, attributes: file.attributes.clone() };
+                self.destination.write_part(name, &runs(std::mem::take(&mut writes)), Some(&end))?;
+            }
+        }
+        if writes.is_empty() { Ok(()) } else { self.destination.write_part(name, &runs(writes), None) }
+    }
+
+    fn deliver(&self, name: &Name, entries: &[Entry]) -> Outcome<Option<Mark>> {
+        self.write_parts(name, entries)?;
+        let mut requests = entries.iter().filter(|entry| entry.file.is_none()).peekable();
+        if requests.peek().is_none() {
+            return Ok(None);
+        }
+        let mut mark = self.begin(name)?;
+        let before = mark.clone();
+        let mut end = mark.watermark.unwrap_or(0);
+        let mut writes: Vec<Run> = Vec::new();
+        let mut first = None;
+        for entry in requests {
+            let (source, until) = match &entry.lane {
+                Some(lane) => (lane.name.to_string(), lane.until),
+                None => (self.sources.get(entry.source).cloned().unwrap_or_default(), entry.position),
+            };
+            let done = mark.done.entry(source).or_default();
+            if until <= *done {
+                continue;
+            }
+            *done = until;
+            if entry.lane.as_ref().is_some_and(|lane| self.destination.is_file(name, lane.device, lane.inode)) {
+                return Err(Failure::Never(SAME_FILE.into()));
+            }
+            mark.requests += 1;
+            mark.bytes += entry.request.bytes.len() as u64;
+            let bytes = entry.request.bytes.clone();
+            let offset = match entry.request.place {
+                Place::Append => end,
+                Place::At(_) if self.destination.appends_only() => {
+                    return Err(Failure::Never("it takes appends only, and a request has an offset".into()));
+                }
+                Place::At(offset) => offset,
+            };
+            let run = Run { offset, bytes };
+            let first = *first.get_or_insert(entry.position);
+            end = if entry.request.ends { run.end() } else { end.max(run.end()) };
+            writes.push(run);
+            if entry.request.ends {
+                self.write(name, first, &mut writes)?;
+                if before.watermark.is_some_and(|watermark| end < watermark) {
+                    // Else nobody could tell a cut that was not noted from a file that somebody has damaged.
+                    let cut = Some(before.cut.map_or(end, |cut| cut.min(end)));
+                    self.ledger.commit(name, Mark { cut, ..before.clone() })?;
+                    self.ledger.sync()?;
+                }
+                self.destination.set_length(name, end)?;
+            }
+        }
+        self.write(name, first.unwrap_or_default(), &mut writes)?;
+        (mark.watermark, mark.cut, mark.parked) = (Some(end), None, None);
+        Ok(Some(mark))
+    }
+
+    fn write(&self, name: &Name, first: Position, writes: &mut Vec<Run>) -> Outcome<()> {
+        let runs = runs(std::mem::take(writes));
+        if runs.is_empty() { Ok(()) } else { self.destination.write(name, first, &runs) }
+    }
+
+    fn forget<T>(&self, name: &Name, outcome: Outcome<T>) -> Outcome<T> {
+        if outcome.is_err() {
+            self.begun.lock().remove(name);
+        }
+        outcome
+    }
+}
+
+impl Sink<Entry> for Deliver {
+    type Written = Option<Mark>;
+    type Error = Error;
+
+    fn write(&self, name: &Name, entries: &[Entry]) -> Outcome<Option<Mark>> {
+        let delivered = self.forget(name, self.deliver(name, entries));
+        terrace::fail::point("stream:written");
+        delivered
+    }
+
+    fn sync(&self, name: &Name, mark: Option<Mark>) -> Outcome<()> {
+        self.forget(name, self.destination.sync(name))?;
+        terrace::fail::point("stream:synced");
+        match mark {
+            Some(mark) => {
+                let before = self.ledger.mark(name)?.map_or(0, |before| before.requests);
+                self.control.tell_requests_done(mark.requests.saturating_sub(before));
+                self.ledger.commit(name, mark)?;
+            }
+            // A file has no mark of its own, unless it was given up before.
+            None => self.ledger.unpark(name)?,
+        }
+        self.control.tell_parked(name, false);
+        terrace::fail::point("stream:committed");
+        Ok(())
+    }
+
+    fn wanted_again(&self) -> Result<Vec<Name>, Error> {
+        let wanted = self.control.take_wanted_again();
+        for name in &wanted {
+            self.ledger.unpark(name)?;
+            self.control.tell_parked(name, false);
+        }
+        Ok(wanted)
+    }
+
+    fn park(&self, name: &Name, reason: &str) -> Result<(), Error> {
+        tracing::error!(destination = %String::from_utf8_lossy(name), reason, "a destination is parked");
+        let mark = self.ledger.mark(name)?.unwrap_or_default();
+        self.control.tell_parked(name, true);
+        self.ledger.commit(name, Mark { parked: Some(reason.into()), ..mark })
+    }
+}

@@ -1,0 +1,218 @@
+//! A stream that runs: its sources, one destination of bytes, and the pipeline between them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
+use terrace::Locked;
+use terrace_pipeline::{DestinationOf, Ended, Pulled, Settings, Source};
+
+use crate::control::Control;
+use crate::deliver::Deliver;
+use crate::destinations::Destination;
+use crate::entry::Entry;
+use crate::ledger::Ledger;
+use crate::log::{LogSource, SOURCE};
+use crate::places::Places;
+use crate::seen::Seen;
+use crate::sources::{Directory, Tail, Watch};
+use crate::stream::Stream;
+use crate::{Error, Result};
+
+/// How often figures are left for others, and what they ask is done.
+const ATTENTION_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What a stream pulls besides its log.
+pub type AnySource = Box<dyn Source<Move = Entry, Error = Error> + Send>;
+
+/// A stream that this process, and no other, runs.
+pub struct Running {
+    stream: Stream,
+    ledger: Arc<Ledger>,
+    control: Arc<Control>,
+    destination: Arc<dyn Destination>,
+    names: Vec<String>,
+    sources: Vec<Which>,
+    places: Places,
+    _lock: Locked,
+}
+
+enum Which {
+    Log(Box<LogSource>),
+    Directory(Box<Directory>),
+    Other(AnySource),
+}
+
+impl Running {
+    pub(crate) fn new(
+        stream: &Stream,
+        to: Arc<dyn Destination>,
+        control: &Arc<Control>,
+        lock: Locked,
+    ) -> Result<Running> {
+        let running = Running {
+            places: Places { from: Vec::new(), to: to.root().map(Path::to_owned) },
+            stream: stream.clone(),
+            ledger: Arc::new(stream.ledger()),
+            control: control.clone(),
+            destination: to,
+            names: Vec::new(),
+            sources: Vec::new(),
+            _lock: lock,
+        };
+        running.places.check_destination(stream.store())?;
+        running.declare()?;
+        Ok(running)
+    }
+
+    /// Tells others which directories this stream reads and writes, and only then looks at theirs: of two that begin at once, one
+    /// at least sees the other.
+    fn declare(&self) -> Result<()> {
+        self.places.save(&self.stream.places_path())?;
+        self.places.check_others(&self.stream)
+    }
+
+    /// Pulls the stream's log, too.
+    pub fn with_log(mut self) -> Running {
+        let (log, ledger, control) = (self.stream.log.clone(), self.ledger.clone(), self.control.clone());
+        let source = LogSource::new(log, ledger, control, self.sources.len());
+        self.sources.push(Which::Log(Box::new(source)));
+        self.names.push(SOURCE.into());
+        self
+    }
+
+    /// Pulls a directory, too: its files go to the destination under their names, and are removed or followed.
+    ///
+    /// # Errors
+    /// Where it is the destination itself, or one of the two is in the other.
+    pub fn with_directory(mut self, root: &Path, watch: &Watch) -> Result<Running> {
+        let (store, number) = (self.stream.store(), self.sources.len());
+        let root = &std::fs::canonicalize(root).map_err(Error::io(format!("opening {}", root.display())))?;
+        self.places.check(root, store)?;
+        self.places.from.push(root.clone());
+        self.declare()?;
+        let destination = &self.destination;
+        self.names.push(format!("directory {}", root.display()));
+        if watch.tail {
+            if destination.appends_only() {
+                return Err(Error::NoTail);
+            }
+            let tail = Tail::new(root, number, self.ledger.clone(), &self.control)?;
+            self.sources.push(Which::Other(Box::new(tail)));
+            return Ok(self);
+        }
+        let directory = Directory::new(store, self.stream.name(), root, watch, number, destination, &self.control)?;
+        self.sources.push(Which::Directory(Box::new(directory)));
+        Ok(self)
+    }
+
+    /// Pulls another source, too, under a name that is its own: `make` is given its number and how far destinations have got.
+    pub fn with(mut self, name: &str, make: impl FnOnce(usize, Arc<Ledger>) -> Result<AnySource>) -> Result<Running> {
+        self.sources.push(Which::Other(make(self.sources.len(), self.ledger.clone())?));
+        self.names.push(name.into());
+        Ok(self)
+    }
+
+    /// Runs until all sources have ended, or [`Control`] says so.
+    ///
+    /// # Errors
+    /// Where the store or a source fails. What goes wrong at a destination is none: see [`Ledger::all`] for what is parked.
+    pub fn go(self, settings: &Settings) -> Result<()> {
+        if self.destination.appends_only() && self.sources.len() > 1 {
+            return Err(Error::OneSource);
+        }
+        let deliver = Deliver {
+            destination: self.destination,
+            ledger: self.ledger,
+            sources: self.names,
+            control: self.control.clone(),
+            begun: Mutex::default(),
+        };
+        let (control, figures) = (&self.control, &self.control.figures);
+        let (ended, ends) = channel::<()>();
+        let (done, finished) = thread::scope(|scope| {
+            let stream = &self.stream;
+            scope.spawn(move || attend(control, stream, &ends));
+            let done = terrace_pipeline::run(&self.sources, &deliver, settings, figures);
+            let finished = self.sources.iter().try_for_each(Which::finish_all);
+            // Only now, so that the last figures tell how it ended.
+            drop(ended);
+            (done, finished)
+        });
+        let done = done.map_err(|ended| match ended {
+            Ended::Failed(error) => error,
+            Ended::NoThread(cause) => Error::io("starting a thread")(cause),
+        });
+        done.and(finished)
+    }
+}
+
+/// Leaves the figures where others look and takes what they ask, once a second and at the end.
+fn attend(control: &Control, stream: &Stream, ends: &Receiver<()>) {
+    let path = &stream.seen_path();
+    let mut before = (Seen::default(), Instant::now());
+    let mut ended = false;
+    loop {
+        stream.take_wishes().into_iter().for_each(|destination| control.retry(destination));
+        let seen = Seen::of(control, &before);
+        if let Err(error) = seen.save(path) {
+            tracing::warn!(%error, "others do not see how the stream does");
+        }
+        if ended {
+            return;
+        }
+        before = (seen, Instant::now());
+        ended = ends.recv_timeout(ATTENTION_INTERVAL) != Err(RecvTimeoutError::Timeout);
+    }
+}
+
+impl Which {
+    /// Ends what is to be done once no more is pulled.
+    fn finish_all(&self) -> Result<()> {
+        match self {
+            Which::Log(log) => log.trim(true),
+            Which::Directory(directory) => directory.finish_removal(),
+            Which::Other(_) => Ok(()),
+        }
+    }
+}
+
+impl Source for Which {
+    type Move = Entry;
+    type Error = Error;
+
+    fn pull(&self, budget: usize) -> Result<Pulled<Entry>> {
+        match self {
+            Which::Log(log) => log.pull(budget),
+            Which::Directory(directory) => directory.pull(budget),
+            Which::Other(other) => other.pull(budget),
+        }
+    }
+
+    fn wait(&self, limit: Duration) {
+        match self {
+            Which::Log(log) => log.wait(limit),
+            Which::Directory(directory) => directory.wait(limit),
+            Which::Other(other) => other.wait(limit),
+        }
+    }
+
+    fn finish(&self, moves: Vec<Entry>) -> Result<()> {
+        match self {
+            Which::Log(log) => log.finish(moves),
+            Which::Directory(directory) => directory.finish(moves),
+            Which::Other(other) => other.finish(moves),
+        }
+    }
+
+    fn again(&self, destination: &DestinationOf<Entry>) -> Result<()> {
+        match self {
+            Which::Log(log) => log.again(destination),
+            Which::Directory(directory) => directory.again(destination),
+            Which::Other(other) => other.again(destination),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The folders below `crates/` are floors: a crate uses its own floor and those below it. Cargo sees no circle of folders, so
+//! this test does.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Each floor, and the floors that its crates may use beside their own.
+const FLOORS: [(&str, &[&str]); 8] = [
+    ("core", &[]),
+    ("brain", &["core"]),
+    ("storage", &["core"]),
+    ("engine", &["core", "brain", "storage"]),
+    ("movement", &["core", "brain", "storage", "engine"]),
+    ("layouts", &["core", "brain", "storage", "engine"]),
+    ("dump", &["core", "brain", "storage", "engine"]),
+    ("doors", &["core", "brain", "storage", "engine", "movement", "layouts", "dump"]),
+];
+
+/// The folder below `crates/` that holds the package; none for the bench and the testkit, which may use everything.
+fn floor(package: &Path, crates: &Path) -> Option<&'static str> {
+    let folder = package.strip_prefix(crates).ok()?.iter().next()?.to_str()?.to_owned();
+    FLOORS.iter().map(|(name, _)| *name).find(|name| *name == folder)
+}
+
+fn metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn crates_use_only_the_floors_below_them() {
+    let metadata = metadata();
+    let crates = PathBuf::from(metadata["workspace_root"].as_str().unwrap()).join("crates");
+    let mut edges = 0;
+    for package in metadata["packages"].as_array().unwrap() {
+        let name = package["name"].as_str().unwrap();
+        let Some(own) = floor(Path::new(package["manifest_path"].as_str().unwrap()), &crates) else { continue };
+        let allowed = FLOORS.iter().find(|(floor, _)| *floor == own).unwrap().1;
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let Some(path) = dependency["path"].as_str() else { continue };
+            if dependency["kind"] == "dev" {
+                continue;
+            }
+            if let Some(used) = floor(Path::new(path), &crates) {
+                let dependency = &dependency["name"];
+                assert!(used == own || allowed.contains(&used), "{name} ({own}) may not use {dependency} ({used})");
+                edges += 1;
+            }
+        }
+    }
+    assert!(edges > 20, "only {edges} dependencies were found: does the test still read the workspace?");
+}
