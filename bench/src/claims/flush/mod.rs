@@ -220,7 +220,9 @@ pub fn exactly_once() -> Result<Vec<Row>> {
                 "",
             )
             .goal(0.0, Better::Lower)
-            .details("each is looked at where it arrived; under kill -9 at every step: crates/movement/stream/tests/kill.rs"),
+            .details(
+                "each is looked at where it arrived; under kill -9 at every step: crates/movement/stream/tests/kill.rs",
+            ),
         );
     }
     Ok(rows)
