@@ -3,10 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod catalogs;
 mod checker;
 mod commands;
+mod damage;
 mod faults;
 mod full;
+mod logs;
 mod model;
 mod place;
 mod power;

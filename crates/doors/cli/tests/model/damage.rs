@@ -1,0 +1,131 @@
+//! Faults of targets: files that are damaged, and targets that are emptied.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use super::checker::Checker;
+use super::faults::{Done, files_of};
+use super::model::{Change, Loss, lane_of};
+use super::versions::Version;
+
+/// The tiers, and the folders of their targets.
+const TARGETS: [(&str, &str); 4] = [("ram", "ram"), ("disk", "a"), ("disk", "b"), ("archive", "c")];
+
+impl Checker {
+    pub fn damage(&mut self, targets: usize) -> Done {
+        let first = self.random.below(4) as usize;
+        for (_, folder) in (first..first + targets).map(|target| TARGETS[target % 4]) {
+            for kind in ["segments", "plain"] {
+                for _ in 0..1 + self.random.below(3) {
+                    self.damage_a_file(&self.place.root(folder).join(kind))?;
+                }
+            }
+        }
+        let may_go = |version: &Version| targets > 1 && version.length > 0 || !version.outlives_a_domain();
+        let (_, unread) = self.read_all()?;
+        let found = self.must(&["scrub", "--json"], &[0, 1])?;
+        let named = |key: &String| !found.json()["lost_of"][key].is_null();
+        if let Some(key) = unread.iter().find(|key| !named(key)) {
+            return Err(format!("{key} cannot be read, and `scrub` does not say so: {}", found.json()));
+        }
+        let mended = self.must(&["repair", "--json"], &[0, 1])?;
+        let lost: Vec<String> =
+            mended.json()["lost_of"].as_object().map_or(Vec::new(), |lost| lost.keys().cloned().collect());
+        if lost.is_empty() != (mended.code == Some(0)) {
+            return Err(format!("`repair` ended with {:?}: {}", mended.code, mended.json()));
+        }
+        let all = self.model.all();
+        for key in lost.iter().chain(&unread) {
+            let version = all.get(key).and_then(|version| self.model.versions.get(version));
+            if !version.is_some_and(may_go) {
+                return Err(format!("{key} is lost, though it was acknowledged: {version:?}"));
+            }
+        }
+        for key in &lost {
+            self.must(&["rm", key], &[0])?;
+            let lane = lane_of(key).ok_or("a key of no lane")?;
+            self.model.apply(lane, &Change::Remove(key.clone()), Some(Loss::Processes));
+        }
+        self.settle()
+    }
+
+    /// Damages one file of a folder, if there is any.
+    pub fn damage_a_file(&mut self, folder: &Path) -> Done {
+        let mut files = files_of(folder);
+        files.retain(|file| fs::metadata(file).is_ok_and(|metadata| metadata.len() > 0));
+        if files.is_empty() {
+            return Ok(());
+        }
+        let path = self.random.pick(&files).clone();
+        let damaged = self.damage_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        self.place.note(format!("{damaged}: {}", path.display()));
+        Ok(())
+    }
+
+    fn damage_file(&mut self, path: &Path) -> std::io::Result<String> {
+        let length = fs::metadata(path)?.len();
+        let file = File::options().read(true).write(true).open(path)?;
+        let at = self.random.below(length);
+        match self.random.below(5) {
+            0 => fs::remove_file(path).map(|()| "removed".into()),
+            // A segment that was cut is not among the faults yet: what is appended to it takes places that were used before,
+            // and is punched out with what is freed there later.
+            1 if !path.parent().is_some_and(|folder| folder.ends_with("segments")) => {
+                file.set_len(at).map(|()| format!("cut to {at}"))
+            }
+            2 => {
+                let bytes = self.random.bytes(4096.min(length - at) as usize);
+                file.write_all_at(&bytes, at).map(|()| format!("written over at {at}"))
+            }
+            _ => {
+                let flips = 1 + self.random.below(50);
+                for _ in 0..flips {
+                    let (at, mut byte) = (self.random.below(length), [0]);
+                    file.read_exact_at(&mut byte, at)?;
+                    file.write_all_at(&[byte[0] ^ 1 << self.random.below(8)], at)?;
+                }
+                Ok(format!("{flips} bits flipped"))
+            }
+        }
+    }
+
+    pub fn empty_target(&mut self) -> Done {
+        // Of a tier's targets all are renewed together.
+        let (tier, folder) = [TARGETS[0], TARGETS[3]][self.random.below(2) as usize];
+        let folder = self.place.root(folder);
+        fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        self.place.note(format!("rm -r {}", folder.display()));
+        if tier != "ram" {
+            let status = self.must(&["status", "--json"], &[0])?.json();
+            let state = |tier: &serde_json::Value| tier["name"] == "archive" && tier["state"] == "away";
+            if !status["tiers"].as_array().is_some_and(|tiers| tiers.iter().any(state)) {
+                return Err(format!("an emptied tier is not away: {status}"));
+            }
+        }
+        let (_, unread) = self.read_all()?;
+        self.all_thin(&unread)?;
+        if tier != "ram" {
+            self.must(&["tiers", "renew", tier], &[0])?;
+        }
+        let mended = self.must(&["repair", "--json"], &[0, 1])?;
+        for key in mended.json()["lost_of"].as_object().into_iter().flat_map(|lost| lost.keys()) {
+            self.all_thin(std::slice::from_ref(key))?;
+            self.must(&["rm", key], &[0])?;
+            let lane = lane_of(key).ok_or("a key of no lane")?;
+            self.model.apply(lane, &Change::Remove(key.clone()), Some(Loss::Processes));
+        }
+        self.settle()
+    }
+
+    /// Whether all these may be lost with one domain.
+    fn all_thin(&self, keys: &[String]) -> Done {
+        let all = self.model.all();
+        let outlives =
+            |key: &&String| all.get(*key).is_none_or(|version| self.model.versions[version].outlives_a_domain());
+        match keys.iter().find(outlives) {
+            Some(key) => Err(format!("{key} is lost with one failure domain, though it was acknowledged")),
+            None => Ok(()),
+        }
+    }
+}
