@@ -196,17 +196,17 @@ fn an_empty_or_lost_boot_mark_is_not_trusted() {
 fn a_store_is_clean_only_where_a_mark_covers_all() {
     let dir = tempfile::tempdir().unwrap();
     let (home, _) = filled(dir.path());
-    let mark = || fs::read_to_string(home.join("boot")).unwrap();
-    assert_eq!(mark(), "clean");
+    let is_clean = || fs::read_to_string(home.join("boot")).unwrap().starts_with("clean");
+    assert!(is_clean());
     let store = Store::open(&home).unwrap();
-    assert_ne!(mark(), "clean");
+    assert!(!is_clean());
     store.rename(b"run/0", b"moved").unwrap();
     drop(store);
-    assert_ne!(mark(), "clean", "the rename is in no file that was synced");
+    assert!(!is_clean(), "the rename is in no file that was synced");
     let store = Store::open(&home).unwrap();
     store.put_bytes(b"more", b"bytes", &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
     store.close().unwrap();
-    assert_eq!(mark(), "clean");
+    assert!(is_clean());
 }
 
 /// The first commit of a store was taken for a sync mark: after one `put` the store was closed as clean, and a power cut left an
@@ -218,5 +218,5 @@ fn a_store_of_one_commit_is_not_clean() {
     let mark = store.dir().join("boot");
     store.put_bytes(b"first", b"bytes", &PutOptions { replicas: Some(1), ..PutOptions::default() }).unwrap();
     drop(store);
-    assert_ne!(fs::read_to_string(mark).unwrap(), "clean");
+    assert!(!fs::read_to_string(mark).unwrap().starts_with("clean"));
 }

@@ -45,6 +45,27 @@ fn replicated() -> PutOptions {
     PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }
 }
 
+/// A bucket that was emptied while the store was open was told of when a blob was not found there: `status` called it ok, and
+/// `sync` called all durable, as only who opens a store looked at its marker. All tests opened the store again.
+#[test]
+fn a_bucket_that_is_emptied_while_the_store_is_open_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::init(&dir.path().join("store"), &on_fs(dir.path())).unwrap();
+    store.put_bytes(b"k", &noise(70_000, 1), &replicated()).unwrap();
+    store.sync().unwrap();
+    let (bucket, elsewhere) = (dir.path().join("bucket"), dir.path().join("elsewhere"));
+    fs::rename(&bucket, &elsewhere).unwrap();
+    fs::create_dir(&bucket).unwrap();
+    assert_eq!(store.status().unwrap().tiers[1].state, TierState::Away);
+    let error = store.sync().unwrap_err().to_string();
+    assert!(error.contains("not the target that it was") && error.contains("terrace tiers renew"), "{error}");
+    let found = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((found.checked, found.bad, found.lost), (2, 1, 0));
+    fs::remove_dir(&bucket).and_then(|()| fs::rename(&elsewhere, &bucket)).unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
+
 /// The first replicas are on the directory tier: empties it, as somebody might who needs the space.
 fn lose_the_directory(dir: &Path) {
     for entry in fs::read_dir(dir.join("disk/segments")).unwrap() {

@@ -15,6 +15,7 @@ mod output;
 mod place;
 mod predictor;
 mod real;
+mod restart;
 mod restore;
 mod signals;
 mod simulate;

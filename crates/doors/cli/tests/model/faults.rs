@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::checker::Checker;
 use super::model::Loss;
+use super::place::Fate;
 
 /// What may go wrong while no command runs.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,9 @@ pub enum Fault {
     AllLogs,
 }
 
+/// Where the first opener after a restart of the machine may be told to die.
+const RECOVERY_POINTS: [&str; 3] = ["recover:replayed", "recover:owed", "recover:named"];
+
 pub type Done = Result<(), String>;
 
 impl Checker {
@@ -52,10 +56,28 @@ impl Checker {
 
     fn reboot(&mut self) -> Done {
         self.place.reboot();
+        self.open_first()?;
         self.look(Loss::Power)?;
         self.model.forget_replicas();
         self.read(Loss::Power)?;
         self.settle()
+    }
+
+    /// The first command after a restart of the machine, which sometimes dies while it brings the store in line.
+    pub fn open_first(&mut self) -> Done {
+        if !self.random.once_in(3) {
+            return Ok(());
+        }
+        let point = *self.random.pick(&RECOVERY_POINTS);
+        let run = self.place.start(&["ls".to_owned()], None, Fate::FailPoint(format!("{point}@1")));
+        let ran = self.place.wait(vec![run]).remove(0);
+        self.counts.commands += 1;
+        match ran.code {
+            None => *self.counts.fail_points.entry(point.to_owned()).or_default() += 1,
+            Some(0) => {}
+            code => return Err(format!("the first `ls` ended with {code:?}: {}", ran.err)),
+        }
+        Ok(())
     }
 
     /// Makes all that is owed; then nothing is bad, and a new catalog tells the same.
@@ -70,10 +92,7 @@ impl Checker {
         if status["owed"] != 0 {
             return Err(format!("something is owed after a sync: {status}"));
         }
-        if !self.place.has_disk() {
-            // After a power cut a name that was removed may be there again: it is not looked at yet.
-            self.look_at_plain_files()?;
-        }
+        self.look_at_plain_files()?;
         self.read(Loss::Processes)
     }
 

@@ -64,6 +64,7 @@ impl Checker {
 
     /// What was durable is there, all that is there is whole, and the store goes on.
     fn after_cut(&mut self) -> Result<(), String> {
+        self.open_first()?;
         self.look(Loss::Power)?;
         self.model.forget_replicas();
         self.read(Loss::Power)?;

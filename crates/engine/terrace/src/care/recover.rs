@@ -1,55 +1,157 @@
 //! Bringing the catalog in line with what the targets hold, when a store is opened.
 
 use std::collections::HashSet;
+use std::io;
 
-use crate::Result;
-use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task, frames};
-use crate::frame::Header;
-use crate::read::{read_replica, task_of};
-use crate::store::Inner;
+use crate::catalog::{Change, Edit, Extent, Replica, Task, frames};
+use crate::frame::{Header, MAX_HEADER};
+use crate::key;
+use crate::read::{bad, read_replica, task_of};
+use crate::store::{Device, Inner, boot};
+use crate::tier::Place;
+use crate::{Error, Result};
 
 use super::rebuild::{FrameId, replay};
 
 /// Edits of one commit, about.
 const BATCH: usize = 1024;
 
-/// Fills the catalog where it is new, and owes again what was on targets that were emptied, as memory is by a reboot.
+/// Brings the catalog in line with the targets: fills it where it is new, owes again what was on targets that were emptied,
+/// as memory is by a reboot, and puts right the names of plain files, which no sync covers. The boot mark says that it is due,
+/// and that it is done, so that nothing is left half done by a death on the way.
 pub(crate) fn recover(inner: &Inner) -> Result<()> {
-    let emptied: Vec<TargetId> =
-        inner.tiers.devices.iter().filter(|d| d.target.is_new()).map(|device| device.id).collect();
-    let is_new = inner.catalog.is_new()?;
-    if !is_new && emptied.is_empty() {
+    let is_due = || -> Result<bool> {
+        let is_pending = boot::read_mark(&inner.dir)?.is_pending();
+        Ok(is_pending
+            || inner.catalog.is_new()?
+            || inner.emptied().next().is_some()
+            || inner.names_due().next().is_some())
+    };
+    if !is_due()? {
         return Ok(());
     }
     let _lock = inner.wait_for_mover_lock()?;
     // Another opener may have done it while this one waited.
-    let anew = inner.catalog.is_new()?;
-    let doubts = if anew { replay(inner)? } else { HashSet::new() };
+    let is_pending = boot::read_mark(&inner.dir)?.is_pending();
+    let is_new = inner.catalog.is_new()?;
+    let doubts = if is_new { replay(inner)? } else { HashSet::new() };
     if is_new && inner.catalog.tail()?.sequence == 0 {
         inner.begin_after_what_is_there()?;
     }
-    if !doubts.is_empty() || held_something(inner, &emptied)? {
-        inner.owe_again(|object, extent, replica| {
-            emptied.contains(&replica.target)
-                || doubts.contains(&(object, extent.frame())) && !inner.holds(object, extent, replica)
-        })?;
-    }
-    if anew {
-        inner.name_again()?;
-    }
-    Ok(())
+    crate::fail::point("recover:replayed");
+    inner.owe_what_is_gone(&doubts, is_pending)?;
+    crate::fail::point("recover:owed");
+    inner.name_again(is_pending || is_new)?;
+    crate::fail::point("recover:named");
+    if is_pending { boot::mark_in_use(&inner.dir) } else { Ok(()) }
 }
 
-fn held_something(inner: &Inner, emptied: &[TargetId]) -> Result<bool> {
-    for target in emptied {
-        if !inner.catalog.segments(*target)?.is_empty() {
-            return Ok(true);
+/// A target that was made empty. Processes that had the store open may have written to it since.
+struct Emptied<'a> {
+    device: &'a Device,
+    /// What a service holds; a directory is asked for each frame.
+    left: Option<HashSet<Place>>,
+}
+
+impl Emptied<'_> {
+    /// Looks what a service holds. One that does not tell stays noted as empty.
+    fn look(device: &Device) -> Option<Emptied<'_>> {
+        if !device.far {
+            return Some(Emptied { device, left: None });
+        }
+        let mut left = HashSet::new();
+        let scanned = device.target.scan(&mut |place, _| {
+            left.insert(place);
+        });
+        match scanned {
+            Ok(()) => Some(Emptied { device, left: Some(left) }),
+            Err(error) => {
+                device.failed(&error);
+                None
+            }
         }
     }
-    Ok(false)
 }
 
 impl Inner {
+    /// Targets that were made empty since what the catalog says is on them was last owed again.
+    fn emptied(&self) -> impl Iterator<Item = &Device> {
+        self.tiers.devices.iter().filter(|device| device.target.is_new())
+    }
+
+    /// Looks whether all targets are there, whatever was seen of them before, and owes again what was on those that were
+    /// emptied meanwhile. Returns why a persistent one is not what it was, if one is not.
+    pub(crate) fn look_at_targets(&self) -> Result<Option<Error>> {
+        let mut missing = None;
+        for device in &self.tiers.devices {
+            let Err(error) = device.target.look() else { continue };
+            device.failed(&error);
+            if error.kind() == io::ErrorKind::NotConnected && self.tiers.tier(device).persistent {
+                missing = missing.or(Some(Error::io(format!("looking at {}", device.path.display()))(error)));
+            }
+        }
+        if self.emptied().next().is_some() {
+            let _lock = self.wait_for_mover_lock()?;
+            self.owe_what_is_gone(&HashSet::new(), false)?;
+        }
+        Ok(missing)
+    }
+
+    /// Owes again what was on targets that were emptied, and those of the `doubts` that are not there. After a restart of
+    /// the machine what volatile directories hold is looked at, too: their files may be there and be empty.
+    fn owe_what_is_gone(&self, doubts: &HashSet<FrameId>, is_restarted: bool) -> Result<()> {
+        let emptied: Vec<Emptied<'_>> = self.emptied().filter_map(Emptied::look).collect();
+        let is_volatile = |device: &&Device| is_restarted && !device.far && !self.tiers.tier(device).persistent;
+        let volatile: Vec<&Device> = self.tiers.devices.iter().filter(is_volatile).collect();
+        let on_volatile = |replica: &Replica| volatile.iter().any(|device| device.id == replica.target);
+        let on_emptied = |replica: &Replica| emptied.iter().find(|emptied| emptied.device.id == replica.target);
+        let is_due = !doubts.is_empty()
+            || self.held_something(emptied.iter().map(|emptied| emptied.device))?
+            || self.held_something(volatile.iter().copied())?;
+        if is_due {
+            self.owe_again(|object, extent, replica| {
+                let is_gone = || !self.has_frame(object, extent, replica);
+                let is_gone_from = |emptied: &Emptied<'_>| match &emptied.left {
+                    // To ask a service for each frame takes long. It is asked for those that would be the last.
+                    Some(left) if left.contains(&replica.place) => false,
+                    Some(_) => extent.replicas.iter().any(|other| on_emptied(other).is_none()) || is_gone(),
+                    None => is_gone(),
+                };
+                on_emptied(replica).is_some_and(is_gone_from)
+                    || on_volatile(replica) && is_gone()
+                    || doubts.contains(&(object, extent.frame())) && !self.holds(object, extent, replica)
+            })?;
+        }
+        for Emptied { device, .. } in emptied {
+            if let Err(error) = device.target.forget_new() {
+                tracing::warn!(target = %device.path.display(), %error, "it is looked at again when the store is opened next");
+            }
+        }
+        Ok(())
+    }
+
+    fn held_something<'a>(&self, mut devices: impl Iterator<Item = &'a Device>) -> Result<bool> {
+        devices.try_fold(false, |held, device| Ok(held || !self.catalog.segments(device.id)?.is_empty()))
+    }
+
+    /// Whether a replica's header and its last byte are there. Its payload is not verified: to read a whole tier takes long,
+    /// and every read verifies it. A device that cannot be reached is taken to have it.
+    fn has_frame(&self, object: u64, extent: &Extent, replica: &Replica) -> bool {
+        let Ok(device) = self.tiers.device(replica.target) else { return false };
+        let place = replica.place;
+        let mut head = [0; MAX_HEADER];
+        let head = &mut head[..MAX_HEADER.min(place.length as usize)];
+        let read =
+            device.read(place, 0, head).and_then(|()| device.read(place, place.length.saturating_sub(1), &mut [0]));
+        match read {
+            Ok(()) => Header::read(head, self.catalog.log().store(), place).is_ok_and(|header| {
+                let id = header.identity;
+                (id.object, id.write, id.offset) == (object, extent.write, extent.frame_offset())
+            }),
+            Err(error) => !bad(&error),
+        }
+    }
+
     pub(super) fn holds(&self, object: u64, extent: &Extent, replica: &Replica) -> bool {
         let Ok(device) = self.tiers.device(replica.target) else { return false };
         let mut raw = vec![0; extent.raw_len as usize];
@@ -71,15 +173,17 @@ impl Inner {
     }
 
     /// Takes off replicas that are gone, and owes them again. Of an extent that has no other, the record stays: it tells
-    /// what is lost.
+    /// what is lost, and is told of.
     fn owe_again(&self, gone: impl Fn(u64, &Extent, &Replica) -> bool) -> Result<()> {
-        let mut edits = Vec::new();
+        let (mut edits, mut objects_lost, mut first_lost) = (Vec::new(), 0, None);
         self.catalog.each_object(b"", |key, object, extents| {
+            let mut is_lost = false;
             for extent in frames(extents) {
                 let (lost, left): (Vec<&Replica>, Vec<&Replica>) =
                     extent.replicas.iter().partition(|replica| gone(object.id, extent, replica));
                 let Some(first) = lost.first() else { continue };
                 if left.is_empty() {
+                    is_lost = true;
                     let task = task_of(object.id, extent, first);
                     let owed = self.catalog.owed_to(&task)?.into_iter();
                     edits.extend(owed.map(|target| Edit::Forgive { task: Task { target, ..task } }));
@@ -92,6 +196,10 @@ impl Inner {
                     owed: Some(replica.target),
                 }));
             }
+            if is_lost {
+                objects_lost += 1;
+                first_lost.get_or_insert_with(|| key::show(key));
+            }
             if edits.len() >= BATCH {
                 self.catalog.commit(Change { expect: Vec::new(), edits: std::mem::take(&mut edits) })?;
             }
@@ -99,6 +207,13 @@ impl Inner {
         })?;
         if !edits.is_empty() {
             self.catalog.commit(Change { expect: Vec::new(), edits })?;
+        }
+        if let Some(first) = first_lost {
+            tracing::warn!(
+                objects = objects_lost,
+                first,
+                "bytes are lost: their only replicas were on targets that were emptied; `terrace scrub` names all such objects"
+            );
         }
         Ok(())
     }

@@ -25,6 +25,7 @@ impl Store {
         subset: Option<(u64, u64)>,
         mut progress: impl FnMut(&Scrubbed),
     ) -> Result<Scrubbed> {
+        self.inner.look_at_targets()?;
         let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
         let mut found = Scrubbed::default();
         self.inner.catalog.each_object(prefix, |key, object, extents| {

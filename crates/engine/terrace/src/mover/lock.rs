@@ -13,7 +13,12 @@ impl Inner {
 
     /// The same, once no other has it.
     pub(crate) fn wait_for_mover_lock(&self) -> Result<Locked> {
-        Locked::wait(self.lock_file("mover")?).map_err(Error::io("waiting for the mover's lock"))
+        self.wait_for_lock("mover")
+    }
+
+    /// A lock by this name on what all processes share, once no other has it.
+    pub(super) fn wait_for_lock(&self, name: &str) -> Result<Locked> {
+        Locked::wait(self.lock_file(name)?).map_err(Error::io(format!("waiting for the lock {name}")))
     }
 
     /// A lock by this name on what all processes share; none if another has it.

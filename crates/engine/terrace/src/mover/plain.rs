@@ -255,6 +255,11 @@ impl Inner {
         }
     }
 
+    /// The same, however long another keeps it.
+    pub(crate) fn wait_for_names_lock(&self, device: &Device) -> Result<crate::Locked> {
+        self.wait_for_lock(&format!("names-{}", device.id))
+    }
+
     /// The plain file that an object is on a target, if it is one, will stay so, and is not what stands under its key.
     pub(crate) fn misnamed(
         &self,

@@ -53,7 +53,11 @@ impl Store {
     }
 
     /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
+    ///
+    /// # Errors
+    /// Also where a persistent target is not what it was, such as a bucket that was emptied: all else is done then.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
+        let missing = self.inner.look_at_targets()?;
         self.inner.rules.renew();
         self.replan_renamed()?;
         if self.inner.replanning().is_some() {
@@ -69,10 +73,10 @@ impl Store {
         }
         self.inner.mark_synced()?;
         self.inner.reap(room::GRACE)?;
-        match self.inner.mover_lock()? {
-            Some(_lock) => self.inner.snapshot_if_due(),
-            None => Ok(()),
+        if let Some(_lock) = self.inner.mover_lock()? {
+            self.inner.snapshot_if_due()?;
         }
+        missing.map_or(Ok(()), Err)
     }
 
     /// Waits until nothing is owed, then makes all durable.

@@ -13,10 +13,16 @@ use super::{refuse, write};
 use crate::catalog::Catalog;
 use crate::{Error, Locked, Result};
 
-/// Names the boot that the catalog was last used in, or says that it is closed and durable.
+/// Names the boot that the catalog was last used in, and says what of it is done.
 const MARK: &str = "boot";
-/// What the mark says of a catalog that is closed and durable.
+/// What the mark says of a catalog that is closed and durable, before the boot in which that was done.
 const CLEAN: &str = "clean";
+/// What the mark says, behind the boot, of a catalog from an earlier boot that has not been compared with the targets.
+const RESTARTED: &str = "restarted";
+/// What it says of a catalog that is being made from the log ...
+const UNFINISHED: &str = "unfinished";
+/// ... after the machine went down while the store was in use.
+const CUT_OFF: &str = "cut-off";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// How long another process may take to leave the store, or to note that it is in use.
 const OTHERS_WAIT: Duration = Duration::from_secs(10);
@@ -25,10 +31,16 @@ const OTHERS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// What the boot mark says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The catalog was closed and is durable.
+    /// The catalog was closed and is durable, in this boot.
     Clean,
+    /// It was closed and is durable, in another boot: what no sync covers may have changed since.
+    CleanBefore,
     /// It is, or was, in use since the machine was started.
     ThisBoot,
+    /// The same, but it is from before that, and was not yet compared with the targets.
+    Restarted,
+    /// It is being made from the log, or who made it died. `was_cut_off` says that it was in use when the machine went down.
+    Unfinished { was_cut_off: bool },
     /// It was in use when the machine went down.
     OtherBoot,
     /// There is no mark, or it cannot be read or is damaged.
@@ -38,7 +50,37 @@ pub enum Mark {
 impl Mark {
     /// Whether the catalog is what its last user left.
     pub fn is_trusted(self) -> bool {
-        matches!(self, Mark::Clean | Mark::ThisBoot)
+        matches!(self, Mark::Clean | Mark::CleanBefore | Mark::ThisBoot | Mark::Restarted)
+    }
+
+    /// Whether somebody has begun to bring the catalog in line with the targets, and has not finished.
+    pub fn is_pending(self) -> bool {
+        matches!(self, Mark::Restarted | Mark::Unfinished { .. })
+    }
+
+    /// Whether the machine went down while the store was in use, and the catalog was not made since.
+    pub fn was_cut_off(self) -> bool {
+        matches!(self, Mark::OtherBoot | Mark::Unfinished { was_cut_off: true })
+    }
+
+    /// The mark under which the store is opened. Only [`mark_in_use`] ends a pending one.
+    fn when_opened(self, has_catalog: bool) -> Mark {
+        match self {
+            _ if !has_catalog => Mark::Unfinished { was_cut_off: self.was_cut_off() },
+            Mark::Clean | Mark::ThisBoot => Mark::ThisBoot,
+            Mark::Unfinished { .. } => self,
+            Mark::CleanBefore | Mark::Restarted | Mark::OtherBoot | Mark::Unknown => Mark::Restarted,
+        }
+    }
+
+    /// As it stands in the file while the store is in use in this boot.
+    fn in_use(self, boot: &str) -> String {
+        match self {
+            Mark::Restarted => format!("{boot} {RESTARTED}"),
+            Mark::Unfinished { was_cut_off: true } => format!("{boot} {UNFINISHED} {CUT_OFF}"),
+            Mark::Unfinished { was_cut_off: false } => format!("{boot} {UNFINISHED}"),
+            _ => boot.to_owned(),
+        }
     }
 }
 
@@ -49,7 +91,7 @@ impl Mark {
 fn boot_id() -> Result<String> {
     // A test may pretend that the machine was started again.
     let id = std::env::var("TERRACE_BOOT_ID").or_else(|_| fs::read_to_string(BOOT_ID));
-    let id = id.map(|id| id.trim().to_owned()).map_err(Error::io(format!(
+    let id = id.map(|id| id.split_whitespace().collect::<Vec<_>>().join("-")).map_err(Error::io(format!(
         "reading {BOOT_ID}, by which a restart of the machine is noticed (is /proc mounted?)"
     )))?;
     let is_one = !id.is_empty() && id != CLEAN;
@@ -59,15 +101,32 @@ fn boot_id() -> Result<String> {
 /// Reads the mark of the store in `dir`.
 pub fn read_mark(dir: &Path) -> Result<Mark> {
     let text = fs::read_to_string(dir.join(MARK)).unwrap_or_default();
-    Ok(match text.trim() {
-        "" => Mark::Unknown,
-        CLEAN => Mark::Clean,
-        id if id == boot_id()? => Mark::ThisBoot,
-        _ => Mark::OtherBoot,
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let own = boot_id()?;
+    Ok(match words.as_slice() {
+        [] => Mark::Unknown,
+        [CLEAN, id] if *id == own => Mark::Clean,
+        // Older versions did not name the boot.
+        [CLEAN, ..] => Mark::CleanBefore,
+        [id, ..] if *id != own => Mark::OtherBoot,
+        [_] => Mark::ThisBoot,
+        [_, RESTARTED] => Mark::Restarted,
+        [_, UNFINISHED] => Mark::Unfinished { was_cut_off: false },
+        [_, UNFINISHED, CUT_OFF] => Mark::Unfinished { was_cut_off: true },
+        _ => Mark::Unknown,
     })
 }
 
-/// Notes that the catalog is in use in this boot. Before it is first written to: what is written is not durable.
+/// Notes that the catalog is in use in this boot, or is about to be made. Before it is first written to: what is written is
+/// not durable.
+pub fn mark_opened(dir: &Path) -> Result<()> {
+    let mark = read_mark(dir)?;
+    let opened = mark.when_opened(has_catalog(dir));
+    if opened == mark { Ok(()) } else { write(&dir.join(MARK), opened.in_use(&boot_id()?).as_bytes()) }
+}
+
+/// Notes that the catalog is in line with the targets, and in use. After all that this takes was committed: who opens the
+/// store from then on looks at nothing again.
 pub fn mark_in_use(dir: &Path) -> Result<()> {
     write(&dir.join(MARK), boot_id()?.as_bytes())
 }
@@ -84,20 +143,23 @@ pub fn alone(dir: &Path, lock: &Locked) -> Result<()> {
         .map_err(|_| refuse(dir, "another process has the store open, and this needs it alone; end that first"))
 }
 
-/// Waits until no other process has the store open, or until one of them has done what this one is waiting to do.
-/// True where this process is alone.
+/// Waits until no other process has the store open, or until one of them has done what this one is waiting to do: as long
+/// as that takes, where one has begun. True where this process is alone.
 pub fn alone_unless(dir: &Path, lock: &Locked, is_done: impl Fn() -> Result<bool>) -> Result<bool> {
-    let until = Instant::now() + OTHERS_WAIT;
+    let mut until = Instant::now() + OTHERS_WAIT;
     loop {
         match alone(dir, lock) {
             Ok(()) => return Ok(true),
-            Err(error) if Instant::now() > until => return Err(error),
             Err(_) if is_done()? => {
                 shared(dir, lock)?;
                 return Ok(false);
             }
-            Err(_) => thread::sleep(OTHERS_POLL_INTERVAL),
+            // Nobody who only waits holds the lock: whoever does is at work.
+            Err(_) if read_mark(dir)?.is_pending() => until = Instant::now() + OTHERS_WAIT,
+            Err(error) if Instant::now() > until => return Err(error),
+            Err(_) => {}
         }
+        thread::sleep(OTHERS_POLL_INTERVAL);
     }
 }
 
@@ -120,6 +182,10 @@ pub fn has_catalog(dir: &Path) -> bool {
 pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
     let close = || -> Result<()> {
         lock.change(FlockOperation::NonBlockingLockExclusive).map_err(Error::io("locking the store"))?;
+        // What is not in line with the targets yet is looked at by whoever comes next.
+        if read_mark(dir)? != Mark::ThisBoot {
+            return Ok(());
+        }
         let tail = catalog.tail()?;
         // The mark is itself the last commit. All before it are durable, with their frames. Without any mark a first commit
         // would be taken for one.
@@ -130,7 +196,7 @@ pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
         // Whoever committed the mark may have ended before the log was synced behind it.
         catalog.log().sync(tail)?;
         catalog.force_sync()?;
-        write(&dir.join(MARK), CLEAN.as_bytes())
+        write(&dir.join(MARK), format!("{CLEAN} {}", boot_id()?).as_bytes())
     };
     if let Err(error) = close() {
         tracing::debug!(store = %dir.display(), %error, "not closed as clean");

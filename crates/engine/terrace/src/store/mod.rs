@@ -1,7 +1,7 @@
 //! [`Store`]: opening one, and what it offers.
 
 mod appends;
-mod boot;
+pub(crate) mod boot;
 mod change;
 mod device;
 mod discard;
@@ -316,6 +316,7 @@ impl Store {
     /// The store at a glance.
     pub fn status(&self) -> Result<Status> {
         let inner = &self.inner;
+        inner.look_at_targets()?;
         let mut queue = vec![0; inner.tiers.tiers.len()];
         let mut owed = 0;
         let mut after = None;

@@ -9,7 +9,7 @@ use rustix_futex_sync::Mutex;
 use terrace_predict::Predictor;
 
 use super::appends::AppendTurns;
-use super::boot::{self, Mark};
+use super::boot;
 use super::sole::sole;
 use super::trust::Trust;
 use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, lock_file, read_identity};
@@ -84,10 +84,8 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
     if opening == Opening::Usual {
         forget_distrusted_catalog(dir, &lock, &config, &log)?;
     }
-    if boot::read_mark(dir)? != Mark::ThisBoot {
-        // Before anything is written to the catalog, which is not durable from then on.
-        boot::mark_in_use(dir)?;
-    }
+    // Before anything is written to the catalog, which is not durable from then on.
+    boot::mark_opened(dir)?;
     let sole = sole(dir)?;
     let trust = Trust::open(dir);
     // Read before the catalog's end: a sync by another process moves both on.
@@ -150,10 +148,10 @@ fn forget_distrusted_catalog(dir: &Path, lock: &Locked, config: &Config, log: &L
     }
     // Another opener may have done it while this one waited.
     if !is_trusted()? {
-        let was_cut_off = boot::read_mark(dir)? == Mark::OtherBoot;
+        let was_cut_off = boot::read_mark(dir)?.was_cut_off();
         Survey::new(dir, config, log)?.check(was_cut_off).map_err(advise_rebuild)?;
         boot::forget_catalog(dir)?;
-        boot::mark_in_use(dir)?;
+        boot::mark_opened(dir)?;
     }
     boot::shared(dir, lock)
 }

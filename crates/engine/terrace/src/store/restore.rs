@@ -53,7 +53,7 @@ impl Evidence {
         if self.catalog.is_some() && self.survey.end >= self.needed() {
             return Ok(());
         }
-        self.survey.check(self.mark == Mark::OtherBoot)
+        self.survey.check(self.mark.was_cut_off())
     }
 
     /// Whether the catalog tells all, and the log does not.

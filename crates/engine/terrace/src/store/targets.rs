@@ -14,7 +14,7 @@ use super::trouble::Trouble;
 use crate::catalog::TargetId;
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
 use crate::tier::decorate::{Deadline, Limits, Throttle};
-use crate::tier::{Directory, Ids, Memory, Space, Target, Used};
+use crate::tier::{Directory, EmptiedNote, Ids, Memory, Space, Target, Used};
 #[cfg(feature = "object")]
 use crate::tier::{Object, Service};
 use crate::{Error, Result};
@@ -112,7 +112,8 @@ impl Opener<'_> {
         let made = made(self.dir, id);
         let make = !tier.persistent || !made.exists();
         let used = Used::open(&self.dir.join(format!("used-{id}")));
-        let target = Directory::new(&at.path, self.store, id, capacity, used, self.ids.clone(), make);
+        let emptied = EmptiedNote::new(self.dir.join(format!("emptied-{id}")));
+        let target = Directory::new(&at.path, (self.store, id), capacity, used, self.ids.clone(), make, emptied);
         match target.ready() {
             Ok(()) if !made.exists() => File::create(&made)?.sync_all()?,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists || make => return Err(e),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::EmptiedNote;
 use super::decorate::{Deadline, Faults, Limits, Throttle};
 use super::{Directory, Ids, Memory, PLAIN, Place, Target, Used, Whole};
 use crate::frame::{self, Header, Identity, Scratch, decode_range};
@@ -200,8 +201,12 @@ fn what_never_was_is_not_found(target: &dyn Target) {
     target.sync(&[u64::MAX]).expect("a segment that is gone needs no sync");
 }
 
+fn note(root: &Path) -> EmptiedNote {
+    EmptiedNote::new(root.with_extension("emptied"))
+}
+
 fn made(root: &Path, store: u64, ids: Arc<dyn Ids>) -> io::Result<Directory> {
-    let target = Directory::new(root, store, 1, CAPACITY, Used::default(), ids, true);
+    let target = Directory::new(root, (store, 1), CAPACITY, Used::default(), ids, true, note(root));
     target.ready().map(|()| target)
 }
 
@@ -347,8 +352,13 @@ fn a_directory_that_vanished_is_away_and_comes_back() {
     let first = made(&here, STORE, ids()).expect("a target");
     let place = append(&first, 1, 5000).expect("appends");
     assert!(first.is_new());
+    // Who made it may have died before it was said what was on it.
+    let open = |make| Directory::new(&here, (STORE, 1), CAPACITY, Used::default(), ids(), make, note(&here));
+    assert!(open(true).ready().is_ok() && open(true).is_new() && open(false).is_new());
+    first.forget_new().expect("forgets");
+    first.forget_new().expect("once is enough");
     drop(first);
-    let target = Directory::new(&here, STORE, 1, CAPACITY, Used::default(), ids(), false);
+    let target = Directory::new(&here, (STORE, 1), CAPACITY, Used::default(), ids(), false, note(&here));
     assert!(read(&target, place, 1, 0, 5000).expect("reads") == bytes(1, 5000));
     assert!(!target.is_new());
     std::fs::rename(&here, &elsewhere).expect("vanishes");

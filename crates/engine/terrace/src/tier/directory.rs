@@ -13,7 +13,7 @@ use rustix_futex_sync::Mutex;
 use super::plain::Plain;
 use super::segment::{self, FRAME_ALIGNMENT, Segment};
 use super::used::Taken;
-use super::{Ids, PLAIN, Place, Space, Target, Used, Whole};
+use super::{EmptiedNote, Ids, PLAIN, Place, Space, Target, Used, Whole};
 use crate::frame::{Frame, Header, MAX_HEADER};
 
 /// The file by which a directory is known as a target.
@@ -36,7 +36,7 @@ pub struct Directory {
     make: bool,
     /// Whether the mark was seen, and nothing has hinted since that it is gone.
     known: AtomicBool,
-    is_new: AtomicBool,
+    emptied: EmptiedNote,
     store: u64,
     capacity: u64,
     ids: Arc<dyn Ids>,
@@ -76,22 +76,23 @@ fn another(root: &Path, mark: &str) -> io::Error {
 }
 
 impl Directory {
-    /// The target at `root`; with `make` an empty one is made there if there is none. Nothing is looked at yet.
+    /// The target of `store` with this number at `root`; with `make` an empty one is made there if there is none, and
+    /// noted. Nothing is looked at yet.
     pub fn new(
         root: &Path,
-        store: u64,
-        target: u16,
+        (store, target): (u64, u16),
         capacity: u64,
         used: Used,
         ids: Arc<dyn Ids>,
         make: bool,
+        emptied: EmptiedNote,
     ) -> Directory {
         Directory {
             root: root.to_owned(),
             mark: format!("store {store:016x}\ntarget {target}\n"),
             make,
             known: AtomicBool::new(false),
-            is_new: AtomicBool::new(false),
+            emptied,
             store,
             capacity,
             ids,
@@ -262,11 +263,11 @@ impl Target for Directory {
             Ok(mark) if mark == self.mark => {}
             Ok(mark) => return Err(another(&self.root, &mark)),
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.make => {
+                self.emptied.write()?;
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS))?;
                 fs::write(self.root.join(MARK), &self.mark)?;
                 File::open(self.root.join(MARK))?.sync_all()?;
                 File::open(&self.root)?.sync_all()?;
-                self.is_new.store(true, Ordering::Release);
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let reason = format!(
@@ -438,8 +439,17 @@ impl Target for Directory {
         self.plain.all()
     }
 
+    fn look(&self) -> io::Result<()> {
+        self.known.store(false, Ordering::Release);
+        self.ready()
+    }
+
     fn is_new(&self) -> bool {
-        self.is_new.load(Ordering::Acquire)
+        self.emptied.exists()
+    }
+
+    fn forget_new(&self) -> io::Result<()> {
+        self.emptied.remove()
     }
 
     fn file(&self, segment: u64) -> Option<PathBuf> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::Mutex;
 
@@ -15,6 +16,7 @@ pub struct Memory {
     capacity: u64,
     ids: Arc<dyn Ids>,
     held: Mutex<Held>,
+    is_new: AtomicBool,
 }
 
 #[derive(Default)]
@@ -34,7 +36,7 @@ impl Held {
 impl Memory {
     /// An empty target of `capacity` bytes for the store of this id.
     pub fn new(store: u64, capacity: u64, ids: Arc<dyn Ids>) -> Memory {
-        Memory { store, capacity, ids, held: Mutex::default() }
+        Memory { store, capacity, ids, held: Mutex::default(), is_new: AtomicBool::new(true) }
     }
 }
 
@@ -55,7 +57,12 @@ impl Target for Memory {
     }
 
     fn is_new(&self) -> bool {
-        true
+        self.is_new.load(Ordering::Acquire)
+    }
+
+    fn forget_new(&self) -> io::Result<()> {
+        self.is_new.store(false, Ordering::Release);
+        Ok(())
     }
 
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {

@@ -8,6 +8,7 @@ mod blobs;
 mod conformance;
 pub mod decorate;
 mod directory;
+mod emptied;
 #[cfg(feature = "object")]
 mod ledger;
 mod memory;
@@ -23,6 +24,7 @@ mod used;
 pub use blobs::{Blobs, Upload};
 pub use directory::Directory;
 pub(crate) use directory::MARK;
+pub use emptied::EmptiedNote;
 pub use memory::Memory;
 #[cfg(feature = "object")]
 pub use object::Object;
@@ -133,9 +135,22 @@ pub trait Target: Send + Sync {
         Ok(())
     }
 
-    /// Whether it was made, or found empty, when it was opened: what the catalog says is on it is gone.
+    /// Looks again whether the target is there and the store's, whatever was seen before.
+    ///
+    /// # Errors
+    /// As [`Target::ready`].
+    fn look(&self) -> io::Result<()> {
+        self.ready()
+    }
+
+    /// Whether it was made, or found empty: what the catalog says is on it is gone.
     fn is_new(&self) -> bool {
         false
+    }
+
+    /// Notes that what the catalog said was on it is owed again, or known to be lost.
+    fn forget_new(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Adds a raw frame to the plain file of this number, at the frame's own offset.

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use opendal::ErrorKind;
@@ -15,7 +14,7 @@ use rustix_futex_sync::Mutex;
 
 use super::ledger::{self, Ledger, Listing, SLOT, SLOTS};
 use super::service::{Client, MARKER, Service, fetch, fetch_range, run};
-use super::{Ids, Place, Space, Target};
+use super::{EmptiedNote, Ids, Place, Space, Target};
 use crate::frame::{Frame, Header, MAX_HEADER};
 
 /// Under which all other blobs lie.
@@ -47,7 +46,7 @@ pub struct Object {
     ledger: Ledger,
     /// Whether the marker was seen, and nothing has hinted since that it is gone.
     known: Mutex<bool>,
-    is_new: AtomicBool,
+    emptied: EmptiedNote,
 }
 
 impl Object {
@@ -74,7 +73,7 @@ impl Object {
             capacity,
             ledger: Ledger::open(folder, ids)?,
             known: Mutex::default(),
-            is_new: AtomicBool::new(false),
+            emptied: EmptiedNote::new(folder.join("emptied")),
         })
     }
 
@@ -211,6 +210,7 @@ impl Target for Object {
             Some(mark) => return Err(self.service.refuse(&mark)),
             None if self.was_made() => return Err(self.missing(&format!("it has no blob {MARKER}"))),
             None => {
+                self.emptied.write()?;
                 self.write(MARKER.into(), self.mark.clone().into_bytes())?;
                 // Another store may have written its own at the same time.
                 let mark = self.marker()?.unwrap_or_default();
@@ -219,7 +219,6 @@ impl Target for Object {
                 }
                 // What it held before, if anything, is not counted on.
                 self.ledger.renew(Some(&Listing::new()))?;
-                self.is_new.store(true, Ordering::Release);
             }
         }
         if let Some(made) = self.made.as_ref().filter(|made| !made.exists()) {
@@ -230,8 +229,17 @@ impl Target for Object {
         Ok(())
     }
 
+    fn look(&self) -> io::Result<()> {
+        *self.known.lock() = false;
+        self.ready()
+    }
+
     fn is_new(&self) -> bool {
-        self.is_new.load(Ordering::Acquire)
+        self.emptied.exists()
+    }
+
+    fn forget_new(&self) -> io::Result<()> {
+        self.emptied.remove()
     }
 
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {

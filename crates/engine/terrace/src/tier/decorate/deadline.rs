@@ -174,8 +174,16 @@ impl Target for Deadline {
         self.run(|inner| inner.ready())
     }
 
+    fn look(&self) -> io::Result<()> {
+        self.run(|inner| inner.look())
+    }
+
     fn is_new(&self) -> bool {
         self.inner.is_new()
+    }
+
+    fn forget_new(&self) -> io::Result<()> {
+        self.inner.forget_new()
     }
 
     fn file(&self, segment: u64) -> Option<PathBuf> {

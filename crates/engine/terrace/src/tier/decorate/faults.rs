@@ -225,8 +225,16 @@ impl Target for Faults {
         self.inner.ready()
     }
 
+    fn look(&self) -> io::Result<()> {
+        self.inner.look()
+    }
+
     fn is_new(&self) -> bool {
         self.inner.is_new()
+    }
+
+    fn forget_new(&self) -> io::Result<()> {
+        self.inner.forget_new()
     }
 
     fn file(&self, segment: u64) -> Option<PathBuf> {
