@@ -84,6 +84,7 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
     if opening == Opening::Usual {
         forget_distrusted_catalog(dir, &lock, &config, &log)?;
     }
+    let was_cut_off = boot::read_mark(dir)?.was_cut_off();
     // Before anything is written to the catalog, which is not durable from then on.
     boot::mark_opened(dir)?;
     let sole = sole(dir)?;
@@ -125,10 +126,12 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
             inner.catalog.commit(Edit::Unstage { object }.into())?;
         }
         inner.drop_dead_leases()?;
-        // Frames that the log does not name are garbage only where the log is known to be whole.
+        // Frames that the log does not name are garbage only where the log is known to be whole. One of no commits is,
+        // where the power was cut before any commit was durable.
+        let never_durable = was_cut_off && reach == Some(0);
         let is_whole = opening != Opening::Damaged && (reach.is_some() || had_records);
         if is_whole
-            && inner.catalog.tail()?.sequence > 0
+            && (inner.catalog.tail()?.sequence > 0 || never_durable)
             && let Err(error) = inner.sweep(false)
         {
             tracing::warn!("{error}");
