@@ -407,3 +407,23 @@ fn a_store_on_a_network_file_system_is_refused_with_directories_that_would_do() 
     assert_eq!(read.stdout, fs::read(&config).unwrap());
     drop(mounted);
 }
+
+/// The kernel calls a mount of root's `fuse`, not `fuse.terrace`: such a store was taken for a directory like others, and its files were
+/// flushed, from the very store that the stream itself writes to.
+#[test]
+fn a_mounted_store_is_not_flushed() {
+    let Some(place) = Place::new() else { return };
+    let mounted = place.mount();
+    fs::create_dir(place.mount.join("d")).unwrap();
+    fs::write(place.mount.join("d/file"), "bytes").unwrap();
+    for source in [place.mount.clone(), place.mount.join("d")] {
+        let archive = place.dir.path().join("archive");
+        let output =
+            place.terrace().arg("flush").arg(&source).arg("--to").arg(&archive).arg("--once").output().unwrap();
+        let words = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        assert!(words.contains("it is in a store that is mounted"), "{words}");
+        assert!(!archive.exists() && place.mount.join("d/file").exists());
+    }
+    drop(mounted);
+}

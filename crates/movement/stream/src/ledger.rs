@@ -33,10 +33,18 @@ const REQUESTS: &str = "requests";
 const BYTES: &str = "bytes";
 const DONE: &str = "done ";
 
+/// How the names of followed files begin.
+pub const LANE_PREFIX: &str = "tail ";
+
 impl Mark {
     /// The greatest position that is done, of any source.
     pub fn newest(&self) -> Position {
         self.done.values().max().copied().unwrap_or_default()
+    }
+
+    /// Whether requests went there, and not only what was added to followed files.
+    pub fn takes_requests(&self) -> bool {
+        self.watermark.is_some() && self.done.keys().any(|source| !source.starts_with(LANE_PREFIX))
     }
 
     fn attributes(&self) -> Attributes {

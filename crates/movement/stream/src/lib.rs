@@ -36,6 +36,7 @@ mod frame;
 mod ledger;
 mod location;
 mod log;
+mod owners;
 mod parked;
 mod places;
 mod request;

@@ -18,8 +18,8 @@ pub struct Location {
     upwards: Vec<(u64, u64)>,
     /// The other file systems that are mounted below it, or parts of the same.
     mounted: Vec<InFileSystem>,
-    /// The kind of its file system.
-    kind: String,
+    /// Whether it lies in a store that is mounted.
+    is_mounted_store: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +34,7 @@ struct Mount {
     at: PathBuf,
     holds: InFileSystem,
     kind: String,
+    source: String,
 }
 
 impl Location {
@@ -54,7 +55,7 @@ impl Location {
             // What is not there yet has no number, and nothing is in it.
             false => std::iter::once(Ok((0, 0))).chain(there.ancestors().map(number)).collect::<io::Result<_>>()?,
         };
-        Ok(Location { at, upwards, mounted, kind: mount.map(|mount| mount.kind.clone()).unwrap_or_default() })
+        Ok(Location { at, upwards, mounted, is_mounted_store: mount.is_some_and(Mount::is_store) })
     }
 
     /// Whether the two are the same directory, or one is somewhere in the other.
@@ -74,7 +75,14 @@ impl Location {
 
     /// Whether it is in a store that is mounted.
     pub fn is_mounted_store(&self) -> bool {
-        self.kind == "fuse.terrace"
+        self.is_mounted_store
+    }
+}
+
+impl Mount {
+    /// Whether it shows a store. Mounts that root makes without the helper `fusermount3` have no subtype: only their source tells.
+    fn is_store(&self) -> bool {
+        self.kind == "fuse.terrace" || self.kind == "fuse" && self.source == "terrace"
     }
 }
 
@@ -117,6 +125,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
         at: path(at),
         holds: InFileSystem { device: text(device), path: path(root) },
         kind: text(words.get(dash + 1)?),
+        source: text(words.get(dash + 2)?),
     })
 }
 

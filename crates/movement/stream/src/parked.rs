@@ -91,7 +91,7 @@ impl Stream {
         Ok(dropped)
     }
 
-    /// Forgets how far these destinations have got, and that they were given up. The next append goes behind whatever is there then. What was
+    /// Forgets how far these destinations have got, that they were given up, and to which directory they belong. The next append goes behind whatever is there then. What was
     /// done is not done again.
     ///
     /// # Errors
@@ -102,6 +102,7 @@ impl Stream {
         for destination in destinations {
             let mark = ledger.mark(destination)?.unwrap_or_default();
             ledger.set(destination, Mark { watermark: None, cut: None, parked: None, ..mark })?;
+            self.owners().forget(destination)?;
         }
         Ok(())
     }

@@ -16,6 +16,7 @@ use crate::destinations::Destination;
 use crate::entry::Entry;
 use crate::ledger::Ledger;
 use crate::log::{LogSource, SOURCE};
+use crate::owners::{Claims, Owners};
 use crate::places::Places;
 use crate::seen::Seen;
 use crate::sources::{Directory, Tail, Watch};
@@ -32,6 +33,7 @@ pub type AnySource = Box<dyn Source<Move = Entry, Error = Error> + Send>;
 pub struct Running {
     stream: Stream,
     ledger: Arc<Ledger>,
+    owners: Arc<Owners>,
     control: Arc<Control>,
     destination: Arc<dyn Destination>,
     names: Vec<String>,
@@ -57,6 +59,7 @@ impl Running {
             places: Places { from: Vec::new(), to: to.root().map(Path::to_owned) },
             stream: stream.clone(),
             ledger: Arc::new(stream.ledger()),
+            owners: Arc::new(stream.owners()),
             control: control.clone(),
             destination: to,
             names: Vec::new(),
@@ -94,17 +97,19 @@ impl Running {
         self.places.check(root, store)?;
         self.places.from.push(root.clone());
         self.declare()?;
+        self.owners.add_directory();
+        let claims = Claims::new(root, &self.owners, &self.ledger);
         let destination = &self.destination;
         self.names.push(format!("directory {}", root.display()));
         if watch.tail {
             if destination.appends_only() {
                 return Err(Error::NoTail);
             }
-            let tail = Tail::new(root, number, self.ledger.clone(), &self.control)?;
+            let tail = Tail::new(root, number, self.ledger.clone(), claims, &self.control)?;
             self.sources.push(Which::Other(Box::new(tail)));
             return Ok(self);
         }
-        let directory = Directory::new(store, self.stream.name(), root, watch, number, destination, &self.control)?;
+        let directory = Directory::new(store, self.stream.name(), claims, watch, number, destination, &self.control)?;
         self.sources.push(Which::Directory(Box::new(directory)));
         Ok(self)
     }

@@ -13,6 +13,7 @@ use crate::control::Control;
 use crate::destinations::Destination;
 use crate::ledger::{Ledger, Mark};
 use crate::log::{Accepted, Log, Page, SOURCE, Submitted};
+use crate::owners::Owners;
 use crate::places::Places;
 use crate::request::{Framed, Name, Origin, Request};
 use crate::run::Running;
@@ -209,6 +210,10 @@ impl Stream {
     /// How far its destinations have got.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes())
+    }
+
+    pub(crate) fn owners(&self) -> Owners {
+        Owners::new(&self.store, &self.folder)
     }
 
     /// What it has delivered, in all its runs.

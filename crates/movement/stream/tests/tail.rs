@@ -97,3 +97,34 @@ fn what_is_added_while_it_runs_arrives_in_order() {
     assert_eq!(String::from_utf8(store.get(b"logs/a").unwrap()).unwrap(), expected);
     assert_eq!(store.list(b"logs", None, 10).unwrap().len(), 1);
 }
+
+/// Two followed directories with logs of one name were delivered to one file, in turns of up to a megabyte.
+#[test]
+fn logs_of_equal_names_do_not_mix() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let at = |name: &str| dir.path().join(name);
+    let append_to_both = |bytes: &str| {
+        for source in ["a", "b"] {
+            fs::create_dir_all(at(source)).unwrap();
+            append(&at(source).join("log"), &format!("{source}: {bytes}\n"));
+        }
+    };
+    // In whichever order they are named.
+    for sources in [["a", "b"], ["b", "a"]] {
+        append_to_both("a line");
+        let stream = Stream::open(&store, "t", Ack::Placed).unwrap();
+        let watch = Watch { tail: true, ..Watch::default() };
+        let control = drained();
+        let mut running = stream.run(Arc::new(Files::new(&at("archive")).unwrap()), &control).unwrap();
+        for source in sources {
+            running = running.with_directory(&at(source), &watch).unwrap();
+        }
+        running.go(&settings()).unwrap();
+        let stays = control.left().stays;
+        assert_eq!(stays.len(), 1, "{stays:?}");
+        assert!(stays[0].0.ends_with("b/log") && stays[0].1.contains("a/log goes to the same name"), "{stays:?}");
+    }
+    assert_eq!(fs::read_to_string(at("archive/log")).unwrap(), "a: a line\n".repeat(2));
+    assert_eq!(tree(&at("b")).len(), 1);
+}

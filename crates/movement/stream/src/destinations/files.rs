@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{File, Metadata, Permissions};
+use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 use terrace::Attributes;
 
-use super::{Destination, Outcome};
+use super::{Destination, End, Outcome};
 use crate::entry::Position;
 use crate::request::Name;
 use crate::runs::Run;
@@ -30,6 +30,8 @@ pub struct Files {
     root: PathBuf,
     folder: OwnedFd,
     open: Mutex<HashMap<Name, Arc<File>>>,
+    /// Files of which a part was written. Each is locked, so that no other stream writes to it before all of it is.
+    begun: Mutex<HashMap<Name, Arc<File>>>,
     /// Folders of which this run knows that their names last.
     lasting: Mutex<HashSet<PathBuf>>,
 }
@@ -42,7 +44,13 @@ impl Files {
         let root = &std::fs::canonicalize(root).map_err(Error::io(context()))?;
         let folder = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let folder = folder.map_err(|e| Error::io(context())(e.into()))?;
-        Ok(Files { root: root.to_owned(), folder, open: Mutex::default(), lasting: Mutex::default() })
+        Ok(Files {
+            root: root.to_owned(),
+            folder,
+            open: Mutex::default(),
+            begun: Mutex::default(),
+            lasting: Mutex::default(),
+        })
     }
 
     fn at(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
@@ -91,6 +99,31 @@ impl Files {
         }
         open.insert(name.into(), file.clone());
         Ok(file)
+    }
+
+    /// Locks a file of which the first part is to be written.
+    fn begin_parts(&self, name: &[u8]) -> io::Result<()> {
+        if self.begun.lock().contains_key(name) {
+            return Ok(());
+        }
+        let file = self.file(name)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other("another process or stream writes to it now"));
+            }
+            // Where a file system has no locks, streams that write to the same name are not kept apart.
+            Err(TryLockError::Error(error)) => tracing::debug!("{} cannot be locked: {error}", self.root.display()),
+        }
+        self.begun.lock().insert(name.into(), file);
+        Ok(())
+    }
+
+    fn end_parts(&self, name: &[u8]) {
+        if let Some(file) = self.begun.lock().remove(name) {
+            // Where this fails there was no lock, or it ends when the file is closed.
+            let _ = file.unlock();
+        }
     }
 
     fn outcome<T>(&self, name: &[u8], doing: &str, done: io::Result<T>) -> Outcome<T> {
@@ -171,6 +204,19 @@ impl Destination for Files {
             runs.iter().try_for_each(|run| file.write_all_at(&run.bytes, run.offset))
         };
         self.outcome(name, "writing", write())
+    }
+
+    fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
+        let written = self.outcome(name, "locking", self.begin_parts(name)).and_then(|()| {
+            self.write(name, Position::default(), runs)?;
+            let Some(end) = end else { return Ok(()) };
+            self.set_length(name, end.length)?;
+            self.set_attributes(name, &end.attributes)
+        });
+        if end.is_some() || written.is_err() {
+            self.end_parts(name);
+        }
+        written
     }
 
     fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {

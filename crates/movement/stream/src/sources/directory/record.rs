@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::sync::Arc;
 
 use terrace::{Attributes, Store};
 
 use super::Identity;
+use crate::owners::Claims;
 use crate::request::{Name, escape, unescape};
 use crate::{Error, Result};
 
@@ -15,16 +16,19 @@ const FIELDS: [&str; 5] = ["device", "inode", "size", "modified", "changed"];
 /// A record in the catalog for each file that is safe and may still be there, and one that counts those that are gone.
 pub struct Records {
     store: Store,
+    claims: Arc<Claims>,
+
     folder: Vec<u8>,
     /// The key of the record that counts.
     tally: Vec<u8>,
 }
 
 impl Records {
-    pub fn new(store: &Store, stream: &str, root: &Path) -> Records {
-        let root = escape(root.as_os_str().as_bytes());
-        let below = |what: &str| [format!(".terrace/streams/{stream}/{what}/").as_bytes(), &root].concat();
-        Records { store: store.internal(), folder: below("safe"), tally: below(TALLIES) }
+    pub fn new(store: &Store, stream: &str, claims: &Arc<Claims>) -> Records {
+        let escaped = escape(claims.root().as_os_str().as_bytes());
+        let below = |what: &str| [format!(".terrace/streams/{stream}/{what}/").as_bytes(), &escaped].concat();
+        let (folder, tally) = (below("safe"), below(TALLIES));
+        Records { store: store.internal(), claims: claims.clone(), folder, tally }
     }
 
     fn key(&self, name: &[u8]) -> Vec<u8> {
@@ -38,6 +42,8 @@ impl Records {
         let user = FIELDS.iter().map(|field| (*field).to_owned()).zip(values).collect();
         let mut batch = self.store.batch();
         batch.replace(&self.key(name), 0, Attributes { user, ..Attributes::now() })?;
+        // Before the file is removed: else a file of another directory could be written over it later.
+        self.claims.record(name, &mut batch)?;
         batch.commit()?;
         Ok(())
     }

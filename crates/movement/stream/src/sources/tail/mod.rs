@@ -5,48 +5,41 @@
 //! it goes to the name under which it was first seen. Where another file takes that name, as when a log is rotated, its
 //! bytes go behind. How far each file is delivered stands in the mark of its destination, in the commit that tells that the bytes are there.
 
+mod followed;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use rustix_futex_sync::Mutex;
 use walkdir::{DirEntry, WalkDir};
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::control::{Control, Left};
-use crate::entry::{Entry, Lane, Position};
+use crate::entry::{Entry, Position};
 use crate::ledger::Ledger;
-use crate::request::{Name, Place, Request, check_destination};
+use crate::owners::Claims;
+use crate::request::{Name, check_destination};
 use crate::{Error, Pulled, Result, Source};
+use followed::{Followed, Id, head, id, lane, open, parse_lane};
 
-/// Bytes that are pulled as one request.
-const PART_BYTES: u64 = 1 << 20;
 /// How often all files are looked at, at most.
 const WALK_INTERVAL: Duration = Duration::from_millis(100);
 /// Looking takes this share of the time, at most.
 const WALK_SHARE: u32 = 10;
 /// Files that are kept open, so that what was added to them just before they were removed can still be read.
 const MAX_OPEN_FILES: usize = 256;
-/// By the first bytes of a file it is seen that it was emptied and filled again.
-const HEAD_BYTES: u64 = 256;
 /// Files that a destination remembers, at least, though they are not there any more.
 const MAX_GONE_FILES: usize = 64;
-/// How the names of files in marks begin.
-const PREFIX: &str = "tail ";
-
-/// Device, number and time of birth.
-type Id = (u64, u64, u64);
-
 /// A directory whose files are followed.
 pub struct Tail {
     root: PathBuf,
     number: usize,
     ledger: Arc<Ledger>,
+    claims: Claims,
     control: Arc<Control>,
     state: Mutex<State>,
 }
@@ -57,6 +50,8 @@ struct State {
     walked: Option<Instant>,
     /// Files that cannot be followed, and why.
     stays: Vec<(String, String)>,
+    /// Destinations that were claimed, which is not recorded yet.
+    claimed: Vec<Name>,
     /// How long the last walk took.
     walk_time: Duration,
     /// Whether all that was seen to be there has been pulled.
@@ -64,50 +59,17 @@ struct State {
     next: u64,
 }
 
-/// A file that is followed.
-struct Followed {
-    destination: Name,
-    /// Where it is now.
-    path: PathBuf,
-    /// How often it was emptied.
-    generation: u64,
-    /// How far it was pulled.
-    offset: u64,
-    size: u64,
-    file: Option<File>,
-}
-
-fn id(metadata: &fs::Metadata) -> Id {
-    let birth = metadata.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    (metadata.dev(), metadata.ino(), birth.map_or(0, |at| at.as_nanos() as u64))
-}
-
-fn lane(id: Id, generation: u64) -> String {
-    format!("{PREFIX}{:x}-{:x}-{:x}-{generation:x}", id.0, id.1, id.2)
-}
-
-fn parse_lane(name: &str) -> Option<(Id, u64)> {
-    let mut numbers = name.strip_prefix(PREFIX)?.split('-').map(|part| u64::from_str_radix(part, 16).ok());
-    let mut next = || numbers.next().flatten();
-    Some(((next()?, next()?, next()?), next()?))
-}
-
-/// What the first bytes of a file are, of which `offset` were delivered.
-fn head(file: &File, offset: u64) -> std::io::Result<u64> {
-    let mut bytes = vec![0; offset.min(HEAD_BYTES) as usize];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(xxh3_64(&bytes))
-}
-
-fn open(path: &Path) -> std::io::Result<File> {
-    // Neither a symbolic link that came in its place is followed, nor a pipe waited for.
-    File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
-}
-
 impl Tail {
     /// The directory `root` as source number `number`.
-    pub fn new(root: &Path, number: usize, ledger: Arc<Ledger>, control: &Arc<Control>) -> Result<Tail> {
-        let tail = Tail { root: root.to_owned(), number, ledger, control: control.clone(), state: Mutex::default() };
+    pub fn new(
+        root: &Path,
+        number: usize,
+        ledger: Arc<Ledger>,
+        claims: Claims,
+        control: &Arc<Control>,
+    ) -> Result<Tail> {
+        let (root, control) = (root.to_owned(), control.clone());
+        let tail = Tail { root, number, ledger, claims, control, state: Mutex::default() };
         let mut state = tail.state.lock();
         let known = tail.recorded()?;
         tail.walk(&mut state, &known)?;
@@ -203,7 +165,7 @@ impl Tail {
             followed.path = path.to_owned();
             let grown = size > followed.size;
             followed.size = size;
-            let is_other = size < followed.offset || (grown && self.is_refilled(followed, id));
+            let is_other = size < followed.offset || (grown && followed.is_refilled(id, &self.ledger));
             if is_other {
                 (followed.generation, followed.offset) = (followed.generation + 1, 0);
             }
@@ -217,18 +179,13 @@ impl Tail {
                 (generation, offset) = (generation + 1, 0);
             }
         }
+        let refused = self.claims.claim(&destination).map_err(|e| e.to_string())?;
+        refused.map_or(Ok(()), Err)?;
+        state.claimed.push(destination.clone());
         let file = (state.files.values().filter(|one| one.file.is_some()).count() < MAX_OPEN_FILES).then_some(file);
         let followed = Followed { destination, path: path.to_owned(), generation, offset, size, file };
         state.files.insert(id, followed);
         Ok(())
-    }
-
-    /// Whether other bytes are at the beginning than those that were delivered.
-    fn is_refilled(&self, followed: &Followed, id: Id) -> bool {
-        let done = self.ledger.done(&followed.destination, &lane(id, followed.generation)).ok().flatten();
-        let file = followed.file.as_ref().and_then(|file| file.try_clone().ok()).or_else(|| open(&followed.path).ok());
-        let head = done.and_then(|done| Some((head(&file?, done.0).ok()?, done.1)));
-        head.is_some_and(|(now, then)| now != then)
     }
 
     /// The next part of each file that has grown, of `budget` bytes in all.
@@ -246,7 +203,7 @@ impl Tail {
             let State { files, next, .. } = &mut *state;
             let Some(followed) = files.get_mut(&id) else { continue };
             while followed.offset < followed.size && bytes < budget {
-                let Some(entry) = self.part(followed, id, next) else {
+                let Some(entry) = followed.part(id, self.number, next) else {
                     // It is gone or has become shorter: the next walk tells.
                     followed.size = followed.offset;
                     break;
@@ -256,27 +213,6 @@ impl Tail {
             }
         }
         entries
-    }
-
-    fn part(&self, followed: &mut Followed, id: Id, next: &mut u64) -> Option<Entry> {
-        let opened;
-        let file = match &followed.file {
-            Some(file) => file,
-            None => {
-                opened = open(&followed.path).ok()?;
-                &opened
-            }
-        };
-        let mut bytes = vec![0; (followed.size - followed.offset).min(PART_BYTES) as usize];
-        file.read_exact_at(&mut bytes, followed.offset).ok()?;
-        let end = followed.offset + bytes.len() as u64;
-        let until = Position(end, head(file, end).ok()?);
-        followed.offset = end;
-        *next += 1;
-        let (destination, place) = (followed.destination.clone(), Place::Append);
-        let request = Request { destination, place, bytes: Bytes::from(bytes), ends: false };
-        let lane = Lane { name: lane(id, followed.generation).into(), until, device: id.0, inode: id.1 };
-        Some(Entry { request, source: self.number, position: Position(*next, 0), file: None, lane: Some(lane) })
     }
 }
 
@@ -294,6 +230,10 @@ impl Source for Tail {
         let is_due = state.walked.is_none_or(|at| at.elapsed() >= pause);
         if is_due && state.is_read {
             self.walk(&mut state, &HashMap::new())?;
+        }
+        // Not when they were claimed: the stream's other directories were not known then.
+        for destination in std::mem::take(&mut state.claimed) {
+            self.claims.record_now(&destination)?;
         }
         let entries = self.parts(&mut state, budget);
         if !entries.is_empty() {

@@ -1,0 +1,129 @@
+//! Opening files of a watched directory that nobody has open for writing.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
+
+use super::folder::Folder;
+use super::writers::{Leased, give_lease, open_for_writing, take_lease};
+use super::{CLOCK_TICK, Identity, USUAL_SETTLE_TIME};
+use crate::request::Name;
+use crate::{Error, Result};
+
+/// How long files are left alone of which the system does not tell whether they are open for writing.
+const BLIND_SETTLE_TIME: Duration = Duration::from_secs(30);
+/// How long it is remembered which files are open for writing, where only a look at all processes tells.
+const SCAN_LIFETIME: Duration = Duration::from_secs(1);
+
+/// Opens files.
+pub struct Opening {
+    root: PathBuf,
+    folder: Arc<Folder>,
+    /// How long a file must not have changed, where that was said.
+    settle: Option<Duration>,
+    scan: Mutex<Option<Scan>>,
+}
+
+/// The files that are open for writing, as all processes told.
+struct Scan {
+    at: Instant,
+    /// Devices and inodes.
+    files: HashSet<(u64, u64)>,
+}
+
+/// Why a file is not taken now.
+pub enum Unready {
+    Gone,
+    Later(String, Duration),
+    Stays(String),
+}
+
+impl Opening {
+    /// `settle`: how long a file must not have changed, where that was said.
+    pub fn new(root: &Path, folder: Arc<Folder>, settle: Option<Duration>) -> Opening {
+        Opening { root: root.to_owned(), folder, settle, scan: Mutex::default() }
+    }
+
+    fn path(&self, name: &[u8]) -> PathBuf {
+        self.root.join(OsStr::from_bytes(name))
+    }
+
+    /// A file is to be looked at again a little later.
+    pub fn later(&self, reason: String) -> Unready {
+        Unready::Later(reason, self.settle.unwrap_or(USUAL_SETTLE_TIME))
+    }
+
+    /// Opens a file if nobody has it open for writing.
+    pub fn open(&self, name: &Name) -> Result<std::result::Result<(File, Metadata), Unready>> {
+        let cannot = |e: io::Error| match Errno::from_io_error(&e) {
+            Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
+                Err(Error::io(format!("opening {}", self.path(name).display()))(e))
+            }
+            Some(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => Ok(Err(Unready::Gone)),
+            Some(Errno::AGAIN) => {
+                Ok(Err(Unready::Later("another process holds a lease on it".into(), USUAL_SETTLE_TIME)))
+            }
+            _ => Ok(Err(Unready::Stays(format!("it cannot be read: {e}")))),
+        };
+        let file = match self.folder.file(name) {
+            Ok(file) => file,
+            Err(e) => return cannot(e),
+        };
+        let settle = self.settle.unwrap_or(USUAL_SETTLE_TIME);
+        let is_open = || Ok(Err(Unready::Later("it is open for writing".into(), settle)));
+        let leased = take_lease(&file);
+        give_lease(&file);
+        if leased == Leased::Writers {
+            return is_open();
+        }
+        let mut metadata = match file.metadata() {
+            Ok(metadata) => metadata,
+            Err(e) => return cannot(e),
+        };
+        if !metadata.is_file() {
+            return Ok(Err(Unready::Gone));
+        }
+        let identity = Identity::of(&metadata);
+        if leased == Leased::Unsupported {
+            let settle = self.settle.unwrap_or(BLIND_SETTLE_TIME);
+            if self.is_open_for_writing(&identity) {
+                return is_open();
+            }
+            if identity.age() < settle {
+                let reason = "the system does not tell whether it is open for writing, and it has changed lately";
+                return Ok(Err(Unready::Later(reason.into(), settle)));
+            }
+        }
+        // A change in the same tick of the clock as the last one would not be seen to have happened.
+        if identity.age() < CLOCK_TICK {
+            std::thread::sleep(CLOCK_TICK - identity.age());
+            metadata = match file.metadata() {
+                Ok(metadata) => metadata,
+                Err(e) => return cannot(e),
+            };
+        }
+        Ok(Ok((file, metadata)))
+    }
+
+    /// Opens again a file that has no name any more, by its descriptor.
+    pub fn open_again(&self, name: &Name, file: &File) -> Result<(File, Metadata)> {
+        let opened = file.try_clone().and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) = opened.map_err(Error::io(format!("reading {}", self.path(name).display())))?;
+        Ok((file, metadata))
+    }
+
+    fn is_open_for_writing(&self, identity: &Identity) -> bool {
+        let mut known = self.scan.lock();
+        let scan = known.take().filter(|scan| scan.at.elapsed() < SCAN_LIFETIME);
+        let scan = known.insert(scan.unwrap_or_else(|| Scan { at: Instant::now(), files: open_for_writing() }));
+        scan.files.contains(&(identity.device, identity.inode))
+    }
+}

@@ -1,0 +1,138 @@
+//! Files of equal names that reach one destination from several places: their bytes are neither mixed nor lost.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{settings, store, tree};
+use terrace::{Ack, Store};
+use terrace_stream::destinations::{Destination, Files, Keys};
+use terrace_stream::sources::Watch;
+use terrace_stream::{Control, Left, Request, Stream};
+
+/// Pulls all directories to a destination, until nothing is left that would be taken.
+fn run(store: &Store, name: &str, sources: &[&Path], to: Arc<dyn Destination>) -> (Stream, Left) {
+    let stream = Stream::open(store, name, Ack::Placed).unwrap();
+    let control = Arc::new(Control::default());
+    control.drain();
+    let watch = Watch { settle: Some(Duration::from_millis(50)), ..Watch::default() };
+    let mut running = stream.run(to, &control).unwrap().with_log();
+    for source in sources {
+        running = running.with_directory(source, &watch).unwrap();
+    }
+    running.go(&settings()).unwrap();
+    (stream, control.left())
+}
+
+/// The bytes of `a/x` and `b/x` were written to one file at once, and both were removed.
+#[test]
+fn of_two_files_of_one_name_one_arrives_and_the_other_stays() {
+    common::fail_as_a_whole();
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let at = |name: &str| dir.path().join(name);
+    let (first, second) = (vec![b'a'; 3_300_000], vec![b'b'; 4_100_000]);
+    for to_keys in [false, true] {
+        let name = if to_keys { "keys" } else { "files" };
+        let to = || -> Arc<dyn Destination> {
+            match to_keys {
+                true => Arc::new(Keys::new(&store, b"archive")),
+                false => Arc::new(Files::new(&at("archive")).unwrap()),
+            }
+        };
+        let arrived = |name: &str| match to_keys {
+            true => store.get(format!("archive/{name}").as_bytes()).unwrap(),
+            false => fs::read(at("archive").join(name)).unwrap(),
+        };
+        for (source, bytes) in [("a", &first), ("b", &second)] {
+            fs::create_dir_all(at(source).join("deep")).unwrap();
+            fs::write(at(source).join("deep/x"), bytes).unwrap();
+            fs::write(at(source).join(source), bytes).unwrap();
+        }
+        let sources = [&*at("a"), &*at("b")];
+        let (stream, left) = run(&store, name, &sources, to());
+        // Which of the two goes first is not promised.
+        let (arrived_first, other, other_bytes) = match arrived("deep/x") == first {
+            true => ("a", "b", &second),
+            false => ("b", "a", &first),
+        };
+        assert_eq!(left.stays.len(), 1, "{left:?}");
+        let (path, reason) = &left.stays[0];
+        assert_eq!(*path, at(other).join("deep/x").display().to_string());
+        assert!(reason.contains(&format!("{}/deep/x goes to the same name", at(arrived_first).display())), "{reason}");
+        let expected = if arrived_first == "a" { &first } else { &second };
+        let check = || {
+            assert!(arrived("deep/x") == *expected && arrived("a") == first && arrived("b") == second);
+            assert!(fs::read(at(other).join("deep/x")).unwrap() == *other_bytes);
+            assert_eq!(tree(&at(arrived_first)).len() + tree(&at(other)).len(), 1);
+        };
+        check();
+        // The same command again, in whichever order, and with the other directory alone.
+        run(&store, name, &[sources[1], sources[0]], to());
+        check();
+        run(&store, name, &[&at(other)], to());
+        check();
+        // The directory that it belongs to replaces it, as one directory alone does.
+        fs::write(at(arrived_first).join("deep/x"), "newer").unwrap();
+        run(&store, name, &sources, to());
+        assert_eq!(arrived("deep/x"), b"newer");
+        // Until it is forgotten.
+        stream.forget(&[b"deep/x".as_slice().into()]).unwrap();
+        run(&store, name, &sources, to());
+        assert!(arrived("deep/x") == *other_bytes);
+        assert_eq!(tree(&at("a")).len() + tree(&at("b")).len(), 0);
+    }
+}
+
+/// A file of a directory was written over what requests had appended, and the next append went into the midst of it.
+#[test]
+fn a_file_does_not_replace_what_requests_append_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let (drop, archive) = (dir.path().join("drop"), dir.path().join("archive"));
+    fs::create_dir_all(&drop).unwrap();
+    let to = || Arc::new(Files::new(&archive).unwrap());
+    let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
+    stream.append(vec![Request::append("x", b"one ".as_slice())]).unwrap();
+    run(&store, "s", &[&drop], to());
+    fs::write(drop.join("x"), "the bytes of a file").unwrap();
+    stream.append(vec![Request::append("x", b"two ".as_slice())]).unwrap();
+    let (stream, left) = run(&store, "s", &[&drop], to());
+    assert_eq!(fs::read_to_string(archive.join("x")).unwrap(), "one two ");
+    assert_eq!(fs::read_to_string(drop.join("x")).unwrap(), "the bytes of a file");
+    assert!(left.stays[0].1.contains("requests"), "{left:?}");
+    assert_eq!(stream.ledger().all().unwrap()[0].1.parked, None);
+}
+
+/// What a destination holds from elsewhere is replaced as by `mv`, wholly, and by whoever comes last where two streams
+/// write at once. Both wrote at the same time, and the bytes of both were in the file.
+#[test]
+fn two_streams_that_deliver_one_name_at_once_leave_the_bytes_of_one() {
+    common::fail_as_a_whole();
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("archive")).unwrap();
+    fs::write(at("archive/x"), vec![b'-'; 9_000_000]).unwrap();
+    for round in 0..3 {
+        let all = [("a", vec![b'a'; 5_300_000]), ("b", vec![b'b'; 4_100_000 + round])];
+        for (source, bytes) in &all {
+            fs::create_dir_all(at(source)).unwrap();
+            fs::write(at(source).join("x"), bytes).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for (source, _) in &all {
+                let (store, at) = (&store, &at);
+                scope.spawn(move || run(store, source, &[&at(source)], Arc::new(Files::new(&at("archive")).unwrap())));
+            }
+        });
+        let found = fs::read(at("archive/x")).unwrap();
+        assert!(all.iter().any(|(_, bytes)| *bytes == found), "the file holds {} bytes of both", found.len());
+        assert_eq!(tree(&at("a")).len() + tree(&at("b")).len(), 0);
+    }
+}
