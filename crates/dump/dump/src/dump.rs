@@ -16,7 +16,7 @@ use crate::options::{Dumped, Duplicates, Options};
 use crate::pack::{Packer, pack};
 use crate::parcel::{self, Opened};
 use crate::plan::{self, Decided, Holdings, Load, Mine, Nodes, Plan};
-use crate::session::Session;
+use crate::session::{Session, Work};
 use crate::table::Holder;
 use crate::transport::{World, agree};
 use crate::votes::Votes;
@@ -26,10 +26,11 @@ use crate::{Error, Result};
 /// Collective. All ranks name the same dump, with the same options. Once it has returned the dump is durable.
 ///
 /// # Errors
-/// [`Error::Differ`] on all ranks where these have different options. Where a rank fails, all are told; the dump does not exist
+/// [`Error::Differ`] on all ranks where these have different options; [`Error::Refused`] where another job, or `gc`, works on a dump of that
+/// name. Where a rank fails, all are told; the dump does not exist
 /// then, and those before it do. A dump of which only the last step is missing may exist all the same.
 pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], options: &Options) -> Result<Dumped> {
-    let session = Session::begin(world, store, name, options.terms())?;
+    let session = Session::begin(world, store, name, Work::Dump, options.terms())?;
     options.check()?;
     let version = agree(world, next(&session, options))?;
     session.each_node(|| clean(&session))?;

@@ -7,6 +7,7 @@ use terrace::Store;
 
 use crate::Result;
 use crate::chunk::ByHash;
+use crate::lock::Locks;
 use crate::manifest::{self, Index, Place};
 use crate::names::{self, Part};
 use crate::pack::pack;
@@ -39,9 +40,13 @@ pub fn versions(store: &Store, name: &str) -> Result<Vec<u32>> {
     Ok(names::below(store, &names::all(name, Part::Complete))?.iter().filter_map(|key| names::number(key)).collect())
 }
 
-/// Drops all but the newest `keep` versions of a dump from this store, at least one staying. To be done on each node; while no
-/// dump of that name is being made.
+/// Drops all but the newest `keep` versions of a dump from this store, at least one staying. To be done on each node.
+///
+/// # Errors
+/// [`Error::Refused`](crate::Error::Refused) while a dump of that name is made or restored from this store.
 pub fn collect(store: &Store, name: &str, keep: usize) -> Result<Dropped> {
+    names::check(name)?;
+    let _locks = Locks::for_gc(store, name)?;
     let mut versions = versions(store, name)?;
     let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
     let Some(last) = newest.last() else { return Ok(Dropped::default()) };

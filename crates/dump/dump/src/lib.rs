@@ -43,6 +43,7 @@ pub mod exchange;
 pub mod flags;
 pub mod gc;
 pub mod halving;
+mod lock;
 mod manifest;
 mod names;
 mod options;
@@ -50,7 +51,6 @@ mod pack;
 mod packed;
 mod parcel;
 pub mod plan;
-
 pub mod regions;
 mod restore;
 mod session;

@@ -15,7 +15,7 @@ use crate::manifest::Complete;
 use crate::options::check_window;
 use crate::packed::Packed;
 use crate::parcel::{self, Opened};
-use crate::session::Session;
+use crate::session::{Session, Work};
 use crate::terms::Terms;
 use crate::transport::{World, agree};
 use crate::{Error, Lost, Result};
@@ -71,7 +71,7 @@ pub fn restore(
 ) -> Result<Restored> {
     let asked = version.map_or_else(|| "the newest".to_owned(), |version| version.to_string());
     let terms = Terms::of("restore").with("version", asked).with("window", window);
-    let session = Session::begin(world, store, name, terms)?;
+    let session = Session::begin(world, store, name, Work::Restore, terms)?;
     check_window(window, *Chunking::SIZES.start() as usize)?;
     let (version, complete) = session.version(version)?;
     let ranks = complete.buffers.len() as u32;

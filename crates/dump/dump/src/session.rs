@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use terrace::Store;
 
 use crate::chunk::Hash;
+use crate::lock::Locks;
 use crate::manifest::{self, Complete};
 use crate::names::{self, Part};
 use crate::terms::Terms;
@@ -26,30 +26,48 @@ pub struct Session<'a> {
     pub versions: BTreeMap<u32, Complete>,
     /// The ranks of each node.
     ranks: Vec<Vec<u32>>,
+    /// Held as long as ranks work on the dump.
+    _locks: Locks,
 }
 
-/// What a rank says at the beginning.
-#[derive(Serialize, Deserialize)]
-struct Hello {
-    store: u64,
-    /// Versions, and what tells their records apart.
-    versions: Vec<(u32, Hash)>,
+/// What ranks do with a dump.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    Dump,
+    Restore,
 }
+
+/// Versions that a rank knows, and what tells their records apart.
+type Known = Vec<(u32, Hash)>;
 
 impl<'a> Session<'a> {
     /// Begins to dump or restore. Collective.
     ///
     /// # Errors
-    /// [`Error::Differ`] where the ranks' terms do; [`Error::Refused`] where nodes share a store or ranks of a node do not.
-    pub fn begin(world: &'a dyn World, store: &'a Store, name: &'a str, terms: Terms) -> Result<Session<'a>> {
+    /// [`Error::Differ`] where the ranks' terms do; [`Error::Refused`] where nodes share a store or ranks of a node do not, and where others
+    /// work on the dump.
+    pub fn begin(
+        world: &'a dyn World,
+        store: &'a Store,
+        name: &'a str,
+        work: Work,
+        terms: Terms,
+    ) -> Result<Session<'a>> {
         terms.with("dump", name).agree(world)?;
-        let records = agree(world, names::check(name).and_then(|()| records(world, store, name)))?;
-        let versions = records.iter().map(|(version, record)| (*version, Hash::of(record))).collect();
-        let hello = Hello { store: store.id(), versions };
-        let said = world.all_gather(&manifest::encode(&hello)?)?;
+        agree(world, names::check(name))?;
+        let ids = world.all_gather(&manifest::encode(&store.id())?)?;
+        let ids = ids.iter().map(|id| manifest::decode("a store's number", id)).collect::<Result<Vec<u64>>>()?;
+        let stores = stores(world.nodes(), &ids)?;
+        // Before it is looked which versions there are.
+        let locks = match work {
+            Work::Dump => Locks::for_dump(world, store, name)?,
+            Work::Restore => Locks::for_restore(store, name),
+        };
+        let records = agree(world, records(world, store, name))?;
+        let known: Known = records.iter().map(|(version, record)| (*version, Hash::of(record))).collect();
+        let said = world.all_gather(&manifest::encode(&known)?)?;
         let said =
-            said.iter().map(|said| manifest::decode("what a rank says", said)).collect::<Result<Vec<Hello>>>()?;
-        let stores = stores(world.nodes(), &said)?;
+            said.iter().map(|said| manifest::decode("what a rank says", said)).collect::<Result<Vec<Known>>>()?;
         // Each record is told by one rank.
         let tellers = tellers(&said);
         let mine = records.into_iter().filter(|(version, _)| tellers.get(version) == Some(&world.rank()));
@@ -62,7 +80,7 @@ impl<'a> Session<'a> {
         }
         let mut ranks = vec![Vec::new(); stores.len()];
         world.nodes().iter().zip(0..).for_each(|(node, rank)| ranks[*node as usize].push(rank));
-        Ok(Session { world, store, name, stores, versions, ranks })
+        Ok(Session { world, store, name, stores, versions, ranks, _locks: locks })
     }
 
     /// The newest version, or the one that is asked for.
@@ -118,10 +136,10 @@ fn records(world: &dyn World, store: &Store, name: &str) -> Result<Vec<(u32, Vec
 }
 
 /// For each version the first rank that has its record. Of two of the same number it is the one that more stores have.
-fn tellers(said: &[Hello]) -> BTreeMap<u32, u32> {
+fn tellers(said: &[Known]) -> BTreeMap<u32, u32> {
     let mut known: BTreeMap<u32, BTreeMap<Hash, (usize, u32)>> = BTreeMap::new();
     for (rank, said) in (0..).zip(said) {
-        for (version, record) in &said.versions {
+        for (version, record) in said {
             known.entry(*version).or_default().entry(*record).or_insert((0, rank)).0 += 1;
         }
     }
@@ -130,10 +148,10 @@ fn tellers(said: &[Hello]) -> BTreeMap<u32, u32> {
 }
 
 /// The store of each node: one for all its ranks, and for no others.
-fn stores(nodes: &[u32], said: &[Hello]) -> Result<Vec<u64>> {
+fn stores(nodes: &[u32], ids: &[u64]) -> Result<Vec<u64>> {
     let mut stores: BTreeMap<u32, u64> = BTreeMap::new();
-    for (rank, (node, said)) in nodes.iter().zip(said).enumerate() {
-        if *stores.entry(*node).or_insert(said.store) != said.store {
+    for (rank, (node, id)) in nodes.iter().zip(ids).enumerate() {
+        if *stores.entry(*node).or_insert(*id) != *id {
             return Err(Error::Refused(format!(
                 "rank {rank} has another store than others of its node; a node has one"
             )));
