@@ -6,6 +6,7 @@
 
 use terrace_codec::Element;
 
+use super::writer::Update;
 use super::{PutOptions, Receipt, now};
 use crate::catalog::Object;
 use crate::place::policy;
@@ -73,7 +74,7 @@ impl Store {
                 end = key::check_end(key, end, piece.len() as u64)?;
             }
             let mut writer = self.writer(key, named, &policy, element)?;
-            match writer.commit_ranges(named, Some(offset), &ranges, mtime) {
+            match writer.commit_ranges(&Update { named, length: Some(offset), ranges: &ranges, mtime }) {
                 // Others need not wait for the acknowledgement.
                 Ok(commit) => {
                     drop(turn);

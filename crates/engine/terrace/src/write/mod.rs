@@ -18,6 +18,7 @@ pub use at_end::Appended;
 pub use batch::Batch;
 pub use options::{PutOptions, element_of};
 pub use receipt::{OwedTo, Receipt};
+use writer::Update;
 pub(crate) use writer::Writer;
 
 use crate::catalog::{Attributes, Change, Commit, Edit, Expect};
@@ -130,7 +131,7 @@ impl Store {
         element: Option<Element>,
     ) -> Result<Receipt> {
         let mut writer = self.writer(key, named, policy, element)?;
-        let commit = writer.commit_ranges(named, None, ranges, mtime)?;
+        let commit = writer.commit_ranges(&Update { named, length: None, ranges, mtime })?;
         self.acknowledge_ranges(commit, policy, &writer, ranges)
     }
 

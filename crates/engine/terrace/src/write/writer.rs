@@ -38,6 +38,17 @@ pub(crate) struct Writer<'a> {
     pub(super) is_slow: bool,
 }
 
+/// Ranges of an object that become visible together.
+pub(super) struct Update<'r> {
+    /// The object's number; none where the commit makes it.
+    pub named: Option<u64>,
+    /// The length that the object must still have then, where that matters.
+    pub length: Option<u64>,
+    /// Offsets, and the bytes that go there. Where they overlap, the later one stands.
+    pub ranges: &'r [(u64, &'r [u8])],
+    pub mtime: i64,
+}
+
 impl<'a> Writer<'a> {
     pub(crate) fn new(inner: &'a Inner, key: &'a [u8], object: u64, policy: &Policy, element: Option<Element>) -> Self {
         Writer {
@@ -100,29 +111,17 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes these ranges to the object, which is that of number `named` or is made, and makes all visible by one commit: only if
-    /// the object has `length` bytes then, where that is given.
-    pub(super) fn commit_ranges(
-        &mut self,
-        named: Option<u64>,
-        length: Option<u64>,
-        ranges: &[(u64, &[u8])],
-        mtime: i64,
-    ) -> Result<Commit> {
-        let committed = self.write_and_commit(named, length, ranges, mtime);
+    /// Writes ranges to the object, and makes all visible by one commit.
+    pub(super) fn commit_ranges(&mut self, update: &Update<'_>) -> Result<Commit> {
+        let committed = self.write_and_commit(update);
         if committed.is_err() {
             self.abandon();
         }
         committed
     }
 
-    fn write_and_commit(
-        &mut self,
-        named: Option<u64>,
-        length: Option<u64>,
-        ranges: &[(u64, &[u8])],
-        mtime: i64,
-    ) -> Result<Commit> {
+    fn write_and_commit(&mut self, update: &Update<'_>) -> Result<Commit> {
+        let &Update { named, length, ranges, mtime } = update;
         for (offset, bytes) in ranges {
             key::check_end(self.key, *offset, bytes.len() as u64)?;
             self.offset = *offset;
