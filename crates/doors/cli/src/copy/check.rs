@@ -9,6 +9,7 @@ use anyhow::Result;
 use serde_json::json;
 use terrace::{Store, key};
 
+use super::tell_repaired;
 use super::tree::{Item, Tree};
 use crate::arguments::Filter;
 use crate::errors::describe;
@@ -35,7 +36,7 @@ pub fn check(store: &Store, source: &Path, prefix: &OsStr, filter: &Filter, show
         show.line(&format!("{what}: {}", name(&item.key)))?;
         list.push(key::show(&item.key));
     }
-    store.repair_suspects()?;
+    tell_repaired(store)?;
     let words = format!(
         "{} compared, {} differ, {} missing, {failed} failed",
         count(tree.items.len() as u64, "file"),

@@ -16,6 +16,7 @@ use terrace::{Kind, Object, Store};
 
 use super::check::same_bytes;
 use super::restore::{NotRestored, allowed_mode, modified};
+use super::tell_repaired;
 use crate::arguments::{Get, Range};
 use crate::errors::{describe, io_kind};
 use crate::interrupt::Beside;
@@ -27,7 +28,7 @@ pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     let mut pipe = Pipe { out: io::stdout().lock(), closed: false };
     let written = store.get_to(key.as_bytes(), start, end, &mut pipe);
     let written = written.map_err(Error::from).and_then(|_| pipe.flush().context("writing to stdout"));
-    store.repair_suspects()?;
+    tell_repaired(store)?;
     if pipe.closed { Ok(true) } else { written.map(|()| true) }
 }
 

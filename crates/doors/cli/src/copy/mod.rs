@@ -9,3 +9,17 @@ mod tree;
 pub use check::check;
 pub use get::{cat, get};
 pub use put::put;
+
+use anyhow::Result;
+use terrace::Store;
+
+use crate::output::{count, note};
+
+/// Tells of replicas that reads found bad and that were replaced: one line for all of them.
+fn tell_repaired(store: &Store) -> Result<()> {
+    match store.repair_suspects()? {
+        0 => {}
+        repaired => note(&format!("{} met and made anew", count(repaired, "damaged replica"))),
+    }
+    Ok(())
+}

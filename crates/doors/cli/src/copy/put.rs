@@ -12,6 +12,7 @@ use terrace::sparse::{Dense, ReadHoles};
 use terrace::{Attributes, Budget, Kind, PutOptions, Receipt, Store, key};
 
 use super::check::same;
+use super::tell_repaired;
 use super::tree::{Changes, Item, Tree};
 use crate::arguments::{Ack, Put};
 use crate::errors::describe;
@@ -183,22 +184,23 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
     for (path, why) in &tree.skipped {
         note(&format!("{}: skipped, since {why}", path_name(path)));
     }
-    for item in &tree.items {
+    for (at, item) in tree.items.iter().enumerate() {
+        let is_last = at + 1 == tree.items.len();
         bar.set_message(name(&item.key));
         if let Err(e) = put_file(store, put, item, &bar, done) {
             done.failed(&describe(&e), &bar);
             // What waited for room in vain would do so again for each of the others.
-            if matches!(e.downcast_ref(), Some(terrace::Error::NoSpace { .. })) {
+            if !is_last && matches!(e.downcast_ref(), Some(terrace::Error::NoSpace { .. })) {
                 complain("the rest is not tried");
                 break;
             }
-        } else if done.late > 0 && put.ack.is_some() {
+        } else if !is_last && done.late > 0 && put.ack.is_some() {
             complain("the rest is not tried");
             break;
         }
     }
     bar.finish_and_clear();
-    store.repair_suspects()?;
+    tell_repaired(store)?;
     if done.unchanged > 0 && done.late == 0 && !put.dry_run && matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) {
         // What was there already may still owe what is waited for.
         store.sync()?;

@@ -46,6 +46,23 @@ fn get_gives_right_bytes_and_mends_before_it_ends() {
     }
 }
 
+/// Each bad replica was a warning of its own, thousands of lines for a damaged disk; and then `cat`, `check` and `put` said nothing at all.
+#[test]
+fn many_bad_replicas_are_one_line_with_their_number() {
+    let place = filled();
+    for reading in
+        [&["cat", "d/a"][..], &["-v", "cat", "d/a"], &["check", "tree", "d"], &["put", "tree", "d", "--checksum"]]
+    {
+        damage(&place, "d/a", "ram");
+        let ran = place.run(reading);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert_eq!(ran.err.matches("3 damaged replicas met and made anew").count(), 1, "{reading:?}: {}", ran.err);
+        let details = ran.err.matches("replacing a bad replica").count();
+        assert_eq!(details, if reading[0] == "-v" { 3 } else { 0 }, "{reading:?}: {}", ran.err);
+        assert!(!ran.err.contains("WARN"), "{reading:?}: {}", ran.err);
+    }
+}
+
 #[test]
 fn scrub_finds_and_repair_mends() {
     let place = filled();
