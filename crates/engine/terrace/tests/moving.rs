@@ -75,15 +75,18 @@ fn staged_and_evicted_data_is_where_it_was_asked_for() {
     }
     assert_eq!(store.stage(b"d", "pfs").unwrap().made, 0, "it is there already");
     let evicted = store.evict(b"d", "ram").unwrap();
-    assert_eq!((evicted.made, evicted.kept), (0, 0));
-    store.evict(b"d", "pfs").unwrap();
+    assert_eq!((evicted.made, evicted.kept), (0, 0), "there are as many as are wanted without it");
+    // What is wanted is moved, not dropped.
+    let moved = store.evict(b"d", "pfs").unwrap();
+    assert!(moved.made > 0 && moved.kept == 0);
     for (key, _) in &objects {
-        assert!(tiers_of(&store, key).iter().all(|tiers| *tiers == ["disk"]));
+        let tiers = tiers_of(&store, key);
+        assert!(tiers.iter().all(|tiers| tiers.len() == 2 && !tiers.contains(&"pfs".to_owned())), "{tiers:?}");
     }
-    // The last replica is moved, not dropped.
     let moved = store.evict(b"d", "disk").unwrap();
     assert!(moved.made > 0 && moved.kept == 0);
-    assert!(tiers_of(&store, b"d/2500000").iter().all(|tiers| tiers.len() == 1 && tiers != &["disk"]));
+    let tiers = tiers_of(&store, b"d/2500000");
+    assert!(tiers.iter().all(|tiers| tiers.len() == 2 && !tiers.contains(&"disk".to_owned())), "{tiers:?}");
     all_good(&store, &objects);
     assert!(matches!(store.stage(b"d", "tape"), Err(Error::Config(says)) if says.contains("there are ram, disk, pfs")));
 }
@@ -308,9 +311,9 @@ fn many_objects_are_moved_by_few_commits() {
         probe() - before
     };
     let moves: [(&str, &dyn Fn() -> u64); 5] = [
+        ("stage below", &|| store.stage(b"d", "pfs").unwrap().made),
         ("evict", &|| store.evict(b"d", "ram").unwrap().dropped),
         ("stage", &|| store.stage(b"d", "ram").unwrap().made),
-        ("stage below", &|| store.stage(b"d", "pfs").unwrap().made),
         ("evict again", &|| store.evict(b"d", "ram").unwrap().dropped),
         ("drain", &|| store.drain("pfs").unwrap().dropped),
     ];
@@ -325,5 +328,85 @@ fn many_objects_are_moved_by_few_commits() {
         assert_eq!(store.get(key.as_bytes()).unwrap(), [7; 1000]);
         let tiers = tiers_of(&store, key.as_bytes()).concat();
         assert!(tiers.contains(&"disk".to_owned()) && !tiers.contains(&"pfs".to_owned()), "{key}: {tiers:?}");
+    }
+}
+
+/// What was acknowledged as replicated, on memory and on one disk, stood on the disk alone when memory filled up, or when it was evicted:
+/// with that disk it was lost. The tests asked where replicas are, and not how many.
+#[test]
+fn eviction_leaves_as_many_replicas_as_are_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let d = dir.path().display();
+    let text = format!(
+        "[store]\nreplicas = {{ default = 2 }}\n\
+         [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\n\
+         capacity = '4MiB'\nhigh_watermark = 0.5\n\
+         [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/a', '{d}/b']\n"
+    );
+    let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
+    let options = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
+    let key = |number: u32| format!("k{number}").into_bytes();
+    let bytes = |number: u32| -> Vec<u8> {
+        (0..1u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8 ^ number as u8).collect()
+    };
+    let mut in_memory = 0;
+    for number in 0..16 {
+        store.put_bytes(&key(number), &bytes(number), &options).unwrap();
+        for before in 0..=number {
+            let tiers = tiers_of(&store, &key(before)).concat();
+            assert!(tiers.len() >= 2, "k{before} after {number} puts: {tiers:?}");
+            in_memory += usize::from(tiers.contains(&"ram".to_owned()));
+        }
+    }
+    assert!(in_memory > 0, "nothing was ever put into memory");
+    store.sync().unwrap();
+    store.stage(b"k3", "ram").unwrap();
+    store.evict(b"", "ram").unwrap();
+    for number in 0..16 {
+        assert_eq!(tiers_of(&store, &key(number)).concat(), ["disk", "disk"]);
+        assert!(store.get(&key(number)).unwrap() == bytes(number));
+    }
+}
+
+/// Where there is no other failure domain, memory is given back all the same: a full tier takes no writes.
+#[test]
+fn eviction_gives_memory_back_where_there_is_no_other_failure_domain() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_on(dir.path(), &["a"]);
+    store
+        .put_bytes(
+            b"k",
+            &[7; 100_000],
+            &PutOptions { replicas: Some(3), ack: Some(Ack::Replicated), ..PutOptions::default() },
+        )
+        .unwrap();
+    assert_eq!(tiers_of(&store, b"k").concat().len(), 3);
+    let moved = store.evict(b"k", "ram").unwrap();
+    assert_eq!((moved.made, moved.dropped, moved.kept), (0, 1, 0));
+    assert_eq!(tiers_of(&store, b"k").concat().len(), 2);
+}
+
+/// With an acknowledgement that comes at once, `max_durability` put replica 0 into memory, though only persistent targets were asked for.
+#[test]
+fn max_durability_keeps_out_of_memory_whatever_is_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    for (number, ack) in [Ack::Placed, Ack::Replicated, Ack::Durable].into_iter().enumerate() {
+        let options = PutOptions {
+            ack: Some(ack),
+            requirements: vec!["max_durability=2".parse().unwrap()],
+            ..PutOptions::default()
+        };
+        let key = format!("k{number}").into_bytes();
+        store.put_bytes(&key, &[7; 300_000], &options).unwrap();
+        let now = tiers_of(&store, &key).concat();
+        assert!(!now.is_empty() && !now.contains(&"ram".to_owned()), "{ack:?}: {now:?}");
+        // What is written later, too, as it was asked for with the object.
+        store
+            .write_at(&key, 1_000_000, &[8; 300_000], &PutOptions { ack: Some(ack), ..PutOptions::default() })
+            .unwrap();
+        store.sync().unwrap();
+        let all = tiers_of(&store, &key);
+        assert!(all.iter().all(|tiers| tiers.len() == 2 && !tiers.contains(&"ram".to_owned())), "{ack:?}: {all:?}");
     }
 }

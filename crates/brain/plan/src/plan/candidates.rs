@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::held::{Held, staying};
 use super::offers::{Offer, TargetOffers};
-use crate::policy::{Ack, Policy};
+use crate::policy::Policy;
 use crate::snapshot::{PAGE, Snapshot, TargetSet};
 
 /// A target and an encoding for one class of replicas: replica 0, or the others.
@@ -90,7 +90,7 @@ impl Terms<'_> {
         let &Terms { snapshot, policy, targets, any_target, .. } = self;
         let of = &snapshot.targets()[target];
         let only = if first { self.replicas == 1 } else { self.replicas == 2 };
-        let lasts = policy.ack == Ack::Durable || (only && !policy.volatile);
+        let lasts = policy.is_all_persistent() || (only && !policy.volatile);
         if !of.up {
             Some(Forbidden::Down)
         } else if !targets.has(target) {

@@ -43,9 +43,10 @@ pub(super) struct OffersKey {
 
 impl OffersKey {
     pub fn hash(&self) -> u64 {
-        let Policy { replicas, least, ack, first, rest, volatile, budget, tiers, .. } = &self.policy;
+        let Policy { replicas, least, ack, first, rest, volatile, persistent, budget, tiers, .. } = &self.policy;
         let weights = [first.compress, first.ratio, rest.compress, rest.ratio, budget.map_or(0.0, |budget| budget.0)];
-        let few = u64::from_le_bytes([*replicas, *least, *ack as u8, u8::from(*volatile), 0, 0, 0, 0]);
+        let few =
+            u64::from_le_bytes([*replicas, *least, *ack as u8, u8::from(*volatile), u8::from(*persistent), 0, 0, 0]);
         let policy = weights.into_iter().map(f64::to_bits).fold(mix(few, tiers.bits()), mix);
         [self.snapshot, self.costs, self.present, self.reads.to_bits()].into_iter().fold(policy, mix)
     }

@@ -58,6 +58,8 @@ pub struct Policy {
     pub any_target: bool,
     /// All replicas may lie on tiers that do not outlive a reboot; otherwise the last one may not.
     pub volatile: bool,
+    /// No replica lies on a tier that does not outlive a reboot, whenever a write returns.
+    pub persistent: bool,
     /// The most bytes stored per byte given, over all replicas.
     pub budget: Option<Budget>,
     /// The highest latency, in seconds, of a target that holds replica 0.
@@ -72,6 +74,11 @@ impl Policy {
     /// Whether only replica 0 counts towards a write's duration (r_m = ASYNC).
     pub fn is_async(&self) -> bool {
         self.ack == Ack::Placed
+    }
+
+    /// Whether all replicas lie on tiers that outlive a reboot.
+    pub fn is_all_persistent(&self) -> bool {
+        self.persistent || self.ack == Ack::Durable
     }
 }
 
@@ -90,6 +97,7 @@ impl Default for Policy {
             distinct_tiers: false,
             any_target: false,
             volatile: false,
+            persistent: false,
             budget: None,
             max_latency: None,
             tiers: TierSet::ALL,

@@ -54,6 +54,10 @@ pub fn resolve_levels(levels: &[(Level, &Ask)], range: Replicas) -> (Policy, Vec
         log.push(Resolution::Shared { first: Requirement::MinReadLatency, rest: Requirement::MinStorage });
     }
 
+    let durable = accepted.iter().find(|wish| wish.requirement == Requirement::MaxDurability).map(|wish| wish.rank);
+    // What a level allows outright, its own requirements and the levels below do not take back.
+    let volatile = levels.iter().position(|(_, ask)| ask.volatile == Some(true));
+
     let budget = levels.iter().find_map(|(_, ask)| ask.budget);
     let (least, most) = (range.min.clamp(1, Replicas::LIMIT), range.max.clamp(1, Replicas::LIMIT));
     let wanted = replicas.or(if budget.is_some() { most } else { range.default });
@@ -74,6 +78,7 @@ pub fn resolve_levels(levels: &[(Level, &Ask)], range: Replicas) -> (Policy, Vec
         distinct_tiers: has(Requirement::MaxReadBandwidth),
         any_target: has(Requirement::MaxWriteAvailability),
         volatile: levels.iter().find_map(|(_, ask)| ask.volatile).unwrap_or(false),
+        persistent: durable.is_some_and(|durable| volatile.is_none_or(|volatile| durable < volatile)),
         budget,
         max_latency: levels.iter().find_map(|(_, ask)| ask.max_latency),
         tiers: levels.iter().find_map(|(_, ask)| ask.tiers).unwrap_or_default(),

@@ -168,10 +168,6 @@ impl Checker {
         if ran.code.is_none() {
             self.doubt(&step.changes);
         }
-        match &step.effect {
-            Effect::Thins(below) => self.model.thin(below),
-            Effect::Syncs | Effect::Nothing => {}
-        }
         match &step.shows {
             Shows::Stdout(version, start, end) if ran.code == Some(0) => {
                 let bytes = bytes_of(*version, self.model.versions[version].length);

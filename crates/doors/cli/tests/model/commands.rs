@@ -32,8 +32,6 @@ pub enum Effect {
     Nothing,
     /// All that was there before is safe.
     Syncs,
-    /// What is below has fewer replicas, maybe.
-    Thins(String),
 }
 
 /// Where the bytes are that a command has read, and which these are.
@@ -99,9 +97,9 @@ impl Chooser {
             9 => Step::new(&["tune"]),
             10 => Step::new(&["tune", "--all"]),
             11 => Step::new(&["scrub", "--subset", "1/3"]),
-            12 => Step { codes: &[0, 1], effect: Effect::Thins(String::new()), ..Step::new(&["drain", "ram"]) },
-            13 => Step { codes: &[0, 1], effect: Effect::Thins(String::new()), ..Step::new(&["drain", "disk"]) },
-            14 => Step { codes: &[0, 1], effect: Effect::Thins(String::new()), ..Step::new(&["drain", "archive"]) },
+            12 => Step { codes: &[0, 1], ..Step::new(&["drain", "ram"]) },
+            13 => Step { codes: &[0, 1], ..Step::new(&["drain", "disk"]) },
+            14 => Step { codes: &[0, 1], ..Step::new(&["drain", "archive"]) },
             _ => Step::new(&["ls", "-l"]),
         }
     }
@@ -282,10 +280,7 @@ fn stage(lane: usize, random: &mut Random, model: &Model) -> Step {
 fn evict(lane: usize, random: &mut Random, model: &Model) -> Step {
     let tier = *random.pick(&["ram", "ram", "disk", "archive"]);
     match present(lane, random, model) {
-        Some((key, _)) => {
-            let step = Step::new(&["evict", &key, "--tier", tier]);
-            Step { codes: &[0, 1], effect: Effect::Thins(key), ..step }
-        }
+        Some((key, _)) => Step { codes: &[0, 1], ..Step::new(&["evict", &key, "--tier", tier]) },
         None => Step { codes: &[1], ..Step::new(&["evict", &format!("l{lane}/frames/missing"), "--tier", tier]) },
     }
 }

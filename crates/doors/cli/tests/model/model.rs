@@ -146,17 +146,6 @@ impl Model {
     pub fn is_vague(&self) -> bool {
         self.lanes.iter().flatten().any(|worlds| worlds.0.len() > 500)
     }
-
-    /// Versions that may be anywhere in a lane are no longer sure to have several replicas.
-    pub fn thin(&mut self, below: &str) {
-        for (key, version) in self.all() {
-            if key.starts_with(below)
-                && let Some(version) = self.versions.get_mut(&version)
-            {
-                version.thin = true;
-            }
-        }
-    }
 }
 
 fn clone((key, version): (&String, &u64)) -> (String, u64) {

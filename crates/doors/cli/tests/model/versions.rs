@@ -10,7 +10,7 @@ pub struct Version {
     pub is_stdin: bool,
     /// All its replicas are there, as far as was acknowledged.
     pub replicated: bool,
-    /// One replica was asked for, or an eviction may have left one.
+    /// One replica was asked for.
     pub thin: bool,
 }
 

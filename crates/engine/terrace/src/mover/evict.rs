@@ -4,8 +4,9 @@ use terrace_plan::snapshot::TierSet;
 
 use super::request::owe;
 use crate::Result;
-use crate::catalog::{Change, Edit, Extent, Replica, TargetId, Task, frames};
+use crate::catalog::{Change, Edit, Extent, Object, Replica, TargetId, Task, frames};
 use crate::read::task_of;
+use crate::report::TierState;
 use crate::store::{Device, Inner};
 
 /// What is evicted first is what was hardly read, then what was read a little, and last what is read all the time.
@@ -15,8 +16,7 @@ const EVICTED: usize = 256;
 
 /// What may leave a target.
 struct Leaving {
-    /// The order in which it goes: what is colder before what is warmer, of what is as cold what has a copy on a lower tier
-    /// first.
+    /// The order in which it goes: what is colder before what is warmer, of what is as cold what can be dropped first.
     rank: usize,
     key: Vec<u8>,
     /// Of its extent, in the object.
@@ -24,8 +24,10 @@ struct Leaving {
 }
 
 impl Inner {
-    /// Where a target is above its high watermark, drops replicas, the coldest first. What has no other on a lower tier is owed
-    /// to one, and leaves when it is there.
+    /// Where a target is above its high watermark, takes replicas off it, the coldest first. One that its object has more of than it
+    /// wants, and that has a copy on a lower tier, is dropped. Else it is owed to a lower tier in another failure domain, and
+    /// leaves when it is there. Where no such tier has room it is dropped all the same if it has a copy below: the object has fewer
+    /// replicas then, which is better than a full tier that takes no writes.
     pub(crate) fn evict(&self) -> Result<()> {
         let last = self.tiers.tiers.len() - 1;
         for device in self.tiers.devices.iter().filter(|device| device.tier < last) {
@@ -46,7 +48,6 @@ impl Inner {
 
     /// Evicts so many bytes from a target, as far as there are lower tiers that take what leaves.
     fn evict_from(&self, device: &Device, mut excess: u64) -> Result<()> {
-        let lower = TierSet::of(device.tier + 1..self.tiers.tiers.len());
         let mut edits = Vec::new();
         for Leaving { key, offset, .. } in self.leaving(device, excess)? {
             let Some((object, extents)) = self.catalog.locate(&key, offset, offset + 1)? else { continue };
@@ -54,10 +55,12 @@ impl Inner {
             else {
                 continue;
             };
-            if self.has_copy_below(device, extent) {
+            let is_spare = self.is_spare(device, &object, extent);
+            if is_spare || !self.owe_below(device, &key, object.id, extent, replica, &mut edits)? {
+                if !is_spare && !self.has_copy_below(device, extent) {
+                    continue;
+                }
                 edits.push(drop_replica(&key, object.id, extent, replica));
-            } else if !self.owe_below(&key, object.id, extent, replica, lower, &mut edits)? {
-                continue;
             }
             excess = excess.saturating_sub(u64::from(replica.place.length));
             if edits.len() >= EVICTED || excess == 0 {
@@ -78,7 +81,7 @@ impl Inner {
                 let Some(replica) = held(extent, device) else { continue };
                 let score = self.hotness.score(key, extent.offset, object.length);
                 let warmth = WARMTHS.iter().filter(|warmth| score > **warmth).count();
-                let rank = 2 * warmth + usize::from(!self.has_copy_below(device, extent));
+                let rank = 2 * warmth + usize::from(!self.is_spare(device, object, extent));
                 first += if rank == 0 { u64::from(replica.place.length) } else { 0 };
                 leaving.push(Leaving { rank, key: key.to_vec(), offset: extent.offset });
             }
@@ -102,6 +105,11 @@ impl Inner {
         Ok(())
     }
 
+    /// Whether an extent has as many replicas as its object wants without the one on a target, one of them on a lower tier.
+    fn is_spare(&self, device: &Device, object: &Object, extent: &Extent) -> bool {
+        extent.replicas.len() > usize::from(object.want) && self.has_copy_below(device, extent)
+    }
+
     /// Whether an extent has a replica that outlives a reboot on a tier below a target's.
     fn has_copy_below(&self, device: &Device, extent: &Extent) -> bool {
         let below = |replica: &Replica| self.tiers.device(replica.target).is_ok_and(|other| other.tier > device.tier);
@@ -111,22 +119,30 @@ impl Inner {
     /// Owes an extent's replica to a lower tier, after which it leaves its own; true if it leaves.
     fn owe_below(
         &self,
+        device: &Device,
         key: &[u8],
         object: u64,
         extent: &Extent,
         replica: &Replica,
-        lower: TierSet,
         edits: &mut Vec<Edit>,
     ) -> Result<bool> {
         let owed = self.catalog.owed_to(&task_of(object, extent, replica))?;
         if !owed.is_empty() {
-            // It is on its way already, or another is, which it can leave for then.
-            return Ok(true);
+            // It is on its way already, or another is, which it can leave for then, unless that does not come.
+            let takes = |target: &TargetId| {
+                self.tiers
+                    .device(*target)
+                    .is_ok_and(|d| d.state() == TierState::Ok && d.free() >= extent.raw_len.into())
+            };
+            return Ok(owed.iter().any(takes));
         }
         let stay = extent.replicas.iter().filter(|r| *r != replica);
         let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
         let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile) || !self.outlives(replica);
-        let place = self.placer_for(object, key).place_on(lower, extent.raw_len as usize, &beside, volatile);
+        let (placer, lower) = (self.placer_for(object, key), device.tier + 1..self.tiers.tiers.len());
+        // What has no copy below goes where there is room, whatever its rule says; what is wanted besides goes by the rule.
+        let tiers = if self.has_copy_below(device, extent) { placer.allowed(lower) } else { TierSet::of(lower) };
+        let place = placer.place_on(tiers, extent.raw_len as usize, &beside, volatile);
         if let Some(target) = place {
             edits.push(owe(key, Task { target, ..task_of(object, extent, replica) }, extent, Some(replica.target)));
         }

@@ -97,7 +97,7 @@ impl Inner {
         let device = self.tiers.device(task.target)?;
         let more = owed.then_drop.is_none() && extent.replicas.iter().all(|r| r.target != task.target);
         if more && self.would_leave(device, extent) {
-            return Ok(Some(vec![Edit::Forgive { task: *task }]));
+            return self.owe_below_instead(task, owed, extent, device).map(Some);
         }
         match device.state() {
             TierState::Ok => {}
@@ -169,6 +169,25 @@ impl Inner {
         !tier.persistent
             && device.free_below(tier.high_watermark) < u64::from(extent.raw_len)
             && extent.replicas.iter().any(below)
+    }
+
+    /// Owes a replica, which would be evicted as soon as it was made, to a lower tier, where the object wants it and one has room.
+    fn owe_below_instead(&self, task: &Task, owed: &Owed, extent: &Extent, device: &Device) -> Result<Vec<Edit>> {
+        let forgive = Edit::Forgive { task: *task };
+        let wanted = self.catalog.object(&owed.key)?.map_or(0, |object| usize::from(object.want));
+        if extent.replicas.len() >= wanted {
+            return Ok(vec![forgive]);
+        }
+        let chosen: Vec<TargetId> =
+            extent.replicas.iter().map(|r| r.target).chain(self.catalog.owed_to(task)?).collect();
+        let placer = self.placer_for(task.object, &owed.key);
+        let lower = placer.allowed(device.tier + 1..self.tiers.tiers.len());
+        let Some(target) = placer.place_on(lower, extent.raw_len as usize, &chosen, true) else {
+            return Ok(vec![forgive]);
+        };
+        let key = serde_bytes::ByteBuf::from(owed.key.clone());
+        // In this order the sync mark goes on to wait for the frame.
+        Ok(vec![Edit::Owe { task: Task { target, ..*task }, key, raw_len: owed.raw_len, then_drop: None }, forgive])
     }
 
     /// Owes a replica, which its target does not take, to another one, if there is one.

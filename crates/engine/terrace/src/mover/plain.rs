@@ -208,7 +208,10 @@ impl Inner {
             Ok(false) => self.owe_file(device, key).map(|()| Naming::Later),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Naming::Settled),
             Err(error) => {
-                device.failed(&error);
+                // A folder or a link of somebody else's in the way of one name says nothing of the target.
+                if error.kind() != std::io::ErrorKind::NotADirectory {
+                    device.failed(&error);
+                }
                 tracing::debug!(key = %crate::key::show(key), %error, "the plain file is not named yet");
                 Ok(Naming::Later)
             }

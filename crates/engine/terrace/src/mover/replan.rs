@@ -40,7 +40,7 @@ impl Store {
             let replicas = extent.replicas.len().clamp(1, 255) as u8;
             let first = if policy.raw_first { policy.first } else { dense };
             let wanted = Wanted { replicas, first, rest: dense, budget: None, ..policy };
-            inner.replan(key, object, extent, &wanted, true, edits, moved).map(drop)
+            inner.replan(key, object.id, extent, &wanted, true, edits, moved).map(drop)
         })
     }
 

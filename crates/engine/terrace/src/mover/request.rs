@@ -7,7 +7,7 @@ use terrace_plan::snapshot::TierSet;
 
 use super::WAIT;
 use super::evict::drop_replica;
-use crate::catalog::{Change, Edit, Extent, Owed, Replica, TargetId, Task, frames};
+use crate::catalog::{Change, Edit, Extent, Object, Owed, Replica, TargetId, Task, frames};
 use crate::read::task_of;
 use crate::report::Moved;
 use crate::store::{Inner, Store};
@@ -23,7 +23,7 @@ impl Store {
         let level = self.level(tier)?;
         self.move_each(prefix, |inner, key, object, extent, edits, moved| {
             let on = |target: TargetId| inner.tiers.device(target).is_ok_and(|d| d.tier == level);
-            let task = task_at(object, extent, 0);
+            let task = task_at(object.id, extent, 0);
             let owed = inner.catalog.owed_to(&task)?;
             let all = || extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
             if all().any(on) {
@@ -31,7 +31,7 @@ impl Store {
             }
             let beside: Vec<TargetId> = all().collect();
             let tiers = TierSet::of([level]);
-            match inner.placer_for(object, key).place_on(tiers, extent.raw_len as usize, &beside, true) {
+            match inner.placer_for(object.id, key).place_on(tiers, extent.raw_len as usize, &beside, true) {
                 Some(target) => {
                     edits.push(owe(key, Task { target, ..task }, extent, None));
                     moved.made += 1;
@@ -43,7 +43,8 @@ impl Store {
     }
 
     /// Takes the replicas of everything at or below `prefix` off a tier. A replica that is the only one on persistent
-    /// tiers, or the last, is moved to another tier first.
+    /// tiers, or without which there would be fewer than are wanted, is moved to another tier first. Where no other failure domain has room,
+    /// only the last one on persistent tiers stays.
     pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         let level = self.level(tier)?;
         self.move_each(prefix, |inner, key, object, extent, edits, moved| {
@@ -51,13 +52,30 @@ impl Store {
                 extent.replicas.iter().partition(|r| inner.tiers.device(r.target).is_ok_and(|d| d.tier == level));
             let volatile = inner.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
+            let others = (0..inner.tiers.tiers.len()).filter(|other| *other != level);
             for replica in on {
-                if off.iter().any(|r| volatile || inner.outlives(r)) {
-                    edits.push(drop_replica(key, object, extent, replica));
-                    moved.dropped += 1;
-                } else {
-                    inner.move_off(key, object, &mut left, &mut chosen, replica, tier, edits, moved)?;
+                if !off.iter().any(|r| volatile || inner.outlives(r)) {
+                    inner.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
+                    continue;
                 }
+                let enough = left.replicas.len() + chosen.len() > usize::from(object.want);
+                left.replicas.retain(|r| r != replica);
+                let owed = inner.catalog.owed_to(&task_at(object.id, extent, 0))?;
+                let taken: Vec<TargetId> =
+                    left.replicas.iter().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
+                let placer = inner.placer_for(object.id, key);
+                let tiers = placer.allowed(others.clone());
+                let place = if enough { None } else { placer.place_on(tiers, extent.raw_len as usize, &taken, true) };
+                match place {
+                    Some(target) => {
+                        let task = task_at(object.id, extent, target);
+                        edits.push(owe(key, task, extent, Some(replica.target)));
+                        chosen.push(target);
+                        moved.made += 1;
+                    }
+                    None => edits.push(drop_replica(key, object.id, extent, replica)),
+                }
+                moved.dropped += 1;
             }
             Ok(())
         })
@@ -71,13 +89,13 @@ impl Store {
             let leaves = |target: TargetId| inner.tiers.device(target).is_ok_and(|d| d.tier == level);
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
             for replica in extent.replicas.iter().filter(|r| leaves(r.target)) {
-                inner.move_off(key, object, &mut left, &mut chosen, replica, tier, edits, moved)?;
+                inner.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
             }
             let (off, stay): (Vec<TargetId>, Vec<TargetId>) =
-                inner.catalog.owed_to(&task_at(object, extent, 0))?.into_iter().partition(|target| leaves(*target));
+                inner.catalog.owed_to(&task_at(object.id, extent, 0))?.into_iter().partition(|target| leaves(*target));
             chosen.extend(stay);
             for target in off {
-                inner.move_owed_off(key, object, &left, &mut chosen, target, tier, edits, moved);
+                inner.move_owed_off(key, object.id, &left, &mut chosen, target, tier, edits, moved);
             }
             Ok(())
         })
@@ -96,13 +114,13 @@ impl Store {
     pub(super) fn move_each(
         &self,
         prefix: &[u8],
-        mut plan: impl FnMut(&Inner, &[u8], u64, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
+        mut plan: impl FnMut(&Inner, &[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
     ) -> Result<Moved> {
         let inner = &self.inner;
         let (mut moved, mut edits) = (Moved::default(), Vec::new());
         inner.catalog.each_object(prefix, |key, object, extents| {
             for extent in frames(extents) {
-                plan(inner, key, object.id, extent, &mut edits, &mut moved)?;
+                plan(inner, key, object, extent, &mut edits, &mut moved)?;
             }
             // What is planned does not see the room that the rest of its batch takes.
             if edits.len() >= BATCH_EDITS || owed_bytes(&edits) >= BATCH_BYTES {

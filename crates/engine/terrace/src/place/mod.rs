@@ -117,7 +117,7 @@ impl<'a> Placer<'a> {
     /// Plans; where what outlives a reboot is full or away for now, for memory alone, and the rest is owed.
     fn plan_lasting_or_not(&self, length: usize, site: &Site<'_>) -> Placement {
         let placement = self.plan(length, site);
-        if placement.replicas.is_empty() && !site.wanted.volatile && site.wanted.ack < Ack::Durable {
+        if placement.replicas.is_empty() && !site.wanted.volatile && !site.wanted.is_all_persistent() {
             return self.plan(length, &Site { wanted: Wanted { volatile: true, ..site.wanted }, ..*site });
         }
         placement
@@ -131,7 +131,11 @@ impl<'a> Placer<'a> {
 
     /// Targets to owe replicas to that none takes now.
     pub fn for_later(&self, missing: usize, beside: &[TargetId]) -> Vec<TargetId> {
-        self.inner.tiers.for_later(beside, missing, self.wanted.tiers, self.wanted.volatile)
+        let levels = &self.inner.tiers.tiers;
+        let all_persistent = self.wanted.is_all_persistent();
+        let fits = |level: &usize| !all_persistent || levels.get(*level).is_some_and(|tier| tier.persistent);
+        let allowed = self.allowed((0..levels.len()).filter(fits));
+        self.inner.tiers.for_later(beside, missing, allowed, self.wanted.volatile)
     }
 
     /// Where up to `missing` more replicas of an extent go, beside those on `beside`.
@@ -140,10 +144,16 @@ impl<'a> Placer<'a> {
         self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas
     }
 
-    /// Where one more replica of an extent goes, on these tiers.
+    /// Where one more replica of an extent goes, on these tiers. Whether it may be in memory is for `volatile` to say alone.
     pub fn place_on(&self, tiers: TierSet, length: usize, beside: &[TargetId], volatile: bool) -> Option<TargetId> {
-        let wanted = Wanted { replicas: 1, tiers, volatile, ack: Ack::Placed, max_latency: None, ..self.wanted };
+        let (ack, max_latency, persistent) = (Ack::Placed, None, false);
+        let wanted = Wanted { replicas: 1, tiers, volatile, persistent, ack, max_latency, ..self.wanted };
         self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas.first().map(|placed| placed.target)
+    }
+
+    /// Of these tiers, those that replicas may be on.
+    pub fn allowed(&self, tiers: impl IntoIterator<Item = usize>) -> TierSet {
+        TierSet::of(tiers.into_iter().filter(|level| self.wanted.tiers.has(*level as u8)))
     }
 
     /// Where the replicas of a stored extent should be, and how encoded, planned with what is there so that little is

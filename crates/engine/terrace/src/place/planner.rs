@@ -189,7 +189,7 @@ impl Planner {
         let targets = among(tiers, |other| other.id == device.id);
         let want = Want { bytes: bytes as u64, reads, targets };
         let (all, ack, max_latency) = (TierSet::ALL, Ack::Placed, None);
-        let wanted = Wanted { replicas: 1, volatile: true, tiers: all, ack, max_latency, ..wanted };
+        let wanted = Wanted { replicas: 1, volatile: true, persistent: false, tiers: all, ack, max_latency, ..wanted };
         let planned = self.with(tiers, |snapshot, memo| {
             // Its room was taken when it was chosen. Whoever plans next looks at the space again.
             (0..snapshot.targets().len()).for_each(|at| snapshot.set_space(at, u64::MAX, 0));

@@ -43,7 +43,7 @@ fn resolved(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) ->
     let (resolved, resolutions) = decide(inner, config, rule, options);
     let asked = resolved.replicas.clamp(min, max);
     let model = config.store.cost_model;
-    let domains = inner.tiers.domains(resolved.tiers, resolved.ack == Ack::Durable).min(255) as u8;
+    let domains = inner.tiers.domains(resolved.tiers, resolved.is_all_persistent()).min(255) as u8;
     let wanted = Wanted { replicas: asked.min(domains).max(1), model, ..resolved };
     (Policy { asked, wanted }, resolutions)
 }

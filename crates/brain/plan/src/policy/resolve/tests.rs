@@ -157,3 +157,19 @@ fn every_complement_holds_in_full_and_says_so() {
         ["max_read_availability and max_durability complement each other: both serve the number of replicas"]
     );
 }
+
+/// With another acknowledgement asked for, `max_durability` put replica 0 into memory.
+#[test]
+fn max_durability_keeps_to_persistent_targets_whenever_a_write_returns() {
+    let durable = asks(&["max_durability=2"]);
+    let (none, at_once) = (Ask::default(), Ask { ack: Some(Ack::Placed), ..durable.clone() });
+    let range = Replicas { min: 1, max: 5, default: 3 };
+    for (policy, _) in [resolve(&at_once, &none, &none, range), resolve(&none, &at_once, &none, range)] {
+        assert_eq!((policy.ack, policy.replicas, policy.is_all_persistent()), (Ack::Placed, 2, true));
+    }
+    assert!(!resolved([&["min_storage"], &["max_durability"], &[]]).0.is_all_persistent());
+    // A rule that allows memory outright does so against the store's requirements, and not against the operation's.
+    let volatile = Ask { volatile: Some(true), ack: Some(Ack::Placed), ..none.clone() };
+    assert!(!resolve(&none, &volatile, &durable, range).0.is_all_persistent());
+    assert!(resolve(&durable, &volatile, &none, range).0.is_all_persistent());
+}
