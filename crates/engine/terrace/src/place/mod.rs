@@ -27,7 +27,7 @@ use terrace_plan::snapshot::TierSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::planner::Pace;
-use self::streams::{Aim, Known};
+use self::streams::{Aim, Known, SHORT_EXTENT_BYTES};
 use crate::catalog::{Extent, Replica, TargetId};
 use crate::frame::{Coded, Identity};
 use crate::store::{Device, Inner};
@@ -169,9 +169,17 @@ impl<'a> Placer<'a> {
 
     /// What is expected of every encoding on a stored extent; of those that it is in, what they made of it.
     fn surveyed(&self, extent: &Extent, raw: &[u8]) -> Costs {
-        let mut expected = self.inner.streams.survey(raw, None, &self.inner.tiers, &self.wanted);
-        for replica in extent.replicas.iter().filter(|replica| replica.encoding != Encoding::NONE) {
-            let ratio = extent.raw_len as f64 / f64::from(replica.stored.max(1));
+        let mut expected = self.inner.streams.survey_extent(&self.known, raw, &self.inner.tiers, &self.wanted);
+        let encoded = || extent.replicas.iter().filter(|replica| replica.encoding != Encoding::NONE);
+        let made = |replica: &Replica| extent.raw_len as f64 / f64::from(replica.stored.max(1));
+        let of = |encoding| expected.iter().find(|(known, _)| *known == encoding).map(|(_, expected)| expected.ratio);
+        // Short extents were not surveyed one by one: what one encoding made of these bytes tells what others would.
+        let share = encoded().find_map(|replica| Some(made(replica) / of(replica.encoding)?));
+        if let Some(share) = share.filter(|_| raw.len() < SHORT_EXTENT_BYTES) {
+            expected.iter_mut().for_each(|(_, expected)| expected.ratio *= share);
+        }
+        for replica in encoded() {
+            let ratio = made(replica);
             match expected.iter_mut().find(|(encoding, _)| *encoding == replica.encoding) {
                 Some((_, known)) => known.ratio = ratio,
                 None => expected.push((replica.encoding, Expected { ratio, ..USUAL })),
