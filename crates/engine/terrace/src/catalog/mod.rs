@@ -306,6 +306,11 @@ impl crate::tier::Ids for Catalog {
         self.next_id().map_err(|e| std::io::Error::other(e.to_string()))
     }
 
+    fn named_end(&self, target: TargetId, segment: u64) -> std::io::Result<u64> {
+        let known = self.segment(target, segment).map_err(|e| std::io::Error::other(e.to_string()))?;
+        Ok(known.map_or(0, |live| live.end))
+    }
+
     fn oldest(&self) -> u64 {
         let read = || -> Result<u64> {
             let env = self.env()?;

@@ -237,10 +237,17 @@ impl Catalog {
         for entry in env.records.prefix_iter(&txn, &prefix)? {
             let (key, value) = entry?;
             if let Some(segment) = keys::number(key, 3) {
-                found.push((segment, decode(value, "a segment's record")?));
+                found.push((segment, Live::read(value)?));
             }
         }
         Ok(found)
+    }
+
+    /// What is known of one segment of `target`; none where no frame in it was ever committed.
+    pub fn segment(&self, target: TargetId, segment: u64) -> Result<Option<Live>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        env.records.get(&txn, &keys::segment(target, segment))?.map(Live::read).transpose()
     }
 
     /// Objects that were staged and never named by a key, with the key that was meant.

@@ -128,7 +128,7 @@ fn threads_append_at_once(target: &dyn Target) {
     let mut places: Vec<Place> = written.iter().map(|(.., place)| *place).collect();
     places.sort_unstable();
     for pair in places.windows(2) {
-        let apart = pair[0].segment != pair[1].segment || pair[0].offset + u64::from(pair[0].length) <= pair[1].offset;
+        let apart = pair[0].segment != pair[1].segment || pair[0].end() <= pair[1].offset;
         assert!(apart, "{pair:?} overlap");
     }
     assert_eq!(scan(target), written.iter().map(|&(write, _, place)| (write, place)).collect());

@@ -38,6 +38,7 @@ pub struct Directory {
     known: AtomicBool,
     emptied: EmptiedNote,
     store: u64,
+    number: u16,
     capacity: u64,
     ids: Arc<dyn Ids>,
     /// Segments of this process that no thread is writing to just now.
@@ -94,6 +95,7 @@ impl Directory {
             known: AtomicBool::new(false),
             emptied,
             store,
+            number: target,
             capacity,
             ids,
             idle: Mutex::default(),
@@ -160,6 +162,8 @@ impl Directory {
             let path = self.path(id);
             if fs::metadata(&path).is_ok_and(|m| m.len() < SEGMENT_FULL)
                 && let Ok(Some(segment)) = Segment::claim(&path, id)
+                // Asked while the segment is locked: all that earlier writers put there is committed by now, or never will be.
+                && self.ids.named_end(self.number, id).is_ok_and(|end| end <= segment.end)
             {
                 return Ok(segment);
             }
@@ -344,11 +348,9 @@ impl Target for Directory {
                 Err(e) => return Err(e),
             };
             // Neighbours are freed together, so that the page that they share is given back, too.
-            for run in
-                group.chunk_by(|a, b| (a.offset + u64::from(a.length)).next_multiple_of(FRAME_ALIGNMENT) == b.offset)
-            {
+            for run in group.chunk_by(|a, b| a.end().next_multiple_of(FRAME_ALIGNMENT) == b.offset) {
                 if let (Some(first), Some(last)) = (run.first(), run.last()) {
-                    segment::punch(&file, first.offset, last.offset + u64::from(last.length) - first.offset)?;
+                    segment::punch(&file, first.offset, last.end() - first.offset)?;
                 }
             }
         }

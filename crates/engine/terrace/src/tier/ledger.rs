@@ -33,6 +33,7 @@ pub type Listing = BTreeMap<u64, Vec<u32>>;
 /// The segments of one object target.
 pub struct Ledger {
     folder: PathBuf,
+    target: u16,
     ids: Arc<dyn Ids>,
     writing: Mutex<Option<Writing>>,
     /// Full segments of this process. Their locks are kept, since a blob of them may not have been committed yet.
@@ -57,11 +58,12 @@ pub fn slot(place: Place) -> Option<u64> {
 }
 
 impl Ledger {
-    /// Opens the ledger in `folder`, which is made if there is none.
-    pub fn open(folder: &Path, ids: Arc<dyn Ids>) -> io::Result<Ledger> {
+    /// Opens the ledger of a target in `folder`, which is made if there is none.
+    pub fn open(folder: &Path, target: u16, ids: Arc<dyn Ids>) -> io::Result<Ledger> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         Ok(Ledger {
             folder: folder.to_owned(),
+            target,
             ids,
             writing: Mutex::default(),
             full: Mutex::default(),
@@ -228,7 +230,9 @@ impl Ledger {
                 let metadata = file.metadata()?;
                 // It may have been forgotten, or added to, between looking and locking.
                 let next = metadata.len().div_ceil(ENTRY);
-                if metadata.nlink() > 0 && next < SLOTS {
+                // A file that somebody has cut does not tell which numbers were given out.
+                let is_whole = self.ids.named_end(self.target, segment).is_ok_and(|end| end <= next * SLOT);
+                if metadata.nlink() > 0 && next < SLOTS && is_whole {
                     return Ok(Writing { segment, next, file });
                 }
             }
@@ -274,7 +278,7 @@ mod tests {
     }
 
     fn ledger(folder: &Path, from: u64) -> Ledger {
-        let ledger = Ledger::open(folder, Arc::new(Counter(AtomicU64::new(from)))).expect("a ledger");
+        let ledger = Ledger::open(folder, 1, Arc::new(Counter(AtomicU64::new(from)))).expect("a ledger");
         if !ledger.is_current() {
             ledger.renew(None).expect("renews");
         }
@@ -324,7 +328,7 @@ mod tests {
             [None, Some(Listing::from([(1, vec![0, 30]), (2, vec![5])])), Some(Listing::from([(2, vec![5])]))]
         {
             fs::write(folder.path().join(BOOT), "another boot").expect("writes");
-            let again = Ledger::open(folder.path(), Arc::new(Counter(AtomicU64::new(90)))).expect("a ledger");
+            let again = Ledger::open(folder.path(), 1, Arc::new(Counter(AtomicU64::new(90)))).expect("a ledger");
             assert!(!again.is_current());
             again.renew(listing.as_ref()).expect("renews");
             assert!(again.is_current());

@@ -54,6 +54,11 @@ pub struct Place {
 pub const PLAIN: u64 = 1 << 63;
 
 impl Place {
+    /// The first byte behind the frame.
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.length.into())
+    }
+
     /// Whether it is in a plain file. Then `offset` is the header's, in the file of headers, and the payload stands where the
     /// header says: at its own offset in the object.
     pub fn is_plain(&self) -> bool {
@@ -205,5 +210,14 @@ pub trait Ids: Send + Sync {
     /// behind their end must not be taken for what is written there now.
     fn oldest(&self) -> u64 {
         0
+    }
+
+    /// The end of the last place in a segment that any commit has named, given back or not. A segment that is found shorter
+    /// is not added to: what is written there now would be taken for what was there, and freed with it.
+    ///
+    /// # Errors
+    /// Where it cannot be told; the segment is not added to then.
+    fn named_end(&self, _target: u16, _segment: u64) -> io::Result<u64> {
+        Ok(0)
     }
 }

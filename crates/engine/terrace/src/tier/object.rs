@@ -71,7 +71,7 @@ impl Object {
             made,
             store,
             capacity,
-            ledger: Ledger::open(folder, ids)?,
+            ledger: Ledger::open(folder, target, ids)?,
             known: Mutex::default(),
             emptied: EmptiedNote::new(folder.join("emptied")),
         })

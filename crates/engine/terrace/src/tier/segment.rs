@@ -54,13 +54,12 @@ impl Segment {
 
     /// Bytes that a frame at the place that [`Segment::place`] gave takes of the device: whole pages.
     pub fn grows(&self, place: Place) -> u64 {
-        let end = place.offset + u64::from(place.length);
-        end.next_multiple_of(PAGE) - self.end.next_multiple_of(PAGE)
+        place.end().next_multiple_of(PAGE) - self.end.next_multiple_of(PAGE)
     }
 
     /// Writes a frame at the place that [`Segment::place`] gave. After an error the place is not used again.
     pub fn write(&mut self, place: Place, header: &[u8], payload: &[u8]) -> io::Result<()> {
-        self.end = place.offset + u64::from(place.length);
+        self.end = place.end();
         let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
         let written = rustix::io::pwritev(&*self.file, &parts, place.offset)?;
         if written < header.len() {

@@ -8,7 +8,7 @@ use super::{Applier, staged_object};
 use crate::Result;
 use crate::catalog::change::NewExtent;
 use crate::catalog::record::{Extent, Object, Owed, Replica, TargetId, Task, frames};
-use crate::catalog::{decode, extents, keys};
+use crate::catalog::{decode, encode, extents, keys};
 
 /// What the catalog counts of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +19,16 @@ pub struct Live {
     pub bytes: u64,
     /// The last commit that added one.
     pub sequence: u64,
+    /// The end of the last place in it that any commit has named.
+    pub end: u64,
+}
+
+impl Live {
+    /// Reads a segment's record. Older ones do not tell the end, which comes last: it may be anywhere then.
+    pub fn read(value: &[u8]) -> Result<Live> {
+        let what = "a segment's record";
+        decode(value, what).or_else(|_| decode(&[value, &encode(&u64::MAX)?].concat(), what))
+    }
 }
 
 /// A place waiting to be given back.
@@ -146,7 +156,7 @@ impl Applier<'_, '_> {
             Some(at) => at,
             None => {
                 let value = self.records.get(self.txn, &keys::segment(target, segment))?;
-                let live = value.map(|v| decode(v, "a segment's record")).transpose()?.unwrap_or_default();
+                let live = value.map(Live::read).transpose()?.unwrap_or_default();
                 self.counts.push(((target, segment), live));
                 self.counts.len() - 1
             }
@@ -160,6 +170,7 @@ impl Applier<'_, '_> {
         live.frames += 1;
         live.bytes += u64::from(replica.place.length);
         live.sequence = sequence;
+        live.end = live.end.max(replica.place.end());
         Ok(())
     }
 
