@@ -134,6 +134,7 @@ soak: python-installed memcheck ## the long counts: kills, faults, power losses,
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace-cli --test power -- --nocapture
+	TERRACE_OVERWRITES=200000 $(CARGO) test -p terrace --test catalog_size -- --nocapture
 	TERRACE_CALLS=100 $(CARGO) test -p terrace --test failing -- --nocapture
 	TERRACE_FSX=100000 TERRACE_FSX_SEEDS=3 $(CARGO) test -p terrace-mount --test posix -- --nocapture
 	TERRACE_KILLS=500 $(CARGO) test -p terrace --test appends -- --nocapture

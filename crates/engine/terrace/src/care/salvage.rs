@@ -9,7 +9,7 @@ use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, Replic
 use crate::place::policy;
 use crate::report::Salvaged;
 use crate::store::Inner;
-use crate::tier::{PLAIN, Place};
+use crate::tier::PLAIN;
 use crate::write::{PutOptions, now};
 use crate::{Error, Result};
 
@@ -64,12 +64,11 @@ impl Inner {
         })?;
         let (mut highest, mut objects) = (0, BTreeMap::<u64, Frames>::new());
         for device in &self.tiers.devices {
-            let dying: HashSet<Place> =
-                self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?.into_iter().map(|(_, p)| p).collect();
+            let dying = self.catalog.dead_places(device.id)?;
             let scanned = device.target.scan(&mut |place, header| {
                 let id = header.identity;
                 highest = highest.max(id.object).max(id.write).max(place.segment & !PLAIN);
-                if known.contains(&id.object) || dying.contains(&place) {
+                if known.contains(&id.object) || dying.contains(place) {
                     return;
                 }
                 let (raw_len, encoding) = (header.raw_len, header.encoding);

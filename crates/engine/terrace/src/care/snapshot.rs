@@ -10,6 +10,7 @@ impl Inner {
     /// Makes a snapshot where the log has filled a file since the last one, and deletes the log before it. Only the
     /// holder of the mover's lock may call this.
     pub(crate) fn snapshot_if_due(&self) -> Result<()> {
+        self.catalog.log().fit_to(self.catalog.used_bytes()?);
         if self.catalog.log().files()?.len() > 1 { self.snapshot() } else { Ok(()) }
     }
 

@@ -48,14 +48,14 @@ impl Inner {
     }
 
     fn sweep_frames(&self, device: &Device, force: bool) -> Result<u64> {
-        let dying = self.catalog.dead(device.id, u64::MAX, u64::MAX, usize::MAX)?;
+        let dying = self.catalog.dead_places(device.id)?;
         let live: u64 = self.catalog.segments(device.id)?.iter().map(|(_, live)| live.bytes).sum();
-        let known = live + dying.iter().map(|(_, place)| u64::from(place.length)).sum::<u64>();
+        let known = live + dying.bytes();
         let is_little = |used: u64| used <= known + known / MIN_SWEPT_PART + MIN_SWEPT_BYTES;
         if !force && device.space().is_ok_and(|space| is_little(space.used)) {
             return Ok(0);
         }
-        let mut named: HashSet<Place> = dying.into_iter().map(|(_, place)| place).collect();
+        let mut named: HashSet<Place> = HashSet::new();
         self.catalog.each_object(b"", |_, _, extents| {
             let replicas = extents.iter().flat_map(|extent| &extent.replicas);
             named.extend(replicas.filter(|replica| replica.target == device.id).map(|replica| replica.place));
@@ -63,7 +63,7 @@ impl Inner {
         })?;
         let mut unnamed: Vec<Place> = Vec::new();
         let scanned = device.target.scan(&mut |place, _| {
-            if !place.is_plain() && !named.contains(&place) {
+            if !place.is_plain() && !named.contains(&place) && !dying.contains(place) {
                 unnamed.push(place);
             }
         });

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use heed::{Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
+use heed::{CompactionOption, Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
 use rustix::fs::FlockOperation;
 use rustix_futex_sync::Mutex;
 
 use super::Records;
-use super::file_check::check_data_file;
+use super::file_check::{check_data_file, measure_data_file};
 use crate::fork::{self, Held};
 use crate::{Error, Locked, Result};
 
@@ -31,6 +31,10 @@ const DATA_FILE: &str = "data.mdb";
 const LOCK_FILE: &str = "lock.mdb";
 /// The folder in which a data file is made, below the catalog's.
 const UNFINISHED_FOLDER: &str = "unfinished";
+/// LMDB never gives free pages back. So a data file of this many bytes at least ...
+const MIN_SHRUNK_BYTES: u64 = 4 << 20;
+/// ... is replaced by a copy without them where it has this many times what its records take.
+const MOSTLY_FREE: u64 = 4;
 /// How long an environment that this process is closing is waited for.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -78,7 +82,10 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
     // The lock orders making and checking: nobody checks a file that another process is still making.
     if let Some(alone) = lock(Locked::at_once).map_err(Error::io(context()))? {
         match data.try_exists() {
-            Ok(true) => check_data_file(&data, MAP)?,
+            Ok(true) => {
+                check_data_file(&data, MAP)?;
+                shrink_data_file(folder)?;
+            }
             Ok(false) => make_data_file(folder)?,
             Err(e) => return Err(Error::io(format!("looking for {}", data.display()))(e)),
         }
@@ -105,6 +112,44 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
 /// Makes an empty data file. It gets its name once it is whole: a short file was cut, it is never one that a killed process
 /// left unfinished.
 fn make_data_file(folder: &Path) -> Result<()> {
+    replace_data_file(folder, |unfinished| {
+        let (env, _) = open_database(unfinished)?;
+        env.prepare_for_closing().wait();
+        Ok(())
+    })
+}
+
+/// Leaves the free pages out of a data file that mostly consists of them. Nobody else has the environment open. Where that
+/// fails, as on a full file system, the file stays as it is, which costs room and nothing else.
+fn shrink_data_file(folder: &Path) -> Result<()> {
+    let data = folder.join(DATA_FILE);
+    let (bytes, used) = measure_data_file(&data).map_err(Error::io(format!("measuring {}", data.display())))?;
+    if bytes < MIN_SHRUNK_BYTES || bytes / MOSTLY_FREE < used {
+        return Ok(());
+    }
+    let shrunk = replace_data_file(folder, |unfinished| {
+        let (env, _) = open_database(folder)?;
+        let copied = env.copy_to_path(unfinished.join(DATA_FILE), CompactionOption::Enabled);
+        env.prepare_for_closing().wait();
+        // The mark may say that the catalog is durable, and then it must be, under whichever name is found.
+        copied?.sync_all().map_err(Error::io(format!("syncing a copy of {}", data.display())))?;
+        check_data_file(&unfinished.join(DATA_FILE), MAP)?;
+        crate::fail::point("catalog:shrunk");
+        Ok(())
+    });
+    match shrunk {
+        Ok(()) => {
+            tracing::info!(catalog = %folder.display(), bytes, used, "free pages were taken out of the catalog's file")
+        }
+        Err(error) => tracing::warn!(%error, "the catalog's file stays larger than it need be"),
+    }
+    crate::fail::point("catalog:named");
+    Ok(())
+}
+
+/// Replaces the data file by what `make` puts into a folder of its own; its bytes and its name are durable then, or it is as
+/// it was.
+fn replace_data_file(folder: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let unfinished = folder.join(UNFINISHED_FOLDER);
     let context = || format!("making {}", unfinished.display());
     let clear = || match fs::remove_dir_all(&unfinished) {
@@ -113,8 +158,7 @@ fn make_data_file(folder: &Path) -> Result<()> {
     };
     clear()?;
     fs::DirBuilder::new().mode(0o700).create(&unfinished).map_err(Error::io(context()))?;
-    let (env, _) = open_database(&unfinished)?;
-    env.prepare_for_closing().wait();
+    make(&unfinished)?;
     fs::rename(unfinished.join(DATA_FILE), folder.join(DATA_FILE)).map_err(Error::io(context()))?;
     sync_names(folder).map_err(Error::io(context()))?;
     clear()

@@ -50,6 +50,8 @@ struct Meta {
     roots: [u64; 2],
     last_page: u64,
     transaction: u64,
+    /// Pages of the tree of records, with those of long values.
+    record_pages: u64,
 }
 
 fn read_metas(file: &File) -> io::Result<RawMetas> {
@@ -74,7 +76,18 @@ fn parse_meta(page: &[u8]) -> Option<Meta> {
         roots: [u64_at(meta, 64)?, u64_at(meta, 112)?],
         last_page: u64_at(meta, 120)?,
         transaction: u64_at(meta, 128)?,
+        record_pages: [80, 88, 96].into_iter().try_fold(META_PAGES, |sum, at| sum.checked_add(u64_at(meta, at)?))?,
     })
+}
+
+/// The bytes of a whole data file, and those of its pages that hold records.
+pub fn measure_data_file(path: &Path) -> io::Result<(u64, u64)> {
+    let file = File::open(path)?;
+    let metas = read_metas(&file)?;
+    let newest =
+        [parse_meta(&metas.first), parse_meta(&metas.second)].into_iter().flatten().max_by_key(|m| m.transaction);
+    let used = newest.map_or(0, |meta| meta.record_pages.saturating_mul(meta.page_bytes));
+    Ok((file.metadata()?.len(), used))
 }
 
 /// What is wrong with the file, in words.

@@ -1,6 +1,7 @@
 //! Keys of the catalog's records: a letter, then big-endian numbers, so that LMDB's order is ours.
 
 use super::record::{TargetId, Task};
+use crate::tier::Place;
 
 pub const OBJECT: u8 = b'k';
 pub const EXTENTS: u8 = b'e';
@@ -62,14 +63,25 @@ pub fn task(key: &[u8]) -> Option<Task> {
     })
 }
 
-/// Places freed by commit `sequence` on `target`: `place` makes the key unique.
-pub fn freed(target: TargetId, sequence: u64, segment: u64, offset: u64) -> Key {
+/// What the keys of all places that were freed on `target` begin with.
+pub fn freed_on(target: TargetId) -> Key {
     let mut out = with(FREED);
     out.extend_from_slice(&target.to_be_bytes());
+    out
+}
+
+/// Places freed by commit `sequence` on `target`: `place` makes the key unique.
+pub fn freed(target: TargetId, sequence: u64, segment: u64, offset: u64) -> Key {
+    let mut out = freed_on(target);
     out.extend_from_slice(&sequence.to_be_bytes());
     out.extend_from_slice(&segment.to_be_bytes());
     out.extend_from_slice(&offset.to_be_bytes());
     out
+}
+
+/// The commit and the place that a freed place's key names; the length is in its record.
+pub fn freed_place(key: &[u8]) -> Option<(u64, Place)> {
+    Some((number(key, 3)?, Place { segment: number(key, 11)?, offset: number(key, 19)?, length: 0 }))
 }
 
 pub fn segment(target: TargetId, segment: u64) -> Key {

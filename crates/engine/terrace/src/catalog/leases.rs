@@ -1,6 +1,6 @@
 //! Leases in the catalog: records that are not in the log, since no lease outlives its process.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use heed::RoTxn;
 use serde::{Deserialize, Serialize};
@@ -45,8 +45,8 @@ impl Catalog {
     }
 
     /// The oldest generation of each object that is pinned.
-    pub(super) fn pinned(&self, env: &Environment, txn: &RoTxn<'_>) -> Result<HashMap<u64, u64>> {
-        let mut oldest = HashMap::new();
+    pub(super) fn pinned(&self, env: &Environment, txn: &RoTxn<'_>) -> Result<BTreeMap<u64, u64>> {
+        let mut oldest = BTreeMap::new();
         for entry in env.records.prefix_iter(txn, &[keys::LEASE])? {
             let Pinned { object, generation } = decode(entry?.1, "a lease")?;
             let known = oldest.entry(object).or_insert(generation);

@@ -6,6 +6,7 @@
 mod apply;
 mod change;
 mod children;
+mod dead;
 mod environment;
 mod extents;
 mod file_check;
@@ -18,9 +19,10 @@ mod record;
 mod snapshot;
 mod turn;
 
-pub use apply::{Dead, Live};
+pub use apply::Live;
 pub use change::{Change, Edit, Expect, NewExtent, Voids};
 pub use children::Child;
+pub use dead::Dead;
 pub(crate) use extents::lay;
 pub(crate) use record::frames;
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task};
@@ -85,7 +87,7 @@ struct Buffers {
 impl Catalog {
     /// Opens the catalog in `folder`, made if it is not there, over the log in `log`.
     pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
-        Ok(Catalog {
+        let catalog = Catalog {
             environment: Holder::open(folder)?,
             log,
             turns: Turns::default(),
@@ -93,7 +95,9 @@ impl Catalog {
             ids: Mutex::new((0, 0)),
             oldest_segment: OnceLock::new(),
             not_before: AtomicU64::new(0),
-        })
+        };
+        catalog.log.fit_to(catalog.used_bytes()?);
+        Ok(catalog)
     }
 
     /// Commits nothing before this time of the monotonic clock, in nanoseconds.

@@ -1,15 +1,12 @@
 //! Questions to the catalog. Each holds its read transaction only while it copies the answer.
 
-use std::collections::HashSet;
-
 use heed::RoTxn;
 
-use super::apply::{Dead, Live};
+use super::apply::Live;
 use super::record::{Extent, Object, Owed, TargetId, Task};
 use super::{Catalog, Environment, decode, extents, keys};
 use crate::Result;
 use crate::log::Tail;
-use crate::tier::Place;
 
 impl Catalog {
     /// The object that a key names.
@@ -174,58 +171,6 @@ impl Catalog {
         Ok(near.into_iter().find(|extent| extent.frame() == (task.write, task.frame_offset)))
     }
 
-    /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`, and that no lease pins.
-    pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        let mut prefix = keys::Key::new();
-        prefix.push(keys::FREED);
-        prefix.extend_from_slice(&target.to_be_bytes());
-        let pinned = self.pinned(&env, &txn)?;
-        let mut found = Vec::new();
-        for entry in env.records.prefix_iter(&txn, &prefix)? {
-            let (key, value) = entry?;
-            let dead = dead(value)?;
-            let (Some(at), Some(segment), Some(offset)) =
-                (keys::number(key, 3), keys::number(key, 11), keys::number(key, 19))
-            else {
-                break;
-            };
-            if at > sequence || dead.time > time || found.len() == limit {
-                break;
-            }
-            if pinned.get(&dead.object).is_none_or(|&generation| at <= generation) {
-                found.push((at, Place { segment, offset, length: dead.length }));
-            }
-        }
-        Ok(found)
-    }
-
-    /// The last commit that freed a place on `target` which is still to be given back, pinned by leases or not.
-    pub fn last_freed(&self, target: TargetId) -> Result<Option<u64>> {
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        let mut prefix = keys::Key::new();
-        prefix.push(keys::FREED);
-        prefix.extend_from_slice(&target.to_be_bytes());
-        let last = env.records.rev_prefix_iter(&txn, &prefix)?.next().transpose()?;
-        Ok(last.and_then(|(key, _)| keys::number(key, 3)))
-    }
-
-    /// The segments of `target` with places that are still to be given back.
-    pub fn dying(&self, target: TargetId) -> Result<HashSet<u64>> {
-        let env = self.env()?;
-        let txn = env.read_txn()?;
-        let mut prefix = keys::Key::new();
-        prefix.push(keys::FREED);
-        prefix.extend_from_slice(&target.to_be_bytes());
-        let mut found = HashSet::new();
-        for entry in env.records.prefix_iter(&txn, &prefix)? {
-            found.extend(keys::number(entry?.0, 11));
-        }
-        Ok(found)
-    }
-
     /// Every segment of `target` that frames were committed to.
     pub fn segments(&self, target: TargetId) -> Result<Vec<(u64, Live)>> {
         let env = self.env()?;
@@ -281,6 +226,14 @@ impl Catalog {
         Ok(value.map(|v| decode(v, "the last sync mark")).transpose()?.unwrap_or(0))
     }
 
+    /// Bytes of all pages that hold records.
+    pub(crate) fn used_bytes(&self) -> Result<u64> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let stat = env.records.stat(&txn)?;
+        Ok((stat.branch_pages + stat.leaf_pages + stat.overflow_pages) as u64 * u64::from(stat.page_size))
+    }
+
     /// The number of keys.
     pub fn count(&self) -> Result<u64> {
         let env = self.env()?;
@@ -301,10 +254,4 @@ impl Catalog {
         }
         Ok(all)
     }
-}
-
-/// A freed place's record. Older ones do not tell the object, which comes last.
-fn dead(value: &[u8]) -> Result<Dead> {
-    let what = "a freed place's record";
-    decode(value, what).or_else(|_| decode(&[value, &[0]].concat(), what))
 }

@@ -29,7 +29,11 @@ const VERSION: u8 = 1;
 const HEADER: usize = 48;
 const CHECKSUM: std::ops::Range<usize> = 40..48;
 /// A file that has grown this long takes no more records; the catalog's next snapshot lets it be deleted.
-const FILE_FULL: u64 = 32 << 20;
+const MAX_FILE_BYTES: u64 = 32 << 20;
+/// No file is full before it has grown this long, ...
+const MIN_FILE_BYTES: u64 = 4 << 20;
+/// ... and this many times what the catalog holds: a snapshot then costs little beside what was logged.
+const FILE_BYTES_PER_CATALOG_BYTE: u64 = 4;
 
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +65,10 @@ pub struct Record {
 pub struct Log {
     folder: PathBuf,
     store: u64,
-    full: u64,
+    /// The length at which a file is full.
+    full: AtomicU64,
+    /// The most that it may be.
+    max_full: u64,
     open: Mutex<Option<(u64, Arc<File>)>>,
     /// The last commit that this process made durable.
     durable: AtomicU64,
@@ -75,8 +82,9 @@ impl Log {
             .mode(0o700)
             .create(folder)
             .map_err(Error::io(format!("making {}", folder.display())))?;
-        let full = crate::fail::limit("TERRACE_LOG_FILE", FILE_FULL);
-        Ok(Log { folder: folder.to_owned(), store, full, open: Mutex::new(None), durable: AtomicU64::new(0) })
+        let max_full = crate::fail::limit("TERRACE_LOG_FILE", MAX_FILE_BYTES);
+        let full = AtomicU64::new(max_full);
+        Ok(Log { folder: folder.to_owned(), store, full, max_full, open: Mutex::new(None), durable: AtomicU64::new(0) })
     }
 
     /// The store's id, with which checksums of its records and frames are seeded.
@@ -96,6 +104,12 @@ impl Log {
 
     fn path(&self, file: u64) -> PathBuf {
         self.folder.join(name(file))
+    }
+
+    /// Lets the length of the log's files follow that of the catalog: the log of a small store must not be long.
+    pub fn fit_to(&self, catalog_bytes: u64) {
+        let wanted = catalog_bytes.saturating_mul(FILE_BYTES_PER_CATALOG_BYTE).max(MIN_FILE_BYTES);
+        self.full.store(wanted.min(self.max_full), Ordering::Relaxed);
     }
 
     /// A file of the log, which holds `length` bytes at least.
@@ -144,7 +158,7 @@ impl Log {
         buffer.extend_from_slice(commits);
         let checksum = xxh3_64_with_seed(buffer, self.store);
         buffer[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
-        let tail = match tail.position >= self.full {
+        let tail = match tail.position >= self.full.load(Ordering::Relaxed) {
             true => Tail { file: tail.sequence + 1, position: 0, ..tail },
             false => tail,
         };

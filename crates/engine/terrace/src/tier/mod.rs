@@ -59,6 +59,12 @@ impl Place {
         self.offset.saturating_add(self.length.into())
     }
 
+    /// Whether this is the place right behind another in a segment file: no frame is between the two.
+    pub fn follows(&self, before: &Place) -> bool {
+        let is_behind = || segment::offset_behind(before.end(), self.length) == self.offset;
+        self.segment == before.segment && !self.is_plain() && is_behind()
+    }
+
     /// Whether it is in a plain file. Then `offset` is the header's, in the file of headers, and the payload stands where the
     /// header says: at its own offset in the object.
     pub fn is_plain(&self) -> bool {

@@ -48,8 +48,7 @@ impl Segment {
 
     /// Where a frame of `length` bytes goes.
     pub fn place(&self, length: u32) -> Place {
-        let alignment = if u64::from(length) >= ALIGNED_FROM { PAGE } else { FRAME_ALIGNMENT };
-        Place { segment: self.id, offset: self.end.next_multiple_of(alignment), length }
+        Place { segment: self.id, offset: offset_behind(self.end, length), length }
     }
 
     /// Bytes that a frame at the place that [`Segment::place`] gave takes of the device: whole pages.
@@ -82,6 +81,11 @@ impl Segment {
         self.end = end;
         Ok(())
     }
+}
+
+/// Where a frame of `length` bytes begins that is written behind one that ends at `end`.
+pub fn offset_behind(end: u64, length: u32) -> u64 {
+    end.next_multiple_of(if u64::from(length) >= ALIGNED_FROM { PAGE } else { FRAME_ALIGNMENT })
 }
 
 /// Whether no writer holds the segment; it is held by the returned file while that lives.

@@ -7,8 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::{Applier, staged_object};
 use crate::Result;
 use crate::catalog::change::NewExtent;
+use crate::catalog::dead::Dead;
 use crate::catalog::record::{Extent, Object, Owed, Replica, TargetId, Task, frames};
 use crate::catalog::{decode, encode, extents, keys};
+use crate::tier::Place;
+
+/// Of a target's dead places the newest so many are looked at for a neighbour of one that dies: more writers than that, each
+/// with its own segment, hardly take turns.
+const NEIGHBOURS_LOOKED_AT: usize = 8;
 
 /// What the catalog counts of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,17 +35,6 @@ impl Live {
         let what = "a segment's record";
         decode(value, what).or_else(|_| decode(&[value, &encode(&u64::MAX)?].concat(), what))
     }
-}
-
-/// A place waiting to be given back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dead {
-    /// Bytes of the frame.
-    pub length: u32,
-    /// When it was queued: seconds since 1970.
-    pub time: u64,
-    /// The object that it held bytes of.
-    pub object: u64,
 }
 
 impl Applier<'_, '_> {
@@ -175,11 +170,34 @@ impl Applier<'_, '_> {
     }
 
     /// Queues a place to be given back once a sync covers this commit.
-    pub(super) fn bury(&mut self, object: u64, target: TargetId, place: crate::tier::Place) -> Result<()> {
+    pub(super) fn bury(&mut self, object: u64, target: TargetId, place: Place) -> Result<()> {
         let live = self.live(target, place.segment)?;
         live.frames = live.frames.saturating_sub(1);
         live.bytes = live.bytes.saturating_sub(u64::from(place.length));
-        let dead = Dead { length: place.length, time: self.time, object };
-        self.put(&keys::freed(target, self.sequence, place.segment, place.offset), &dead)
+        let mut dead = Dead::new(place.length, self.time, object);
+        let mut offset = place.offset;
+        if let Some((record, joined)) = self.dead_before(target, place, &dead)? {
+            self.records.delete(self.txn, &record)?;
+            offset = keys::freed_place(&record).map_or(offset, |(_, before)| before.offset);
+            dead = joined;
+        }
+        self.put(&keys::freed(target, self.sequence, place.segment, offset), &dead)
+    }
+
+    /// The record of what died right before a place and can share a record with it, and the record of both. With a record for
+    /// each frame, overwriting one small object again and again would make a large catalog.
+    fn dead_before(&self, target: TargetId, place: Place, dead: &Dead) -> Result<Option<(keys::Key, Dead)>> {
+        let newest = self.records.rev_prefix_iter(self.txn, &keys::freed_on(target))?;
+        for entry in newest.take(NEIGHBOURS_LOOKED_AT) {
+            let (key, value) = entry?;
+            let Some((_, before)) = keys::freed_place(key) else { continue };
+            if before.segment != place.segment || before.offset >= place.offset {
+                continue;
+            }
+            if let Some(joined) = Dead::read(value)?.joined_by(before, place, dead) {
+                return Ok(Some((keys::Key::from_slice(key), joined)));
+            }
+        }
+        Ok(None)
     }
 }

@@ -4,7 +4,7 @@
 mod check;
 mod frames;
 
-pub use frames::{Dead, Live};
+pub use frames::Live;
 
 use heed::RwTxn;
 use serde::Serialize;
