@@ -21,7 +21,7 @@ const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
 Move:   flush stage evict drain tune mount serve
-Care:   init profile scrub repair rebuild simulate
+Care:   init profile scrub repair prune rebuild destroy simulate
 Ranks:  dump restore  dump gc|ls
 Views:  dataset check|fmt|explain|import|add|edit|ls|show|repair|rm  view read|write|convert|export
 
@@ -108,6 +108,15 @@ pub enum Command {
         /// salvaged/NUMBER. Deleted objects may be among them.
         #[arg(long)]
         salvage: bool,
+    },
+    /// Destroy a store: all that it has put on its tiers, then its own directory. Refuses where it holds objects, unless forced.
+    Destroy {
+        /// Destroy it with all objects that it holds, and where a target is away and would be left behind.
+        #[arg(long)]
+        force: bool,
+        /// Only say what would be destroyed.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Declare datasets, which are seen in many layouts.
     #[command(subcommand)]

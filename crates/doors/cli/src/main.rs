@@ -89,6 +89,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Tiers { change: Some(change) } => stoppable(|| moves::tiers(&store()?, change, show)),
         Command::Init { config } => stoppable(|| opening::init(&store()?, config.as_deref(), show)),
         Command::Rebuild { salvage } => stoppable(|| care::rebuild(&store()?, *salvage, show)),
+        Command::Destroy { force, dry_run } => stoppable(|| care::destroy(&store()?, *force, *dry_run, show)),
         Command::Dataset(dataset::Dataset::Declared(command)) => stoppable(|| dataset::run(command, &opened, show)),
         Command::Dataset(dataset::Dataset::Stored(command)) => {
             stoppable(|| dataset::run_stored(&opened()?, command, show))

@@ -160,3 +160,47 @@ pub struct Moved {
     /// Left where they are (evict, drain) or not made (stage): no other failure domain takes them.
     pub kept: u64,
 }
+
+/// What a store consists of, and what became of it: `terrace destroy`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Remains {
+    /// The number of its objects; none where they cannot be counted.
+    pub objects: Option<u64>,
+    /// Their length in bytes.
+    pub bytes: Option<u64>,
+    /// Why they cannot be counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<String>,
+    /// Its targets.
+    pub targets: Vec<TargetRemains>,
+    /// Files that others put into its directories: they stay, and so do the folders in which they are.
+    pub kept: Vec<PathBuf>,
+}
+
+/// One target of a [`Remains`].
+#[derive(Clone, Debug, Serialize)]
+pub struct TargetRemains {
+    /// The tier's name.
+    pub tier: String,
+    /// The target's path or name.
+    pub target: String,
+    /// Bytes of what the store has put there.
+    pub used: u64,
+    /// Whether it is there.
+    pub state: RemainState,
+    /// Why it is away.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+}
+
+/// Whether a target is there to be emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RemainState {
+    /// It is, and goes.
+    Present,
+    /// Nothing of the store is in its place.
+    Nothing,
+    /// It cannot be reached, or is not what it was: what the store has put there stays.
+    Away,
+}

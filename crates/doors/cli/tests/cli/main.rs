@@ -5,6 +5,7 @@
 mod copying;
 mod damage;
 mod dataset;
+mod destroy;
 mod dump;
 mod errors;
 mod explain;

@@ -67,8 +67,7 @@ fn what_was_acknowledged_survives_kills_and_damage() {
     let (mut total, mut stores) = (Counts::default(), 0);
     println!("seed {seed}");
     let chosen = std::env::var("TERRACE_FAULTS").unwrap_or_default();
-    let is_chosen =
-        |fault: &Fault| chosen.is_empty() || chosen.split(',').any(|name| name == format!("{fault:?}"));
+    let is_chosen = |fault: &Fault| chosen.is_empty() || chosen.split(',').any(|name| name == format!("{fault:?}"));
     let faults: Vec<Fault> = FAULTS.into_iter().filter(is_chosen).collect();
     while total.commands < steps {
         let checker = Checker::new(shape(stores), seed + stores, None);

@@ -8,6 +8,7 @@ mod copy;
 mod reach;
 mod replay;
 
+pub(crate) use reach::REACH_FILE;
 pub use reach::{read_reach, write_reach};
 
 use std::fs::{self, File, OpenOptions};

@@ -3,6 +3,7 @@
 mod appends;
 pub(crate) mod boot;
 mod change;
+mod destroy;
 mod device;
 mod discard;
 mod filesystem;
@@ -402,7 +403,19 @@ pub(crate) fn read_config(dir: &Path) -> Result<Config> {
     Config::parse(&text, &path.display().to_string())
 }
 
+/// The store's id.
+///
+/// # Errors
+/// Where no store is in `dir`, or one that is being destroyed.
 fn read_identity(dir: &Path) -> Result<u64> {
+    match read_state(dir)? {
+        (id, false) => Ok(id),
+        (_, true) => Err(refuse(dir, "it is being destroyed; `terrace destroy` goes on with that")),
+    }
+}
+
+/// The store's id, and whether somebody has begun to destroy it.
+fn read_state(dir: &Path) -> Result<(u64, bool)> {
     let text = match fs::read_to_string(dir.join("store")) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -422,7 +435,8 @@ fn read_identity(dir: &Path) -> Result<u64> {
         _ => return Err(refuse(dir, "its file `store` is damaged")),
     }
     let id = field("id").and_then(|f| u64::from_str_radix(f, 16).ok());
-    id.ok_or_else(|| refuse(dir, "its file `store` is damaged"))
+    let id = id.ok_or_else(|| refuse(dir, "its file `store` is damaged"))?;
+    Ok((id, text.lines().any(|line| line == destroy::DESTROYED)))
 }
 
 /// The store's lock, shared by all processes that have it open. Refused where another machine may have it open.

@@ -80,6 +80,8 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
     let rules = Rules::read(dir)?;
     let config = Config::clone(&rules.now());
     let lock = lock_file(dir)?;
+    // It may have been destroyed while this one waited for the lock; nothing must be made in its place.
+    read_identity(dir)?;
     let log = Log::open(&dir.join("log"), id)?;
     if opening == Opening::Usual {
         forget_distrusted_catalog(dir, &lock, &config, &log)?;

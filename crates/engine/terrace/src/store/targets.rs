@@ -147,6 +147,24 @@ pub fn made(store: &Path, id: TargetId) -> PathBuf {
     store.join(format!("target-{id}"))
 }
 
+/// An object target that is to be looked at and emptied; it is not used otherwise.
+#[cfg(feature = "object")]
+pub fn object_to_remove(
+    tier: &TierConfig,
+    at: &TargetConfig,
+    id: TargetId,
+    dir: &Path,
+    store: u64,
+) -> io::Result<Object> {
+    struct NoIds;
+    impl Ids for NoIds {
+        fn next(&self) -> io::Result<u64> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+    Object::new(service(tier, at), store, id, 0, Arc::new(NoIds), &dir.join(format!("object-{id}")), None)
+}
+
 /// Sees that each target of a store to be made can be there, and that no other store's is: else none is made.
 pub fn probe(config: &Config) -> Result<()> {
     for (tier, described) in config.tiers.iter().flat_map(|tier| tier.targets.iter().map(move |of| (tier, of))) {

@@ -19,7 +19,7 @@ use crate::frame::{Frame, Header, MAX_HEADER};
 /// The file by which a directory is known as a target.
 pub(crate) const MARK: &str = "terrace-target";
 /// The folder of segments.
-const SEGMENTS: &str = "segments";
+pub(super) const SEGMENTS: &str = "segments";
 /// A segment that has grown this long takes no more frames.
 const SEGMENT_FULL: u64 = 256 << 20;
 /// The most files kept open for reading.

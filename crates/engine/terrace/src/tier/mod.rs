@@ -15,6 +15,7 @@ mod memory;
 #[cfg(feature = "object")]
 mod object;
 mod plain;
+pub(crate) mod removal;
 mod segment;
 #[cfg(feature = "object")]
 mod service;

@@ -13,12 +13,15 @@ use opendal::ErrorKind;
 use rustix_futex_sync::Mutex;
 
 use super::ledger::{self, Ledger, Listing, SLOT, SLOTS};
+use super::removal::TargetFound;
 use super::service::{Client, MARKER, Service, fetch, fetch_range, run};
 use super::{EmptiedNote, Ids, Place, Space, Target};
 use crate::frame::{Frame, Header, MAX_HEADER};
 
 /// Under which all other blobs lie.
 const SEGMENTS: &str = "segments/";
+/// Blobs that are deleted by one call.
+const DELETED_TOGETHER: usize = 1000;
 /// Headers that are read at once in a scan.
 const TOGETHER: usize = 16;
 
@@ -177,6 +180,43 @@ impl Object {
     fn delete(&self, names: Vec<String>) -> io::Result<()> {
         let operator = self.operator.clone();
         run(async move { operator.delete_iter(names).await })
+    }
+
+    /// Looks at what stands in the target's place.
+    pub fn find(&self) -> (io::Result<TargetFound>, u64) {
+        let found = self.marker().map(|mark| match mark {
+            Some(mark) if mark == self.mark.as_bytes() => TargetFound::Own,
+            Some(mark) => TargetFound::Another(String::from_utf8_lossy(&mark).into_owned()),
+            None => TargetFound::Nothing,
+        });
+        (found, self.ledger.used().unwrap_or(0))
+    }
+
+    /// Removes all blobs of frames, then calls `before_mark`, then removes the marker. Other blobs stay. It can be repeated.
+    pub fn remove_all(&self, before_mark: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let segments = self.ledger.segments()?;
+        let mut places = Vec::new();
+        if self.lists() {
+            places = self.list_below(SEGMENTS.into())?;
+        } else {
+            for segment in &segments {
+                places.extend(self.ledger.places(*segment, true)?);
+            }
+        }
+        for some in places.chunks(DELETED_TOGETHER) {
+            self.delete(some.iter().map(|place| name(place.segment, place.offset / SLOT)).collect())?;
+        }
+        let mut folders: Vec<u64> = places.iter().map(|place| place.segment).chain(segments).collect();
+        folders.sort_unstable();
+        folders.dedup();
+        for segment in folders {
+            self.delete_folder(segment)?;
+        }
+        if self.operator.info().capability().create_dir {
+            self.delete(vec![SEGMENTS.to_owned()])?;
+        }
+        before_mark()?;
+        self.delete(vec![MARKER.to_owned()])
     }
 
     /// The segment is empty: where folders are real, so is its own.

@@ -26,7 +26,7 @@ use crate::frame::{Frame, Header, MAX_HEADER};
 /// The folder of plain files by their keys.
 pub const FILES: &str = "files";
 /// The folder of their bytes and headers, by number.
-const BYTES: &str = "plain";
+pub(super) const BYTES: &str = "plain";
 /// How long measured space is trusted; what this process does is added to it meanwhile.
 const USED_FRESH: Duration = Duration::from_secs(60);
 /// The longest name of a file that file systems take.

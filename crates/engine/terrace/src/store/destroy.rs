@@ -1,0 +1,251 @@
+//! Destroying a store: its targets' contents first, its own directory last, so that a killed `destroy` can be repeated.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Discard, FORMAT, Store, boot, lock_file, read_config, read_state, refuse, targets, write};
+use crate::catalog::TargetId;
+use crate::config::{Config, TargetConfig, TierConfig, TierKind};
+use crate::report::{RemainState, Remains, TargetRemains};
+use crate::tier::removal::{self, TargetFound};
+use crate::{Error, Result};
+
+/// The line of a store's file `store` that says that it is being destroyed.
+pub(super) const DESTROYED: &str = "destroyed";
+/// What lies in a store's directory beside its targets: folders.
+const OWN_FOLDERS: [&str; 5] = ["catalog", "dumps", "keepers", "leases", "streams"];
+/// Folders with a number.
+const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
+/// Files, but for those that tell that a store is here.
+const OWN_FILES: [&str; 14] = [
+    "boot",
+    "log-reach",
+    "mover",
+    "copies",
+    "appends",
+    "rules",
+    "rules.lock",
+    "predictor.json",
+    "predictor.streams",
+    "trusted",
+    "hotness",
+    "hotness.lock",
+    "lock",
+    "machine",
+];
+/// What tells that a store is here, in the order in which it goes. `terrace` is what the second is written as.
+const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
+/// Files with a number.
+const NUMBERED_FILES: [&str; 6] = ["emptied-", "names-", "names-due-", "target-", "throttle-", "used-"];
+
+/// One target of the store, as the configuration has it.
+struct Described<'a> {
+    tier: &'a TierConfig,
+    at: &'a TargetConfig,
+    number: TargetId,
+}
+
+impl Store {
+    /// What the store in `dir` consists of, and what [`Store::destroy`] would remove. Nothing is changed.
+    ///
+    /// # Errors
+    /// Where no store is there.
+    pub fn remains(dir: &Path) -> Result<Remains> {
+        let (id, is_begun) = read_state(dir)?;
+        let store = if is_begun { None } else { Some(Store::open(dir)) };
+        look(dir, id, store.as_ref().map(Result::as_ref))
+    }
+
+    /// Removes all that the store in `dir` consists of: what it has put on its targets, then its own directory. What others
+    /// put there stays, and is named in the answer. Where it is killed it can be repeated. No other process may have the
+    /// store open.
+    ///
+    /// # Errors
+    /// Without `force`, where the store holds objects or these cannot be counted, or a target is away; nothing is changed
+    /// then.
+    pub fn destroy(dir: &Path, force: bool) -> Result<Remains> {
+        let (id, is_begun) = read_state(dir)?;
+        let dir = &fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
+        let mut remains = match is_begun {
+            true => look(dir, id, None)?,
+            false => begin(dir, id, force)?,
+        };
+        let lock = lock_file(dir)?;
+        boot::alone(dir, &lock)?;
+        let config = config_of(dir, true)?;
+        for (of, found) in described(&config).zip(&mut remains.targets) {
+            if found.state == RemainState::Present {
+                let left = of.remove(dir, id).map_err(Error::io(format!("emptying {}", found.target)))?;
+                remains.kept.extend(left);
+                crate::fail::point("destroy:target");
+            }
+        }
+        let left = remove_own(dir).map_err(Error::io(format!("removing {}", dir.display())))?;
+        remains.kept.extend(left);
+        // A target's directory may lie in the store's.
+        remains.kept.sort();
+        remains.kept.dedup();
+        Ok(remains)
+    }
+}
+
+/// Sees that the store may be destroyed, and notes that this has begun: nobody opens it from then on.
+fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
+    let begin = |opened: Result<&Store, &Error>| {
+        let remains = look(dir, id, Some(opened))?;
+        check_allowed(dir, &remains, force)?;
+        write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n{DESTROYED}\n").as_bytes())?;
+        crate::fail::point("destroy:begun");
+        Ok(remains)
+    };
+    match Store::open(dir) {
+        // Nobody else has it open then: what is counted is all that goes.
+        Ok(store) => store.alone(|_| begin(Ok(&store))),
+        Err(error) => {
+            let lock = lock_file(dir)?;
+            boot::alone(dir, &lock)?;
+            begin(Err(&error))
+        }
+    }
+}
+
+/// What there is of a store that could be opened or not; none where it is being destroyed.
+fn look(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<Remains> {
+    let config = config_of(dir, opened.is_none())?;
+    let targets = described(&config).map(|of| of.look(dir, id)).collect();
+    let mut remains = Remains { objects: None, bytes: None, unreadable: None, targets, kept: Vec::new() };
+    match opened {
+        Some(Ok(store)) => {
+            let (mut objects, mut bytes) = (0, 0_u64);
+            store.inner.catalog.each_object(b"", |_, object, _| {
+                objects += 1;
+                bytes = bytes.saturating_add(object.length);
+                Ok(true)
+            })?;
+            (remains.objects, remains.bytes) = (Some(objects), Some(bytes));
+        }
+        Some(Err(error)) => remains.unreadable = Some(error.to_string()),
+        None => {}
+    }
+    Ok(remains)
+}
+
+fn check_allowed(dir: &Path, remains: &Remains, force: bool) -> Result<()> {
+    let reason = match (remains.objects, &remains.unreadable) {
+        (Some(0), _) => None,
+        (Some(objects), _) => Some(format!("it holds {objects} objects ({} bytes)", remains.bytes.unwrap_or(0))),
+        (None, why) => Some(format!("what it holds cannot be counted ({})", why.as_deref().unwrap_or("unknown"))),
+    };
+    let away = remains.targets.iter().find(|target| target.state == RemainState::Away);
+    let away = || away.map(|target| format!("{} is away and would be left behind ({})", target.target, target.reason));
+    if let Some(reason) = reason.or_else(away).filter(|_| !force) {
+        let advice = "nothing was changed; `terrace destroy --force` destroys it for good";
+        return Err(refuse(dir, &format!("{reason}; {advice}")));
+    }
+    for target in remains.targets.iter().filter(|target| target.state == RemainState::Present) {
+        let what = format!("all of the store on {}", target.target);
+        let (count, bytes) = (remains.objects.unwrap_or(1) as usize, target.used);
+        Discard { what: &what, why: "the store is destroyed", count, bytes, of_bytes: bytes }.allow(force)?;
+    }
+    Ok(())
+}
+
+/// The configuration; that of a store which was destroyed but for its own directory may be gone.
+fn config_of(dir: &Path, is_begun: bool) -> Result<Config> {
+    match read_config(dir) {
+        Err(Error::Io { cause, .. }) if is_begun && cause.kind() == io::ErrorKind::NotFound => {
+            Ok(Config { store: Default::default(), rules: Vec::new(), tiers: Vec::new() })
+        }
+        config => config,
+    }
+}
+
+fn described(config: &Config) -> impl Iterator<Item = Described<'_>> {
+    let all = config.tiers.iter().flat_map(|tier| tier.targets.iter().map(move |at| (tier, at)));
+    (0..).zip(all).map(|(place, (tier, at))| Described { tier, at, number: at.number.unwrap_or(place) })
+}
+
+impl Described<'_> {
+    fn mark(&self, store: u64) -> String {
+        format!("store {store:016x}\ntarget {}\n", self.number)
+    }
+
+    fn look(&self, dir: &Path, store: u64) -> TargetRemains {
+        let (found, used) = match self.tier.kind {
+            TierKind::Memory => (Ok(TargetFound::Nothing), 0),
+            TierKind::Directory => {
+                let root = &self.at.path;
+                (removal::find_directory(root, &self.mark(store)), removal::measure_directory(root))
+            }
+            #[cfg(feature = "object")]
+            TierKind::Object => match targets::object_to_remove(self.tier, self.at, self.number, dir, store) {
+                Ok(object) => object.find(),
+                Err(e) => (Err(e), 0),
+            },
+            #[cfg(not(feature = "object"))]
+            TierKind::Object => (Err(io::ErrorKind::Unsupported.into()), 0),
+        };
+        let was_made = self.tier.persistent && targets::made(dir, self.number).exists();
+        let (state, reason) = match found {
+            Ok(TargetFound::Own) => (RemainState::Present, String::new()),
+            Ok(TargetFound::Nothing) if was_made => (RemainState::Away, "the target's marker is missing".to_owned()),
+            Ok(TargetFound::Nothing) => (RemainState::Nothing, String::new()),
+            Ok(TargetFound::Another(mark)) => {
+                let whose = mark.lines().next().unwrap_or_default().to_owned();
+                (RemainState::Away, format!("it belongs to another store or target ({whose})"))
+            }
+            Err(e) => (RemainState::Away, e.to_string()),
+        };
+        let target = match &self.tier.service {
+            Some(service) => format!("{service}:{}", self.at.path.display()),
+            None => self.at.path.display().to_string(),
+        };
+        let used = if state == RemainState::Present { used } else { 0 };
+        TargetRemains { tier: self.tier.name.clone(), target, used, state, reason }
+    }
+
+    /// Removes what the store has put there; what others did is left.
+    fn remove(&self, dir: &Path, store: u64) -> io::Result<Vec<PathBuf>> {
+        // Before the marker: a target without a marker that was made would be taken for one that is away.
+        let forget = || removal::remove_file(&targets::made(dir, self.number));
+        match self.tier.kind {
+            TierKind::Directory => removal::remove_directory(&self.at.path, store, forget),
+            #[cfg(feature = "object")]
+            TierKind::Object => {
+                let object = targets::object_to_remove(self.tier, self.at, self.number, dir, store)?;
+                object.remove_all(forget).map(|()| Vec::new())
+            }
+            // None of another kind is found present.
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Removes what is Terrace's in the store's own directory, what tells that a store is here last; what is left.
+fn remove_own(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let has_number = |name: &str, before: &[&str]| {
+        let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+        before.iter().any(|before| name.strip_prefix(before).is_some_and(is_number))
+    };
+    removal::remove_logs(dir)?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        // A process that was killed while it wrote one leaves NAME.new-PID.
+        let written = name.split_once(".new-").map_or(name.as_str(), |(name, _)| name);
+        if OWN_FOLDERS.contains(&name.as_str()) || has_number(&name, &NUMBERED_FOLDERS) {
+            fs::remove_dir_all(entry.path())?;
+        } else if OWN_FILES.contains(&written)
+            || has_number(written, &NUMBERED_FILES)
+            || name != written && LAST_FILES.contains(&written)
+        {
+            removal::remove_file(&entry.path())?;
+        }
+    }
+    crate::fail::point("destroy:own");
+    for last in LAST_FILES {
+        removal::remove_file(&dir.join(last))?;
+    }
+    removal::remove_emptied(dir)
+}
