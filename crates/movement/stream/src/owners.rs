@@ -22,6 +22,7 @@ const DIRECTORY: &str = "directory";
 /// runs, until it is forgotten.
 pub struct Owners {
     store: Store,
+    stream: String,
     folder: Vec<u8>,
     /// How many directories the stream pulls.
     directories: AtomicUsize,
@@ -35,10 +36,16 @@ fn text(directory: &Path) -> String {
 }
 
 impl Owners {
-    /// Of the stream whose records lie below `folder`.
-    pub fn new(store: &Store, folder: &str) -> Owners {
+    /// Of the stream of this name, whose records lie below `folder`.
+    pub fn new(store: &Store, stream: &str, folder: &str) -> Owners {
         let folder = format!("{folder}/owners").into_bytes();
-        Owners { store: store.internal(), folder, directories: AtomicUsize::new(0), claimed: Mutex::default() }
+        Owners {
+            store: store.internal(),
+            stream: stream.to_owned(),
+            folder,
+            directories: AtomicUsize::new(0),
+            claimed: Mutex::default(),
+        }
     }
 
     /// The stream pulls another directory. Called before any of them is pulled.
@@ -48,6 +55,11 @@ impl Owners {
 
     fn key(&self, name: &[u8]) -> Vec<u8> {
         [&self.folder, b"/".as_slice(), &escape(name)].concat()
+    }
+
+    /// Whether the destination belongs to a directory.
+    pub fn knows(&self, name: &[u8]) -> Result<bool> {
+        self.recorded(name).map(|owner| owner.is_some())
     }
 
     fn recorded(&self, name: &[u8]) -> Result<Option<String>> {
@@ -93,7 +105,8 @@ impl Claims {
         let shown = String::from_utf8_lossy(name);
         let reason = |other: &str| {
             format!(
-                "{other} the same name and would be written over; rename this file, or have it replace the other: `terrace flush --forget {shown}`"
+                "{other} the same name and would be written over; rename this file, or have it replace the other: `terrace flush --stream {} --forget {shown}`",
+                self.owners.stream
             )
         };
         let owner = match claimed.get(name) {

@@ -213,7 +213,12 @@ impl Stream {
     }
 
     pub(crate) fn owners(&self) -> Owners {
-        Owners::new(&self.store, &self.folder)
+        Owners::new(&self.store, &self.name, &self.folder)
+    }
+
+    /// Whether anything is known of a destination: how far it has got, or to which directory it belongs.
+    pub fn knows(&self, destination: &Name) -> Result<bool> {
+        Ok(self.ledger().mark(destination)?.is_some() || self.owners().knows(destination)?)
     }
 
     /// What it has delivered, in all its runs.

@@ -62,9 +62,8 @@ pub fn carry_out(store: &Store, asked: &Flush, wish: Wish, show: Show) -> Result
 fn destinations(stream: &Stream, asked: &Flush) -> Result<Vec<Name>> {
     use std::os::unix::ffi::OsStrExt;
 
-    let marks = stream.ledger().all()?;
     if asked.all {
-        let parked = marks.into_iter().filter(|(_, mark)| mark.parked.is_some());
+        let parked = stream.ledger().all()?.into_iter().filter(|(_, mark)| mark.parked.is_some());
         return Ok(parked.map(|(name, _)| name.as_slice().into()).collect());
     }
     if asked.sources.is_empty() {
@@ -72,7 +71,7 @@ fn destinations(stream: &Stream, asked: &Flush) -> Result<Vec<Name>> {
     }
     let names: Vec<Name> = asked.sources.iter().map(|name| name.as_bytes().into()).collect();
     for name in &names {
-        if !marks.iter().any(|(known, _)| known[..] == name[..]) {
+        if !stream.knows(name)? {
             bail!(
                 "stream {:?} knows no destination {}; `terrace flush` shows those that are parked",
                 stream.name(),

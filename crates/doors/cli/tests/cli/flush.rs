@@ -172,3 +172,36 @@ fn what_is_open_for_writing_stays_where_no_lease_tells_so_too() {
     assert!(flush().status.success());
     assert_eq!(place.read("archive/f0"), b"bytes");
 }
+
+/// Files of one name in two directories were written over each other, and both were removed.
+#[test]
+fn of_two_directories_files_of_one_name_stay_apart_and_one_can_be_let_replace_the_other() {
+    let place = Place::new();
+    for source in ["a", "b"] {
+        place.write(format!("{source}/x"), source.repeat(100_000));
+    }
+    let flush = ["flush", "a", "b", "--to", "archive", "--once", "--settle", "50ms"];
+    // Which of the two goes first is not promised.
+    let ran = place.run(flush);
+    assert_eq!(
+        (ran.code, ran.out.as_str()),
+        (1, "1 file done; 1 file left: `terrace flush` says why\n"),
+        "{}",
+        ran.err
+    );
+    let (first, other) = if place.path("b/x").exists() { ("a", "b") } else { ("b", "a") };
+    assert_eq!(place.read("archive/x"), first.repeat(100_000).into_bytes());
+    assert_eq!(place.read(format!("{other}/x")), other.repeat(100_000).into_bytes());
+    let ran = place.run(["flush"]);
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.out.contains(&format!("{other}/x: ")) && ran.out.contains(&format!("/{first}/x goes to")),
+        "{}",
+        ran.out
+    );
+    assert!(ran.out.contains("`terrace flush --stream default --forget x`"), "{}", ran.out);
+    place.bad(["flush", "--forget", "y"], &["knows no destination y"]);
+    place.good(["flush", "--forget", "x"]);
+    assert_eq!(place.good(flush), "1 file done\n");
+    assert_eq!(place.read("archive/x"), other.repeat(100_000).into_bytes());
+}
