@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use redis::Redis;
-use terrace::report::TierState;
+use terrace::report::{RemainState, TierState};
 use terrace::{Ack, Config, PutOptions, Store};
 
 /// A directory tier and, below it, an object tier of which these lines say more.
@@ -64,6 +64,38 @@ fn a_bucket_that_is_emptied_while_the_store_is_open_is_noticed() {
     fs::remove_dir(&bucket).and_then(|()| fs::rename(&elsewhere, &bucket)).unwrap();
     store.sync().unwrap();
     assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
+
+/// Destroys a store with two objects on two tiers. Its blobs are named by its ledger where a service cannot list them.
+fn is_destroyed(dir: &Path, config: &Config) {
+    let home = dir.join("store");
+    let store = Store::init(&home, config).unwrap();
+    for n in 0..2 {
+        store.put_bytes(&[b'k', b'0' + n], &noise(70_000, n.into()), &replicated()).unwrap();
+    }
+    store.close().unwrap();
+    let refused = Store::destroy(&home, false).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("2 objects") && refused.contains("--force"), "{refused}");
+    let remains = Store::destroy(&home, true).unwrap();
+    assert_eq!((remains.objects, remains.kept.len()), (Some(2), 0));
+    assert!(remains.targets.iter().all(|target| target.state == RemainState::Present && target.used > 140_000));
+    assert!(!home.exists() && !dir.join("disk").exists());
+    // Nothing tells of a target there any more.
+    drop(Store::init(&home, config).unwrap());
+    assert!(Store::destroy(&home, false).is_ok());
+}
+
+#[test]
+fn a_store_is_destroyed_with_its_blobs_and_without_those_of_others() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("bucket")).unwrap();
+    fs::write(dir.path().join("bucket/foreign"), "foreign").unwrap();
+    is_destroyed(dir.path(), &on_fs(dir.path()));
+    assert_eq!(walk(&dir.path().join("bucket")).len(), 1, "{:?}", walk(&dir.path().join("bucket")));
+    let (dir, redis) = (tempfile::tempdir().unwrap(), Redis::start());
+    if let Some(redis) = redis {
+        is_destroyed(dir.path(), &on_redis(dir.path(), &redis));
+    }
 }
 
 /// The first replicas are on the directory tier: empties it, as somebody might who needs the space.
