@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{noise, store_of, tier};
 use terrace::report::TierState;
-use terrace::{Ack, PutOptions, Store};
+use terrace::{Ack, Config, PutOptions, Store};
 
 /// A file system in memory, unmounted when it is dropped.
 struct Small(PathBuf);
@@ -137,4 +137,30 @@ fn a_segment_goes_on_after_a_write_that_failed() {
         assert!(store.get(key).unwrap() == noise(length, seed));
     }
     assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}
+
+/// A sync mark waits for the first commit whose bytes are in memory only; these wait for room on the disk; and the room that a
+/// removal frees came back only when a mark covered the removal. So a full disk stayed full until more was deleted. No test
+/// had both a tier in memory and a disk that fills up.
+#[test]
+fn a_removal_makes_room_for_bytes_that_wait_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = tier(dir.path(), "ram", &["ram"], "persistent = false\ncapacity = '4MiB'");
+    let disk = tier(dir.path(), "disk", &["disk"], "capacity = '8MiB'");
+    let text = format!("[store]\nreplicas = {{ default = 1 }}\n{memory}{disk}");
+    let home = dir.path().join("store");
+    let store = Store::init(&home, &Config::parse(&text, "test").unwrap()).unwrap();
+    let placed = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+    let (first, second) = (noise(5_000_000, 1), noise(5_000_000, 2));
+    store.put_bytes(b"first", &first, &placed).unwrap();
+    store.put_bytes(b"second", &second, &placed).unwrap();
+    let full = store.sync().unwrap_err();
+    assert!(matches!(full, terrace::Error::StillOwed { .. }), "what is in memory alone is not durable: {full}");
+    store.remove(b"first").unwrap();
+    store.sync().unwrap();
+    drop(store);
+    fs::remove_dir_all(dir.path().join("ram")).unwrap();
+    let store = Store::open(&home).unwrap();
+    assert!(store.get(b"second").unwrap() == second);
+    assert!(matches!(store.get(b"first"), Err(terrace::Error::NotFound { .. })));
 }

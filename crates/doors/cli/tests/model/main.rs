@@ -112,8 +112,6 @@ fn what_was_durable_survives_power_cuts() {
     println!("{total} on {stores} stores: what was durable was there");
 }
 
-// Room does not come back yet: two replicas stay owed after deletions.
-#[ignore = "sync waits in vain on a disk that was full"]
 #[test]
 fn a_full_disk_loses_nothing_and_gives_room_back() {
     let seed = setting("TERRACE_SEED", 1);

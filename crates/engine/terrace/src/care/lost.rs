@@ -67,8 +67,13 @@ impl<'a> Later<'a> {
                 self.names.insert(to.clone(), object);
             }
             Edit::Remove { key } => {
+                // Nothing of it is needed: its places may have been given back before a mark covered the removal.
+                if let Some(object) = self.named(key)? {
+                    self.note_removal(object, sequence);
+                }
                 self.names.insert(key.clone(), None);
             }
+            Edit::Unstage { object } => self.note_removal(*object, sequence),
             Edit::SetLength { key, length, .. } => {
                 if let Some(object) = self.named(key)? {
                     self.laid_over.entry(object).or_default().push((sequence, *length..u64::MAX));
@@ -82,6 +87,10 @@ impl<'a> Later<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    fn note_removal(&mut self, object: u64, sequence: u64) {
+        self.laid_over.entry(object).or_default().push((sequence, 0..u64::MAX));
     }
 
     fn named(&self, key: &[u8]) -> Result<Option<u64>> {
@@ -105,18 +114,12 @@ impl<'a> Later<'a> {
 
     /// Whether a commit names bytes that are lost, and does not give them back itself.
     pub fn lost(&mut self, sequence: u64, edits: &[(u32, &Edit)]) -> bool {
-        let given_back = edits.iter().any(|(_, edit)| matches!(edit, Edit::Unstage { .. }));
-        !given_back && edits.iter().any(|(_, edit)| self.is_lost(sequence, edit))
+        !Edit::need_no_bytes(edits.iter().map(|(_, edit)| *edit))
+            && edits.iter().any(|(_, edit)| self.is_lost(sequence, edit))
     }
 
     fn is_lost(&mut self, sequence: u64, edit: &Edit) -> bool {
-        let (object, extents) = match edit {
-            Edit::Stage { object, extents, .. }
-            | Edit::Put { object, extents, .. }
-            | Edit::Write { object, extents, .. }
-            | Edit::Merge { object, extents, .. } => (*object, extents),
-            _ => return false,
-        };
+        let Some((object, extents)) = edit.new_extents() else { return false };
         let mut lost = self.broken.contains(&object);
         for new in extents {
             let range = new.extent.offset..new.extent.end();

@@ -65,14 +65,10 @@ pub(crate) fn replay(inner: &Inner) -> Result<HashSet<FrameId>> {
 }
 
 fn doubt(edit: &Edit, frames: &mut HashSet<FrameId>) {
-    match edit {
-        Edit::Stage { object, extents, .. }
-        | Edit::Put { object, extents, .. }
-        | Edit::Write { object, extents, .. }
-        | Edit::Merge { object, extents, .. } => frames.extend(extents.iter().map(|new| (*object, new.extent.frame()))),
-        Edit::Made { task, .. } => {
-            frames.insert(frame_of(task));
-        }
-        _ => {}
+    if let Some((object, extents)) = edit.new_extents() {
+        frames.extend(extents.iter().map(|new| (object, new.extent.frame())));
+    }
+    if let Edit::Made { task, .. } = edit {
+        frames.insert(frame_of(task));
     }
 }

@@ -142,6 +142,26 @@ pub enum Edit {
     },
 }
 
+impl Edit {
+    /// Whether a commit of these edits holds once the log holds it durably, whatever bytes a power cut takes: it names no new
+    /// bytes, or gives back itself what it names.
+    pub fn need_no_bytes<'a>(edits: impl IntoIterator<Item = &'a Edit> + Clone) -> bool {
+        let gives_back = |edit| matches!(edit, &Edit::Unstage { .. });
+        edits.clone().into_iter().any(gives_back) || !edits.into_iter().any(|edit| edit.new_extents().is_some())
+    }
+
+    /// The object of which the edit records new extents, and these.
+    pub fn new_extents(&self) -> Option<(u64, &[NewExtent])> {
+        match self {
+            Edit::Stage { object, extents, .. }
+            | Edit::Put { object, extents, .. }
+            | Edit::Write { object, extents, .. }
+            | Edit::Merge { object, extents, .. } => Some((*object, extents)),
+            _ => None,
+        }
+    }
+}
+
 /// Places of edits that are void, by the sequence of their commit.
 pub type Voids = std::collections::HashMap<u64, Vec<u32>>;
 

@@ -26,18 +26,22 @@ pub struct Dead {
     pub object: u64,
     /// The highest number of such an object; 0 where there is one.
     last: u64,
+    /// Whether removals of all bytes of these objects freed it. A removal needs no bytes, so it cannot be lost once the log
+    /// holds it durably: such a place may be given back before a sync mark covers the commit.
+    by_removal: bool,
 }
 
 impl Dead {
     /// Of one frame.
-    pub(super) fn new(length: u32, time: u64, object: u64) -> Dead {
-        Dead { length, time, object, last: 0 }
+    pub(super) fn new(length: u32, time: u64, object: u64, by_removal: bool) -> Dead {
+        Dead { length, time, object, last: 0, by_removal }
     }
 
-    /// Reads a record. Older ones do not tell the last object, or none at all.
+    /// Reads a record. Older ones lack the last one, two or three fields.
     pub(super) fn read(value: &[u8]) -> Result<Dead> {
         let read = |more: &[u8]| decode(&[value, more].concat(), "a freed place's record");
-        decode(value, "a freed place's record").or_else(|_| read(&[0])).or_else(|_| read(&[0, 0]))
+        let older = [&[0][..], &[0, 0], &[0, 0, 0]].into_iter();
+        older.fold(read(&[]), |found, zeros| found.or_else(|_| read(zeros)))
     }
 
     /// The numbers of its objects lie among these.
@@ -51,11 +55,11 @@ impl Dead {
         let follows = place.follows(&Place { length: self.length, ..before });
         let (mine, others) = (self.objects(), dead.objects());
         let (object, last) = (*mine.start().min(others.start()), *mine.end().max(others.end()));
-        if !follows || self.time != dead.time || last - object > MAX_OBJECT_SPAN {
+        if !follows || self.time != dead.time || self.by_removal != dead.by_removal || last - object > MAX_OBJECT_SPAN {
             return None;
         }
         let length = u32::try_from(place.end() - before.offset).ok()?;
-        Some(Dead { length, time: self.time, object, last: if last == object { 0 } else { last } })
+        Some(Dead { length, object, last: if last == object { 0 } else { last }, ..*self })
     }
 }
 
@@ -77,8 +81,8 @@ impl DeadPlaces {
 }
 
 impl Catalog {
-    /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`, and that no lease pins. A place may
-    /// be that of several frames side by side.
+    /// Up to `limit` places on `target` that commits up to `sequence`, or later removals, freed before `time`, and that no lease
+    /// pins. A place may be that of several frames side by side.
     pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -88,10 +92,11 @@ impl Catalog {
             let (key, value) = entry?;
             let dead = Dead::read(value)?;
             let Some((at, place)) = keys::freed_place(key) else { break };
-            if at > sequence || dead.time > time || found.len() == limit {
+            if dead.time > time || found.len() == limit {
                 break;
             }
-            if pinned.range(dead.objects()).all(|(_, generation)| at <= *generation) {
+            let may_go = at <= sequence || dead.by_removal;
+            if may_go && pinned.range(dead.objects()).all(|(_, generation)| at <= *generation) {
                 found.push((at, Place { length: dead.length, ..place }));
             }
         }
@@ -142,15 +147,17 @@ mod tests {
 
     #[test]
     fn neighbours_that_die_together_share_a_record() {
-        let first = Dead::new(100, 50, 7);
-        let joined = first.joined_by(place(8, 100), place(112, 20), &Dead::new(20, 50, 7)).expect("joins");
-        assert_eq!(joined, Dead::new(124, 50, 7));
-        let other = joined.joined_by(place(8, 124), place(136, 8), &Dead::new(8, 50, 3)).expect("joins");
+        let first = Dead::new(100, 50, 7, false);
+        let joined = first.joined_by(place(8, 100), place(112, 20), &Dead::new(20, 50, 7, false)).expect("joins");
+        assert_eq!(joined, Dead::new(124, 50, 7, false));
+        let other = joined.joined_by(place(8, 124), place(136, 8), &Dead::new(8, 50, 3, false)).expect("joins");
         assert_eq!((other.length, other.objects()), (136, 3..=7));
         // A long frame begins on a page of its own.
-        assert!(first.joined_by(place(8, 100), place(4096, 300_000), &Dead::new(300_000, 50, 7)).is_some());
+        assert!(first.joined_by(place(8, 100), place(4096, 300_000), &Dead::new(300_000, 50, 7, false)).is_some());
+        let removed = Dead::new(20, 50, 7, true);
+        assert!(first.joined_by(place(8, 100), place(112, 20), &removed).is_none(), "it may be given back earlier");
         for (at, time, object) in [(120, 50, 7), (104, 50, 7), (112, 51, 7), (112, 50, 8 + MAX_OBJECT_SPAN)] {
-            assert!(first.joined_by(place(8, 100), place(at, 20), &Dead::new(20, time, object)).is_none());
+            assert!(first.joined_by(place(8, 100), place(at, 20), &Dead::new(20, time, object, false)).is_none());
         }
     }
 
@@ -158,8 +165,10 @@ mod tests {
     fn older_records_are_read() {
         let of_two = postcard::to_stdvec(&(100_u32, 50_u64)).expect("encodes");
         let of_three = postcard::to_stdvec(&(100_u32, 50_u64, 7_u64)).expect("encodes");
-        assert_eq!(Dead::read(&of_two).expect("reads"), Dead::new(100, 50, 0));
-        assert_eq!(Dead::read(&of_three).expect("reads"), Dead::new(100, 50, 7));
+        assert_eq!(Dead::read(&of_two).expect("reads"), Dead::new(100, 50, 0, false));
+        assert_eq!(Dead::read(&of_three).expect("reads"), Dead::new(100, 50, 7, false));
+        let of_four = postcard::to_stdvec(&(100_u32, 50_u64, 7_u64, 9_u64)).expect("encodes");
+        assert_eq!(Dead::read(&of_four).expect("reads").objects(), 7..=9);
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl Catalog {
                     results.push(Err(e));
                     continue;
                 }
-                applier.sequence += 1;
+                applier.begin(applier.sequence + 1, &change.edits);
                 count += 1;
                 for edit in &change.edits {
                     applier.apply(edit)?;
@@ -213,7 +213,7 @@ impl Catalog {
                 let mut gone = void.get(&sequence).cloned().unwrap_or_default();
                 let known = gone.len();
                 check(sequence, &edits, &mut gone);
-                applier.sequence = sequence;
+                applier.begin(sequence, &edits);
                 for (place, edit) in (0..).zip(&edits) {
                     next_id = next_id.max(highest_id(edit) + 1);
                     if !gone.contains(&place) {

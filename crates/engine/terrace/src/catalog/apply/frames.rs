@@ -174,7 +174,7 @@ impl Applier<'_, '_> {
         let live = self.live(target, place.segment)?;
         live.frames = live.frames.saturating_sub(1);
         live.bytes = live.bytes.saturating_sub(u64::from(place.length));
-        let mut dead = Dead::new(place.length, self.time, object);
+        let mut dead = Dead::new(place.length, self.time, object, self.is_removing);
         let mut offset = place.offset;
         if let Some((record, joined)) = self.dead_before(target, place, &dead)? {
             self.records.delete(self.txn, &record)?;

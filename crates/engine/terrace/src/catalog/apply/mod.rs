@@ -23,6 +23,11 @@ pub struct Applier<'a, 'env> {
     time: u64,
     /// The sequence of the commit at hand.
     pub sequence: u64,
+    /// Whether the commit at hand holds once the log holds it durably, whatever bytes a power cut takes.
+    needs_no_bytes: bool,
+    /// Whether the edit at hand removes all of an object's bytes, by a commit that needs none. One that removes a part would
+    /// not do: a frame may die by it of which an earlier write, whose bytes may be lost, has covered the rest.
+    is_removing: bool,
     /// Segments' counts that differ from their records until [`Applier::finish`].
     counts: Vec<((TargetId, u64), Live)>,
     /// The folder that was last found to have no file above it.
@@ -34,7 +39,23 @@ pub struct Applier<'a, 'env> {
 impl<'a, 'env> Applier<'a, 'env> {
     /// Carries out commits after `sequence`, at `time` (seconds since 1970).
     pub fn new(records: Records, txn: &'a mut RwTxn<'env>, sequence: u64, time: u64) -> Self {
-        Applier { records, txn, time, sequence, counts: Vec::new(), folder: Vec::new(), vacant: Vec::new() }
+        Applier {
+            records,
+            txn,
+            time,
+            sequence,
+            needs_no_bytes: false,
+            is_removing: false,
+            counts: Vec::new(),
+            folder: Vec::new(),
+            vacant: Vec::new(),
+        }
+    }
+
+    /// Turns to the commit of this sequence, whose edits are applied next.
+    pub fn begin(&mut self, sequence: u64, edits: &[Edit]) {
+        self.sequence = sequence;
+        self.needs_no_bytes = Edit::need_no_bytes(edits);
     }
 
     /// Writes what was kept back while several commits were carried out.
@@ -72,6 +93,8 @@ impl<'a, 'env> Applier<'a, 'env> {
         if !matches!(edit, Edit::Put { .. } | Edit::Write { .. }) {
             self.folder.clear();
         }
+        self.is_removing = self.needs_no_bytes
+            && matches!(edit, Edit::Remove { .. } | Edit::Unstage { .. } | Edit::SetLength { length: 0, .. });
         match edit {
             Edit::Stage { object, key, extents } => self.stage(*object, key, extents),
             Edit::Unstage { object } => {
