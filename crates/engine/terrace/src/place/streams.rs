@@ -435,7 +435,7 @@ mod tests {
             let (answer, answers) = std::sync::mpsc::channel();
             scope.spawn(|| {
                 let answer = answer;
-                answer.send(streams.survey_extent(&known("d/more.txt"), &raw, tiers, &wanted)).expect("a listener");
+                answer.send(streams.survey_extent(&known("d/99.txt"), &raw, tiers, &wanted)).expect("a listener");
             });
             let next = answers.recv_timeout(Duration::from_secs(60));
             drop(held);
