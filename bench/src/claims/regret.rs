@@ -2,7 +2,7 @@
 //! 1; then the mean over kinds and objectives. The best fixed encoding is the best for each objective, found afterwards.
 
 use anyhow::Result;
-use terrace_predict::{Objective, Tier, Weights};
+use terrace_cost::{Objective, TargetRates, Weights};
 
 use crate::oracle::{Mode, Oracle, Outcomes, PIECE};
 use crate::row::{Better, Row};
@@ -46,15 +46,15 @@ fn beside_btune(oracle: &Oracle) -> Result<Option<Row>> {
 
 /// All objectives: each tier with each number of reads, and size alone.
 pub fn objectives() -> Vec<(String, Objective)> {
-    let tier = |write: f64, read: f64| Tier { write: write * 1e6, read: read * 1e6, latency: 0.0 };
+    let tier = |write: f64, read: f64| TargetRates::from_speeds(write * 1e6, read * 1e6, 0.0);
     let mut objectives = Vec::new();
     for (write, read) in TIERS {
         objectives.extend(
             READS.map(|reads| (format!("{write:.0}/{read:.0} MB/s"), Objective::time(tier(write, read), reads))),
         );
     }
-    let weights = Weights { encode: 0.0, decode: 0.0, stored: 1.0 };
-    objectives.push(("size alone".to_owned(), Objective { weights, tier: tier(1.0, 1.0), reads: 0.0 }));
+    objectives
+        .push(("size alone".to_owned(), Objective { weights: Weights::ARCHIVAL, target: tier(1.0, 1.0), reads: 0.0 }));
     objectives
 }
 

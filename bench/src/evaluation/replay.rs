@@ -4,11 +4,11 @@
 use anyhow::Result;
 use terrace::Ack;
 use terrace_codec::ALL;
-use terrace_plan::cost::{Costs, Expected, Model};
+use terrace_cost::{Costs, Expected, Model, Objective, TargetRates};
 use terrace_plan::plan::{self, Memo, NoRoom, Want};
 use terrace_plan::policy::{Ask, Budget, Policy, Replicas, resolve};
 use terrace_plan::snapshot::{PAGE, Snapshot, TargetSet};
-use terrace_predict::{Objective, Predictor, Stream, Tier as Place};
+use terrace_predict::{Predictor, Stream};
 use terrace_simulate::{Choose, Knows, Piece, simulate};
 
 use super::measured::{Block, Measured};
@@ -95,7 +95,7 @@ impl Chooser<'_> {
         let bytes = block.bytes.len() as f64;
         let measured = |cost: &Cost| {
             let speed = |seconds: f64| bytes / seconds.max(1e-9);
-            Expected { compress: speed(cost.encode), decompress: speed(cost.decode), ratio: bytes / cost.stored as f64 }
+            Expected::from_speeds(speed(cost.encode), speed(cost.decode), bytes / cost.stored as f64)
         };
         match self.contender {
             Contender::Nothing | Contender::Plain | Contender::Spread | Contender::ByRawSize(_) => Costs::new([]),
@@ -115,7 +115,7 @@ impl Chooser<'_> {
     fn predicted(&mut self, block: &Block, snapshot: &Snapshot) -> Costs {
         let mut stream = Stream::new().with_length(u64::MAX);
         for target in snapshot.targets() {
-            let place = Place { write: target.write, read: target.read, latency: 0.0 };
+            let place = TargetRates::from_speeds(target.write, target.read, 0.0);
             self.predictor.study(&mut stream, &block.bytes, &Objective::time(place, READS));
         }
         weighed(&self.predictor.expected(&stream))

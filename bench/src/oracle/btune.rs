@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use terrace_predict::Objective;
+use terrace_cost::Objective;
 
 use super::contest::{LONG, total};
 use super::{Cost, Oracle, PIECE};

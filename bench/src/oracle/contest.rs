@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use terrace_codec::Encoding;
-use terrace_predict::{Expected, Objective, Outcome, Predictor, Stream};
+use terrace_cost::{Expected, Objective};
+use terrace_predict::{Outcome, Predictor, Stream};
 
 use super::planned::Planned;
 use super::{Cost, File, Oracle, PIECE};

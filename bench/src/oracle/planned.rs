@@ -1,10 +1,10 @@
 //! The store's way to choose: its planner weighs what the predictor expects, for one tier.
 
-use terrace_plan::cost::{Costs, Expected};
+use terrace_cost::{Costs, Objective};
 use terrace_plan::plan::{Memo, Want, plan};
-use terrace_plan::policy::{Policy, Weights};
+use terrace_plan::policy::Policy;
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
-use terrace_predict::{Choice, Objective, Predictor, Stream};
+use terrace_predict::{Choice, Predictor, Stream};
 
 /// After so many outcomes a store expects anew.
 const OUTCOMES: u32 = 8;
@@ -26,9 +26,9 @@ impl Planned {
         let target = Target {
             tier: 0,
             domain: 0,
-            read: objective.tier.read,
-            write: objective.tier.write,
-            latency: objective.tier.latency,
+            read: 1.0 / objective.target.read,
+            write: 1.0 / objective.target.write,
+            latency: objective.target.latency,
             free: u64::MAX,
             reserved: 0,
             load: 0.0,
@@ -36,9 +36,7 @@ impl Planned {
             plain: false,
             up: true,
         };
-        let of = objective.weights;
-        let first = Weights::new(of.encode, of.decode, of.stored).expect("weights");
-        let policy = Policy { replicas: 1, first, ..Policy::default() };
+        let policy = Policy { replicas: 1, first: objective.weights, ..Policy::default() };
         let snapshot = Snapshot::new(vec![tier], vec![target], 0.0).expect("one target");
         Planned { choices: Vec::new(), costs: Costs::new([]), outcomes: 0, snapshot, policy, memo: Memo::new(4096) }
     }
@@ -72,9 +70,5 @@ impl Planned {
 
 /// What is expected, as the planner takes it.
 pub fn weighed(choices: &[Choice]) -> Costs {
-    Costs::new(choices.iter().map(|choice| {
-        let of = choice.weighed();
-        let speeds = Expected { compress: 1.0 / of.encode, decompress: 1.0 / of.decode, ratio: 1.0 / of.stored };
-        (choice.encoding, speeds)
-    }))
+    Costs::new(choices.iter().map(|choice| (choice.encoding, choice.weighed())))
 }

@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use terrace_codec::Encoding;
+use terrace_cost::{Expected, Objective, TargetRates};
 use terrace_predict::analyze::Analysis;
-use terrace_predict::{Expected, Objective, Outcome, Predictor, Stream, Tier};
+use terrace_predict::{Outcome, Predictor, Stream};
 
 use super::regret::objectives;
 use crate::oracle::{Cost, Mode, Oracle, PIECE};
@@ -134,7 +135,7 @@ fn updates() -> Row {
     let mut predictor = Predictor::default();
     let mut stream = Stream::new().with_length(u64::MAX);
     let block: Vec<u8> = (0..PIECE / 8).flat_map(|i| ((i as f64 / 900.0).sin()).to_le_bytes()).collect();
-    let objective = Objective::time(Tier { write: 60e6, read: 120e6, latency: 0.0 }, 1.0);
+    let objective = Objective::time(TargetRates::from_speeds(60e6, 120e6, 0.0), 1.0);
     let choice = predictor.choose(&mut stream, &block, &objective);
     let start = Instant::now();
     for number in 0..UPDATES {

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result};
 use terrace_codec::ALL;
-use terrace_plan::cost::{Costs, Expected};
+use terrace_cost::Weights;
+use terrace_cost::{Costs, Expected};
 use terrace_plan::plan::{Memo, Want, plan};
-use terrace_plan::policy::{Ack, Policy, Weights};
+use terrace_plan::policy::{Ack, Policy};
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
 use terrace_predict::thread_seconds;
 
@@ -42,7 +43,7 @@ fn kinds() -> Vec<Costs> {
     let of = |kind: usize| {
         let speed = |i: usize| 2.5e9 * 0.72f64.powi(i as i32) * (1.0 + 0.1 * kind as f64);
         let ratio = |i: usize| 1.0 + (0.12 * kind as f64 + 0.05) * i as f64;
-        let expected = |i| Expected { compress: speed(i), decompress: 2.0 * speed(i), ratio: ratio(i) };
+        let expected = |i| Expected::from_speeds(speed(i), 2.0 * speed(i), ratio(i));
         Costs::new(ALL[1..].iter().take(14).copied().enumerate().map(|(i, encoding)| (encoding, expected(i))))
     };
     (0..6).map(of).collect()

@@ -5,7 +5,8 @@
 
 use std::error::Error;
 
-use terrace_plan::cost::{Costs, Encoding, Expected};
+use terrace_codec::Encoding;
+use terrace_cost::{Costs, Expected};
 use terrace_plan::explain::explain;
 use terrace_plan::plan::{Memo, Piece, Want, plan};
 use terrace_plan::policy::{Ask, Replicas, resolve};
@@ -53,7 +54,7 @@ impl Boxes {
         let stored = if shrinks { raw * 2 / 3 } else { raw };
         self.shelves[usize::from(piece.target)].free -= stored;
         self.boxes.push((piece.target.into(), piece.encoding, stored));
-        Expected { compress: 2.0e8, decompress: f64::NAN, ratio: raw as f64 / stored as f64 }
+        Expected::from_speeds(2.0e8, f64::NAN, raw as f64 / stored as f64)
     }
 }
 
@@ -73,8 +74,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // What the store's two ways to pack are believed to do.
     let mut beliefs: Vec<(Encoding, Expected)> = vec![
-        ("lz4".parse()?, Expected { compress: 7e8, decompress: 2.5e9, ratio: 1.45 }),
-        ("zstd-3".parse()?, Expected { compress: 2.5e8, decompress: 9e8, ratio: 3.0 }),
+        ("lz4".parse()?, Expected::from_speeds(7e8, 2.5e9, 1.45)),
+        ("zstd-3".parse()?, Expected::from_speeds(2.5e8, 9e8, 3.0)),
     ];
     let mut memo = Memo::default();
     let want = Want::bytes(4 << 20);

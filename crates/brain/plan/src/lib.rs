@@ -4,15 +4,15 @@
 //! - [`policy`]: an [`Ask`](policy::Ask) of each of three levels becomes a [`Policy`](policy::Policy), every decision
 //!   between requirements with a sentence that says why.
 //! - [`snapshot`]: tiers and targets as plain data become a [`Snapshot`](snapshot::Snapshot).
-//! - [`cost`]: what each encoding is [expected](cost::Expected) to cost on the data at hand becomes
-//!   [`Costs`](cost::Costs); the models say what a replica costs on a target.
+//! - [`terrace_cost::Costs`] holds what each encoding is expected to cost on the data at hand.
 //! - [`plan`]: [`plan()`](plan::plan()) gives the cheapest [`Plan`](plan::Plan) for these;
 //!   [`replan`](plan::replan) for what is stored already. A [`Memo`](plan::Memo) remembers.
 //! - [`explain`]: what was weighed for a plan, and why it is what it is.
 //! - [`hotness`]: scores of ranges, the order in which they are planned, and what is worth moving.
 //!
 //! ```
-//! use terrace_plan::cost::{Costs, Encoding, Expected};
+//! use terrace_codec::Encoding;
+//! use terrace_cost::{Costs, Expected};
 //! use terrace_plan::plan::{Memo, Want, plan};
 //! use terrace_plan::policy::{Ask, Replicas, resolve};
 //! use terrace_plan::snapshot::{Snapshot, Target, Tier};
@@ -29,7 +29,7 @@
 //! assert_eq!(why.len(), 1, "{}", why[0]);
 //!
 //! let zstd: Encoding = "zstd-3".parse()?;
-//! let costs = Costs::new([(zstd, Expected { compress: 3e8, decompress: 9e8, ratio: 2.5 })]);
+//! let costs = Costs::new([(zstd, Expected::from_speeds(3e8, 9e8, 2.5))]);
 //! let mut memo = Memo::default();
 //! let plan = plan(&Want::bytes(1 << 20), &snapshot, &policy, &costs, &mut memo)?;
 //! assert_eq!(plan.replicas.len(), 3);
@@ -38,7 +38,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub mod cost;
 pub mod explain;
 pub mod hotness;
 mod mix;

@@ -4,7 +4,7 @@ mod storage;
 
 use storage::{MIB, expected, storage, targets, tiers};
 use terrace_codec::ALL;
-use terrace_plan::cost::Costs;
+use terrace_cost::Costs;
 use terrace_plan::plan::{Memo, Want, plan};
 use terrace_plan::policy::{Ask, Policy, Replicas};
 use terrace_plan::snapshot::{Snapshot, Target, TierSet};

@@ -5,7 +5,7 @@ mod storage;
 use proptest::prelude::*;
 use storage::{MIB, expected, tiers};
 use terrace_codec::ALL;
-use terrace_plan::cost::Costs;
+use terrace_cost::Costs;
 use terrace_plan::explain::{Explanation, Verdict, explain};
 use terrace_plan::plan::{Forbidden, GaveWay, Memo, Want, plan};
 use terrace_plan::policy::{Ask, Budget, Policy, Replicas, resolve};
@@ -138,7 +138,7 @@ proptest! {
         for (target, (free, speed)) in targets.iter_mut().zip(free.into_iter().zip(speed)) {
             (target.free, target.read, target.write) = (free, speed, speed);
         }
-        let model = if paper { terrace_plan::cost::Model::Paper } else { terrace_plan::cost::Model::Measured };
+        let model = if paper { terrace_cost::Model::Paper } else { terrace_cost::Model::Measured };
         let policy = Policy { replicas: 1, model, ..Policy::default() };
         let told = explained(&Want::bytes(bytes), targets, &policy);
         let [replica] = &told.replicas[..] else { panic!("one replica") };

@@ -4,7 +4,7 @@ mod storage;
 
 use storage::{MIB, expected, policy, storage};
 use terrace_codec::{ALL, Encoding};
-use terrace_plan::cost::Costs;
+use terrace_cost::Costs;
 use terrace_plan::plan::{Memo, Plan, Want, plan};
 use terrace_plan::policy::{Ack, Ask, Budget, Policy, Replicas};
 use terrace_plan::snapshot::Snapshot;
@@ -66,7 +66,7 @@ fn the_papers_model_keeps_one_replica_raw_by_its_weights_alone() {
     let disks = storage(&[("nvme", true, 3, 1e9, 1e-4, 64)]);
     let codecs = Costs::new([(ALL[1], expected(800e6, 2e9, 1.3)), (ALL[2], expected(200e6, 600e6, 1.8))]);
     let both = policy(&["min_read_latency", "min_storage"], Ask::default(), Replicas::default());
-    let paper = Policy { model: terrace_plan::cost::Model::Paper, raw_first: false, ..both };
+    let paper = Policy { model: terrace_cost::Model::Paper, raw_first: false, ..both };
     let plan = planned(MIB, 1.0, &disks, &paper, &codecs);
     let encodings: Vec<Encoding> = plan.replicas.iter().map(|pieces| pieces[0].encoding).collect();
     assert_eq!(encodings, [Encoding::NONE, ALL[2], ALL[2]]);

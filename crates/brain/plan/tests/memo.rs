@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use proptest::prelude::*;
 use storage::{MIB, expected, storage};
 use terrace_codec::ALL;
-use terrace_plan::cost::Costs;
+use terrace_cost::Costs;
 use terrace_plan::plan::{Memo, Want, plan};
 use terrace_plan::policy::Policy;
 use terrace_plan::snapshot::{Snapshot, Target};

@@ -5,9 +5,10 @@ mod storage;
 use proptest::prelude::*;
 use storage::{MIB, expected, storage, targets, tiers};
 use terrace_codec::{ALL, Encoding};
-use terrace_plan::cost::Costs;
+use terrace_cost::Costs;
+use terrace_cost::Weights;
 use terrace_plan::plan::{Memo, Piece, Want, plan, replan};
-use terrace_plan::policy::{Policy, Weights};
+use terrace_plan::policy::Policy;
 use terrace_plan::snapshot::Snapshot;
 
 const LEVELS: [storage::Level; 3] =

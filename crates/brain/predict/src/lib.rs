@@ -4,11 +4,11 @@ pub mod analyze;
 mod candidates;
 pub mod made;
 mod model;
-mod objective;
 mod probe;
+mod profiled_tier;
 mod tournament;
 
 pub use model::{Compared, LoadError, profiled};
-pub use objective::{Expected, Objective, Tier, Weights};
 pub use probe::thread_seconds;
+pub use profiled_tier::ProfiledTier;
 pub use tournament::{Choice, Memory, Outcome, Predictor, Report, ReportRow, Stream};

@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use terrace_codec::{CodecId, Encoding, Error, Scratch, decode, encode_sample};
 
-use crate::Expected;
+use terrace_cost::Expected;
 
 /// Bytes of a small sample.
 pub const SMALL: usize = 8 << 10;

@@ -1,7 +1,7 @@
 //! [`Choose`]: who says where replicas go; [`Planner`]: Terrace's own planner.
 
 use terrace_codec::Encoding;
-use terrace_plan::cost::{Costs, Expected};
+use terrace_cost::{Costs, Expected};
 use terrace_plan::plan::{GaveWay, Memo, NoRoom, Plan, Want, plan};
 use terrace_plan::policy::Policy;
 use terrace_plan::snapshot::{PAGE, Snapshot};
@@ -108,15 +108,15 @@ impl Choose for Planner {
                 let raw = (u64::from(piece.pages) * PAGE).min(*bytes) as f64;
                 let cost = known.iter().find(|(encoding, _)| *encoding == piece.encoding);
                 let cost = cost.filter(|_| piece.encoding != Encoding::NONE).map(|(_, cost)| cost);
-                let stored = cost.map_or(raw, |cost| raw / cost.ratio) as f32;
+                let stored = cost.map_or(raw, |cost| raw * cost.stored) as f32;
                 Piece {
                     replica: replica as u8,
                     target: piece.target.into(),
                     block: 0,
                     stored,
                     room: stored,
-                    encode: cost.map_or(0.0, |cost| raw / cost.compress) as f32,
-                    decode: cost.map_or(0.0, |cost| raw / cost.decompress) as f32,
+                    encode: cost.map_or(0.0, |cost| raw * cost.encode) as f32,
+                    decode: cost.map_or(0.0, |cost| raw * cost.decode) as f32,
                 }
             }));
         }

@@ -1,6 +1,7 @@
 //! [`Cluster`]: what there is to compute and to store with.
 
-use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS, Snapshot, SnapshotError, Target, Tier as Level, Working};
+use terrace_cost::Work;
+use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS, Snapshot, SnapshotError, Target, Tier as Level};
 use thiserror::Error;
 
 /// A target without a limit holds so many bytes.
@@ -191,8 +192,8 @@ impl Cluster {
     }
 
     /// What each target that a process reaches works: links draw nothing.
-    pub(crate) fn works(&self) -> Vec<Working> {
-        let works = |tier: &Tier| Working { read: 1.0 / tier.read, write: 1.0 / tier.write, latency: tier.latency };
+    pub(crate) fn works(&self) -> Vec<Work> {
+        let works = |tier: &Tier| Work { read: 1.0 / tier.read, write: 1.0 / tier.write, latency: tier.latency };
         self.tiers.iter().flat_map(|tier| std::iter::repeat_n(works(tier), tier.targets)).collect()
     }
 

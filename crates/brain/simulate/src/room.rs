@@ -1,6 +1,7 @@
 //! What is taken of each target, and what a process knows of it.
 
-use terrace_plan::snapshot::{Snapshot, Working};
+use terrace_cost::Work;
+use terrace_plan::snapshot::Snapshot;
 
 use crate::choose::Piece;
 use crate::cluster::{Cluster, ClusterError, ENDLESS, Place};
@@ -49,7 +50,7 @@ struct View {
     /// Seconds for which a byte was under way from each tier: its targets count as equally quick.
     reading: Vec<f64>,
     /// What each target works.
-    works: Vec<Working>,
+    works: Vec<Work>,
 }
 
 impl Room {

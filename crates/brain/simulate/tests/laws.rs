@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use terrace_codec::Encoding;
-use terrace_plan::cost::Expected;
+use terrace_cost::Expected;
 use terrace_plan::policy::{Ack, Policy};
 use terrace_simulate::{
     Cluster, ClusterError, Error, Even, Job, Kind, Knows, Link, Outcome, Phase, Place, Planner, Tier, simulate,
@@ -92,7 +92,7 @@ fn latencies_overlap_in_lanes_and_bytes_do_not() {
 #[test]
 fn a_core_encodes_then_the_target_writes_less() {
     let zstd: Encoding = "zstd-1".parse().expect("an encoding");
-    let costs = vec![(zstd, Expected { compress: 200e6, decompress: 400e6, ratio: 2.0 })];
+    let costs = vec![(zstd, Expected::from_speeds(200e6, 400e6, 2.0))];
     let mut asked = Asked { costs, ..Asked::plain(3, 1, Ack::Placed) };
     asked.phases.push(Phase::Read(1));
     let outcome = asked.of(&cluster(1, 1, vec![tier("disk", Place::Shared, 1, 10e6)])).expect("runs");
@@ -105,7 +105,7 @@ fn a_core_encodes_then_the_target_writes_less() {
 #[test]
 fn threads_that_wait_for_a_core_plan_once_they_have_one() {
     let zstd: Encoding = "zstd-1".parse().expect("an encoding");
-    let costs = vec![(zstd, Expected { compress: 200e6, decompress: 400e6, ratio: 2.0 })];
+    let costs = vec![(zstd, Expected::from_speeds(200e6, 400e6, 2.0))];
     let asked = Asked { costs, under_way: 8, ..Asked::plain(8, 1, Ack::Placed) };
     let eight = Cluster { cores: 1, ..cluster(1, 1, vec![tier("disk", Place::Shared, 8, 10e6)]) };
     // Each knows what those before it write, and goes to a target of its own.
@@ -168,7 +168,7 @@ fn full_tiers_overflow_and_the_last_says_so() {
 fn few_joules_are_fewer_than_any_one_encoding_draws() {
     let encodings = [("lz4", 700e6, 2.5e9, 1.3), ("zstd-3", 250e6, 900e6, 1.9)];
     let of = |(name, compress, decompress, ratio): (&str, f64, f64, f64)| {
-        (name.parse().expect("an encoding"), Expected { compress, decompress, ratio })
+        (name.parse().expect("an encoding"), Expected::from_speeds(compress, decompress, ratio))
     };
     let costs: Vec<(Encoding, Expected)> = encodings.into_iter().map(of).collect();
     // Sixteen wait for the first tier at a time: what they wait draws nothing, what they would encode does.
@@ -258,7 +258,7 @@ proptest! {
     fn who_waits_for_a_core_writes_all_in_the_end((cluster, asked) in anything(), cores in 1usize..4) {
         let raw = asked.of(&cluster).expect("runs").raw;
         let lz4: Encoding = "lz4".parse().expect("an encoding");
-        let costs = vec![(lz4, Expected { compress: 1e9, decompress: 2e9, ratio: 1.5 })];
+        let costs = vec![(lz4, Expected::from_speeds(1e9, 2e9, 1.5))];
         let outcome = Asked { costs, ..asked }.of(&Cluster { cores, ..cluster }).expect("runs");
         prop_assert_eq!(outcome.raw, raw);
     }

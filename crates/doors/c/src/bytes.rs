@@ -7,7 +7,8 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
 
 use terrace_codec::{Encoding, Scratch, decode};
-use terrace_predict::{Objective, Predictor, Stream, Tier};
+use terrace_cost::{Objective, TargetRates};
+use terrace_predict::{Predictor, Stream};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::failure::guard;
@@ -19,8 +20,11 @@ const MAGIC: &[u8; 4] = b"TRC1";
 const HEADER: usize = 24;
 /// Codecs count in 32 bits.
 const LONGEST: usize = 1 << 30;
-/// What is compressed without a store is thought of as going to a disk.
-const DISK: Tier = Tier { write: 200e6, read: 200e6, latency: 5e-3 };
+
+/// What is compressed without a store is assumed to go to a disk, and to be read once.
+fn disk() -> Objective {
+    Objective::time(TargetRates::from_speeds(200e6, 200e6, 5e-3), 1.0)
+}
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
@@ -110,6 +114,6 @@ fn choose(raw: &[u8]) -> Encoding {
     PREDICTOR.with_borrow_mut(|predictor| {
         let predictor = predictor.get_or_insert_default();
         let mut stream = Stream::new().with_length(raw.len() as u64);
-        predictor.choose(&mut stream, raw, &Objective::time(DISK, 1.0)).encoding
+        predictor.choose(&mut stream, raw, &disk()).encoding
     })
 }

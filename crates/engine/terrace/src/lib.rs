@@ -51,6 +51,7 @@ pub use place::{Explained, Measured, Planned, Question, WhatIf};
 pub use read::Handle;
 pub use store::{Store, Trusted};
 pub use terrace_codec::{Element, Encoding};
+pub use terrace_cost::Weights;
 pub use terrace_plan::explain;
-pub use terrace_plan::policy::{Asked, Budget, Requirement, Weights};
+pub use terrace_plan::policy::{Asked, Budget, Requirement};
 pub use write::{Appended, Batch, OwedTo, PutOptions, Receipt, element_of};

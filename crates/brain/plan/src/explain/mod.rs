@@ -5,12 +5,13 @@ mod print;
 use serde::{Deserialize, Serialize};
 use terrace_codec::Encoding;
 
-use crate::cost::Costs;
 use crate::plan::candidates::Terms;
 use crate::plan::offers::{busy, price};
 use crate::plan::{Forbidden, GaveWay, Piece, Plan, Want};
-use crate::policy::{Budget, Policy, Resolution, Weights};
+use crate::policy::{Budget, Policy, Resolution};
 use crate::snapshot::{PAGE, Snapshot};
+use terrace_cost::Costs;
+use terrace_cost::Weights;
 
 /// What was weighed for a plan, and why it is what it is; prints as a text of some lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

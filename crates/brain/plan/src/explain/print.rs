@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::{Explanation, Replica, Total, Verdict, Weighed};
 use crate::plan::{Forbidden, GaveWay};
-use crate::policy::Weights;
 use crate::snapshot::PAGE;
+use terrace_cost::Weights;
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

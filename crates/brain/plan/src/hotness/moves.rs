@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::reads_to_come;
-use crate::snapshot::{Rates, Snapshot};
+use terrace_cost::TargetRates;
+
+use crate::snapshot::Snapshot;
 
 /// A replica that may move: its key, its stored bytes, and the target that it is on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,9 +81,9 @@ fn best(entry: &Entry, snapshot: &Snapshot, room: &[u64], allowed: impl Fn(&Entr
     moves.map(hint).max_by(|a, b| a.gain.total_cmp(&b.gain).then(b.to.cmp(&a.to)))
 }
 
-fn gain(entry: &Entry, from: &Rates, to: &Rates) -> f64 {
+fn gain(entry: &Entry, from: &TargetRates, to: &TargetRates) -> f64 {
     let bytes = entry.bytes as f64;
-    let read = |rates: &Rates| rates.latency + bytes * rates.read;
+    let read = |rates: &TargetRates| rates.latency + bytes * rates.read;
     let write = to.latency + bytes * to.write;
     reads_to_come(entry.score) * (read(from) - read(to)) - (read(from) + write)
 }

@@ -9,9 +9,9 @@ use super::memo::{Key, Memo};
 use super::offers::Offers;
 use super::scheme::{GaveWay, Piece, Plan, most_pieces};
 use super::search::{Goal, NONE, Search, search};
-use crate::cost::Costs;
 use crate::policy::Replicas;
 use crate::snapshot::{PAGE, Snapshot};
+use terrace_cost::Costs;
 
 /// Makes the plan of a key; one without replicas if there is no room.
 pub(super) fn make(key: &Key, present: &[Piece], snapshot: &Snapshot, costs: &Costs, memo: &mut Memo, plan: &mut Plan) {

@@ -1,8 +1,8 @@
 //! What is stored already, as far as it may stay where it is.
 
 use super::Piece;
-use crate::cost::Costs;
 use crate::mix::mix;
+use terrace_cost::Costs;
 
 /// A run of pages on a target, in one of the encodings that are given.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,10 @@
 use super::offers::{OfferTable, OffersKey};
 use super::search::Search;
 use super::{Piece, Plan, Want, held};
-use crate::cost::Costs;
 use crate::mix::mix;
 use crate::policy::Policy;
-use crate::snapshot::{PAGE, Snapshot, TargetSet, down, nearest};
+use crate::snapshot::{PAGE, Snapshot, TargetSet};
+use terrace_cost::{Costs, down, nearest};
 
 /// All that a plan depends on, but for the choice between targets that are alike.
 #[derive(Clone, Copy, Debug, PartialEq)]

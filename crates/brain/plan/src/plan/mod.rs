@@ -40,9 +40,9 @@ pub use scheme::{Cost, GaveWay, Piece, Plan, ReplicaPlan};
 use std::fmt;
 
 use self::memo::Key;
-use crate::cost::Costs;
 use crate::policy::Policy;
 use crate::snapshot::{PAGE, Snapshot, TargetSet};
+use terrace_cost::Costs;
 
 /// A request: so many bytes, expected to be read so many times.
 #[derive(Clone, Copy, Debug, PartialEq)]

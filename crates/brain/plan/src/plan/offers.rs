@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use super::held::Held;
-use crate::cost::{Costs, EncodingRates, model_of};
 use crate::mix::mix;
-use crate::policy::{Policy, Weights};
-use crate::snapshot::{PAGE, Rates, Snapshot, Working};
+use crate::policy::Policy;
+use crate::snapshot::{PAGE, Snapshot};
+use terrace_cost::{Costs, EncodingRates, TargetRates, Weights, Work};
 
 /// An encoding on a target.
 #[derive(Clone, Copy, Debug)]
@@ -140,19 +140,25 @@ fn mark_convex(front: &mut [Offer]) {
 /// The cost of a piece and of each of its pages, in whole picoseconds or picojoules.
 pub(crate) fn price(
     policy: &Policy,
-    rates: &Rates,
+    rates: &TargetRates,
     encoding: &EncodingRates,
     weights: &Weights,
     reads: f64,
 ) -> (u64, u64) {
-    let cost = model_of(policy)(rates, encoding, weights, reads);
+    let cost = policy.cost_model()(rates, &encoding.expected, weights, reads);
     ((cost.fixed * 1e12).round() as u64, (cost.per_byte * PAGE as f64 * 1e12).round() as u64)
 }
 
 /// A target that works off what waits for it first.
-pub(crate) fn busy(rates: &Rates) -> Rates {
+pub(crate) fn busy(rates: &TargetRates) -> TargetRates {
     let factor = 1.0 + rates.load;
-    let Working { read, write, latency } = rates.work;
-    let work = Working { read: read * factor, write: write * factor, latency: latency * factor };
-    Rates { read: rates.read * factor, write: rates.write * factor, latency: rates.latency * factor, work, ..*rates }
+    let Work { read, write, latency } = rates.work;
+    let work = Work { read: read * factor, write: write * factor, latency: latency * factor };
+    TargetRates {
+        read: rates.read * factor,
+        write: rates.write * factor,
+        latency: rates.latency * factor,
+        work,
+        ..*rates
+    }
 }

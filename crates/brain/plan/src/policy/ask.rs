@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ack, Asked, NotUnderstood, Weights};
+use super::{Ack, Asked};
 use crate::snapshot::TierSet;
+use terrace_cost::{NotUnderstood, Weights};
 
 /// Where something is asked for; the first that asks is heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,23 +1,19 @@
 //! From what a user asks for to what the planner works with (HReplica IV-B.2, Table III).
 
 mod ask;
-mod error;
 mod requirement;
 mod resolution;
 mod resolve;
-mod weights;
 
 pub use ask::{Ask, Budget, Level, Replicas};
-pub use error::NotUnderstood;
 pub use requirement::{Asked, Requirement, Value};
 pub use resolution::{Field, Resolution, Source};
 pub use resolve::{resolve, resolve_levels};
-pub use weights::Weights;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::Model;
 use crate::snapshot::TierSet;
+use terrace_cost::{CostModel, Model, Weights, energy, measured, paper};
 
 /// When a write returns; each level includes those before it. The paper's r_m is ASYNC for the first, SYNC for the
 /// others.
@@ -79,6 +75,15 @@ impl Policy {
     /// Whether all replicas lie on tiers that outlive a reboot.
     pub fn is_all_persistent(&self) -> bool {
         self.persistent || self.ack == Ack::Durable
+    }
+
+    /// The model by which replicas are priced.
+    pub fn cost_model(&self) -> CostModel {
+        match self.model {
+            _ if self.energy => energy,
+            Model::Measured => measured,
+            Model::Paper => paper,
+        }
     }
 }
 

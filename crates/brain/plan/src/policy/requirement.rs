@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Ack, Field, NotUnderstood};
+use super::{Ack, Field};
+use terrace_cost::NotUnderstood;
 
 /// Something that matters more than the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -3,7 +3,8 @@
 use smallvec::SmallVec;
 
 use super::requirement::Count;
-use super::{Ack, Ask, Field, Level, Policy, Replicas, Requirement, Resolution, Source, Value, Weights};
+use super::{Ack, Ask, Field, Level, Policy, Replicas, Requirement, Resolution, Source, Value};
+use terrace_cost::Weights;
 
 /// The policy for what the three levels ask for, and each decision that was taken between their wishes.
 ///

@@ -1,20 +1,18 @@
 //! What the planner knows of the storage: plain data, read at some moment.
 
-mod round;
 mod sets;
 
-pub(crate) use round::{down, nearest};
 pub use sets::{TargetSet, TierSet};
+pub use terrace_cost::PAGE;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
+use terrace_cost::{TargetRates, Work, down, nearest};
 
 use crate::policy::Policy;
 
-/// The unit of planning: extents are multiples of it, but for the last of a request.
-pub const PAGE: u64 = 4096;
 /// The most targets of a snapshot.
 pub const MAX_TARGETS: usize = 64;
 /// The most tiers of a snapshot.
@@ -67,7 +65,7 @@ pub struct Snapshot {
     tiers: Vec<Tier>,
     targets: Vec<Target>,
     core_watts: f64,
-    rates: Vec<Rates>,
+    rates: Vec<TargetRates>,
     /// How full each tier is, in [`STEPS`].
     filled: [u8; MAX_TIERS],
     domains: Vec<u8>,
@@ -75,43 +73,6 @@ pub struct Snapshot {
     kinds: Vec<(u8, bool)>,
     /// Without load and with it.
     fingerprints: [u64; 2],
-}
-
-/// A target as the cost models see it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rates {
-    /// Seconds to read a byte.
-    pub read: f64,
-    /// Seconds to write a byte.
-    pub write: f64,
-    /// Seconds before the first byte.
-    pub latency: f64,
-    /// What a byte stored here keeps from being written to the next tier as quickly as here, in seconds: see
-    /// [`Snapshot::filled`].
-    pub displaced_write: f64,
-    /// The same for being read there.
-    pub displaced_read: f64,
-    /// What it works itself, whatever was waited for: joules go by that.
-    pub work: Working,
-    /// Joules more that a byte stored here makes the next tier draw, for one that has no room here any more.
-    pub displaced_joules: Working,
-    /// Operations waiting for each that it can do at a time.
-    pub load: f64,
-    /// Its tier's watts.
-    pub watts: f64,
-    /// Watts of a processor core.
-    pub core_watts: f64,
-}
-
-/// Something of a target for each operation, and for each byte that it reads or writes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Working {
-    /// For each byte read.
-    pub read: f64,
-    /// For each byte written.
-    pub write: f64,
-    /// For each operation.
-    pub latency: f64,
 }
 
 /// Why a snapshot cannot be.
@@ -160,14 +121,14 @@ impl Snapshot {
             }
             let (read, write, latency) =
                 (1.0 / nearest(target.read), 1.0 / nearest(target.write), nearest(target.latency));
-            rates.push(Rates {
+            rates.push(TargetRates {
                 read,
                 write,
                 latency,
                 displaced_write: 0.0,
                 displaced_read: 0.0,
-                work: Working { read, write, latency },
-                displaced_joules: Working::default(),
+                work: Work { read, write, latency },
+                displaced_joules: Work::default(),
                 load: (target.load * 20.0).round() / 20.0,
                 watts: tier.watts,
                 core_watts,
@@ -193,10 +154,10 @@ impl Snapshot {
 
     /// The same, where each target works for so long itself, in seconds: its speeds and its latency may be those of what is
     /// waited for, which others' operations are part of, and which draws nothing.
-    pub fn working(mut self, works: impl IntoIterator<Item = Working>) -> Snapshot {
+    pub fn working(mut self, works: impl IntoIterator<Item = Work>) -> Snapshot {
         for (rates, work) in self.rates.iter_mut().zip(works) {
             let [read, write, latency] = [work.read, work.write, work.latency].map(nearest);
-            rates.work = Working { read, write, latency };
+            rates.work = Work { read, write, latency };
         }
         self.kinds = kinds(&self.targets, &self.rates);
         self.fingerprints = [false, true].map(|load| fingerprint(&self.tiers, &self.targets, &self.rates, load));
@@ -219,11 +180,11 @@ impl Snapshot {
             for (_, rates) in self.targets.iter().zip(&mut self.rates).filter(|(of, _)| usize::from(of.tier) == tier) {
                 rates.displaced_write = share * (next.write - rates.write).max(0.0);
                 rates.displaced_read = share * (next.read - rates.read).max(0.0);
-                let more = |of: fn(&Working) -> f64| {
+                let more = |of: fn(&Work) -> f64| {
                     share * (next.watts * of(&next.work) - rates.watts * of(&rates.work)).max(0.0)
                 };
                 let (read, write) = (more(|work| work.read), more(|work| work.write));
-                rates.displaced_joules = Working { read, write, latency: 0.0 };
+                rates.displaced_joules = Work { read, write, latency: 0.0 };
             }
         }
         self.filled = filled;
@@ -242,7 +203,7 @@ impl Snapshot {
     }
 
     /// What the cost models see of each target.
-    pub fn rates(&self) -> &[Rates] {
+    pub fn rates(&self) -> &[TargetRates] {
         &self.rates
     }
 
@@ -317,9 +278,9 @@ impl Snapshot {
 }
 
 /// For each target the first of those with the same speeds on the same tier, in a domain of its own or in the same one.
-fn kinds(targets: &[Target], rates: &[Rates]) -> Vec<(u8, bool)> {
+fn kinds(targets: &[Target], rates: &[TargetRates]) -> Vec<(u8, bool)> {
     let alone = |of: &Target| targets.iter().filter(|target| target.domain == of.domain).count() == 1;
-    let idle = |index: usize| Rates { load: 0.0, ..rates[index] };
+    let idle = |index: usize| TargetRates { load: 0.0, ..rates[index] };
     let alike = |a: usize, b: usize| {
         let (of, other) = (&targets[a], &targets[b]);
         let domains = of.domain == other.domain || (alone(of) && alone(other));
@@ -331,16 +292,16 @@ fn kinds(targets: &[Target], rates: &[Rates]) -> Vec<(u8, bool)> {
     all().map(|target| (first(target), all().filter(|other| alike(*other, target)).count() > 1)).collect()
 }
 
-fn fingerprint(tiers: &[Tier], targets: &[Target], rates: &[Rates], with_load: bool) -> u64 {
+fn fingerprint(tiers: &[Tier], targets: &[Target], rates: &[TargetRates], with_load: bool) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     for tier in tiers {
         tier.persistent.hash(&mut hasher);
     }
     for (target, rates) in targets.iter().zip(rates) {
         (target.tier, target.domain, target.lanes, target.plain, target.up).hash(&mut hasher);
-        let Rates { read, write, latency, displaced_write, displaced_read, work, displaced_joules, .. } = *rates;
+        let TargetRates { read, write, latency, displaced_write, displaced_read, work, displaced_joules, .. } = *rates;
         [read, write, latency, displaced_write, displaced_read].map(f64::to_bits).hash(&mut hasher);
-        for Working { read, write, latency } in [work, displaced_joules] {
+        for Work { read, write, latency } in [work, displaced_joules] {
             [read, write, latency].map(f64::to_bits).hash(&mut hasher);
         }
         let load = if with_load { rates.load } else { 0.0 };

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use terrace_plan::cost::{Costs, model_of};
+use terrace_cost::{Costs, TargetRates, Work};
 use terrace_plan::plan::{GaveWay, Piece, Plan, Want};
-use terrace_plan::policy::{Ack, Policy};
-use terrace_plan::snapshot::{PAGE, Rates, Snapshot, Working};
+use terrace_plan::policy::Policy;
+use terrace_plan::snapshot::{PAGE, Snapshot};
 
 /// What it costs first, and what then.
 pub type Cost = (u64, u64);
@@ -131,10 +131,10 @@ impl Problem<'_> {
         let idle = self.snapshot.rates()[target];
         let wait = if self.policy.spread { 1.0 + idle.load } else { 1.0 };
         let (read, write, latency) = (idle.read * wait, idle.write * wait, idle.latency * wait);
-        let Working { read: reading, write: writing, latency: each } = idle.work;
-        let work = Working { read: reading * wait, write: writing * wait, latency: each * wait };
-        let rates = Rates { read, write, latency, work, ..idle };
-        let cost = model_of(self.policy)(&rates, &self.costs.rates()[encoding], weights, reads);
+        let Work { read: reading, write: writing, latency: each } = idle.work;
+        let work = Work { read: reading * wait, write: writing * wait, latency: each * wait };
+        let rates = TargetRates { read, write, latency, work, ..idle };
+        let cost = self.policy.cost_model()(&rates, &self.costs.rates()[encoding].expected, weights, reads);
         ((cost.fixed * 1e12).round() as u64, (cost.per_byte * 4096.0 * 1e12).round() as u64)
     }
 
@@ -142,7 +142,7 @@ impl Problem<'_> {
         let of = &self.snapshot.targets()[target];
         let persistent = self.snapshot.tiers()[usize::from(of.tier)].persistent;
         let last = replica + 1 == terms.replicas;
-        let durable = self.policy.ack == Ack::Durable;
+        let durable = self.policy.is_all_persistent();
         let slow = replica == 0 && self.policy.max_latency.is_some_and(|most| of.latency > most);
         of.up
             && self.want.targets.has(target)

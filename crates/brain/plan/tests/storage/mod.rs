@@ -1,7 +1,7 @@
 //! Made-up storage for the tests.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
-use terrace_plan::cost::Expected;
+use terrace_cost::Expected;
 use terrace_plan::plan::Plan;
 use terrace_plan::policy::{Ask, Policy, Replicas, resolve};
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
@@ -41,7 +41,7 @@ pub fn storage(levels: &[Level]) -> Snapshot {
 }
 
 pub fn expected(compress: f64, decompress: f64, ratio: f64) -> Expected {
-    Expected { compress, decompress, ratio }
+    Expected::from_speeds(compress, decompress, ratio)
 }
 
 /// The policy of an operation's requirements.

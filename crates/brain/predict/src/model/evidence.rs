@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Expected;
 use crate::analyze::{Content, Format};
 use crate::candidates::COUNT;
+use terrace_cost::Expected;
 
 /// Kinds of bytes on which encodings do about as well: what a guess goes by before anything is measured. The numbers
 /// are places in saved models.

@@ -21,7 +21,9 @@ use median::Median;
 use regression::{INPUTS, Regression};
 
 use crate::candidates::{ALL, LZ4, NONE};
-use crate::{Expected, Tier};
+use terrace_cost::Expected;
+
+use crate::ProfiledTier;
 
 /// What a predicted size stands on, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +84,7 @@ pub struct Model {
     /// How predictions turned out.
     pub record: Record,
     /// How quick tiers are, by name, as a profiler found.
-    pub tiers: BTreeMap<String, Tier>,
+    pub tiers: BTreeMap<String, ProfiledTier>,
 }
 
 /// The least size and time whose logarithm is taken.

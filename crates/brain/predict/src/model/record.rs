@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Expected;
 use crate::candidates::COUNT;
+use terrace_cost::Expected;
 
 /// Comparisons after which old ones begin to count for less.
 const MEMORY: f64 = 4096.0;

@@ -8,7 +8,7 @@ use super::median::Median;
 use super::record::Tally;
 use super::regression::{INPUTS, OUTPUTS, Regression};
 use super::{Entry, Model};
-use crate::Tier;
+use crate::ProfiledTier;
 use crate::candidates::{ALL, position};
 
 /// Why a saved model cannot be loaded.
@@ -32,7 +32,7 @@ struct Saved {
     #[serde(default, skip_serializing_if = "SavedRecord::is_empty")]
     record: SavedRecord,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    tiers: BTreeMap<String, Tier>,
+    tiers: BTreeMap<String, ProfiledTier>,
 }
 
 /// Of encodings that were chosen.
@@ -110,11 +110,11 @@ impl Model {
 }
 
 /// How quick tiers are, by name, as a saved model has it from a profiler; those of which it makes no sense are left out.
-pub fn profiled(json: &str) -> BTreeMap<String, Tier> {
+pub fn profiled(json: &str) -> BTreeMap<String, ProfiledTier> {
     #[derive(Default, Deserialize)]
     struct Profiled {
         #[serde(default)]
-        tiers: BTreeMap<String, Tier>,
+        tiers: BTreeMap<String, ProfiledTier>,
     }
     let Profiled { mut tiers } = serde_json::from_str(json).unwrap_or_default();
     let is_rate = |rate: f64| rate.is_finite() && rate > 0.0;

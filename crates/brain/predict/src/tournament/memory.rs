@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use terrace_codec::Encoding;
 
 use super::{Predictor, Stream};
-use crate::Expected;
 use crate::candidates::{ALL, COUNT, NONE, position};
 use crate::model::{Class, Evidence};
+use terrace_cost::Expected;
 
 /// Kinds of bytes of a class that are remembered: those that came last.
 const KINDS: usize = 2;
@@ -72,7 +72,8 @@ impl Predictor {
             (evidence.entropy, evidence.printable) = (kind.entropy, kind.printable);
             for Measured { encoding, did } in &kind.measured {
                 let Some(at) = position(*encoding) else { continue };
-                let [small, large, real] = did.map(|did| did.filter(Expected::is_sound).map(|did| did.on(slower)));
+                let [small, large, real] =
+                    did.map(|did| did.filter(Expected::is_sound).map(|did| did.on_slower(slower)));
                 (evidence.small[at], evidence.large[at], evidence.real[at]) = (small, large, real);
             }
             if !evidence.is_empty() {
@@ -87,10 +88,10 @@ impl Predictor {
 mod tests {
     use super::*;
     use crate::made::made;
-    use crate::{Objective, Tier};
+    use terrace_cost::{Objective, TargetRates};
 
     fn studied() -> Memory {
-        let slow = Objective::time(Tier { write: 1e6, read: 1e6, latency: 0.0 }, 1.0);
+        let slow = Objective::time(TargetRates::from_speeds(1e6, 1e6, 0.0), 1.0);
         let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
         predictor.choose(&mut stream, &made(4, 1 << 20, 7).0, &slow);
         predictor.remember(&stream)
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_stream_goes_on_where_another_process_left_it() {
-        let quick = Objective::time(Tier { write: 4e8, read: 4e8, latency: 0.0 }, 1.0);
+        let quick = Objective::time(TargetRates::from_speeds(4e8, 4e8, 0.0), 1.0);
         // So little comes that it earns no measurement.
         let (block, _) = made(4, 64 << 10, 7);
         let first = |mut stream| Predictor::default().choose(&mut stream, &block, &quick);

@@ -13,11 +13,11 @@ use terrace_codec::Encoding;
 use crate::candidates::{ALL, NONE, position};
 use crate::model::{Basis, Class, Evidence, LoadError, Model, Source, eligible};
 use crate::probe::{Bench, machine, thread_seconds};
-use crate::{Expected, Objective};
 pub use memory::Memory;
 pub use report::{Report, ReportRow};
 pub use stream::Stream;
 use study::Study;
+use terrace_cost::{Expected, Objective};
 
 /// What was chosen for a block, and why.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -225,11 +225,11 @@ impl Predictor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tier;
     use crate::made::made;
+    use terrace_cost::TargetRates;
 
     fn slow() -> Objective {
-        Objective::time(Tier { write: 1e6, read: 1e6, latency: 0.0 }, 1.0)
+        Objective::time(TargetRates::from_speeds(1e6, 1e6, 0.0), 1.0)
     }
 
     #[test]

@@ -8,19 +8,21 @@ use crate::analyze::{Analysis, Content, Elements, Histogram};
 use crate::candidates::{ALL, NONE};
 use crate::model::{Class, Evidence};
 use crate::probe::{LARGE, SMALL, sample, thread_seconds};
-use crate::{Expected, Tier};
+use terrace_cost::Expected;
+
+use crate::ProfiledTier;
 
 /// Runs slower than this, in seconds, are done once, others twice.
 const SLOW: f64 = 0.006;
 
 impl Predictor {
     /// How quick tiers are, by name, as was found when they were profiled.
-    pub fn tiers(&self) -> &BTreeMap<String, Tier> {
+    pub fn tiers(&self) -> &BTreeMap<String, ProfiledTier> {
         &self.model.tiers
     }
 
     /// Keeps how quick a tier is.
-    pub fn keep_tier(&mut self, name: &str, tier: Tier) {
+    pub fn keep_tier(&mut self, name: &str, tier: ProfiledTier) {
         self.model.tiers.insert(name.to_owned(), tier);
     }
 

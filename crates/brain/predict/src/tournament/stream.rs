@@ -1,8 +1,8 @@
 //! What is remembered of a stream.
 
-use crate::Objective;
 use crate::analyze::{Content, Elements, Format, Metadata, Span, content};
 use crate::model::{CLASSES, Class, Evidence};
+use terrace_cost::Objective;
 
 /// Bytes that come one block after the other and are likely to be alike: a file, a variable, a column. Remembers what
 /// was measured of them, and what that took. What a file says of its own bytes is heard; of each class of bytes in it, what

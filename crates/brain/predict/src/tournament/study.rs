@@ -5,7 +5,7 @@ use crate::analyze::Histogram;
 use crate::candidates::{ALL, LZ4, NONE};
 use crate::model::{Class, Evidence, eligible, fits};
 use crate::probe::{LARGE, SMALL, sample, thread_seconds};
-use crate::{Expected, Objective};
+use terrace_cost::{Expected, Objective};
 
 /// How far the size that lz4 makes of a sample may move before a stream counts as changed.
 const MOVED: f64 = 0.15;
@@ -207,12 +207,12 @@ impl<'a> Study<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Tier;
     use crate::made::made;
+    use terrace_cost::TargetRates;
 
     #[test]
     fn kinds_of_bytes_that_come_by_turns_are_known_again() {
-        let slow = Objective::time(Tier { write: 1e6, read: 1e6, latency: 0.0 }, 1.0);
+        let slow = Objective::time(TargetRates::from_speeds(1e6, 1e6, 0.0), 1.0);
         let [sparse, field] = [1, 4].map(|kind| made(kind, 1 << 20, 7).0);
         let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
         let mut turn = |block: &[u8]| {

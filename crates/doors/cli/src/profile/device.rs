@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
 use terrace::config::{TargetConfig, TierConfig, TierKind};
-use terrace_predict::Tier;
+use terrace_predict::ProfiledTier;
 
 /// Bytes written and read at a time.
 const PIECE: usize = 1 << 20;
@@ -21,14 +21,14 @@ const SHORT: usize = 4096;
 const READS: u64 = 32;
 
 /// Measures a target in about this time, and takes what the tier is throttled to into account.
-pub fn measure(tier: &TierConfig, target: &TargetConfig, time: Duration) -> io::Result<Tier> {
+pub fn measure(tier: &TierConfig, target: &TargetConfig, time: Duration) -> io::Result<ProfiledTier> {
     if tier.kind != TierKind::Directory {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "only directories are; the store learns as it uses it"));
     }
     let found = directory(&target.path, time)?;
     let Some(throttle) = &tier.throttle else { return Ok(found) };
     let slowed = |rate: f64, set: Option<u64>| set.map_or(rate, |set| rate.min(set as f64));
-    Ok(Tier {
+    Ok(ProfiledTier {
         write: slowed(found.write, throttle.write.map(|rate| rate.0)),
         read: slowed(found.read, throttle.read.map(|rate| rate.0)),
         latency: found.latency + throttle.latency.map_or(0.0, |latency| latency.0.as_secs_f64()),
@@ -36,11 +36,11 @@ pub fn measure(tier: &TierConfig, target: &TargetConfig, time: Duration) -> io::
 }
 
 /// The worse of two.
-pub fn slower(a: Tier, b: Tier) -> Tier {
-    Tier { write: a.write.min(b.write), read: a.read.min(b.read), latency: a.latency.max(b.latency) }
+pub fn slower(a: ProfiledTier, b: ProfiledTier) -> ProfiledTier {
+    ProfiledTier { write: a.write.min(b.write), read: a.read.min(b.read), latency: a.latency.max(b.latency) }
 }
 
-fn directory(path: &Path, time: Duration) -> io::Result<Tier> {
+fn directory(path: &Path, time: Duration) -> io::Result<ProfiledTier> {
     // A target that no store has used yet is made beside what is there.
     let there = path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let name = there.join(format!(".terrace-profile-{}", process::id()));
@@ -65,7 +65,7 @@ fn directory(path: &Path, time: Duration) -> io::Result<Tier> {
         file.read_exact_at(&mut piece, read)?;
         read += PIECE as u64;
     }
-    Ok(Tier { write, read: read as f64 / start.elapsed().as_secs_f64(), latency })
+    Ok(ProfiledTier { write, read: read as f64 / start.elapsed().as_secs_f64(), latency })
 }
 
 /// The median time of short reads, spread over the file.

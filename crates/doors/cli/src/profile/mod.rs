@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 use terrace::Config;
 use terrace_predict::made::{KINDS, made};
-use terrace_predict::{Predictor, Tier};
+use terrace_predict::{Predictor, ProfiledTier};
 use walkdir::WalkDir;
 
 use crate::arguments::Profile;
@@ -51,7 +51,7 @@ pub fn profile(store: &Path, asked: &Profile, show: Show) -> Result<bool> {
     }
     keep(&predictor, &out)?;
     let mut rows = table(&["tier", "writes", "reads", "latency"]);
-    for (name, Tier { write, read, latency }) in &tiers {
+    for (name, ProfiledTier { write, read, latency }) in &tiers {
         let rate = |rate: f64| format!("{}/s", size(rate as u64));
         rows.add_row([name.clone(), rate(*write), rate(*read), format!("{:.3} ms", latency * 1e3)]);
     }
@@ -112,13 +112,13 @@ fn middle(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// How quick each tier is: its slowest target counts. One that cannot be measured is told of and left out.
-fn tiers(config: &Config, show: Show) -> Vec<(String, Tier)> {
+fn tiers(config: &Config, show: Show) -> Vec<(String, ProfiledTier)> {
     let targets: usize = config.tiers.iter().map(|tier| tier.targets.len()).sum();
     let (bar, each) = (show.steps(targets as u64), TIERS / targets.max(1) as u32);
     let mut found = Vec::new();
     for tier in &config.tiers {
         bar.set_message(tier.name.clone());
-        let mut slowest: Option<Tier> = None;
+        let mut slowest: Option<ProfiledTier> = None;
         for target in &tier.targets {
             match device::measure(tier, target, each.min(Duration::from_secs(1))) {
                 Ok(now) => slowest = Some(slowest.map_or(now, |before| device::slower(before, now))),

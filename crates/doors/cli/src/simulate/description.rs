@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use terrace::Encoding;
 use terrace::config::{Bytes, Rate, Time};
-use terrace_plan::cost::Expected;
+use terrace_cost::Expected;
 use terrace_simulate::{self as simulated, Cluster, Place};
 
 use super::error::{BLOCKS, DescriptionError};
@@ -249,7 +249,7 @@ impl Measured {
             return Err(wrong(format!("ratio is {}; give bytes before over bytes after, such as 2.5", self.ratio)));
         }
         let (compress, decompress) = (self.compress.0 as f64, self.decompress.0 as f64);
-        Ok((encoding, Expected { compress, decompress, ratio: self.ratio }))
+        Ok((encoding, Expected::from_speeds(compress, decompress, self.ratio)))
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use terrace::Encoding;
 use terrace::config::Time;
-use terrace_plan::cost::Model;
+use terrace_cost::Model;
 use terrace_plan::policy::{Ack, Ask, Policy, Replicas, resolve};
 use terrace_plan::snapshot::{Snapshot, Target, TargetSet};
 use terrace_simulate::{Kind, Noted};

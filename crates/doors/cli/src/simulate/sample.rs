@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use terrace::Encoding;
-use terrace_plan::cost::Expected;
+use terrace_cost::Expected;
 use terrace_predict::Predictor;
 
 use crate::profile::blocks;
@@ -21,11 +21,8 @@ pub fn costs(files: &[String], beside: &Path) -> Result<Vec<Vec<(Encoding, Expec
             );
         }
         for (_, block) in found {
-            let expected = predictor.survey(&block, None, true)?.into_iter().map(|choice| {
-                let of = choice.expected;
-                let speeds = (1.0 / of.encode, 1.0 / of.decode);
-                (choice.encoding, Expected { compress: speeds.0, decompress: speeds.1, ratio: of.ratio() })
-            });
+            let choices = predictor.survey(&block, None, true)?.into_iter();
+            let expected = choices.map(|choice| (choice.encoding, choice.expected));
             all.push(expected.filter(|(encoding, _)| *encoding != Encoding::NONE).collect());
         }
     }

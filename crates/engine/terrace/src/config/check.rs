@@ -5,7 +5,8 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use terrace_codec::{Encoding, Scratch, encode};
-use terrace_plan::policy::{Asked, Budget, NotUnderstood, Weights};
+use terrace_cost::{NotUnderstood, Weights};
+use terrace_plan::policy::{Asked, Budget};
 use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS};
 
 use super::{Config, Layout, Replicas, TargetConfig, TierConfig, TierKind};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result, frame, key};
 
-pub use terrace_plan::cost::Model;
+pub use terrace_cost::Model;
 /// When a write returns; each level includes those before it.
 ///
 /// `placed`: replica 0 and its commit are in files, the rest is owed: survives a crash of every process. `replicated`: all

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use terrace_plan::policy::{Policy as Wanted, Weights};
+use terrace_cost::Weights;
+use terrace_plan::policy::Policy as Wanted;
 
 use super::BATCH;
 use super::evict::drop_replica;

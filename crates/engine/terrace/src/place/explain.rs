@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 use terrace_codec::{Encoding, Scratch, encode};
-use terrace_plan::cost::{Costs, Expected};
+use terrace_cost::{Costs, Expected};
 use terrace_plan::explain::Explanation;
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
 use terrace_predict::analyze::Analysis;
@@ -223,9 +223,9 @@ fn tried(encoding: Encoding, block: &[u8]) -> Expected {
     let (mut out, mut scratch) = (Vec::new(), Scratch::default());
     let start = thread_seconds();
     let stored = encode(encoding, block, &mut out, &mut scratch).ok().flatten();
-    let compress = block.len() as f64 / (thread_seconds() - start).max(1e-9);
-    let ratio = stored.map_or(1.0, |stored| block.len() as f64 / stored.max(1) as f64);
-    Expected { compress, ratio, ..USUAL }
+    let bytes = block.len() as f64;
+    let encode = (thread_seconds() - start).max(1e-9) / bytes;
+    Expected { encode, stored: stored.map_or(1.0, |stored| stored.max(1) as f64 / bytes), ..USUAL }
 }
 
 #[cfg(test)]

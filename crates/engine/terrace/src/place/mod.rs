@@ -21,8 +21,9 @@ use std::sync::Arc;
 use rustix_futex_sync::Mutex;
 use smallvec::SmallVec;
 use terrace_codec::{Element, Encoding};
-use terrace_plan::cost::{Costs, Expected};
-use terrace_plan::policy::{Ack, Budget, Policy as Wanted, Weights};
+use terrace_cost::Weights;
+use terrace_cost::{Costs, Expected};
+use terrace_plan::policy::{Ack, Budget, Policy as Wanted};
 use terrace_plan::snapshot::TierSet;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -40,7 +41,7 @@ const FAST: f64 = 1e9;
 /// Hardly anything but the bytes stored matters where the ratio has at least this weight.
 const DENSE: f64 = 0.8;
 /// What is taken of an encoding of which nothing is known but what it stored.
-const USUAL: Expected = Expected { compress: 3e8, decompress: 1e9, ratio: 1.0 };
+const USUAL: Expected = Expected::from_speeds(3e8, 1e9, 1.0);
 /// How often what is written is taken to be read, at least.
 const READS: f64 = 1.0;
 
@@ -180,18 +181,18 @@ impl<'a> Placer<'a> {
     fn surveyed(&self, extent: &Extent, raw: &[u8]) -> Costs {
         let mut expected = self.inner.streams.survey_extent(&self.known, raw, &self.inner.tiers, &self.wanted);
         let encoded = || extent.replicas.iter().filter(|replica| replica.encoding != Encoding::NONE);
-        let made = |replica: &Replica| extent.raw_len as f64 / f64::from(replica.stored.max(1));
-        let of = |encoding| expected.iter().find(|(known, _)| *known == encoding).map(|(_, expected)| expected.ratio);
+        let made = |replica: &Replica| f64::from(replica.stored.max(1)) / f64::from(extent.raw_len);
+        let of = |encoding| expected.iter().find(|(known, _)| *known == encoding).map(|(_, expected)| expected.stored);
         // Short extents were not surveyed one by one: what one encoding made of these bytes tells what others would.
         let share = encoded().find_map(|replica| Some(made(replica) / of(replica.encoding)?));
         if let Some(share) = share.filter(|_| raw.len() < SHORT_EXTENT_BYTES) {
-            expected.iter_mut().for_each(|(_, expected)| expected.ratio *= share);
+            expected.iter_mut().for_each(|(_, expected)| expected.stored *= share);
         }
         for replica in encoded() {
-            let ratio = made(replica);
+            let stored = made(replica);
             match expected.iter_mut().find(|(encoding, _)| *encoding == replica.encoding) {
-                Some((_, known)) => known.ratio = ratio,
-                None => expected.push((replica.encoding, Expected { ratio, ..USUAL })),
+                Some((_, known)) => known.stored = stored,
+                None => expected.push((replica.encoding, Expected { stored, ..USUAL })),
             }
         }
         Costs::new(expected)

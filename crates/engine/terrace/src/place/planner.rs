@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 use terrace_codec::Encoding;
-use terrace_plan::cost::Costs;
+use terrace_cost::Costs;
+use terrace_cost::Weights;
 use terrace_plan::explain::{Explanation, explain};
 use terrace_plan::plan::{GaveWay, Memo, Piece, Plan, Want, plan, replan};
-use terrace_plan::policy::{Ack, Policy as Wanted, Resolution, Weights};
+use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
 use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, TargetSet, Tier, TierSet};
 
 use super::{Placed, Placement, Places, speeds};

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::{Mutex, MutexGuard};
 use terrace_codec::{Element, Encoding};
-use terrace_plan::cost::{Costs, Expected};
-use terrace_plan::policy::{Policy as Wanted, Weights};
+use terrace_cost::Weights;
+use terrace_cost::{Costs, Expected, Objective, TargetRates};
+use terrace_plan::policy::Policy as Wanted;
 use terrace_predict::analyze::Elements;
-use terrace_predict::{Choice, Objective, Outcome, Predictor, Stream, Tier};
+use terrace_predict::{Choice, Outcome, Predictor, Stream};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::memory::{self, Memories, REMEMBERED};
@@ -86,14 +87,14 @@ struct Survey {
 struct Pinned {
     encoding: Encoding,
     expected: Expected,
-    /// Made for about this ratio.
     costs: Arc<Costs>,
-    ratio: f64,
+    /// The bytes stored for each byte that `costs` was made for.
+    stored: f64,
 }
 
 impl Pinned {
     fn new(encoding: Encoding, expected: Expected) -> Pinned {
-        Pinned { encoding, expected, costs: Arc::new(Costs::only(encoding, &expected)), ratio: expected.ratio }
+        Pinned { encoding, expected, costs: Arc::new(Costs::only(encoding, &expected)), stored: expected.stored }
     }
 }
 
@@ -113,12 +114,11 @@ impl Known {
     fn learn_pinned(&mut self, encoding: Encoding, encoded: Coded) {
         let Coded { raw, stored, seconds } = encoded;
         let Some(held) = self.pinned.as_mut().filter(|held| held.encoding == encoding && stored > 0) else { return };
-        let (ratio, compress) = (raw as f64 / stored as f64, raw as f64 / seconds);
         let first = held.expected == USUAL;
-        let measured = Expected { compress, decompress: f64::NAN, ratio };
+        let measured = Expected { stored: stored as f64 / raw as f64, encode: seconds / raw as f64, decode: f64::NAN };
         held.expected = held.expected.learn(&measured, if first { 1.0 } else { NEWEST });
         // What hardly differs makes no plan worth another thought.
-        if (held.expected.ratio / held.ratio - 1.0).abs() > STEP {
+        if (held.stored / held.expected.stored - 1.0).abs() > STEP {
             *held = Pinned::new(encoding, held.expected);
         }
     }
@@ -189,7 +189,7 @@ impl Streams {
         // Where bytes stored are what matters, waiting for the predictor costs less than writing them raw.
         let (objective, lender) = (aim.objective(), aim.slowest.as_ref().map(|pace| aim.at(pace)));
         let moved = lender.as_ref().unwrap_or(&objective);
-        let worth = Duration::from_secs_f64(WAIT * raw.len() as f64 / moved.tier.write);
+        let worth = Duration::from_secs_f64(WAIT * raw.len() as f64 * moved.target.write);
         let free = if aim.dense { Some(self.predictor().lock()) } else { self.predictor_within(worth) };
         let Some(mut predictor) = free else { return false };
         let mut known = known.lock();
@@ -333,10 +333,7 @@ fn new_stream(element: Option<Element>) -> Stream {
 
 /// What is expected, as the planner takes it.
 fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
-    choices.iter().map(|choice| {
-        let of = choice.weighed();
-        (choice.encoding, Expected { compress: 1.0 / of.encode, decompress: 1.0 / of.decode, ratio: of.ratio() })
-    })
+    choices.iter().map(|choice| (choice.encoding, choice.weighed()))
 }
 
 /// What encodings are studied for.
@@ -351,8 +348,7 @@ pub(crate) struct Aim<'a> {
 }
 
 impl Aim<'_> {
-    /// What the planner's cost model makes small, in the predictor's terms: there the ratio needs no weight of its own,
-    /// and reads count as often as decoding has weight.
+    /// What the planner's cost model minimises, on a target that waits for nothing.
     fn objective(&self) -> Objective {
         self.at(&self.pace)
     }
@@ -361,10 +357,8 @@ impl Aim<'_> {
     fn at(&self, pace: &Pace) -> Objective {
         let slow = if self.dense { ARCHIVE } else { f64::INFINITY };
         let rate = |rate: f64| step(rate.min(slow));
-        let tier = Tier { write: rate(pace.write), read: rate(pace.read), latency: 0.0 };
-        let encode = 3.0 * self.weights.compress;
-        let weights = terrace_predict::Weights { encode, decode: 1.0, stored: 1.0 };
-        Objective { weights, tier, reads: 3.0 * self.weights.decompress * self.reads }
+        let target = TargetRates::from_speeds(rate(pace.write), rate(pace.read), 0.0);
+        Objective { weights: *self.weights, target, reads: self.reads }
     }
 }
 
@@ -426,7 +420,7 @@ mod tests {
             .map(|number| streams.survey_extent(&known(&format!("d/{number}.txt")), &raw, tiers, &wanted))
             .last();
         assert!(
-            first.as_ref().is_some_and(|first| first.iter().any(|(_, expected)| expected.ratio > 1.5)),
+            first.as_ref().is_some_and(|first| first.iter().any(|(_, expected)| expected.ratio() > 1.5)),
             "{first:?}"
         );
         std::thread::scope(|scope| {

@@ -39,7 +39,7 @@ pub struct Opener<'a> {
     /// Where numbers come from.
     pub ids: &'a Arc<dyn Ids>,
     /// How quick tiers are, by name, where they were profiled.
-    pub profiled: BTreeMap<String, terrace_predict::Tier>,
+    pub profiled: BTreeMap<String, terrace_predict::ProfiledTier>,
 }
 
 impl Opener<'_> {

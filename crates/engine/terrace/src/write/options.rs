@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use terrace_codec::Element;
-use terrace_plan::policy::{Asked, Budget, Weights};
+use terrace_cost::Weights;
+use terrace_plan::policy::{Asked, Budget};
 
 use crate::catalog::{Attributes, Object};
 use crate::config::Ack;

@@ -1,12 +1,12 @@
 //! Steps of 5 %, so that a state that has changed a little is the same to the memo.
 
 /// The nearest power of 1.05; 0 for what is not positive.
-pub(crate) fn nearest(value: f64) -> f64 {
+pub fn nearest(value: f64) -> f64 {
     if value > 0.0 { step(steps(value).round()) } else { 0.0 }
 }
 
 /// The largest power of 1.05 that is at most `value`, in whole bytes; exact below 32.
-pub(crate) fn down(value: u64) -> u64 {
+pub fn down(value: u64) -> u64 {
     if value < 32 {
         return value;
     }

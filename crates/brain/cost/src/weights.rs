@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::NotUnderstood;
+use crate::NotUnderstood;
 
 /// How much compress time (w_c), decompress time (w_d) and ratio (w_r) matter to a replica; their sum is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -23,7 +23,8 @@ impl fmt::Display for NotUnderstood {
 impl std::error::Error for NotUnderstood {}
 
 impl NotUnderstood {
-    pub(super) fn new(text: &str, what: &'static str, write: impl Into<String>) -> NotUnderstood {
+    /// `text` is no `what`; `write` says how one is written.
+    pub fn new(text: &str, what: &'static str, write: impl Into<String>) -> NotUnderstood {
         NotUnderstood { text: text.to_owned(), what, write: write.into() }
     }
 }

@@ -1,0 +1,45 @@
+//! [`TargetRates`]: a target as the cost models see it.
+
+/// What a target takes to store and to return bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TargetRates {
+    /// Seconds to read a byte.
+    pub read: f64,
+    /// Seconds to write a byte.
+    pub write: f64,
+    /// Seconds before the first byte.
+    pub latency: f64,
+    /// Seconds that a byte stored here adds to later writes: where the target fills up, another byte goes to a slower one.
+    pub displaced_write: f64,
+    /// Seconds that a byte stored here adds to later reads, for the same reason.
+    pub displaced_read: f64,
+    /// The target's own work, without what an operation waits for. Energy follows from it.
+    pub work: Work,
+    /// Joules that a byte stored here adds at the next tier, where the target fills up.
+    pub displaced_joules: Work,
+    /// Operations that wait, for each that the target can do at a time.
+    pub load: f64,
+    /// What the target draws while it works, in watts.
+    pub watts: f64,
+    /// What a processor core draws, in watts.
+    pub core_watts: f64,
+}
+
+/// An amount for each operation, and for each byte that it reads or writes: seconds or joules.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Work {
+    /// For each byte read.
+    pub read: f64,
+    /// For each byte written.
+    pub write: f64,
+    /// For each operation.
+    pub latency: f64,
+}
+
+impl TargetRates {
+    /// A target that is idle and has room: `write` and `read` in bytes per second, `latency` in seconds.
+    pub fn from_speeds(write: f64, read: f64, latency: f64) -> TargetRates {
+        let work = Work { read: 1.0 / read, write: 1.0 / write, latency };
+        TargetRates { read: work.read, write: work.write, latency, work, ..TargetRates::default() }
+    }
+}
