@@ -203,6 +203,10 @@ impl Place {
             settings.insert("TERRACE_LOG_FILE", "20000".into());
             settings.insert("TERRACE_STAGE_BYTES", "1000000".into());
         }
+        if self.shape.scarce {
+            // A disk that is full on purpose is waited for in each round.
+            settings.insert("TERRACE_NO_SPACE_MILLISECONDS", "5000".into());
+        }
         if let Fate::FailPoint(point) = &fate {
             settings.insert("TERRACE_FAIL_POINT", point.clone());
         }
