@@ -1,6 +1,8 @@
 //! The folders below `crates/` are floors: a crate uses its own floor and those below it. Cargo sees no circle of folders, so
 //! this test does.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
