@@ -64,7 +64,7 @@ fn main() -> ExitCode {
             let words = format!("{error:#}");
             let line =
                 if arguments.json { json!({"error": words}).to_string() } else { format!("terrace-dump: {words}") };
-            // Nobody may read it any more.
+            // Ignoring the error is safe: the reader of the output may have closed it.
             let _ = writeln!(io::stderr(), "{line}");
             ExitCode::FAILURE
         }
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments, universe: &mpi::environment::Universe) -> Result<()> {
     let world = MpiWorld::over(universe.world().duplicate())?;
-    // Before anything that dumps and restores do differently.
+    // Check this before the first step in which dumps and restores differ.
     arguments.command.terms().agree(&world)?;
     let node = std::env::var("TERRACE_NODE").unwrap_or_else(|_| world.node().to_string());
     let store = match arguments.store.is_empty() {
@@ -84,7 +84,7 @@ fn run(arguments: &Arguments, universe: &mpi::environment::Universe) -> Result<(
     let show = |value: serde_json::Value, words: String| {
         if world.rank() == 0 && (arguments.json || !arguments.quiet) {
             let text = if arguments.json { value.to_string() } else { words };
-            // Nobody may read it any more.
+            // Ignoring the error is safe: the reader of the output may have closed it.
             let _ = writeln!(io::stdout(), "{text}");
         }
     };

@@ -1,6 +1,6 @@
-//! One-sided puts, which rsmpi has only as MPI's own functions.
+//! One-sided puts, which rsmpi exposes only as MPI's own functions.
 
-// MPI takes pointers; each call says why they are good.
+// MPI takes pointers; the comment at each call says why they are valid.
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
@@ -14,7 +14,7 @@ use terrace_dump::{Error, Result};
 /// A window of each rank's memory.
 pub struct MpiWindow<'b> {
     window: ffi::MPI_Win,
-    /// Made a pointer as others write to it.
+    /// A raw pointer, since other ranks write to the memory.
     memory: *mut [u8],
     _world: &'b SimpleCommunicator,
 }
@@ -22,15 +22,15 @@ pub struct MpiWindow<'b> {
 impl<'b> MpiWindow<'b> {
     /// Opens the window. Collective.
     pub fn open(world: &'b SimpleCommunicator, bytes: usize) -> Result<MpiWindow<'b>> {
-        // What is empty has no address that MPI could know it by.
+        // MPI needs a real address, which an empty allocation lacks.
         let memory = Box::into_raw(vec![0; bytes.max(1)].into_boxed_slice());
-        // SAFETY: the memory lives until the window is freed, which dropping does first.
+        // SAFETY: `drop` frees the window before its memory, so the memory outlives the window.
         let (made, window) = unsafe {
             let (mut window, info) = (ffi::RSMPI_WIN_NULL, ffi::RSMPI_INFO_NULL);
             let size = bytes as ffi::MPI_Aint;
             (ffi::MPI_Win_create(memory.cast(), size, 1, info, world.as_raw(), &mut window), window)
         };
-        // Where it cannot be opened the memory stays, as MPI may know it.
+        // If opening fails, leak the memory: MPI may have registered it.
         good(made, "opening a window")?;
         let mut window = MpiWindow { window, memory, _world: world };
         window.fence()?;
@@ -41,7 +41,7 @@ impl<'b> MpiWindow<'b> {
 impl<'b> Window<'b> for MpiWindow<'b> {
     fn put(&mut self, to: u32, offset: usize, bytes: &'b [u8]) -> Result<()> {
         let kind = u8::equivalent_datatype();
-        // A chunk is far shorter than what MPI counts; a letter's head may not be.
+        // MPI counts are limited. A chunk never exceeds the limit, but the head of a letter may.
         for (i, piece) in bytes.chunks(1 << 30).enumerate() {
             let (count, at) = (piece.len() as c_int, (offset + (i << 30)) as ffi::MPI_Aint);
             // SAFETY: the bytes outlive the window, so they are there until the fence that ends the put.
@@ -60,14 +60,15 @@ impl<'b> Window<'b> for MpiWindow<'b> {
     }
 
     fn read(&self, sink: &mut dyn FnMut(&[u8])) {
-        // SAFETY: nobody puts here between the fence and the next one's puts, as the caller sees to.
+        // SAFETY: no rank puts here between the fence and the next one's puts; callers of `read` ensure it.
         sink(unsafe { &*self.memory });
     }
 }
 
 impl Drop for MpiWindow<'_> {
     fn drop(&mut self) {
-        // SAFETY: a window is freed once, and its memory after it, which only it has pointed to.
+        // SAFETY: this is the only place that frees the window. Its memory is freed afterwards, and only the window
+        // pointed to it.
         unsafe {
             ffi::MPI_Win_free(&mut self.window);
             drop(Box::from_raw(self.memory));

@@ -1,4 +1,4 @@
-//! MPI as the transport of a dump. MPI ends the job where a rank dies, so that nobody waits for it.
+//! MPI as the transport of a dump. If a rank dies, MPI ends the job, so no rank waits for it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use terrace_dump::{Error, Result};
 
 use crate::window::MpiWindow;
 
-/// The ranks of a communicator of their own.
+/// The ranks of a private communicator.
 pub struct MpiWorld {
     communicator: SimpleCommunicator,
     nodes: Vec<u32>,
@@ -67,7 +67,7 @@ impl World for MpiWorld {
             return Ok(vec![Vec::new(); counts.len()]);
         }
         let mut all = vec![0; total as usize];
-        // OpenMPI takes the address of an empty slice, 1, for MPI_IN_PLACE: what is sent is a part of what has an address.
+        // OpenMPI mistakes the address of an empty slice, 1, for MPI_IN_PLACE, so send a part of an allocated buffer.
         let mine = [mine, &[0]].concat();
         let mine = &mine[..mine.len() - 1];
         self.communicator

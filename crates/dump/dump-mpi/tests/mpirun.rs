@@ -53,7 +53,7 @@ impl Nodes {
         self.0.path().join(name).display().to_string()
     }
 
-    /// Runs a program on so many ranks, two of each node.
+    /// Runs a program on this many ranks, two on each node.
     fn mpirun(&self, ranks: u32, program: &[String]) -> Output {
         let mut run = Command::new("timeout");
         run.args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
@@ -128,7 +128,8 @@ fn files_are_dumped_and_restored_with_lost_stores_and_other_ranks() {
     assert!(String::from_utf8_lossy(&lost.stderr).contains("cannot be restored from the stores that are here: rank "));
 }
 
-/// Ranks that were asked for different things waited for each other for ever, were ended by MPI, or made a dump that lacked copies.
+/// Once, ranks with different arguments waited for each other forever, were ended by MPI, or made a dump that lacked
+/// copies.
 #[test]
 fn ranks_that_are_asked_for_different_things_all_say_so() {
     let nodes = Nodes::new(2);

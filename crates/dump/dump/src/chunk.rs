@@ -1,4 +1,4 @@
-//! Step 1: buffers become chunks, known by a hash that is as good as their bytes.
+//! Step 1: divides buffers into chunks, which their hashes identify.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,20 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// The identity of a chunk: BLAKE3 of its bytes.
+/// The identity of a chunk: the BLAKE3 hash of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Hash(pub [u8; Hash::LENGTH]);
 
 impl Hash {
-    /// In bytes.
+    /// The length of a hash in bytes.
     pub const LENGTH: usize = blake3::OUT_LEN;
 
-    /// Of some bytes.
+    /// Hashes `bytes`.
     pub fn of(bytes: &[u8]) -> Hash {
         Hash(blake3::hash(bytes).into())
     }
 
-    /// A number made of its first bytes, which is as random as all of it, and in the same order.
+    /// Returns a number from the first bytes of the hash. It is uniformly distributed and has the same order as the
+    /// hash.
     pub fn number(&self) -> u64 {
         let mut first = [0; 8];
         first.copy_from_slice(&self.0[..8]);
@@ -42,10 +43,10 @@ impl std::hash::Hash for Hash {
     }
 }
 
-/// Maps by chunk. The identity is random enough not to be hashed again.
+/// A map by chunk. It uses the number of the hash directly, which is uniformly distributed already.
 pub type ByHash<T> = HashMap<Hash, T, BuildHasherDefault<Same>>;
 
-/// Takes a number for its own hash.
+/// A hasher that returns its input.
 #[derive(Default)]
 pub struct Same(u64);
 
@@ -65,7 +66,7 @@ impl Hasher for Same {
     }
 }
 
-/// How buffers are cut.
+/// How buffers are divided into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Chunking {
     /// Every so many bytes. Finds equal pages of memory, at the least cost.
@@ -81,11 +82,11 @@ impl Default for Chunking {
 }
 
 impl Chunking {
-    /// The sizes that there may be, in bytes.
+    /// The valid chunk sizes in bytes.
     pub const SIZES: std::ops::RangeInclusive<u32> = 256..=4 << 20;
 
     /// # Errors
-    /// [`Error::Refused`] where the size is beyond [`Chunking::SIZES`].
+    /// [`Error::Refused`] if the size is not in [`Chunking::SIZES`].
     pub fn check(self) -> Result<()> {
         let (Chunking::Fixed(size) | Chunking::Content(size)) = self;
         match Chunking::SIZES.contains(&size) {
@@ -94,7 +95,7 @@ impl Chunking {
         }
     }
 
-    /// The most bytes that a chunk has.
+    /// Returns the maximum length of a chunk in bytes.
     pub fn longest(self) -> usize {
         match self {
             Chunking::Fixed(size) => size as usize,
@@ -102,12 +103,12 @@ impl Chunking {
         }
     }
 
-    /// The buffer's chunks, in order.
+    /// Returns the chunks of a buffer, in order.
     pub fn cut<'a>(self, buffer: &'a [u8]) -> Box<dyn Iterator<Item = &'a [u8]> + 'a> {
         match self {
             Chunking::Fixed(size) => Box::new(buffer.chunks(size as usize)),
             Chunking::Content(size) => {
-                // FastCDC wants even sizes.
+                // FastCDC requires even sizes.
                 let size = size & !7;
                 let cuts = FastCDC::new(buffer, size as usize / 4, size as usize, size as usize * 4);
                 Box::new(cuts.map(|cut| &buffer[cut.offset..cut.offset + cut.length]))
@@ -116,9 +117,9 @@ impl Chunking {
     }
 }
 
-/// The chunks of a rank's buffers, each once, and where they stand.
+/// The distinct chunks of a rank's buffers, and their positions.
 pub struct Chunks<'a> {
-    /// Each distinct chunk, in the order in which they were met.
+    /// The distinct chunks, in the order of their first occurrence.
     pub distinct: Vec<Chunk<'a>>,
     /// For each chunk of each buffer in turn, its number among `distinct`.
     pub sequence: Vec<u32>,
@@ -129,12 +130,12 @@ pub struct Chunks<'a> {
 pub struct Chunk<'a> {
     /// Its identity.
     pub hash: Hash,
-    /// Its bytes, where they are.
+    /// Its bytes, borrowed from the buffer.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Chunks<'a> {
-    /// Cuts buffers into chunks, and leaves out what was there before.
+    /// Divides buffers into chunks and removes duplicates.
     pub fn of(buffers: &[&'a [u8]], chunking: Chunking) -> Chunks<'a> {
         let mut numbers: ByHash<u32> = ByHash::default();
         let (mut distinct, mut sequence) = (Vec::new(), Vec::new());
@@ -149,7 +150,7 @@ impl<'a> Chunks<'a> {
         Chunks { distinct, sequence }
     }
 
-    /// Cuts buffers into chunks, and leaves nothing out: equal ones are there as often as they were met.
+    /// Divides buffers into chunks and keeps duplicates.
     pub fn all(buffers: &[&'a [u8]], chunking: Chunking) -> Chunks<'a> {
         let cut = buffers.iter().flat_map(|buffer| chunking.cut(buffer));
         let distinct: Vec<Chunk<'a>> = cut.map(|bytes| Chunk { hash: Hash::of(bytes), bytes }).collect();

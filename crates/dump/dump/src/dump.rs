@@ -1,11 +1,11 @@
-//! The dump: the steps in their order, and what makes it exist.
+//! Runs the steps of a dump in order. The record that makes the dump exist is written last.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 
 use terrace::Store;
 
-use crate::ask::say;
+use crate::ask::exchange_messages;
 use crate::chunk::{Chunk, Chunks};
 use crate::confirm::{Confirmed, confirm};
 use crate::exchange::{Letter, Moved, exchange};
@@ -23,17 +23,17 @@ use crate::votes::Votes;
 use crate::{Error, Result};
 
 /// Dumps each rank's buffers, so that all of them can be restored after the loss of any `replicas - 1` nodes' stores.
-/// Collective. All ranks name the same dump, with the same options. Once it has returned the dump is durable.
+/// Collective. All ranks pass the same name and options. The dump is durable when the call returns.
 ///
 /// # Errors
-/// [`Error::Differ`] on all ranks where these have different options; [`Error::Refused`] where another job, or `gc`, works on a dump of that
-/// name. Where a rank fails, all are told; the dump does not exist
-/// then, and those before it do. A dump of which only the last step is missing may exist all the same.
+/// [`Error::Differ`] on all ranks if their options differ; [`Error::Refused`] if another job or `gc` works on a dump of
+/// that name. If one rank fails, all ranks return an error; this dump then does not exist, and earlier dumps remain.
+/// Only if the failure is in the last step may the dump exist nevertheless.
 pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], options: &Options) -> Result<Dumped> {
     let session = Session::begin(world, store, name, Work::Dump, options.terms())?;
     options.check()?;
-    let version = agree(world, next(&session, options))?;
-    session.each_node(|| clean(&session))?;
+    let version = agree(world, next_version(&session, options))?;
+    session.each_node(|| remove_incomplete_versions(&session))?;
     let copies = options.replicas.min(session.stores.len() as u32);
     if copies < options.replicas && world.rank() == 0 {
         tracing::warn!(
@@ -51,28 +51,28 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
         Duplicates::Kept => Confirmed::none(&chunks.distinct),
         _ => confirm(&session, &chunks.distinct, session.version(None).ok(), options.window)?,
     };
-    let holdings = plan(world, &chunks.distinct, &confirmed.nodes, copies as usize, options)?;
+    let holdings = plan_dump(world, &chunks.distinct, &confirmed.nodes, copies as usize, options)?;
 
-    let prefix = format!("{}/{}", names::version(name, Part::Packs, version), world.rank());
+    let prefix = format!("{}/{}", names::version_prefix(name, Part::Packs, version), world.rank());
     let once = options.duplicates == Duplicates::Collective;
     let packed =
         pack(store, &prefix, once, |packer| move_chunks(world, &chunks.distinct, &holdings, packer, options.window));
     let indexed = packed.and_then(|(moved, mut packs)| {
         packs.index.append(confirmed.index);
-        manifest::put(store, &names::share(name, Part::Index, version, world.rank()), &packs.index)?;
+        manifest::put(store, &names::rank_key(name, Part::Index, version, world.rank()), &packs.index)?;
         Ok((moved, packs.bytes))
     });
     let (moved, stored) = agree(world, indexed)?;
 
-    let complete = complete(&session, buffers, copies)?;
+    let complete = gather_complete_record(&session, buffers, copies)?;
     let lengths = complete.buffers[world.rank() as usize].clone();
-    let held = held(&chunks.distinct, &holdings);
+    let held = list_held_chunks(&chunks.distinct, &holdings);
     let manifest = Manifest { attempt: complete.attempt, buffers: lengths, chunks: held, sequence: chunks.sequence };
     let mut records = confirmed.moved;
-    records += spread(&session, version, &manifest, &holdings.partners, options.window)?;
+    records += replicate_manifest(&session, version, &manifest, &holdings.partners, options.window)?;
     session.each_node(|| Ok(store.sync()?))?;
     session.each_node(|| {
-        manifest::put(store, &names::version(name, Part::Complete, version), &complete)?;
+        manifest::put(store, &names::version_prefix(name, Part::Complete, version), &complete)?;
         Ok(store.sync()?)
     })?;
     Ok(Dumped {
@@ -86,8 +86,8 @@ pub fn dump(world: &dyn World, store: &Store, name: &str, buffers: &[&[u8]], opt
     })
 }
 
-/// What this rank does, once it is known what others have. Collective.
-fn plan(
+/// Exchanges knowledge of chunks with the other ranks and returns this rank's part of the plan. Collective.
+fn plan_dump(
     world: &dyn World,
     chunks: &[Chunk<'_>],
     stored: &[Nodes],
@@ -111,8 +111,8 @@ fn plan(
     Ok(plan.holdings(&mine, &decided))
 }
 
-/// What all ranks have in common. Collective.
-fn complete(session: &Session<'_>, buffers: &[&[u8]], copies: u32) -> Result<Complete> {
+/// Gathers the record that all ranks share and that makes the dump exist. Collective.
+fn gather_complete_record(session: &Session<'_>, buffers: &[&[u8]], copies: u32) -> Result<Complete> {
     let lengths: Vec<u64> = buffers.iter().map(|buffer| buffer.len() as u64).collect();
     let mine = (RandomState::new().hash_one(session.stores.len()), lengths);
     let said = session.world.all_gather(&manifest::encode(&mine)?)?;
@@ -122,8 +122,8 @@ fn complete(session: &Session<'_>, buffers: &[&[u8]], copies: u32) -> Result<Com
     Ok(Complete { attempt: attempts[0], buffers, copies, stores: session.stores.clone() })
 }
 
-/// The chunks as a manifest names them.
-fn held(chunks: &[Chunk<'_>], holdings: &Holdings) -> Vec<Held> {
+/// Lists the chunks for the manifest.
+fn list_held_chunks(chunks: &[Chunk<'_>], holdings: &Holdings) -> Vec<Held> {
     let held = |(chunk, nodes): (&Chunk<'_>, &Nodes)| Held {
         hash: chunk.hash,
         length: chunk.bytes.len() as u32,
@@ -132,8 +132,8 @@ fn held(chunks: &[Chunk<'_>], holdings: &Holdings) -> Vec<Held> {
     chunks.iter().zip(&holdings.nodes).map(held).collect()
 }
 
-/// The version to make.
-fn next(session: &Session<'_>, options: &Options) -> Result<u32> {
+/// Returns the version that this dump creates.
+fn next_version(session: &Session<'_>, options: &Options) -> Result<u32> {
     let newest = session.versions.keys().next_back().copied();
     let next = newest.map_or(Some(0), |newest| newest.checked_add(1));
     let refuse = |reason: &str| Err(Error::Refused(format!("dump {:?}: {reason}", session.name)));
@@ -146,20 +146,20 @@ fn next(session: &Session<'_>, options: &Options) -> Result<u32> {
     }
 }
 
-/// Removes what dumps have left that never came to exist, and notes that one exists which other stores alone know, as a rank
-/// died while it was being noted.
-fn clean(session: &Session<'_>) -> Result<()> {
+/// Removes the remains of dumps that were never completed. Also restores this store's record of a completed version if
+/// only other stores have it, because a rank died while the record was written.
+fn remove_incomplete_versions(session: &Session<'_>) -> Result<()> {
     let Session { store, name, .. } = session;
     for (version, complete) in session.versions.iter().filter(|(_, complete)| complete.stores.contains(&store.id())) {
-        let key = names::version(name, Part::Complete, *version);
-        let known = !names::below(store, &key)?.is_empty();
-        if !known && !names::below(store, &names::version(name, Part::Index, *version))?.is_empty() {
+        let key = names::version_prefix(name, Part::Complete, *version);
+        let known = !names::list_below(store, &key)?.is_empty();
+        if !known && !names::list_below(store, &names::version_prefix(name, Part::Index, *version))?.is_empty() {
             manifest::put(store, &key, complete)?;
         }
     }
     let newest = session.versions.keys().next_back().copied();
     for part in [Part::Index, Part::Manifest, Part::Packs] {
-        for key in names::below(session.store, &names::all(session.name, part))? {
+        for key in names::list_below(session.store, &names::part_prefix(session.name, part))? {
             if names::version_of(&key).is_some_and(|version| newest.is_none_or(|newest| version > newest)) {
                 session.store.remove(key.as_bytes())?;
             }
@@ -168,7 +168,7 @@ fn clean(session: &Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Stores this rank's chunks that are its to store, and those that others send it.
+/// Stores the chunks that the plan assigns to this rank: its own and those that it receives.
 fn move_chunks(
     world: &dyn World,
     chunks: &[Chunk<'_>],
@@ -191,12 +191,18 @@ fn move_chunks(
     })
 }
 
-/// Stores the manifest in this node's store and in its partners'.
-fn spread(session: &Session<'_>, version: u32, manifest: &Manifest, partners: &[u32], window: usize) -> Result<Moved> {
-    let key = |rank| names::share(session.name, Part::Manifest, version, rank);
+/// Stores the manifest in this node's store and in the stores of its partners.
+fn replicate_manifest(
+    session: &Session<'_>,
+    version: u32,
+    manifest: &Manifest,
+    partners: &[u32],
+    window: usize,
+) -> Result<Moved> {
+    let key = |rank| names::rank_key(session.name, Part::Manifest, version, rank);
     let bytes = manifest::encode(manifest)?;
     let letters = partners.iter().map(|to| (*to, bytes.clone())).collect();
-    let (mut heard, moved) = say(session.world, &letters, window)?;
+    let (mut heard, moved) = exchange_messages(session.world, &letters, window)?;
     heard.insert(session.world.rank(), bytes);
     let store = |(rank, bytes): (&u32, &Vec<u8>)| {
         session.store.put_bytes(key(*rank).as_bytes(), bytes, &manifest::once()).map(drop)

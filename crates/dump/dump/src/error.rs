@@ -1,4 +1,4 @@
-//! What can go wrong with a dump or a restore.
+//! The errors of dumps and restores.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use crate::terms::Difference;
 /// The result of a dump or a restore.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way in which a dump or a restore can fail.
+/// The errors of a dump or a restore.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The node's store failed.
     #[error(transparent)]
     Store(#[from] terrace::Error),
-    /// A rank died, or left while the others needed it.
+    /// A rank died, or left while other ranks needed it.
     #[error("rank {rank} died; the dump that was being made does not exist, start again and restore the one before")]
     Died {
         /// The rank.
@@ -22,41 +22,41 @@ pub enum Error {
     /// The transport failed.
     #[error("the transport failed while {what}: {reason}; the ranks must be started again")]
     Transport {
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// What the transport says.
+        /// The transport's message.
         reason: String,
     },
-    /// Another rank failed, so that this one's part came to nothing.
+    /// Another rank failed, so this rank's work was abandoned.
     #[error("rank {rank}: {reason}")]
     Elsewhere {
         /// The rank.
         rank: u32,
-        /// What it said.
+        /// The message of its error.
         reason: String,
     },
-    /// The ranks and stores do not fit together, or an argument cannot be used.
+    /// The ranks and stores do not match, or an argument is invalid.
     #[error("{0}")]
     Refused(String),
-    /// The ranks were asked for different things.
+    /// The ranks have different arguments.
     #[error("the ranks are asked for different things: {}; ask all for the same", differ(.0))]
     Differ(Vec<Difference>),
-    /// No dump of the name, or of the version, is complete.
+    /// No complete dump has this name or version.
     #[error("there is no dump {name:?}{}; those that there are: {known}", version.map(|v| format!(" of version {v}")).unwrap_or_default())]
     NotFound {
         /// The dump's name.
         name: String,
-        /// The version that was asked for; none: the newest.
+        /// The requested version; `None` stands for the newest.
         version: Option<u32>,
-        /// The versions that there are, as text.
+        /// The existing versions, as text.
         known: String,
     },
-    /// What was stored or sent does not decode.
+    /// A stored or received record does not decode.
     #[error("{what} is damaged: {reason}")]
     Damaged {
-        /// What does not decode.
+        /// The record that does not decode.
         what: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// Too many stores are lost.
@@ -83,8 +83,8 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Ranges that an error's text names.
-const NAMED: usize = 8;
+/// An error message lists at most this many ranges.
+const MAX_NAMED_RANGES: usize = 8;
 
 fn differ(differences: &[Difference]) -> String {
     differences.iter().map(Difference::to_string).collect::<Vec<_>>().join("; ")
@@ -95,13 +95,17 @@ fn bytes(lost: &[Lost]) -> String {
 }
 
 fn ranges(lost: &[Lost]) -> String {
-    let named: Vec<String> = lost.iter().take(NAMED).map(Lost::to_string).collect();
-    let more = if lost.len() > NAMED { format!("; and {} ranges more", lost.len() - NAMED) } else { String::new() };
+    let named: Vec<String> = lost.iter().take(MAX_NAMED_RANGES).map(Lost::to_string).collect();
+    let more = if lost.len() > MAX_NAMED_RANGES {
+        format!("; and {} ranges more", lost.len() - MAX_NAMED_RANGES)
+    } else {
+        String::new()
+    };
     named.join("; ") + &more
 }
 
 impl Error {
-    /// Whether it is the transport that failed: the ranks can no longer agree on anything.
+    /// Returns whether the transport failed, so that the ranks cannot communicate any more.
     pub fn is_transport(&self) -> bool {
         matches!(self, Error::Died { .. } | Error::Transport { .. })
     }

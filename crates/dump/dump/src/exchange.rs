@@ -1,8 +1,9 @@
-//! Step 4: bytes move between ranks, each put straight to where it belongs in its receiver's window.
+//! Step 4: moves bytes between ranks. Each sender puts its bytes directly to their final place in the receiver's
+//! window.
 //!
-//! Each receiver is told the lengths of the letters to it, and tells each sender where its own begins, so that nobody waits for
-//! anybody. What is longer than the window goes in rounds, in each an equal part of every letter; of two windows one is read
-//! while the other fills.
+//! Each receiver learns the lengths of its letters and tells each sender where its letter begins, so that senders do
+//! not wait for each other. Data longer than the window is sent in rounds, each with an equal part of every letter.
+//! There are two windows: the receiver reads one while the other fills.
 
 mod places;
 
@@ -10,31 +11,31 @@ use std::ops::Range;
 
 use crate::Result;
 use crate::transport::{Window, World};
-use places::{Place, Places, places};
+use places::{Place, Places, agree_on_places};
 
-/// Bytes for a rank, in pieces that lie anywhere.
+/// Bytes for one rank, in pieces anywhere in memory.
 pub struct Letter<'a> {
-    /// The rank. Each is sent one letter at most.
+    /// The receiving rank. Each rank gets at most one letter of a sender.
     pub to: u32,
     /// The bytes.
     pub parts: Vec<&'a [u8]>,
 }
 
 impl Letter<'_> {
-    /// Its length in bytes.
+    /// Returns the letter's length in bytes.
     pub fn length(&self) -> u64 {
         self.parts.iter().map(|part| part.len() as u64).sum()
     }
 }
 
-/// What an exchange has moved.
+/// The amount of data that an exchange moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Bytes that this rank has sent to others.
+    /// Bytes that this rank sent to other ranks.
     pub sent: u64,
-    /// Bytes that it has received from others.
+    /// Bytes that this rank received from other ranks.
     pub received: u64,
-    /// Rounds that it took.
+    /// Number of rounds.
     pub rounds: u64,
 }
 
@@ -46,18 +47,18 @@ impl std::ops::AddAssign for Moved {
     }
 }
 
-/// Sends letters, and hands what comes to `receive`: who sent it, and bytes of its letter, in order. Collective. Takes two
-/// windows of about `window` bytes.
+/// Sends letters and passes received bytes to `receive`, as the sender and the next bytes of its letter, in order.
+/// Collective. Allocates two windows of about `window` bytes.
 ///
 /// # Errors
-/// What `receive` fails with, once the exchange is over: the others are not kept waiting.
+/// The first error of `receive`. It is returned only after the whole exchange, so that the other ranks do not block.
 pub fn exchange(
     world: &dyn World,
     letters: &[Letter<'_>],
     window: usize,
     receive: &mut dyn FnMut(u32, &[u8]) -> Result<()>,
 ) -> Result<Moved> {
-    let Places { outgoing, incoming, rounds } = places(world, letters, window)?;
+    let Places { outgoing, incoming, rounds } = agree_on_places(world, letters, window)?;
     let mut moved = Moved { rounds, ..Moved::default() };
     if rounds == 0 {
         return Ok(moved);
@@ -65,15 +66,17 @@ pub fn exchange(
     let room = incoming.last().map_or(0, |(_, place)| place.start + place.step);
     let mut windows = [world.window(room as usize)?, world.window(room as usize)?];
     let mut senders: Vec<Sender<'_>> = letters.iter().zip(outgoing).map(|(l, p)| Sender::new(l, p)).collect();
-    // Not all to the same rank first.
+    // Begin with the next rank, so that not all senders put to the same rank first.
     senders.sort_by_key(|sender| (sender.letter.to + world.size() - world.rank()) % world.size());
     let mut outcome = Ok(());
     for round in 0..=rounds {
-        // What the round before has put is read after this one's puts, which go to the other window.
+        // The bytes of the previous round are read after the puts of this one, which go to the other window. The fence
+        // at the end of a round orders both: no rank puts to a window before its owner has read it.
         let [even, odd] = &mut windows;
         let (now, before) = if round % 2 == 0 { (even, odd) } else { (odd, even) };
         if round < rounds {
-            // A piece for each receiver by turns: where several have most for the same one, none waits for it alone.
+            // Put one piece for each receiver in turn: if several senders have most bytes for the same receiver, none
+            // is blocked by it alone.
             let mut all = 1;
             while all > 0 {
                 all = 0;
@@ -103,13 +106,13 @@ pub fn exchange(
     outcome.map(|()| moved)
 }
 
-/// How far a letter has been sent.
+/// The progress of sending a letter.
 struct Sender<'a> {
     letter: &'a Letter<'a>,
     place: Place,
-    /// How many of its bytes.
+    /// Number of bytes sent.
     sent: u64,
-    /// The part that comes next, and its first byte that does.
+    /// The next part to send, and the first byte of it that has not been sent.
     part: usize,
     skip: usize,
 }
@@ -119,7 +122,7 @@ impl<'a> Sender<'a> {
         Sender { letter, place, sent: 0, part: 0, skip: 0 }
     }
 
-    /// Puts the next piece of what belongs to a round; how long it is, or 0 once all of that is put.
+    /// Puts the next piece of this round. Returns its length, or 0 after the last piece of the round.
     fn put(&mut self, window: &mut (dyn Window<'a> + 'a), round: u64) -> Result<u64> {
         let Range { start, end } = self.place.part(round);
         while self.sent < end {

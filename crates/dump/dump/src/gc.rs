@@ -1,5 +1,6 @@
-//! Old versions dropped: what no other version needs is given back, and packs that are mostly dead are packed anew. One store at
-//! a time, without the other ranks: a store knows by its indexes what is needed of it.
+//! Drops old versions: removes packs that no remaining version needs and rewrites packs that are mostly garbage. This
+//! works on one store at a time, without the other ranks, because a store's own indexes tell which of its chunks are
+//! needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +14,19 @@ use crate::names::{self, Part};
 use crate::pack::pack;
 use crate::packed::Packed;
 
-/// What was dropped.
+/// The result of dropping versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// The versions.
+    /// The dropped versions.
     pub versions: Vec<u32>,
-    /// Bytes of packs removed, less those of packs made anew.
+    /// Bytes of removed packs, minus bytes of new packs.
     pub bytes: u64,
 }
 
-/// The names of dumps that a store has something of.
+/// Returns the names of all dumps of which a store holds any object.
 pub fn dumps(store: &Store) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
-    for key in names::below(store, "dumps")? {
+    for key in names::list_below(store, "dumps")? {
         let name = key.split('/').nth(1).unwrap_or_default();
         if names.last().is_none_or(|last| last != name) {
             names.push(name.to_owned());
@@ -34,55 +35,62 @@ pub fn dumps(store: &Store) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The versions of a dump that a store knows as complete, oldest first.
+/// Returns the versions of a dump that a store knows as complete, oldest first.
 pub fn versions(store: &Store, name: &str) -> Result<Vec<u32>> {
-    names::check(name)?;
-    Ok(names::below(store, &names::all(name, Part::Complete))?.iter().filter_map(|key| names::number(key)).collect())
+    names::check_name(name)?;
+    Ok(names::list_below(store, &names::part_prefix(name, Part::Complete))?
+        .iter()
+        .filter_map(|key| names::parse_number(key))
+        .collect())
 }
 
-/// Drops all but the newest `keep` versions of a dump from this store, at least one staying. To be done on each node.
+/// Drops all but the newest `keep` versions of a dump from this store, and always keeps at least one. Call it on each
+/// node.
 ///
 /// # Errors
 /// [`Error::Refused`](crate::Error::Refused) while a dump of that name is made or restored from this store.
 pub fn collect(store: &Store, name: &str, keep: usize) -> Result<Dropped> {
-    names::check(name)?;
+    names::check_name(name)?;
     let _locks = Locks::for_gc(store, name)?;
     let mut versions = versions(store, name)?;
     let newest = versions.split_off(versions.len().saturating_sub(keep.max(1)));
     let Some(last) = newest.last() else { return Ok(Dropped::default()) };
-    // First what makes a version exist, so that none exists in part; and what a gc that was killed has left of others.
+    // Remove the record that makes a version exist first, so that no version exists in part. This loop also removes the
+    // remains of an earlier `gc` that was killed.
     for part in [Part::Complete, Part::Manifest, Part::Index] {
-        for key in names::below(store, &names::all(name, part))? {
+        for key in names::list_below(store, &names::part_prefix(name, part))? {
             if names::version_of(&key).is_some_and(|version| version < *last && !newest.contains(&version)) {
                 store.remove(key.as_bytes())?;
             }
         }
     }
-    let before = bytes(store, name)?;
+    let before = count_pack_bytes(store, name)?;
     repack(store, name, *last)?;
-    Ok(Dropped { versions, bytes: before.saturating_sub(bytes(store, name)?) })
+    Ok(Dropped { versions, bytes: before.saturating_sub(count_pack_bytes(store, name)?) })
 }
 
-/// Bytes in packs.
-fn bytes(store: &Store, name: &str) -> Result<u64> {
+/// Returns the total length of the dump's packs in bytes.
+fn count_pack_bytes(store: &Store, name: &str) -> Result<u64> {
     let mut bytes = 0;
-    for key in names::below(store, &names::all(name, Part::Packs))? {
+    for key in names::list_below(store, &names::part_prefix(name, Part::Packs))? {
         bytes += store.stat(key.as_bytes())?.length;
     }
     Ok(bytes)
 }
 
-/// Removes packs that nothing needs, and those that are under half live once what is live in them is in new ones.
+/// Removes packs without live chunks. Copies the live chunks of packs that are less than half live to new packs, and
+/// only then removes the old ones.
 fn repack(store: &Store, name: &str, version: u32) -> Result<()> {
     let mut indexes: BTreeMap<String, Index> = BTreeMap::new();
-    for key in names::below(store, &names::all(name, Part::Index))? {
+    for key in names::list_below(store, &names::part_prefix(name, Part::Index))? {
         let index = manifest::get(store, &key)?;
         indexes.insert(key, index);
     }
-    let live = live(&indexes);
+    let live = count_live_bytes(&indexes);
     let mut sparse: BTreeSet<String> = BTreeSet::new();
-    for key in names::below(store, &names::all(name, Part::Packs))? {
-        // What later versions have left belongs to the dump that is being made, or cleans up.
+    for key in names::list_below(store, &names::part_prefix(name, Part::Packs))? {
+        // Later versions are incomplete: their packs belong to a dump that is in progress, or the next dump removes
+        // them.
         let ours = names::version_of(&key).is_some_and(|of| of <= version);
         match live.get(key.as_str()).copied().unwrap_or(0) {
             0 if ours => store.remove(key.as_bytes())?,
@@ -95,20 +103,20 @@ fn repack(store: &Store, name: &str, version: u32) -> Result<()> {
     if sparse.is_empty() {
         return Ok(());
     }
-    let made = pack_anew(store, name, version, &indexes, &sparse)?;
+    let made = copy_live_chunks(store, name, version, &indexes, &sparse)?;
     for (key, index) in &indexes {
         if index.packs.iter().any(|pack| sparse.contains(pack)) {
-            manifest::put(store, key, &moved(index, &made))?;
+            manifest::put(store, key, &rewrite_index(index, &made))?;
         }
     }
-    // Chunks that could not be read stay where they are: a repair of their pack may bring them back.
+    // Keep packs with unreadable chunks: a repair of the pack may make them readable again.
     let still = made.unread;
     sparse.retain(|pack| !still.contains(pack));
     sparse.iter().try_for_each(|pack| Ok(store.remove(pack.as_bytes())?))
 }
 
-/// How many bytes of each pack any index names.
-fn live(indexes: &BTreeMap<String, Index>) -> BTreeMap<&str, u64> {
+/// Returns the number of bytes of each pack that any index references.
+fn count_live_bytes(indexes: &BTreeMap<String, Index>) -> BTreeMap<&str, u64> {
     let mut places: BTreeMap<&str, BTreeSet<(u32, u32)>> = BTreeMap::new();
     for index in indexes.values() {
         for (_, place) in &index.chunks {
@@ -121,22 +129,22 @@ fn live(indexes: &BTreeMap<String, Index>) -> BTreeMap<&str, u64> {
     places.into_iter().map(|(pack, places)| (pack, sum(places))).collect()
 }
 
-/// Chunks in new packs.
-struct Made {
+/// The chunks that were copied to new packs.
+struct CopiedChunks {
     packs: Vec<String>,
     places: ByHash<Place>,
-    /// Packs of which some chunks could not be read.
+    /// Packs with chunks that could not be read.
     unread: BTreeSet<String>,
 }
 
-/// Copies what is live in sparse packs to new ones.
-fn pack_anew(
+/// Copies the live chunks of sparse packs to new packs.
+fn copy_live_chunks(
     store: &Store,
     name: &str,
     version: u32,
     indexes: &BTreeMap<String, Index>,
     sparse: &BTreeSet<String>,
-) -> Result<Made> {
+) -> Result<CopiedChunks> {
     let mut packed = Packed::default();
     let mut of = ByHash::default();
     for index in indexes.values() {
@@ -148,9 +156,9 @@ fn pack_anew(
         packed.add(index.clone(), |hash| of.contains_key(hash));
     }
     let wanted: Vec<_> = of.keys().copied().collect();
-    // A name that no pack has: gc runs again and again.
-    let taken = names::below(store, &names::version(name, Part::Packs, version))?.len();
-    let prefix = format!("{}/gc{taken}", names::version(name, Part::Packs, version));
+    // The prefix must be unused: `gc` may run several times on the same version.
+    let taken = names::list_below(store, &names::version_prefix(name, Part::Packs, version))?.len();
+    let prefix = format!("{}/gc{taken}", names::version_prefix(name, Part::Packs, version));
     let ((), packs) = pack(store, &prefix, true, |packer| {
         packed.read(store, &wanted, &mut |number, bytes| {
             packer.add(wanted[number], bytes);
@@ -160,11 +168,11 @@ fn pack_anew(
     let index = packs.index;
     let places: ByHash<Place> = index.chunks.into_iter().collect();
     let unread = of.iter().filter(|(hash, _)| !places.contains_key(*hash)).map(|(_, pack)| pack.clone()).collect();
-    Ok(Made { packs: index.packs, places, unread })
+    Ok(CopiedChunks { packs: index.packs, places, unread })
 }
 
-/// An index that names new packs instead of old ones.
-fn moved(index: &Index, made: &Made) -> Index {
+/// Returns the index with the places of copied chunks replaced by their new ones.
+fn rewrite_index(index: &Index, made: &CopiedChunks) -> Index {
     let mut moved = Packed::default();
     moved.add(index.clone(), |hash| !made.places.contains_key(hash));
     let kept = index.chunks.iter().map(|(hash, _)| *hash).filter(|hash| moved.has(hash));

@@ -1,8 +1,10 @@
-//! Step 2, together: what ranks know of a thing meets at the thing's home, and the answer goes back to those who know of it.
+//! Step 2, shared part: brings the knowledge of all ranks about an item to the item's home rank, and the answer back to
+//! the ranks that know the item.
 //!
-//! Recursive halving: in each of log2(ranks) levels a group of ranks is cut in two, and each rank sends what has its home in
-//! the other half to a rank there. What is equal becomes one on the way, so that a rank holds and sends no more than its own
-//! share at any level, however many ranks have the same. Answers take the same ways back.
+//! The method is recursive halving. In each of log2(ranks) levels, a group of ranks is divided in two, and each rank
+//! sends the items whose homes are in the other half to a rank there. Equal items merge on the way, so that a rank
+//! holds and sends no more than its own share at any level, however many ranks have the same items. Answers return the
+//! same way.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash};
@@ -17,45 +19,45 @@ use crate::chunk::Same;
 use crate::manifest::{decode, encode};
 use crate::transport::World;
 
-/// What a rank knows of things, each once, in order of their homes.
+/// The knowledge of a rank about items, each listed once, in order of their homes.
 pub trait Known: Default + Serialize + DeserializeOwned {
-    /// Tells things apart.
+    /// Identifies an item.
     type Key: Copy + Eq + Hash;
-    /// How much is kept.
+    /// Limits the amount of knowledge that is kept.
     type Bounds: Copy;
 
-    /// What both know together.
+    /// Merges the knowledge of two ranks.
     fn merge(self, other: Self, bounds: Self::Bounds) -> Self;
 
-    /// Keeps what has its home at a rank below `rank` of `size`, and returns the rest.
+    /// Keeps the items with homes below `rank` of `size` ranks, and returns the rest.
     fn split_off(&mut self, rank: u32, size: u32) -> Self;
 
-    /// The things, in order.
+    /// Returns the keys of the items, in order.
     fn keys(&self) -> impl Iterator<Item = Self::Key>;
 }
 
-/// The least number of the things at home at a rank, where random numbers tell the homes.
+/// Returns the least number whose home is `rank`, if uniformly distributed numbers determine the homes.
 pub fn first(rank: u32, size: u32) -> u64 {
     (u128::from(rank) << 64).div_ceil(u128::from(size)) as u64
 }
 
-/// Answers by thing.
+/// Answers by item.
 pub type Answers<K, A> = HashMap<<K as Known>::Key, A, BuildHasherDefault<Same>>;
 
-/// A level, as a rank sees it.
+/// A level of the recursion, as seen by one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
     /// The first rank of the upper half.
     pub middle: u32,
-    /// Whether this rank is in the upper half. The lower half sends first, so that nobody waits in a circle.
+    /// Whether this rank is in the upper half. The lower half sends first, which prevents a circular wait.
     pub upper: bool,
     /// The rank of the other half that it sends to.
     pub to: u32,
-    /// Those that send to it: two where the lower half is the larger one.
+    /// The ranks that send to it: two for one rank of the upper half if the lower half is larger.
     pub from: SmallVec<[u32; 2]>,
 }
 
-/// A rank's levels.
+/// Returns the levels of a rank.
 pub fn levels(rank: u32, size: u32) -> Vec<Level> {
     let mut group: Range<u32> = 0..size;
     let mut levels = Vec::new();
@@ -77,33 +79,33 @@ pub fn levels(rank: u32, size: u32) -> Vec<Level> {
     levels
 }
 
-/// A rank's part: what it holds by now, and of whom it heard it.
+/// The state of one rank: its knowledge, and the items that it exchanged at each level.
 pub struct Halving<K: Known> {
-    /// What it holds.
+    /// The knowledge that the rank holds now.
     pub known: K,
     bounds: K::Bounds,
     size: u32,
     levels: Vec<Level>,
-    /// What has passed at each level.
+    /// The items that were exchanged at each level.
     passed: Vec<Passed<K::Key>>,
     most: usize,
 }
 
-/// Things sent at a level, and things heard of each rank that sends.
+/// The items that were sent at a level, and those received from each sending rank.
 type Passed<Key> = (Vec<Key>, Vec<Vec<Key>>);
 
 impl<K: Known> Halving<K> {
-    /// Begins with what a rank of `size` knows by itself.
+    /// Creates the state of a rank of `size` with its own knowledge.
     pub fn new(known: K, bounds: K::Bounds, rank: u32, size: u32) -> Halving<K> {
         Halving { most: known.keys().count(), known, bounds, size, levels: levels(rank, size), passed: Vec::new() }
     }
 
-    /// Its levels.
+    /// Returns the rank's levels.
     pub fn levels(&self) -> &[Level] {
         &self.levels
     }
 
-    /// What it sends at the next level.
+    /// Returns the knowledge to send at the next level.
     pub fn send(&mut self) -> K {
         let level = &self.levels[self.passed.len()];
         let mut other = self.known.split_off(level.middle, self.size);
@@ -114,7 +116,7 @@ impl<K: Known> Halving<K> {
         other
     }
 
-    /// Takes in what a rank has sent it at this level.
+    /// Merges the knowledge that another rank sent at this level.
     pub fn hear(&mut self, other: K) {
         if let Some((_, heard)) = self.passed.last_mut() {
             heard.push(other.keys().collect());
@@ -123,27 +125,27 @@ impl<K: Known> Halving<K> {
         self.most = self.most.max(self.known.keys().count());
     }
 
-    /// The most things of which it held something at a time.
+    /// Returns the largest number of items that the rank held at a time.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// What it answers those of whom it heard at a level, in their order.
+    /// Returns the answers for the ranks that sent at a level, in their order.
     pub fn answers<A: Clone + Default>(&self, level: usize, answers: &Answers<K, A>) -> Vec<Vec<A>> {
         let answer = |key: &K::Key| answers.get(key).cloned().unwrap_or_default();
         let heard = self.passed.get(level).map(|(_, heard)| &heard[..]).unwrap_or_default();
         heard.iter().map(|heard| heard.iter().map(answer).collect()).collect()
     }
 
-    /// Takes in what it was answered at a level.
+    /// Adds the answers that the rank received at a level.
     pub fn learn<A>(&self, level: usize, said: Vec<A>, answers: &mut Answers<K, A>) {
         let sent = self.passed.get(level).map(|(sent, _)| &sent[..]).unwrap_or_default();
         answers.extend(sent.iter().copied().zip(said));
     }
 }
 
-/// Brings what all ranks know to its homes, and each home's answers back: to each rank those about what it knew. What did not
-/// fit anywhere on the way is answered by nothing. Collective.
+/// Brings the knowledge of all ranks to its homes, and returns each home's answers about the items that this rank knew.
+/// An item that was dropped on the way, because it exceeded the bounds, has the default answer. Collective.
 pub fn meet<K: Known, A>(
     world: &dyn World,
     known: K,

@@ -1,11 +1,13 @@
-//! Who works on a dump: two jobs that dump the same name at once would remove each other's chunks, and so would `gc` beside a dump or a
-//! restore.
+//! Locks against concurrent work on a dump. Two jobs that dump the same name at once would remove each other's chunks,
+//! and so would `gc` during a dump or a restore.
 //!
-//! Three files in the store's directory are locked (`flock`) for each name. The system unlocks them when a process ends, however it does.
+//! For each name, three files in the store's directory are locked with `flock`. The system releases the locks when a
+//! process ends, even if it is killed.
 //!
-//! - `turn`: alone, by the rank that leads its node in a dump, and by `gc`.
-//! - `ranks`: shared, by each rank of a dump. It may outlive the leading rank, and what it still writes would be taken for the next dump's.
-//! - `readers`: shared, by each rank of a restore.
+//! - `turn`: exclusive, held by the leading rank of each node during a dump, and by `gc`.
+//! - `ranks`: shared, held by each rank of a dump. A rank may outlive the leading rank of its node; without this lock,
+//!   its late writes would mix with those of the next dump.
+//! - `readers`: shared, held by each rank of a restore.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,75 +19,79 @@ use crate::chunk::Hash;
 use crate::transport::{World, agree};
 use crate::{Error, Result};
 
-/// Locks that are held until this is dropped.
+/// Locks that are held until this value is dropped.
 #[derive(Default)]
 pub struct Locks {
     _held: Vec<Locked>,
 }
 
-/// The file that is locked. A name may be as long as a file's name can be, so its hash stands for it.
-fn path(store: &Store, name: &str, what: &str) -> PathBuf {
+/// Returns the path of a lock file. It contains a hash of the name, since a name with a suffix may exceed the limit of
+/// a file name.
+fn lock_path(store: &Store, name: &str, what: &str) -> PathBuf {
     store.dir().join("dumps").join(format!("{:016x}.{what}", Hash::of(name.as_bytes()).number()))
 }
 
-fn open(store: &Store, name: &str, what: &str) -> io::Result<File> {
-    let path = path(store, name, what);
+fn open_lock_file(store: &Store, name: &str, what: &str) -> io::Result<File> {
+    let path = lock_path(store, name, what);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
     File::options().create(true).truncate(false).write(true).open(path)
 }
 
-fn cannot(store: &Store, name: &str, what: &str, cause: &io::Error) -> Error {
-    Error::Refused(format!("locking {}: {cause}", path(store, name, what).display()))
+fn lock_error(store: &Store, name: &str, what: &str, cause: &io::Error) -> Error {
+    Error::Refused(format!("locking {}: {cause}", lock_path(store, name, what).display()))
 }
 
-/// Locks a file alone.
+/// Locks a file exclusively.
 ///
 /// # Errors
-/// [`Error::Refused`] where others have it locked: `who` says who they are.
-fn alone(store: &Store, name: &str, what: &str, who: &str) -> Result<Locked> {
-    let locked = open(store, name, what).and_then(Locked::at_once).map_err(|e| cannot(store, name, what, &e))?;
+/// [`Error::Refused`] if another process holds the lock; `who` describes that process in the message.
+fn lock_exclusively(store: &Store, name: &str, what: &str, who: &str) -> Result<Locked> {
+    let locked =
+        open_lock_file(store, name, what).and_then(Locked::at_once).map_err(|e| lock_error(store, name, what, &e))?;
     locked.ok_or_else(|| {
         Error::Refused(format!("{who} dump {name:?} in {}; wait until that ends", store.dir().display()))
     })
 }
 
 impl Locks {
-    /// For a dump, on all nodes or on none. Collective.
+    /// Takes the locks of a dump, on all nodes or on none. Collective.
     ///
     /// # Errors
-    /// [`Error::Refused`] where another job dumps the same name to one of the stores, or `gc` runs there.
+    /// [`Error::Refused`] if another job dumps the same name to one of the stores, or `gc` runs there.
     pub fn for_dump(world: &dyn World, store: &Store, name: &str) -> Result<Locks> {
         let lead = || {
-            let turn = alone(store, name, "turn", "another job, or gc, works on")?;
-            // Nobody begins a dump while this rank has the turn; this sees ranks that have outlived theirs.
-            drop(alone(store, name, "ranks", "ranks of a job that failed are still at")?);
+            let turn = lock_exclusively(store, name, "turn", "another job, or gc, works on")?;
+            // No other dump can begin while this rank holds `turn`. Taking `ranks` exclusively for a moment detects
+            // ranks of an earlier dump that outlived their leading rank.
+            drop(lock_exclusively(store, name, "ranks", "ranks of a job that failed are still at")?);
             Ok(vec![turn])
         };
         let mut locks = agree(world, if world.leads() { lead() } else { Ok(Vec::new()) })?;
-        let shared = open(store, name, "ranks").and_then(Locked::share);
-        locks.push(agree(world, shared.map_err(|e| cannot(store, name, "ranks", &e)))?);
+        let shared = open_lock_file(store, name, "ranks").and_then(Locked::share);
+        locks.push(agree(world, shared.map_err(|e| lock_error(store, name, "ranks", &e)))?);
         Ok(Locks { _held: locks })
     }
 
-    /// For `gc`.
+    /// Takes the locks of `gc`.
     ///
     /// # Errors
     /// [`Error::Refused`] while the name is dumped or restored, or another `gc` runs.
     pub fn for_gc(store: &Store, name: &str) -> Result<Locks> {
-        let turn = alone(store, name, "turn", "a job, or another gc, works on")?;
-        let ranks = alone(store, name, "ranks", "ranks of a job that failed are still at")?;
-        let readers = alone(store, name, "readers", "a job restores")?;
+        let turn = lock_exclusively(store, name, "turn", "a job, or another gc, works on")?;
+        let ranks = lock_exclusively(store, name, "ranks", "ranks of a job that failed are still at")?;
+        let readers = lock_exclusively(store, name, "readers", "a job restores")?;
         Ok(Locks { _held: vec![turn, ranks, readers] })
     }
 
-    /// For a restore, which waits for `gc`.
+    /// Takes the lock of a restore. Waits until a running `gc` ends.
     pub fn for_restore(store: &Store, name: &str) -> Locks {
-        match open(store, name, "readers").and_then(Locked::share) {
+        match open_lock_file(store, name, "readers").and_then(Locked::share) {
             Ok(readers) => Locks { _held: vec![readers] },
             Err(error) => {
-                // A store that cannot be written to can be restored from; only `gc` beside that is not noticed.
+                // Ignoring the error allows a restore from a store that this process cannot write to. Without the lock,
+                // the restore does not exclude a `gc` by a process that can.
                 tracing::debug!(%error, "restoring without a lock");
                 Locks::default()
             }

@@ -1,4 +1,4 @@
-//! What a dump leaves beside chunks: records that tell what is where.
+//! The records that a dump stores beside its chunks, and which locate them.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,10 @@ use terrace::{Ack, PutOptions, Store};
 use crate::chunk::Hash;
 use crate::{Error, Result};
 
-/// Of which chunks a rank's buffers are made.
+/// The chunks that make up a rank's buffers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// As [`Complete::attempt`].
+    /// The number of the dump attempt, as in [`Complete::attempt`].
     pub attempt: u64,
     /// Each buffer's length in bytes.
     pub buffers: Vec<u64>,
@@ -22,10 +22,11 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Where chunks stand: for each in turn its number among `chunks`, its buffer and its first byte there.
+    /// Returns the position of each chunk of the sequence: its number among `chunks`, its buffer and its first byte
+    /// there.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where chunks and buffers do not fit together.
+    /// [`Error::Damaged`] if the lengths of chunks and buffers disagree.
     pub fn positions(&self) -> Result<Vec<Position>> {
         let damaged = || Error::damaged("a manifest", "its chunks are not as long as its buffers");
         let mut sequence = self.sequence.iter();
@@ -46,7 +47,7 @@ impl Manifest {
     }
 }
 
-/// Where a chunk stands.
+/// The position of a chunk in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Position {
     /// The chunk's number in the manifest.
@@ -59,7 +60,7 @@ pub struct Position {
     pub length: u32,
 }
 
-/// A chunk, and who has it.
+/// A chunk and the stores that have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// The chunk.
@@ -70,21 +71,21 @@ pub struct Held {
     pub stores: SmallVec<[u32; 4]>,
 }
 
-/// What all ranks of a dump have in common. Its being there is what makes the dump exist.
+/// The record that all ranks of a dump share. A dump exists if and only if this record does.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Complete {
-    /// A random number: should a version be made twice, as only stores that were away knew that it was there, nothing of
-    /// the one is taken for the other's.
+    /// A random number. If a version is made twice, because only unavailable stores knew the first one, this number
+    /// keeps the records of the two apart.
     pub attempt: u64,
     /// The length in bytes of each buffer of each rank.
     pub buffers: Vec<Vec<u64>>,
-    /// On how many nodes each chunk is.
+    /// The number of nodes that have each chunk.
     pub copies: u32,
     /// The nodes' stores.
     pub stores: Vec<u64>,
 }
 
-/// Where in a store chunks are that a dump needs of it.
+/// The places of the chunks in a store that a dump needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Index {
     /// The keys of packs.
@@ -105,7 +106,7 @@ pub struct Place {
 }
 
 impl Index {
-    /// Takes in what another index knows.
+    /// Appends the packs and chunks of another index.
     pub fn append(&mut self, other: Index) {
         let first = self.packs.len() as u32;
         self.packs.extend(other.packs);
@@ -114,7 +115,8 @@ impl Index {
     }
 }
 
-/// How all of a dump's objects are stored: once, as the dump itself is the replication.
+/// Returns the options for all objects of a dump. They have one replica, because the dump itself replicates chunks over
+/// nodes.
 pub fn once() -> PutOptions {
     PutOptions { replicas: Some(1), ack: Some(Ack::Placed), ..PutOptions::default() }
 }
@@ -130,12 +132,12 @@ pub fn get<T: DeserializeOwned>(store: &Store, key: &str) -> Result<T> {
     decode(key, &store.get(key.as_bytes())?)
 }
 
-/// A record's bytes.
+/// Encodes a record.
 pub fn encode(record: &impl Serialize) -> Result<Vec<u8>> {
     postcard::to_stdvec(record).map_err(|e| Error::damaged("a record", e))
 }
 
-/// The record that bytes hold, which came from `what`.
+/// Decodes a record; `what` names its origin in errors.
 pub fn decode<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T> {
     postcard::from_bytes(bytes).map_err(|e| Error::damaged(what, e))
 }

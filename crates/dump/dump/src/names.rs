@@ -1,4 +1,4 @@
-//! Under which keys a dump's objects lie in a store.
+//! The keys of a dump's objects in a store.
 //!
 //! ```text
 //! dumps/NAME/complete/VERSION        the dump exists
@@ -11,33 +11,33 @@ use terrace::Store;
 
 use crate::{Error, Result};
 
-/// What is kept of a dump.
+/// The kinds of a dump's objects.
 #[derive(Clone, Copy)]
 pub enum Part {
-    /// That it exists.
+    /// The records that make versions exist.
     Complete,
-    /// What buffers are made of.
+    /// The manifests.
     Manifest,
-    /// Where chunks are.
+    /// The indexes.
     Index,
-    /// Chunks.
+    /// The packs of chunks.
     Packs,
 }
 
-/// Objects listed at a time.
-const PAGE: usize = 1024;
+/// Number of objects that one call to the store lists.
+const LIST_PAGE_KEYS: usize = 1024;
 
 /// # Errors
-/// [`Error::Refused`] where no dump can have the name.
-pub fn check(name: &str) -> Result<()> {
+/// [`Error::Refused`] if the name is invalid.
+pub fn check_name(name: &str) -> Result<()> {
     match name.contains('/') || terrace::key::check(name.as_bytes()).is_err() || name.len() > 255 {
         true => Err(Error::Refused(format!("{name:?} cannot be a dump's name; it is one component of a path"))),
         false => Ok(()),
     }
 }
 
-/// All of a part of a dump's versions.
-pub fn all(name: &str, part: Part) -> String {
+/// Returns the prefix of the keys of a part, for all versions.
+pub fn part_prefix(name: &str, part: Part) -> String {
     let part = match part {
         Part::Complete => "complete",
         Part::Manifest => "manifest",
@@ -47,32 +47,32 @@ pub fn all(name: &str, part: Part) -> String {
     format!("dumps/{name}/{part}")
 }
 
-/// A part of a version.
-pub fn version(name: &str, part: Part, version: u32) -> String {
-    format!("{}/{version:010}", all(name, part))
+/// Returns the prefix of the keys of a part, for one version.
+pub fn version_prefix(name: &str, part: Part, version: u32) -> String {
+    format!("{}/{version:010}", part_prefix(name, part))
 }
 
-/// A rank's share of a part of a version.
-pub fn share(name: &str, part: Part, version: u32, rank: u32) -> String {
-    format!("{}/{rank}", self::version(name, part, version))
+/// Returns the key of a rank's object of a part and version.
+pub fn rank_key(name: &str, part: Part, version: u32, rank: u32) -> String {
+    format!("{}/{rank}", self::version_prefix(name, part, version))
 }
 
-/// What comes after the last `/` of a key, as a number.
-pub fn number(key: &str) -> Option<u32> {
+/// Parses the last component of a key as a number.
+pub fn parse_number(key: &str) -> Option<u32> {
     key.rsplit('/').next()?.parse().ok()
 }
 
-/// The version that a key of any part belongs to.
+/// Returns the version that a key of any part belongs to.
 pub fn version_of(key: &str) -> Option<u32> {
     key.split('/').nth(3)?.parse().ok()
 }
 
-/// All keys below a prefix.
-pub fn below(store: &Store, prefix: &str) -> Result<Vec<String>> {
+/// Lists all keys below a prefix.
+pub fn list_below(store: &Store, prefix: &str) -> Result<Vec<String>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     loop {
-        let page = store.list(prefix.as_bytes(), keys.last().map(Vec::as_slice), PAGE)?;
-        let more = page.len() == PAGE;
+        let page = store.list(prefix.as_bytes(), keys.last().map(Vec::as_slice), LIST_PAGE_KEYS)?;
+        let more = page.len() == LIST_PAGE_KEYS;
         keys.extend(page.into_iter().map(|(key, _)| key));
         if !more {
             return Ok(keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect());

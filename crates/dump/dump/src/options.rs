@@ -1,37 +1,37 @@
-//! How to dump, and what came of it.
+//! The options and the result of a dump.
 
 use crate::chunk::Chunking;
 use crate::exchange::Moved;
 use crate::terms::Terms;
 use crate::{Error, Result};
 
-/// What of equal chunks is left out.
+/// Which duplicates of chunks a dump leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Nothing: every chunk is stored and replicated.
+    /// None: every chunk is stored and replicated.
     Kept,
-    /// What a rank has twice.
+    /// Duplicates within a rank.
     Local,
-    /// Also what other ranks have: natural copies count as replicas.
+    /// Duplicates within and across ranks: natural copies count as replicas.
     Collective,
 }
 
-/// How to dump.
+/// The options of a dump.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// On how many nodes each chunk is to be; where there are fewer nodes, on all. 1 to 16.
+    /// The number of nodes that store each chunk, 1 to 16; all nodes, if there are fewer.
     pub replicas: u32,
-    /// How buffers are cut.
+    /// How buffers are divided into chunks.
     pub chunking: Chunking,
-    /// What is left out.
+    /// Which duplicates are left out.
     pub duplicates: Duplicates,
-    /// Whether partners are chosen by load, or by their ranks only.
+    /// Whether partners are chosen by load; otherwise they are chosen by rank.
     pub by_load: bool,
-    /// The most chunks that a rank asks others about, and tells others of; 2^17, as in AC-FTE.
+    /// The maximum number of chunks that a rank asks others about and tells others of; 2^17 by default, as in AC-FTE.
     pub table: usize,
-    /// Bytes of each of two windows, in which chunks of others come in.
+    /// The length in bytes of each of the two windows that receive the chunks of other ranks.
     pub window: usize,
-    /// The version to make; none: the one after the newest.
+    /// The version to create; `None` creates the one after the newest.
     pub version: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What must be the same on all ranks: everything.
+    /// Returns the options that must be the same on all ranks, which are all of them.
     pub(crate) fn terms(&self) -> Terms {
         let chunking = match self.chunking {
             Chunking::Fixed(size) => format!("{size} bytes"),
@@ -72,7 +72,7 @@ impl Options {
     }
 
     /// # Errors
-    /// [`Error::Refused`] where one of them cannot be used.
+    /// [`Error::Refused`] if an option is invalid.
     pub(crate) fn check(&self) -> Result<()> {
         self.chunking.check()?;
         if !(1..=16).contains(&self.replicas) {
@@ -83,7 +83,8 @@ impl Options {
 }
 
 /// # Errors
-/// [`Error::Refused`] where a window is shorter than `least` bytes: an exchange would take a round for each few bytes.
+/// [`Error::Refused`] if a window is shorter than `least` bytes: an exchange would then take a round for every few
+/// bytes.
 pub(crate) fn check_window(window: usize, least: usize) -> Result<()> {
     match window < least {
         true => Err(Error::Refused(format!(
@@ -93,21 +94,21 @@ pub(crate) fn check_window(window: usize, least: usize) -> Result<()> {
     }
 }
 
-/// What a dump has done, on one rank.
+/// The result of a dump on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dumped {
     /// The dump's version.
     pub version: u32,
-    /// On how many nodes each chunk is.
+    /// The number of nodes that have each chunk.
     pub copies: u32,
     /// Bytes of this rank's buffers.
     pub bytes: u64,
     /// Bytes of its distinct chunks.
     pub distinct: u64,
-    /// Bytes of chunks that it has put into packs, its own and others'.
+    /// Bytes of chunks that it put into packs, both its own and received ones.
     pub stored: u64,
-    /// What chunks have moved.
+    /// The data that the exchange of chunks moved.
     pub chunks: Moved,
-    /// What asking and manifests have moved.
+    /// The data that questions and manifests moved.
     pub records: Moved,
 }

@@ -1,4 +1,4 @@
-//! Step 5: chunks go into packs, which are objects of the node's store.
+//! Step 5: puts chunks into packs, which are objects of the node's store.
 
 use std::thread;
 
@@ -9,13 +9,15 @@ use crate::Result;
 use crate::chunk::{ByHash, Hash};
 use crate::manifest::{Index, Place, once};
 
-/// A pack is stored once it holds so many bytes,
-const PACK: usize = 8 << 20;
-/// or so many where the store would have nothing to do otherwise.
-const LEAST: usize = 512 << 10;
+/// Maximum length of a pack in bytes, unless a single chunk is longer. A packer that fills it waits for the storing
+/// thread.
+const MAX_PACK_BYTES: usize = 8 << 20;
+/// An idle storing thread stores a pack once it has this many bytes.
+const MIN_PACK_BYTES: usize = 512 << 10;
 
-/// Has `work` gather chunks into packs, which a thread puts into the store meanwhile, under keys that begin with `prefix`; each
-/// chunk `once`, or as often as it comes. What `work` returned, and what was packed once all of it is stored.
+/// Lets `work` gather chunks into packs while a thread stores them under keys that begin with `prefix`. With `once`,
+/// each distinct chunk is packed only once. Returns the result of `work` and the packs, all of which are stored by
+/// then.
 pub fn pack<T>(
     store: &Store,
     prefix: &str,
@@ -24,7 +26,7 @@ pub fn pack<T>(
 ) -> Result<(T, Packs)> {
     let shared = Shared::default();
     thread::scope(|scope| {
-        let storing = scope.spawn(|| shared.store(store, prefix));
+        let storing = scope.spawn(|| shared.store_packs(store, prefix));
         let mut packer = Packer { shared: &shared, known: once.then(ByHash::default), bytes: 0 };
         let (done, bytes) = (work(&mut packer), packer.bytes);
         drop(packer);
@@ -33,37 +35,37 @@ pub fn pack<T>(
     })
 }
 
-/// What has been packed.
+/// The packs that were stored.
 pub struct Packs {
-    /// Where each chunk is.
+    /// The place of each chunk.
     pub index: Index,
-    /// Bytes of chunks.
+    /// The total length of the chunks in bytes.
     pub bytes: u64,
 }
 
-/// Takes chunks.
+/// Accepts chunks and appends them to the open pack.
 pub struct Packer<'s> {
     shared: &'s Shared,
-    /// What it has taken, where each chunk is to be stored once.
+    /// The chunks that it has accepted, if each chunk is packed only once.
     known: Option<ByHash<()>>,
     bytes: u64,
 }
 
 impl Packer<'_> {
-    /// Takes a chunk; waits where the store does not keep up.
+    /// Adds a chunk. Blocks while the open pack is full and the storing thread has not taken it.
     pub fn add(&mut self, hash: Hash, bytes: &[u8]) {
         if self.known.as_mut().is_some_and(|known| known.insert(hash, ()).is_some()) {
             return;
         }
         self.bytes += bytes.len() as u64;
         let mut open = self.shared.open.lock();
-        while !open.bytes.is_empty() && open.bytes.len() + bytes.len() > PACK {
+        while !open.bytes.is_empty() && open.bytes.len() + bytes.len() > MAX_PACK_BYTES {
             open = self.shared.changed.wait(open);
         }
         let offset = open.bytes.len() as u32;
         open.chunks.push((hash, offset, bytes.len() as u32));
         open.bytes.extend_from_slice(bytes);
-        if open.bytes.len() >= LEAST {
+        if open.bytes.len() >= MIN_PACK_BYTES {
             self.shared.changed.notify_one();
         }
     }
@@ -76,31 +78,33 @@ impl Drop for Packer<'_> {
     }
 }
 
-/// The pack that fills, between who fills it and who stores it: each waits for the other alone.
+/// Hands the open pack from the packer to the storing thread. There is one thread on each side, so one condition
+/// variable and `notify_one` suffice.
 #[derive(Default)]
 struct Shared {
     open: Mutex<Open>,
     changed: Condvar,
 }
 
-/// A pack that fills.
+/// The open pack.
 #[derive(Default)]
 struct Open {
     bytes: Vec<u8>,
-    /// Chunks with their first bytes and their lengths.
+    /// The chunks with their offsets and lengths.
     chunks: Vec<(Hash, u32, u32)>,
-    /// Whether none comes after it.
+    /// Whether this is the last pack.
     last: bool,
 }
 
 impl Shared {
-    /// Stores packs until the last one. After a failure they are taken all the same: nobody is kept waiting.
-    fn store(&self, store: &Store, prefix: &str) -> Result<Index> {
+    /// Stores packs until the last one. After a failure it still takes packs and discards them: otherwise the packer
+    /// would block forever.
+    fn store_packs(&self, store: &Store, prefix: &str) -> Result<Index> {
         let mut index = Index::default();
         let mut outcome: Result<()> = Ok(());
         loop {
             let mut open = self.open.lock();
-            while open.bytes.len() < LEAST && !open.last {
+            while open.bytes.len() < MIN_PACK_BYTES && !open.last {
                 open = self.changed.wait(open);
             }
             let (bytes, chunks) = (std::mem::take(&mut open.bytes), std::mem::take(&mut open.chunks));

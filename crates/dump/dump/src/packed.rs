@@ -1,4 +1,4 @@
-//! Chunks found and read where they lie in packs.
+//! Finds and reads chunks in packs.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use crate::Result;
 use crate::chunk::{ByHash, Hash};
 use crate::manifest::{Index, Place};
 
-/// Chunks of a pack that are so near to each other are read at once, with what is between them.
-const GAP: u32 = 64 << 10;
-/// Bytes read at once.
-const READ: u32 = 4 << 20;
+/// Chunks of a pack that are at most this far apart are read at once, including the bytes between them.
+const MAX_READ_GAP_BYTES: u32 = 64 << 10;
+/// One read spans at most this many bytes, unless a single chunk is longer.
+const MAX_JOINT_READ_BYTES: u32 = 4 << 20;
 
-/// Chunks of a store, and the packs that they are in.
+/// The chunks of a store and their places in packs.
 #[derive(Default)]
 pub struct Packed {
     packs: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Knows what an index knows, as far as `wanted` tells.
+    /// Adds the chunks of an index for which `wanted` returns true.
     pub fn add(&mut self, index: Index, wanted: impl Fn(&Hash) -> bool) {
         let first = self.packs.len() as u32;
         self.packs.extend(index.packs);
@@ -29,12 +29,12 @@ impl Packed {
         self.places.extend(wanted.map(|(hash, place)| (hash, Place { pack: place.pack + first, ..place })));
     }
 
-    /// Whether it knows a chunk.
+    /// Returns whether it has a place for this chunk.
     pub fn has(&self, hash: &Hash) -> bool {
         self.places.contains_key(hash)
     }
 
-    /// An index of some chunks, as far as they are known.
+    /// Builds an index of those of the chunks whose places are known.
     pub fn index(&self, chunks: impl Iterator<Item = Hash>) -> Index {
         let mut index = Index::default();
         let mut numbers: BTreeMap<u32, u32> = BTreeMap::new();
@@ -50,8 +50,8 @@ impl Packed {
         index
     }
 
-    /// Reads chunks, in the order in which they lie, and hands out those that are whole: the number among `wanted`, the
-    /// bytes. What cannot be read, or is not what it should be, is left out.
+    /// Reads chunks in the order of their places and passes each intact one to `whole`, as its number in `wanted` and
+    /// its bytes. Chunks that are unreadable or have a wrong hash are left out.
     pub fn read(
         &self,
         store: &Store,
@@ -64,18 +64,19 @@ impl Packed {
         let mut bytes = Vec::new();
         let mut rest = &places[..];
         while let Some((first, _)) = rest.first() {
-            let together = together(rest);
-            let (now, later) = rest.split_at(together);
+            let count = count_joint_reads(rest);
+            let (now, later) = rest.split_at(count);
             rest = later;
             let end =
                 now.iter().map(|(place, _)| place.offset.saturating_add(place.length)).max().unwrap_or(first.offset);
             bytes.resize((end - first.offset) as usize, 0);
             let Some(key) = self.packs.get(first.pack as usize) else { continue };
-            if !fill(store, key, first.offset, &mut bytes) && together > 1 {
-                // One damaged chunk is not to cost its neighbours.
+            if !read_from_pack(store, key, first.offset, &mut bytes) && count > 1 {
+                // The joint read failed: read each chunk alone, so that one damaged chunk does not make its neighbours
+                // unavailable.
                 for (place, number) in now {
                     let mut alone = vec![0; place.length as usize];
-                    if fill(store, key, place.offset, &mut alone) && Hash::of(&alone) == wanted[*number] {
+                    if read_from_pack(store, key, place.offset, &mut alone) && Hash::of(&alone) == wanted[*number] {
                         whole(*number, &alone)?;
                     }
                 }
@@ -93,20 +94,21 @@ impl Packed {
     }
 }
 
-/// How many of the places, which are sorted, are read at once.
-fn together(places: &[(Place, usize)]) -> usize {
+/// Returns how many of these sorted places are read at once.
+fn count_joint_reads(places: &[(Place, usize)]) -> usize {
     let Some((first, _)) = places.first() else { return 0 };
     let follows = |pair: &&[(Place, usize)]| {
         let (before, next) = (pair[0].0, pair[1].0);
         next.pack == first.pack
-            && next.offset <= before.offset.saturating_add(before.length).saturating_add(GAP)
-            && next.offset.saturating_add(next.length) <= first.offset.saturating_add(READ.max(first.length))
+            && next.offset <= before.offset.saturating_add(before.length).saturating_add(MAX_READ_GAP_BYTES)
+            && next.offset.saturating_add(next.length)
+                <= first.offset.saturating_add(MAX_JOINT_READ_BYTES.max(first.length))
     };
     1 + places.windows(2).take_while(follows).count()
 }
 
-/// Fills `out` from a pack; false where that cannot be read.
-fn fill(store: &Store, key: &str, offset: u32, out: &mut [u8]) -> bool {
+/// Fills `out` from a pack. Returns false if the pack cannot be read.
+fn read_from_pack(store: &Store, key: &str, offset: u32, out: &mut [u8]) -> bool {
     match store.read_at(key.as_bytes(), u64::from(offset), out) {
         Ok(read) => read == out.len(),
         Err(error) => {

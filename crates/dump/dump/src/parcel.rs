@@ -1,17 +1,17 @@
-//! Chunks on their way: a letter that names its chunks, then holds their bytes in the same order.
+//! Encodes chunks for transfer: a letter lists its chunks and then holds their bytes in the same order.
 
 use crate::chunk::{Chunk, Hash};
 use crate::exchange::Letter;
 use crate::{Error, Result};
 
-/// Bytes before the names: how many there are.
-const COUNT: usize = 4;
-/// Bytes for each name: the hash, the length.
-const NAME: usize = Hash::LENGTH + 4;
+/// Length of the field that holds the number of names.
+const COUNT_FIELD_BYTES: usize = 4;
+/// Length of a name: the chunk's hash and its length.
+const CHUNK_NAME_BYTES: usize = Hash::LENGTH + 4;
 
-/// The head of a letter that brings these chunks.
+/// Encodes the head of a letter with these chunks.
 pub fn head<'a>(chunks: impl ExactSizeIterator<Item = &'a Chunk<'a>>) -> Vec<u8> {
-    let mut head = Vec::with_capacity(COUNT + chunks.len() * NAME);
+    let mut head = Vec::with_capacity(COUNT_FIELD_BYTES + chunks.len() * CHUNK_NAME_BYTES);
     head.extend((chunks.len() as u32).to_le_bytes());
     for chunk in chunks {
         head.extend(chunk.hash.0);
@@ -20,26 +20,26 @@ pub fn head<'a>(chunks: impl ExactSizeIterator<Item = &'a Chunk<'a>>) -> Vec<u8>
     head
 }
 
-/// The letter of this head and these chunks.
+/// Returns a letter with this head and these chunks.
 pub fn letter<'a>(to: u32, head: &'a [u8], chunks: impl Iterator<Item = &'a Chunk<'a>>) -> Letter<'a> {
     Letter { to, parts: std::iter::once(head).chain(chunks.map(|chunk| chunk.bytes)).collect() }
 }
 
-/// Takes a letter apart as it comes.
+/// Decodes a letter as its bytes arrive.
 #[derive(Default)]
 pub struct Opened {
-    /// What has come and is not used yet.
+    /// Received bytes that are not decoded yet.
     waiting: Vec<u8>,
-    /// Names whose bytes have not come yet, the next one last; none before the head is whole.
+    /// The names of chunks that are still to come, the next one last; `None` until the head is complete.
     names: Option<Vec<(Hash, u32)>>,
 }
 
 impl Opened {
-    /// Takes more bytes of the letter; hands out the chunks that are whole with them.
+    /// Takes the next bytes of the letter and passes each chunk that they complete to `whole`.
     pub fn add(&mut self, mut bytes: &[u8], whole: &mut dyn FnMut(Hash, &[u8]) -> Result<()>) -> Result<()> {
         if self.names.is_none() {
             self.waiting.extend_from_slice(bytes);
-            let Some(head) = self.head()? else { return Ok(()) };
+            let Some(head) = self.decode_head()? else { return Ok(()) };
             let rest = self.waiting.split_off(head);
             self.waiting.clear();
             return self.add(&rest, whole);
@@ -68,18 +68,18 @@ impl Opened {
         }
     }
 
-    /// Reads the head, if it has come: its length.
-    fn head(&mut self) -> Result<Option<usize>> {
-        let Some((count, names)) = self.waiting.split_first_chunk::<COUNT>() else { return Ok(None) };
-        let length = u32::from_le_bytes(*count) as usize * NAME;
+    /// Decodes the head, if it is complete, and returns its length.
+    fn decode_head(&mut self) -> Result<Option<usize>> {
+        let Some((count, names)) = self.waiting.split_first_chunk::<COUNT_FIELD_BYTES>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*count) as usize * CHUNK_NAME_BYTES;
         let Some(names) = names.get(..length) else { return Ok(None) };
         let name = |name: &[u8]| {
             let (hash, length) = name.split_first_chunk()?;
             Some((Hash(*hash), u32::from_le_bytes(length.try_into().ok()?)))
         };
-        let names: Option<Vec<_>> = names.chunks_exact(NAME).rev().map(name).collect();
+        let names: Option<Vec<_>> = names.chunks_exact(CHUNK_NAME_BYTES).rev().map(name).collect();
         self.names = Some(names.ok_or_else(|| Error::damaged("a letter of chunks", "its names are cut off"))?);
-        Ok(Some(COUNT + length))
+        Ok(Some(COUNT_FIELD_BYTES + length))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Checkpoints of regions of memory, each known by a number of the program's own.
+//! Checkpoints of memory regions, which the program identifies by numbers.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,12 @@ pub fn checkpoint(
     dump(world, store, name, &buffers, options)
 }
 
-/// Fills a rank's regions with what they were at the newest version of a checkpoint, or at the one asked for; its version.
-/// Collective, with as many ranks as there were. Where any rank fails, no region of any is changed.
+/// Restores a rank's regions from the newest version of a checkpoint, or from the given one, and returns the version.
+/// Collective, with as many ranks as made the checkpoint. If any rank fails, no rank's regions change.
 ///
 /// # Errors
-/// [`Error::Refused`] where ranks or regions are not those that there were, [`Error::Lost`] where too many stores are.
+/// [`Error::Refused`] if the ranks or regions differ from those of the checkpoint, [`Error::Lost`] if too many stores
+/// are lost.
 pub fn restart(
     world: &dyn World,
     store: &Store,
@@ -39,15 +40,15 @@ pub fn restart(
         return Err(Error::Refused(format!("{ranks} ranks made the checkpoint, and {} are here", world.size())));
     }
     let mine = restored.whole().map(|mut all| all.remove(&world.rank()).unwrap_or_default());
-    let mine = agree(world, mine.and_then(|buffers| fits(&buffers, regions).map(|()| buffers)))?;
+    let mine = agree(world, mine.and_then(|buffers| check_regions(&buffers, regions).map(|()| buffers)))?;
     for (region, bytes) in regions.values_mut().zip(&mine[1..]) {
         region.copy_from_slice(bytes);
     }
     Ok(version)
 }
 
-/// Whether buffers are those of the regions, of which the first has the numbers.
-fn fits(buffers: &[Vec<u8>], regions: &BTreeMap<u32, &mut [u8]>) -> Result<()> {
+/// Checks that the restored buffers match the regions. The first buffer holds the regions' numbers.
+fn check_regions(buffers: &[Vec<u8>], regions: &BTreeMap<u32, &mut [u8]>) -> Result<()> {
     let Some((numbers, buffers)) = buffers.split_first() else {
         return Err(Error::Refused("it is not a checkpoint of regions; restore it as buffers".into()));
     };

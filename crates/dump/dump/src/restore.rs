@@ -1,4 +1,4 @@
-//! Step 6: buffers from what stores are left, in a new run, with any number of ranks.
+//! Step 6: restores buffers from the stores that are left, in a new run with any number of ranks.
 
 mod buffers;
 mod manifests;
@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 use terrace::Store;
 
-use crate::ask::{Said, ask};
+use crate::ask::{Said, ask_ranks};
 use crate::chunk::{ByHash, Chunk, Chunking, Hash};
-use crate::confirm::{hashes_of, packed};
+use crate::confirm::{decode_hashes, load_packed};
 use crate::manifest::Complete;
 use crate::options::check_window;
 use crate::packed::Packed;
@@ -21,46 +21,47 @@ use crate::transport::{World, agree};
 use crate::{Error, Lost, Result};
 use buffers::Buffers;
 
-/// Which ranks' buffers a rank asks for.
+/// The ranks whose buffers a rank restores.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted<'a> {
-    /// With as many ranks as dumped: each its own. Otherwise they are dealt out in turn, so that each is restored once.
+    /// Each rank's own buffers, if as many ranks restore as dumped. Otherwise the dumped ranks are distributed in turn,
+    /// so that each is restored once.
     Dealt,
-    /// Those of these ranks.
+    /// The buffers of these ranks.
     Of(&'a [u32]),
 }
 
-/// Buffers of ranks, as far as they could be restored.
+/// Restored buffers, possibly with lost parts.
 #[derive(Debug)]
 pub struct Restored {
-    /// The version.
+    /// The restored version.
     pub version: u32,
-    /// How many ranks had dumped.
+    /// The number of ranks that made the dump.
     pub ranks: u32,
     buffers: BTreeMap<u32, Vec<Vec<u8>>>,
     lost: Vec<Lost>,
 }
 
 impl Restored {
-    /// The buffers of each rank asked for.
+    /// Returns the buffers of each requested rank.
     ///
     /// # Errors
-    /// [`Error::Lost`] where a part of them is lost.
+    /// [`Error::Lost`] if any part of them is lost.
     pub fn whole(self) -> Result<BTreeMap<u32, Vec<Vec<u8>>>> {
         if self.lost.is_empty() { Ok(self.buffers) } else { Err(Error::Lost(self.lost)) }
     }
 
-    /// What is left of the buffers, with zeros for what is lost; and which ranges those are, in order.
+    /// Returns the buffers with zeros in place of lost bytes, and the lost ranges in order.
     pub fn left(self) -> (BTreeMap<u32, Vec<Vec<u8>>>, Vec<Lost>) {
         (self.buffers, self.lost)
     }
 }
 
-/// Restores buffers from the newest version of a dump, or from the one that is asked for. Collective. Takes two windows of
-/// `window` bytes. Every chunk is verified; one that is damaged is fetched from elsewhere.
+/// Restores buffers from the newest version of a dump, or from the given one. Collective. Allocates two windows of
+/// `window` bytes. Every chunk is verified; a damaged one is fetched from another store.
 ///
 /// # Errors
-/// [`Error::Differ`] on all ranks where these ask for different dumps, versions or windows.
+/// [`Error::Differ`] on all ranks if they ask for different dumps, versions or windows.
 pub fn restore(
     world: &dyn World,
     store: &Store,
@@ -84,25 +85,25 @@ pub fn restore(
     agree(world, beyond.map_or(Ok(()), refuse))?;
     let manifests = manifests::fetch(&session, version, complete, &wanted, window)?;
     let mut buffers = Buffers::new(&wanted, complete, manifests);
-    let here = packed(&session, version, |hash| session.answers(hash))?;
-    let mut missing = missing(&session, complete, &buffers);
-    fetch(&session, &here, &mut missing, &mut buffers, window)?;
-    find(&session, &here, &mut missing, window)?;
-    fetch(&session, &here, &mut missing, &mut buffers, window)?;
+    let here = load_packed(&session, version, |hash| session.answers(hash))?;
+    let mut missing = list_missing(&session, complete, &buffers);
+    fetch_missing(&session, &here, &mut missing, &mut buffers, window)?;
+    ask_all_nodes(&session, &here, &mut missing, window)?;
+    fetch_missing(&session, &here, &mut missing, &mut buffers, window)?;
     let (buffers, lost) = buffers.finish();
     Ok(Restored { version, ranks, buffers, lost })
 }
 
-/// Chunks that are still to come, with the nodes that are still to be asked, the next one last.
+/// Missing chunks with their lengths and the nodes that have not been asked for them yet, the next one last.
 type Missing = ByHash<(u32, SmallVec<[u32; 4]>)>;
 
-/// What is to come, from whom.
-fn missing(session: &Session<'_>, complete: &Complete, buffers: &Buffers) -> Missing {
+/// Lists the missing chunks and the nodes to ask for them.
+fn list_missing(session: &Session<'_>, complete: &Complete, buffers: &Buffers) -> Missing {
     let mut missing = Missing::default();
     for held in buffers.chunks() {
         let node = |store: &u32| session.node_of(*complete.stores.get(*store as usize)?);
         let mut nodes: SmallVec<[u32; 4]> = held.stores.iter().filter_map(node).collect();
-        // This node last, as it is asked first; the others by turns.
+        // Put this node last, since the last node is asked first; rotate the others to spread the load.
         let turn = held.hash.number() as usize % nodes.len().max(1);
         nodes.rotate_left(turn);
         nodes.sort_by_key(|node| *node == session.world.node());
@@ -113,8 +114,8 @@ fn missing(session: &Session<'_>, complete: &Complete, buffers: &Buffers) -> Mis
     missing
 }
 
-/// Fetches what is missing as long as there is somebody to ask. Collective.
-fn fetch(
+/// Fetches missing chunks until no rank has a node left to ask. Collective.
+fn fetch_missing(
     session: &Session<'_>,
     here: &Packed,
     missing: &mut Missing,
@@ -136,7 +137,8 @@ fn fetch(
         if session.world.most(questions.len() as u64)? == 0 {
             return Ok(());
         }
-        let (said, _) = ask(session.world, &questions, window, |heard| answer(session.store, here, heard))?;
+        let (said, _) =
+            ask_ranks(session.world, &questions, window, |heard| answer_with_chunks(session.store, here, heard))?;
         for bytes in said.values() {
             let come = Opened::default().add(bytes, &mut |hash, chunk| {
                 if Hash::of(chunk) == hash && missing.remove(&hash).is_some() {
@@ -151,11 +153,11 @@ fn fetch(
     }
 }
 
-/// The chunks that this node's store has of those that are asked for.
-fn answer(store: &Store, here: &Packed, heard: &Said) -> Result<Said> {
+/// Answers questions with the requested chunks that this node's store has.
+fn answer_with_chunks(store: &Store, here: &Packed, heard: &Said) -> Result<Said> {
     let mut said = Said::new();
     for (from, hashes) in heard {
-        let wanted = hashes_of(hashes)?;
+        let wanted = decode_hashes(hashes)?;
         let mut found: Vec<(usize, Vec<u8>)> = Vec::new();
         here.read(store, &wanted, &mut |number, bytes| {
             found.push((number, bytes.to_vec()));
@@ -170,8 +172,9 @@ fn answer(store: &Store, here: &Packed, heard: &Said) -> Result<Said> {
     Ok(said)
 }
 
-/// Asks all nodes which of the missing chunks they have: more may than the manifests know of. Collective.
-fn find(session: &Session<'_>, here: &Packed, missing: &mut Missing, window: usize) -> Result<()> {
+/// Asks all nodes which of the missing chunks they have, because stores may have more than the manifests tell.
+/// Collective.
+fn ask_all_nodes(session: &Session<'_>, here: &Packed, missing: &mut Missing, window: usize) -> Result<()> {
     let mut questions: BTreeMap<u32, Vec<Hash>> = BTreeMap::new();
     for hash in missing.keys() {
         for node in 0..session.stores.len() as u32 {
@@ -180,9 +183,9 @@ fn find(session: &Session<'_>, here: &Packed, missing: &mut Missing, window: usi
     }
     let asked =
         questions.iter().map(|(rank, hashes)| (*rank, hashes.iter().flat_map(|hash| hash.0).collect())).collect();
-    let (said, _) = ask(session.world, &asked, window, |heard| {
+    let (said, _) = ask_ranks(session.world, &asked, window, |heard| {
         let known = |hash: &Hash| u8::from(here.has(hash));
-        heard.iter().map(|(from, hashes)| Ok((*from, hashes_of(hashes)?.iter().map(known).collect()))).collect()
+        heard.iter().map(|(from, hashes)| Ok((*from, decode_hashes(hashes)?.iter().map(known).collect()))).collect()
     })?;
     for (rank, hashes) in questions {
         let said = said.get(&rank).map_or(&[][..], Vec::as_slice);

@@ -1,4 +1,4 @@
-//! What all ranks must know before they dump or restore: whose store is whose, and which versions there are.
+//! The knowledge that all ranks share before a dump or restore: each node's store, and the versions that exist.
 
 use std::collections::BTreeMap;
 
@@ -22,30 +22,30 @@ pub struct Session<'a> {
     pub name: &'a str,
     /// The number of each node's store.
     pub stores: Vec<u64>,
-    /// The versions that are complete, as any store tells.
+    /// The complete versions that any store knows.
     pub versions: BTreeMap<u32, Complete>,
     /// The ranks of each node.
     ranks: Vec<Vec<u32>>,
-    /// Held as long as ranks work on the dump.
+    /// Held while this rank works on the dump.
     _locks: Locks,
 }
 
-/// What ranks do with a dump.
+/// The work that ranks do with a dump.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     Dump,
     Restore,
 }
 
-/// Versions that a rank knows, and what tells their records apart.
+/// The versions that a rank knows, with a hash of each one's record.
 type Known = Vec<(u32, Hash)>;
 
 impl<'a> Session<'a> {
-    /// Begins to dump or restore. Collective.
+    /// Begins a dump or restore. Collective.
     ///
     /// # Errors
-    /// [`Error::Differ`] where the ranks' terms do; [`Error::Refused`] where nodes share a store or ranks of a node do not, and where others
-    /// work on the dump.
+    /// [`Error::Differ`] if the ranks' terms differ; [`Error::Refused`] if nodes share a store, if ranks of one node
+    /// have different stores, or if another job works on the dump.
     pub fn begin(
         world: &'a dyn World,
         store: &'a Store,
@@ -54,22 +54,22 @@ impl<'a> Session<'a> {
         terms: Terms,
     ) -> Result<Session<'a>> {
         terms.with("dump", name).agree(world)?;
-        agree(world, names::check(name))?;
+        agree(world, names::check_name(name))?;
         let ids = world.all_gather(&manifest::encode(&store.id())?)?;
         let ids = ids.iter().map(|id| manifest::decode("a store's number", id)).collect::<Result<Vec<u64>>>()?;
-        let stores = stores(world.nodes(), &ids)?;
+        let stores = check_stores(world.nodes(), &ids)?;
         // Before it is looked which versions there are.
         let locks = match work {
             Work::Dump => Locks::for_dump(world, store, name)?,
             Work::Restore => Locks::for_restore(store, name),
         };
-        let records = agree(world, records(world, store, name))?;
+        let records = agree(world, read_records(world, store, name))?;
         let known: Known = records.iter().map(|(version, record)| (*version, Hash::of(record))).collect();
         let said = world.all_gather(&manifest::encode(&known)?)?;
         let said =
             said.iter().map(|said| manifest::decode("what a rank says", said)).collect::<Result<Vec<Known>>>()?;
-        // Each record is told by one rank.
-        let tellers = tellers(&said);
+        // One rank sends each record.
+        let tellers = choose_tellers(&said);
         let mine = records.into_iter().filter(|(version, _)| tellers.get(version) == Some(&world.rank()));
         let told = world.all_gather(&manifest::encode(&mine.collect::<Vec<_>>())?)?;
         let mut versions = BTreeMap::new();
@@ -83,7 +83,7 @@ impl<'a> Session<'a> {
         Ok(Session { world, store, name, stores, versions, ranks, _locks: locks })
     }
 
-    /// The newest version, or the one that is asked for.
+    /// Returns the newest version or the given one.
     pub fn version(&self, version: Option<u32>) -> Result<(u32, &Complete)> {
         let found = match version {
             Some(version) => self.versions.get_key_value(&version),
@@ -96,34 +96,36 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// The node that has this store now.
+    /// Returns the node that has this store now.
     pub fn node_of(&self, store: u64) -> Option<u32> {
         self.stores.iter().position(|id| *id == store).map(|node| node as u32)
     }
 
-    /// The rank that answers for a chunk of a node's store: each of the node's ranks does so for an equal share.
+    /// Returns the rank that answers for a chunk of a node's store. Each of the node's ranks answers for an equal
+    /// share.
     pub fn who_answers(&self, node: u32, chunk: &Hash) -> u32 {
         let ranks = &self.ranks[node as usize];
         ranks[(chunk.number() % ranks.len() as u64) as usize]
     }
 
-    /// Whether this rank answers for a chunk of its node's store.
+    /// Returns whether this rank answers for a chunk of its node's store.
     pub fn answers(&self, chunk: &Hash) -> bool {
         self.who_answers(self.world.node(), chunk) == self.world.rank()
     }
 
-    /// Does something on one rank of each node. Collective.
+    /// Runs `work` on one rank of each node. Collective.
     pub fn each_node(&self, work: impl FnOnce() -> Result<()>) -> Result<()> {
         agree(self.world, if self.world.leads() { work() } else { Ok(()) })
     }
 }
 
-/// The records of complete versions that the node's store has; its first rank tells.
-fn records(world: &dyn World, store: &Store, name: &str) -> Result<Vec<(u32, Vec<u8>)>> {
+/// Reads the records of complete versions in the node's store. Only the node's first rank reads them.
+fn read_records(world: &dyn World, store: &Store, name: &str) -> Result<Vec<(u32, Vec<u8>)>> {
     let mut records = Vec::new();
-    let keys = if world.leads() { names::below(store, &names::all(name, Part::Complete))? } else { Vec::new() };
+    let keys =
+        if world.leads() { names::list_below(store, &names::part_prefix(name, Part::Complete))? } else { Vec::new() };
     for key in keys {
-        let Some(version) = names::number(&key) else { continue };
+        let Some(version) = names::parse_number(&key) else { continue };
         let record = store.get(key.as_bytes()).map_err(Error::from);
         match record.and_then(|record| manifest::decode::<Complete>(&key, &record).map(|_| record)) {
             Ok(record) => records.push((version, record)),
@@ -135,8 +137,9 @@ fn records(world: &dyn World, store: &Store, name: &str) -> Result<Vec<(u32, Vec
     Ok(records)
 }
 
-/// For each version the first rank that has its record. Of two of the same number it is the one that more stores have.
-fn tellers(said: &[Known]) -> BTreeMap<u32, u32> {
+/// Returns, for each version, the first rank that has its record. If a version has two different records, the one in
+/// more stores counts.
+fn choose_tellers(said: &[Known]) -> BTreeMap<u32, u32> {
     let mut known: BTreeMap<u32, BTreeMap<Hash, (usize, u32)>> = BTreeMap::new();
     for (rank, said) in (0..).zip(said) {
         for (version, record) in said {
@@ -147,8 +150,8 @@ fn tellers(said: &[Known]) -> BTreeMap<u32, u32> {
     known.into_iter().filter_map(|(version, records)| Some((version, most(records)?.1))).collect()
 }
 
-/// The store of each node: one for all its ranks, and for no others.
-fn stores(nodes: &[u32], ids: &[u64]) -> Result<Vec<u64>> {
+/// Returns the store of each node, after checking that all ranks of a node share it and no other node has it.
+fn check_stores(nodes: &[u32], ids: &[u64]) -> Result<Vec<u64>> {
     let mut stores: BTreeMap<u32, u64> = BTreeMap::new();
     for (rank, (node, id)) in nodes.iter().zip(ids).enumerate() {
         if *stores.entry(*node).or_insert(*id) != *id {

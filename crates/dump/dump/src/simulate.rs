@@ -1,4 +1,4 @@
-//! What a dump costs each of many ranks, computed in one process by the very steps that a dump takes; no bytes move.
+//! Computes the cost of a dump for many ranks in one process. It runs the same steps as a dump, but moves no bytes.
 
 use serde::Serialize;
 
@@ -10,16 +10,17 @@ use crate::table::Holder;
 use crate::votes::Votes;
 use crate::{Duplicates, Options, Result};
 
-/// What a dump costs a rank.
+/// The cost of a dump for one rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Messages that it receives before chunks move: what others know, and answers.
+    /// Messages that it receives before chunks move: knowledge of other ranks, and answers.
     pub messages: u64,
-    /// Bytes of these.
+    /// Bytes of these messages.
     pub asked: u64,
-    /// Bytes that the others tell of their loads, all to all: the one part of a dump's plan that grows with the ranks.
+    /// Bytes of the other ranks' loads, which all ranks exchange. This is the only part of planning that grows with the
+    /// number of ranks.
     pub gathered: u64,
-    /// The most chunks of others' and its own of which it holds something at a time.
+    /// The largest number of chunks, of its own and of others, whose entries it holds at a time.
     pub entries: usize,
     /// Bytes of its own chunks that it stores.
     pub own: u64,
@@ -27,12 +28,12 @@ pub struct Cost {
     pub sent: u64,
     /// Bytes of chunks that it receives, and stores.
     pub received: u64,
-    /// To how many ranks it sends.
+    /// Number of ranks that it sends to.
     pub partners: u64,
 }
 
-/// The cost for each rank, where a rank for each of `nodes` has the distinct chunks that `chunks` tells, and no store has
-/// anything.
+/// Returns the cost for each rank. There is one rank for each entry of `nodes`; `chunks` returns a rank's distinct
+/// chunks, and the stores are empty.
 pub fn simulate<'a>(nodes: &[u32], chunks: impl Fn(u32) -> Vec<Chunk<'a>>, options: &Options) -> Result<Vec<Cost>> {
     let node_count = nodes.iter().max().map_or(0, |last| *last as usize + 1);
     let copies = node_count.min(options.replicas as usize);
@@ -73,7 +74,7 @@ pub fn simulate<'a>(nodes: &[u32], chunks: impl Fn(u32) -> Vec<Chunk<'a>>, optio
     Ok(costs)
 }
 
-/// What [`crate::halving::meet`] does, on all ranks at once, level by level.
+/// Does the same as [`crate::halving::meet`] for all ranks at once, level by level.
 fn meet<K: Known, A: Clone + Default + Serialize>(
     known: Vec<K>,
     bounds: K::Bounds,

@@ -1,9 +1,9 @@
-//! Step 2, second half: a bounded table of the chunks that ranks share, with ranks that may store them. Tables merge in any
-//! grouping to the same table, as long as the bound leaves nothing out.
+//! Step 2, second half: a bounded table of the chunks that ranks share, with candidate ranks that may store them.
+//! Merges in any grouping yield the same table, as long as the bound drops nothing.
 //!
-//! What a merge keeps of a chunk's holders is a uniform sample of them, chosen by hashes of chunk and node: so no rank is
-//! favoured, and which of the sample are to store the chunk can be decided by load at the end. What the bound keeps of
-//! equally frequent chunks are those of the least hash: each rank keeps the same ones of what it shares with others.
+//! Of a chunk's holders, a merge keeps a uniform sample that is chosen by hashes of chunk and node. The sample favours
+//! no rank, so the final choice by load stays balanced. Of equally frequent chunks, the bound keeps those with the
+//! least hashes, so that all ranks keep the same ones of the chunks that they share.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -13,12 +13,13 @@ use smallvec::SmallVec;
 use crate::chunk::Hash;
 use crate::halving::{Known, first};
 
-/// How much a table may hold.
+/// The limits of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Chunks.
+    /// Maximum number of chunks.
     pub entries: usize,
-    /// Nodes that are known to have a chunk in their store, and, apart from these, nodes with a rank that has it in memory.
+    /// Maximum number of nodes of a chunk. The limit applies separately to nodes whose stores have the chunk and to
+    /// nodes with a rank that has it in memory.
     pub nodes: usize,
 }
 
@@ -31,39 +32,39 @@ pub struct Holder {
     pub rank: u32,
 }
 
-/// What is known of a chunk.
+/// The knowledge about a chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The chunk.
     pub hash: Hash,
     /// Its length in bytes.
     pub length: u32,
-    /// How many ranks have it in memory.
+    /// The number of ranks that have it in memory.
     pub ranks: u32,
     /// Nodes whose store has it already.
     pub stored: SmallVec<[u32; 4]>,
-    /// Ranks that have it in memory, one for a node.
+    /// Ranks that have it in memory, at most one of each node.
     pub holders: SmallVec<[Holder; 6]>,
 }
 
-/// Entries in order of hashes, each once.
+/// Distinct entries in order of hashes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table(Vec<Entry>);
 
 impl Table {
-    /// A table of entries that are all different.
+    /// Creates a table from distinct entries.
     pub fn new(mut entries: Vec<Entry>, bounds: Bounds) -> Table {
         entries.sort_unstable_by_key(|entry| entry.hash);
         entries.iter_mut().for_each(|entry| entry.trim(bounds));
         Table(entries).bounded(bounds)
     }
 
-    /// The entries, in order of hashes.
+    /// Returns the entries in order of hashes.
     pub fn entries(&self) -> &[Entry] {
         &self.0
     }
 
-    /// Keeps the chunks that most ranks have; of equally frequent ones those of the least hash.
+    /// Keeps the chunks that most ranks have and, of equally frequent ones, those with the least hashes.
     fn bounded(mut self, bounds: Bounds) -> Table {
         if self.0.len() > bounds.entries {
             let worth = |entry: &Entry| (Reverse(entry.ranks), entry.hash);
@@ -120,7 +121,7 @@ impl Entry {
         self
     }
 
-    /// Keeps as many nodes as fit, each once: those of the least scores, whatever order they came in.
+    /// Removes duplicate nodes and keeps those with the least scores, independently of their order.
     fn trim(&mut self, bounds: Bounds) {
         let chunk = self.hash.number();
         self.stored.sort_unstable_by_key(|node| (score(chunk, *node), *node));
@@ -133,7 +134,7 @@ impl Entry {
     }
 }
 
-/// A random number that is the same wherever it is asked for.
+/// Returns a pseudo-random number that depends only on the arguments, so that all ranks rank nodes alike.
 fn score(chunk: u64, number: u32) -> u64 {
     // The finaliser of SplitMix64.
     let mut mixed = chunk ^ u64::from(number).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! What all ranks must be asked for alike, so that none waits for what another does not do.
+//! The arguments that must be the same on all ranks. Ranks with different arguments would wait for each other forever.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,39 +8,40 @@ use crate::manifest;
 use crate::transport::World;
 use crate::{Error, Result};
 
-/// What a rank is asked for: the call, and each option that must be the same on all ranks, in words.
+/// The call of a rank and, as text, each option that must be the same on all ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms(BTreeMap<String, String>);
 
-/// An option that is not the same on all ranks.
+/// An option that differs between ranks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The option.
     pub option: String,
-    /// Each value, and the ranks that have it, in order; most ranks first. No value where a rank does not know the option.
+    /// Each value and the ranks that have it, in order; the value of most ranks first. The value is `None` for ranks
+    /// that do not know the option.
     pub values: Vec<(Option<String>, Vec<u32>)>,
 }
 
 impl Terms {
-    /// Those of a call.
+    /// Creates the terms of a call.
     pub fn of(call: &str) -> Terms {
         Terms::default().with("call", call)
     }
 
-    /// With an option.
+    /// Adds an option.
     pub fn with(mut self, option: &str, value: impl fmt::Display) -> Terms {
         self.0.insert(option.to_owned(), value.to_string());
         self
     }
 
-    /// Goes on only if all ranks have the same terms. Collective, and the first that ranks do together: what follows may
-    /// differ with the terms.
+    /// Checks that all ranks have the same terms. Collective. It must be the first collective call, since all later
+    /// ones may depend on the terms.
     ///
     /// # Errors
-    /// [`Error::Differ`] on all ranks, with the same words.
+    /// [`Error::Differ`] on all ranks, with the same message.
     pub fn agree(&self, world: &dyn World) -> Result<()> {
         let mine = manifest::encode(&self.0)?;
-        // Mostly they are the same, which short messages tell.
+        // Compare short hashes first: the terms are usually equal.
         let hash = Hash::of(&mine).0;
         if world.all_gather(&hash)?.iter().all(|other| *other == hash) {
             return Ok(());
@@ -48,12 +49,12 @@ impl Terms {
         let said = world.all_gather(&mine)?;
         let decode = |said: &Vec<u8>| manifest::decode("what a rank is asked for", said).map(Terms);
         let said = said.iter().map(decode).collect::<Result<Vec<Terms>>>()?;
-        Err(Error::Differ(differences(&said)))
+        Err(Error::Differ(find_differences(&said)))
     }
 }
 
-/// In what the ranks' terms differ: in the call alone, where they do in that.
-fn differences(said: &[Terms]) -> Vec<Difference> {
+/// Returns the differences of the ranks' terms. If the calls differ, returns only that difference.
+fn find_differences(said: &[Terms]) -> Vec<Difference> {
     let options: std::collections::BTreeSet<&String> = said.iter().flat_map(|terms| terms.0.keys()).collect();
     let mut found = Vec::new();
     for option in options {
@@ -84,11 +85,11 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Ranks in words: `rank 3`, `ranks 0-2 and 5`.
+/// Formats ranks, as `rank 3` or `ranks 0-2 and 5`.
 struct Ranks<'a>(&'a [u32]);
 
-/// Runs of ranks that an error's text names.
-const NAMED_RUNS: usize = 8;
+/// An error message lists at most this many runs of ranks.
+const MAX_NAMED_RUNS: usize = 8;
 
 impl fmt::Display for Ranks<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -98,8 +99,8 @@ impl fmt::Display for Ranks<'_> {
             [first, .., last] => format!("{first}-{last}"),
             [] => String::new(),
         };
-        let named: Vec<String> = runs.iter().take(NAMED_RUNS).map(name).collect();
-        let more = if runs.len() > NAMED_RUNS { ", ..." } else { "" };
+        let named: Vec<String> = runs.iter().take(MAX_NAMED_RUNS).map(name).collect();
+        let more = if runs.len() > MAX_NAMED_RUNS { ", ..." } else { "" };
         write!(f, "rank{} {}{more}", if self.0.len() == 1 { "" } else { "s" }, named.join(", "))
     }
 }

@@ -1,32 +1,33 @@
-//! What a dump needs of the world of ranks that it runs in.
+//! The communication that a dump needs between its ranks.
 
 pub mod threads;
 pub mod throttle;
 
 use crate::{Error, Result};
 
-/// A world of ranks, as one of them sees it. Each call but [`World::send`] and [`World::receive`] is collective: every rank
-/// makes it, in the same order. Where a rank has died, the others' calls fail instead of waiting for ever.
+/// The communicator of a set of ranks, as seen by one of them. Each call but [`World::send`] and [`World::receive`] is
+/// collective: every rank makes it, in the same order. If a rank has died, the calls of the others fail instead of
+/// waiting forever.
 pub trait World {
-    /// This rank.
+    /// Returns this rank.
     fn rank(&self) -> u32;
 
-    /// The node that each rank is on, numbered from 0. Ranks of one node share a store, and its fate.
+    /// Returns the node of each rank, numbered from 0. Ranks of one node share a store and fail together.
     fn nodes(&self) -> &[u32];
 
-    /// What each rank has to say, in order of ranks.
+    /// Returns the message of each rank, in order of ranks.
     fn all_gather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>>;
 
-    /// Sends to a rank, which receives.
+    /// Sends a message to a rank, which must receive it.
     fn send(&self, to: u32, bytes: &[u8]) -> Result<()>;
 
-    /// What a rank sent to this one, the earliest first.
+    /// Receives the next message from a rank, in the order of sending.
     fn receive(&self, from: u32) -> Result<Vec<u8>>;
 
-    /// Opens memory of `bytes` bytes on each rank, into which the others put.
+    /// Opens `bytes` bytes of memory on each rank, into which the other ranks put.
     fn window<'b>(&'b self, bytes: usize) -> Result<Box<dyn Window<'b> + 'b>>;
 
-    /// The greatest number that any rank has.
+    /// Returns the greatest number of any rank.
     fn most(&self, mine: u64) -> Result<u64>;
 
     /// Returns once every rank has called it.
@@ -34,47 +35,47 @@ pub trait World {
         self.most(0).map(drop)
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     fn size(&self) -> u32 {
         self.nodes().len() as u32
     }
 
-    /// The node that this rank is on.
+    /// Returns the node of this rank.
     fn node(&self) -> u32 {
         self.nodes()[self.rank() as usize]
     }
 
-    /// Whether this rank is its node's first, which does what is done once for each node.
+    /// Returns whether this rank is the first of its node. That rank does the work that is done once for each node.
     fn leads(&self) -> bool {
         self.nodes().iter().position(|node| *node == self.node()) == Some(self.rank() as usize)
     }
 }
 
-/// Memory of each rank into which others put, one-sided.
+/// Memory of each rank, into which other ranks put one-sidedly.
 pub trait Window<'b> {
-    /// Puts bytes into the memory of rank `to`; they are there once both have called [`Window::fence`]. Until then they may
-    /// be read where they are.
+    /// Puts bytes into the memory of rank `to`. They have arrived once both ranks have called [`Window::fence`]; until
+    /// then `bytes` may still be read in place, so they must not change.
     fn put(&mut self, to: u32, offset: usize, bytes: &'b [u8]) -> Result<()>;
 
-    /// Collective: returns once all that was put has arrived.
+    /// Waits until all puts have arrived. Collective.
     fn fence(&mut self) -> Result<()>;
 
-    /// Shows what has been put here. Nobody may put meanwhile.
+    /// Passes the memory of this rank to `sink`. No rank may put into this window meanwhile.
     fn read(&self, sink: &mut dyn FnMut(&[u8]));
 }
 
-/// Goes on only if what each rank did by itself went well with all of them; all get the same answer.
+/// Checks that a local step succeeded on all ranks; all ranks get the same outcome.
 ///
 /// # Errors
-/// This rank's own error, or [`Error::Elsewhere`], which says what went wrong with the first rank that failed.
+/// This rank's own error, or [`Error::Elsewhere`] with the message of the first rank that failed.
 pub fn agree<T>(world: &dyn World, done: Result<T>) -> Result<T> {
-    // A transport that failed cannot be used to say so.
+    // A failed transport cannot report its failure to the other ranks.
     if let Err(error) = &done
         && error.is_transport()
     {
         return done;
     }
-    // The first rank that failed has the greatest number.
+    // Negate the order: the first rank that failed has the greatest number.
     let mine = if done.is_err() { u64::from(u32::MAX - world.rank()) } else { 0 };
     let first = world.most(mine)?;
     if first == 0 {

@@ -1,26 +1,28 @@
-//! Step 2, first half: which chunks more than one rank has. Of a chunk only a fingerprint is sent; what is said of it where two
-//! chunks have the same one is wrong in one way only: a chunk is looked at that nobody else has.
+//! Step 2, first half: finds the chunks that more than one rank has. Ranks exchange short fingerprints instead of
+//! hashes. A collision of fingerprints is harmless: at worst, ranks also compare a chunk that no other rank has.
 
 use serde::{Deserialize, Serialize};
 
 use crate::chunk::Hash;
 use crate::halving::{Known, first};
 
-/// Fingerprints in order, each once, and whether more than one rank has it: that is the lowest bit.
+/// Sorted, distinct fingerprints. The lowest bit of each entry tells whether more than one rank has the chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Votes(Vec<u64>);
 
-/// Bits of a chunk's number that its fingerprint lacks: a vote is 56 bits then, a varint of eight bytes.
-const LACKS: u32 = 9;
-const SHARED: u64 = 1;
+/// A fingerprint omits this many low bits of a chunk's number. A vote then has 56 bits, which postcard encodes as a
+/// varint of eight bytes.
+const FINGERPRINT_OMITTED_BITS: u32 = 9;
+const SHARED_VOTE_FLAG: u64 = 1;
 
-/// A chunk's fingerprint.
+/// Returns a chunk's fingerprint.
 pub fn fingerprint(hash: &Hash) -> u64 {
-    hash.number() >> LACKS
+    hash.number() >> FINGERPRINT_OMITTED_BITS
 }
 
 impl Votes {
-    /// A rank's own, `most` at most: those of the least numbers, so that of what ranks share they vote for the same.
+    /// Creates the votes of one rank, at most `most` of them. They are those with the least numbers, so that all ranks
+    /// select the same ones of the chunks that they share.
     pub fn new<'a>(hashes: impl Iterator<Item = &'a Hash>, most: usize) -> Votes {
         let mut votes: Vec<u64> = hashes.map(|hash| fingerprint(hash) << 1).collect();
         votes.sort_unstable();
@@ -29,9 +31,9 @@ impl Votes {
         Votes(votes)
     }
 
-    /// Each fingerprint, and whether more than one rank has it.
+    /// Returns each fingerprint and whether more than one rank has it.
     pub fn shared(&self) -> impl ExactSizeIterator<Item = (u64, bool)> {
-        self.0.iter().map(|vote| (vote >> 1, vote & SHARED != 0))
+        self.0.iter().map(|vote| (vote >> 1, vote & SHARED_VOTE_FLAG != 0))
     }
 }
 
@@ -44,7 +46,7 @@ impl Known for Votes {
         merged.sort();
         merged.dedup_by(|next, last| {
             let same = *next >> 1 == *last >> 1;
-            *last |= u64::from(same) & SHARED;
+            *last |= u64::from(same) & SHARED_VOTE_FLAG;
             same
         });
         Votes(merged)
@@ -52,7 +54,7 @@ impl Known for Votes {
 
     fn split_off(&mut self, rank: u32, size: u32) -> Self {
         let first = first(rank, size);
-        Votes(self.0.split_off(self.0.partition_point(|vote| (vote >> 1) << LACKS < first)))
+        Votes(self.0.split_off(self.0.partition_point(|vote| (vote >> 1) << FINGERPRINT_OMITTED_BITS < first)))
     }
 
     fn keys(&self) -> impl Iterator<Item = u64> {
@@ -83,7 +85,7 @@ mod tests {
                 prop_assert_eq!(shared, ranks.iter().filter(|rank| rank.contains(chunk)).count() > 1);
             }
             let (above, cut) = (merged.split_off(cut, 10), first(cut, 10));
-            prop_assert!(merged.keys().all(|key| key << LACKS < cut) && above.keys().all(|key| key << LACKS >= cut));
+            prop_assert!(merged.keys().all(|key| key << FINGERPRINT_OMITTED_BITS < cut) && above.keys().all(|key| key << FINGERPRINT_OMITTED_BITS >= cut));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! One job at a time works on a dump of a name.
+//! Only one job at a time works on a dump of a name.
 //!
-//! Nothing kept two jobs apart that dumped the same name at once: each took the other's chunks for what an earlier dump had left, and
-//! removed them. `gc` beside a dump or a restore removed packs that were being read.
+//! Once, two jobs could dump the same name at once: each took the other's chunks for the remains of an earlier dump and
+//! removed them. `gc` during a dump or a restore removed packs that were being read.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -33,10 +33,10 @@ fn restore_in(world: &dyn World, stores: &[Store], version: Option<u32>) -> Resu
     restore(world, &stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW)
 }
 
-/// A place that ranks stop at until they are let through.
+/// A gate at which ranks wait until it opens.
 #[derive(Default)]
 struct Gate {
-    /// How many wait, and whether it is open.
+    /// The number of waiting ranks, and whether the gate is open.
     state: Mutex<(usize, bool)>,
     changed: Condvar,
 }
@@ -59,7 +59,7 @@ impl Gate {
     }
 }
 
-/// A world whose ranks stop before they move bytes.
+/// A world whose ranks stop at the gate before they move bytes.
 struct Gated<'w> {
     world: &'w dyn World,
     gate: &'w Gate,
@@ -96,7 +96,7 @@ impl World for Gated<'_> {
     }
 }
 
-/// The first reason of all ranks, which have all failed.
+/// Returns the first rank's reason, after checking that all ranks have failed.
 fn refused<T>(done: Vec<Result<T>>) -> String {
     let reasons: Vec<String> =
         done.into_iter().map(|done| done.err().expect("a rank that fails").to_string()).collect();
@@ -128,7 +128,7 @@ fn while_a_dump_is_made_nobody_else_works_on_that_name() {
             let reason = gc::collect(store, "state", 1).unwrap_err().to_string();
             assert!(reason.contains("a job, or another gc, works on dump \"state\""), "{reason}");
         }
-        // Other names, and what is complete, are in nobody's way.
+        // Other names and complete dumps are not blocked.
         gc::collect(&stores[0], "other", 1).unwrap();
         assert!(is_round(threads().run(|world| restore_in(world, &stores, None)), 0));
         gate.open();
@@ -184,7 +184,7 @@ fn jobs_that_begin_at_once_leave_whole_dumps_only() {
     }
 }
 
-/// Run by the next test as a process of its own: it dumps, and never gets beyond the gate.
+/// The next test runs this as a separate process: it dumps and never passes the gate.
 #[test]
 fn dumps_until_it_is_killed() {
     let Ok(dir) = std::env::var("TERRACE_TEST_DUMP") else { return };

@@ -1,4 +1,5 @@
-//! What was dumped is restored after the loss of any `replicas - 1` stores; beyond that, what is lost is told exactly.
+//! Dumps are restored after the loss of any `replicas - 1` stores; after more losses, the lost ranges are reported
+//! exactly.
 
 #![allow(clippy::unwrap_used)]
 
@@ -51,7 +52,7 @@ fn any_stores_but_one_for_each_replica_may_be_lost() {
         let dumped = dump_all(&nodes, &stores, replicas, 0);
         assert!(dumped.iter().all(|done| done.copies == replicas && done.version == 0));
         for lost in (0..replicas as usize).flat_map(|count| sets(8, count)) {
-            // In place of what is lost are empty stores.
+            // Empty stores take the place of lost ones.
             let mut spare = spare.iter();
             let now = stores.iter().enumerate();
             let now: Vec<&Store> =

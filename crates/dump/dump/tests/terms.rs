@@ -1,8 +1,9 @@
-//! Ranks that are asked for different things.
+//! Ranks with different arguments.
 //!
-//! Nobody compared what ranks were asked for. One that was to keep 3 replicas where the others kept 2 said "on 3 nodes each", and
-//! one lost store lost bytes; another version on one rank made a dump that no restore found whole; other `duplicates` made the
-//! ranks wait for each other for ever, and another window ended MPI. The tests gave all ranks one `Options`, so none could see it.
+//! Once, the ranks' arguments were not compared. A rank that kept 3 replicas while the others kept 2 reported "on 3
+//! nodes each", and the loss of one store lost bytes; a different version on one rank made a dump that no restore found
+//! complete; different `duplicates` made the ranks wait for each other forever, and a different window ended MPI. The
+//! tests passed one `Options` to all ranks, so none detected it.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -97,7 +98,8 @@ fn a_restore_of_ranks_with_different_options_is_refused_by_all() {
     assert_told(&both, "call");
 }
 
-/// A window of no bytes asked nobody for anything, and all was told to be lost; one of a few made a round for each few bytes.
+/// Once, a window of no bytes asked no rank for anything and reported everything as lost, and a window of a few bytes
+/// took a round for every few bytes.
 #[test]
 fn a_window_that_no_chunk_fits_is_refused() {
     let mut place = Place::new();

@@ -1,4 +1,4 @@
-//! Successive dumps: only what changed moves; ranks that die; old versions dropped.
+//! Successive dumps move only changed chunks; ranks die; old versions are dropped.
 
 #![allow(clippy::unwrap_used)]
 

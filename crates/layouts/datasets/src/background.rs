@@ -1,4 +1,4 @@
-//! Replicas that follow later are brought up to date in the background, each within its bound.
+//! Updates asynchronous replicas in the background, each within its declared bound.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::dataset::Shared;
-use crate::declared::When;
+use crate::declared::UpdateTime;
 
-/// Brings replicas up to date when it is time. Its thread starts when it is first needed, and ends with the dataset.
+/// Updates asynchronous replicas when they are due. The thread starts when it is first needed and ends with the
+/// dataset.
 #[derive(Default)]
 pub struct Follower {
     signal: Arc<Signal>,
@@ -28,23 +29,23 @@ struct State {
     ended: bool,
 }
 
-/// After a failure it is tried again in this time.
-const AGAIN: Duration = Duration::from_secs(1);
+/// After a failed update, the follower retries after this delay.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Follower {
-    /// Something is owed to replicas that get it then.
-    pub fn expect(&self, shared: &Shared, later: Vec<When>) {
-        let wait = |when: When| match when {
-            When::Now => Some(Duration::ZERO),
-            When::Within(bound) => Some(bound / 2),
-            When::OnClose => None,
+    /// Schedules an update for the earliest of the given times.
+    pub fn schedule(&self, shared: &Shared, later: Vec<UpdateTime>) {
+        let wait = |when: UpdateTime| match when {
+            UpdateTime::Now => Some(Duration::ZERO),
+            UpdateTime::Within(bound) => Some(bound / 2),
+            UpdateTime::OnClose => None,
         };
         if let Some(wait) = later.into_iter().filter_map(wait).min() {
-            self.wake(shared, Instant::now() + wait);
+            self.wake_by(shared, Instant::now() + wait);
         }
     }
 
-    fn wake(&self, shared: &Shared, due: Instant) {
+    fn wake_by(&self, shared: &Shared, due: Instant) {
         let mut state = self.signal.state.lock();
         if state.due.is_none_or(|known| due < known) {
             state.due = Some(due);
@@ -53,7 +54,7 @@ impl Follower {
         if !state.running {
             let (signal, shared) = (self.signal.clone(), shared.this.clone());
             let thread = std::thread::Builder::new().name("terrace-datasets".into());
-            match thread.spawn(move || follow(&signal, &shared)) {
+            match thread.spawn(move || run_follower(&signal, &shared)) {
                 Ok(_) => state.running = true,
                 Err(error) => {
                     tracing::warn!(%error, "replicas that follow later wait for whoever opens the dataset next")
@@ -70,7 +71,7 @@ impl Drop for Follower {
     }
 }
 
-fn follow(signal: &Signal, shared: &Weak<Shared>) {
+fn run_follower(signal: &Signal, shared: &Weak<Shared>) {
     loop {
         {
             let mut state = signal.state.lock();
@@ -86,33 +87,33 @@ fn follow(signal: &Signal, shared: &Weak<Shared>) {
             state.due = None;
         }
         let Some(shared) = shared.upgrade() else { return };
-        if let Err(error) = shared.follow() {
+        if let Err(error) = shared.update_asynchronous_replicas() {
             tracing::warn!(dataset = shared.name, %error, "replicas are behind");
             let mut state = signal.state.lock();
-            state.due.get_or_insert(Instant::now() + AGAIN);
+            state.due.get_or_insert(Instant::now() + RETRY_DELAY);
         }
     }
 }
 
 impl Shared {
-    /// Brings up to date what does not wait for a view to be closed.
-    fn follow(&self) -> crate::Result<()> {
-        let (loaded, _) = self.now()?;
-        let waits = |replica: usize| loaded.replicas.get(replica).is_some_and(|one| one.when == When::OnClose);
-        self.settle(&mut |replica| !waits(replica), false)
+    /// Updates every replica that does not wait for a view to be closed.
+    fn update_asynchronous_replicas(&self) -> crate::Result<()> {
+        let (loaded, _) = self.load()?;
+        let waits = |replica: usize| loaded.replicas.get(replica).is_some_and(|one| one.when == UpdateTime::OnClose);
+        self.update_replicas(&mut |replica| !waits(replica), false)
     }
 
-    /// Goes on with what others left.
-    pub fn resume(&self) -> crate::Result<()> {
-        let (loaded, state) = self.now()?;
-        // Whoever changed it may have ended before its rules were set.
-        if !self.ruled.swap(true, Ordering::Relaxed)
+    /// Resumes the work that earlier processes left unfinished: the store's rules and pending updates.
+    pub fn resume_updates(&self) -> crate::Result<()> {
+        let (loaded, state) = self.load()?;
+        // The process that changed the declaration may have died before it set the rules, so set them once per open.
+        if !self.rules_checked.swap(true, Ordering::Relaxed)
             && let Err(error) = self.set_rules(&loaded.declared)
         {
             tracing::warn!(dataset = self.name, %error, "its replicas are not stored as it declares");
         }
         if state.current(&loaded).contains(&false) {
-            self.follower.wake(self, Instant::now());
+            self.follower.wake_by(self, Instant::now());
         }
         Ok(())
     }

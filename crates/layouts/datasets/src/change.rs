@@ -1,36 +1,36 @@
-//! Views and replicas that are added and removed while a dataset is used.
+//! Adds and removes views and replicas of a dataset that is in use.
 
 use terrace_views::model::{Model, Sizes};
 
-use crate::dataset::{ATTEMPTS, Dataset, Shared};
+use crate::dataset::{Dataset, MAX_ATTEMPTS, Shared};
 use crate::declared::Declared;
 use crate::loaded::Loaded;
 use crate::owed::Owed;
-use crate::read::{Attempt, Trouble};
+use crate::read::{Attempt, AttemptError};
 use crate::state::State;
 use crate::{Error, Result, datasets, keys};
 
 impl Dataset {
-    /// Declares its views and replicas anew. New replicas are made of those that stay; others go. Whoever has the dataset open
-    /// goes on with what is declared then.
+    /// Replaces the declared views and replicas. New replicas are built from those that stay; the others are removed.
+    /// Processes that have the dataset open use the new declaration from their next request on.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the dataset section differs, where a new replica cannot be made of those that stay, or where one
-    /// goes that stores what no other does.
+    /// [`Error::Refused`] if the dataset section differs, if a new replica cannot be built from those that stay, or if
+    /// a removed replica is the only one that stores some bytes.
     pub fn change(&self, declared: &Declared) -> Result<()> {
         let shared = &self.shared;
-        declared.fits(shared.store.config())?;
-        for _ in 0..ATTEMPTS {
+        declared.check_store_fit(shared.store.config())?;
+        for _ in 0..MAX_ATTEMPTS {
             let alone = shared.changing.write();
-            let tried = shared.look().and_then(|(loaded, state)| shared.change(&loaded, &state, declared));
+            let tried = shared.try_load().and_then(|(loaded, state)| shared.try_change(&loaded, &state, declared));
             drop(alone);
             match tried {
                 Ok(()) => {
                     shared.set_rules(declared)?;
                     return self.settle();
                 }
-                Err(Trouble::Changed | Trouble::Damaged { .. }) => {}
-                Err(Trouble::Failed(error)) => return Err(error),
+                Err(AttemptError::Changed | AttemptError::Damaged { .. }) => {}
+                Err(AttemptError::Failed(error)) => return Err(error),
             }
         }
         Err(Error::Busy(shared.name.clone()))
@@ -38,18 +38,18 @@ impl Dataset {
 }
 
 impl Shared {
-    fn change(&self, loaded: &Loaded, state: &State, declared: &Declared) -> Attempt<()> {
+    fn try_change(&self, loaded: &Loaded, state: &State, declared: &Declared) -> Attempt<()> {
         let refused = |reason: String| Err(Error::Refused(reason).into());
         let (old, new) = (&loaded.declared.model, &declared.model);
-        if !same(old, new) {
+        if !declares_same_variables(old, new) {
             return refused(
                 "the dataset section differs; only views and replicas can change, else add another dataset".into(),
             );
         }
-        // Arrays may become as short as they began.
+        // Check that the layouts are also valid for arrays of their initial length: arrays may shrink back to it.
         Loaded::new(&self.name, loaded.object.clone(), declared.clone(), Sizes::new())?;
         let next = Loaded::new(&self.name, loaded.object.clone(), declared.clone(), loaded.sizes.clone())?;
-        // Which of the new replicas is which of the old, with the same files.
+        // Maps a new replica to the old one with the same files and layouts, if there is one.
         let stays = |number: usize| {
             let files = next.files.get(next.replicas.get(number)?.files())?;
             loaded.replicas.iter().position(|before| {
@@ -90,7 +90,7 @@ impl Shared {
     }
 
     fn commit_change(&self, loaded: &Loaded, state: &State, next: &Loaded, kept: &[Option<usize>]) -> Attempt<()> {
-        let key = keys::declaration(&self.name);
+        let key = keys::declaration_key(&self.name);
         let mut batch = self.store.batch();
         batch.unchanged(&key, &loaded.object);
         let text = next.declared.text.as_bytes();
@@ -116,8 +116,8 @@ impl Shared {
     }
 }
 
-/// Whether two declarations are of the same dataset: their variables are the same.
-pub(crate) fn same(a: &Model, b: &Model) -> bool {
+/// Returns whether two declarations describe the same dataset, that is, declare the same variables.
+pub(crate) fn declares_same_variables(a: &Model, b: &Model) -> bool {
     let leaves = |model: &Model| -> Vec<_> {
         model.dataset.leaves.iter().map(|leaf| (leaf.path.clone(), leaf.primitive, leaf.lengths.clone())).collect()
     };

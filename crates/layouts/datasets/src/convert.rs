@@ -1,4 +1,4 @@
-//! Conversion of a file, without a store.
+//! Conversion of a file from one view to another, without a store.
 
 use std::io;
 
@@ -6,17 +6,17 @@ use terrace_views::convert::{Gathered, Plan, Touched};
 use terrace_views::layout::{Layout, of_view};
 use terrace_views::model::Sizes;
 
-use crate::touch::touched;
+use crate::touch::find_touched_parts;
 use crate::{Declared, Error, Result};
 
-const STEP: u64 = 4 << 20;
-const NEAR: u64 = 64 << 10;
+const CONVERT_STEP_BYTES: u64 = 4 << 20;
+const READ_GAP_BYTES: u64 = 64 << 10;
 
-/// Makes the bytes of one view out of those of another, in bounded memory. `read` fills a buffer from an offset on, `write` gets
-/// the bytes in order. Returns how many there were.
+/// Converts the bytes of one view into those of another in bounded memory, and returns the number of bytes written.
+/// `read` fills a buffer from the given offset; `write` receives the output bytes in order.
 ///
 /// # Errors
-/// [`Error::Refused`] where there is no such view, where the one lacks what the other shows, or what `read` and `write` say.
+/// [`Error::Refused`] if a view does not exist, if `from` lacks bytes that `to` shows, or if `read` or `write` fails.
 pub fn convert(
     declared: &Declared,
     sizes: &Sizes,
@@ -42,16 +42,16 @@ pub fn convert(
         return Err(Error::Refused(format!("the view {from:?} has not all that {to:?} shows")));
     }
     let plan = Plan::converting(&new, &old);
-    let mut out = vec![0; STEP.min(plan.length()) as usize];
+    let mut out = vec![0; CONVERT_STEP_BYTES.min(plan.length()) as usize];
     let failed = |error: io::Error| Error::Refused(error.to_string());
     let mut at = 0;
     while at < plan.length() {
-        let length = STEP.min(plan.length() - at);
+        let length = CONVERT_STEP_BYTES.min(plan.length() - at);
         let piece = out.get_mut(..length as usize).unwrap_or_default();
         match plan.straight(at, length) {
             Some((_, place)) => read(place, piece).map_err(failed)?,
             None => {
-                let mut parts = Gathered::new(touched(&plan, at, length, NEAR)?);
+                let mut parts = Gathered::new(find_touched_parts(&plan, at, length, READ_GAP_BYTES)?);
                 parts.fill(|part: &Touched, into| read(part.bytes.start, into)).map_err(failed)?;
                 plan.read_gathered(at, piece, &parts)?;
             }

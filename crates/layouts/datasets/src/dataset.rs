@@ -11,17 +11,19 @@ use terrace_views::model::Sizes;
 use crate::background::Follower;
 use crate::declared::Declared;
 use crate::loaded::Loaded;
-use crate::read::{Attempt, Trouble};
+use crate::read::{Attempt, AttemptError};
 use crate::state::State;
 use crate::view::View;
 use crate::{Error, Result, keys};
 
-/// Someone who meets a change looks again this often: a long request meets many short ones of other processes.
-pub(crate) const ATTEMPTS: usize = 1000;
-/// From this attempt on, writers of this process wait for whoever looks again.
-pub(crate) const PATIENT: usize = 8;
+/// Maximum attempts of a request that conflicts with concurrent commits. The limit is high because one long request can
+/// conflict with many short requests of other processes.
+pub(crate) const MAX_ATTEMPTS: usize = 1000;
+/// After this many failed attempts, a request holds `changing` exclusively, so that writers of this process cannot
+/// conflict with it again.
+pub(crate) const EXCLUSIVE_AFTER_ATTEMPTS: usize = 8;
 
-/// An open dataset. Cheap to clone; many threads and processes may use one at once.
+/// An open dataset. Clones are cheap, and many threads and processes may use one at once.
 #[derive(Clone)]
 pub struct Dataset {
     pub(crate) shared: Arc<Shared>,
@@ -32,49 +34,51 @@ pub(crate) struct Shared {
     pub store: Store,
     pub name: String,
     loaded: RwLock<Option<Arc<Loaded>>>,
-    /// Held while a change is put together and committed, so that this process's do not undo each other's work: alone by what reads
-    /// of replicas that must not change meanwhile, and shared by what only writes.
+    /// Held while a change is assembled and committed, so that changes of this process do not conflict with each other.
+    /// A change that reads replicas, which must not change until its commit, holds the lock exclusively; a change that
+    /// only writes shares it. Other processes do not take this lock: the batch's `unchanged` conditions detect their
+    /// commits.
     pub changing: RwLock<()>,
     pub follower: Follower,
-    /// Whether the store's rules were looked at since it was opened.
-    pub ruled: AtomicBool,
+    /// Whether this process has checked the store's rules since it opened the dataset.
+    pub rules_checked: AtomicBool,
 }
 
 impl Dataset {
     pub(crate) fn new(store: &Store, name: &str) -> Dataset {
         let (store, name) = (store.clone(), name.to_owned());
-        let (loaded, changing, follower, ruled) = Default::default();
+        let (loaded, changing, follower, rules_checked) = Default::default();
         let shared =
-            |this: &Weak<Shared>| Shared { this: this.clone(), store, name, loaded, changing, follower, ruled };
+            |this: &Weak<Shared>| Shared { this: this.clone(), store, name, loaded, changing, follower, rules_checked };
         Dataset { shared: Arc::new_cyclic(shared) }
     }
 
-    /// Its name.
+    /// Returns the dataset's name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Its declaration, as it is now.
+    /// Returns the current declaration.
     pub fn declaration(&self) -> Result<String> {
-        Ok(self.shared.now()?.0.declared.text.clone())
+        Ok(self.shared.load()?.0.declared.text.clone())
     }
 
-    /// What there is and where everything lies, as long as arrays are now.
+    /// Describes all views and replicas and the places of their bytes, for the current array lengths.
     pub fn explain(&self) -> Result<Explanation> {
-        let (loaded, _) = self.shared.now()?;
+        let (loaded, _) = self.shared.load()?;
         let misfit = |misfit| Error::Size { dataset: self.shared.name.clone(), misfit };
         explain(&loaded.declared.model, &loaded.sizes).map_err(misfit)
     }
 
-    /// The names of its views, in the order of the declaration.
+    /// Returns the names of the views, in the order of the declaration.
     pub fn views(&self) -> Result<Vec<String>> {
-        let (loaded, _) = self.shared.now()?;
+        let (loaded, _) = self.shared.load()?;
         Ok(loaded.declared.model.views.iter().map(|view| view.name.clone()).collect())
     }
 
-    /// Its replicas' names, with the keys of their files, and of each whether it lacks something.
+    /// Returns, for each replica, its name, the keys of its files and whether it still lacks bytes.
     pub fn replicas(&self) -> Result<Vec<(String, Vec<String>, bool)>> {
-        let (loaded, state) = self.shared.now()?;
+        let (loaded, state) = self.shared.load()?;
         let current = state.current(&loaded);
         let one = |(number, replica): (usize, &crate::loaded::StoredReplica)| {
             let name = loaded.declared.model.replicas.get(number).map_or_else(String::new, |r| r.name.clone());
@@ -85,104 +89,107 @@ impl Dataset {
         Ok(loaded.replicas.iter().enumerate().map(one).collect())
     }
 
-    /// When a replica was last changed: nanoseconds since 1970.
+    /// Returns when a replica last changed, in nanoseconds since 1970.
     pub fn modified(&self) -> Result<i64> {
-        let (_, state) = self.shared.now()?;
+        let (_, state) = self.shared.load()?;
         let times = state.files.iter().flatten().map(|file| file.object.attributes.mtime);
         Ok(times.max().unwrap_or(0))
     }
 
-    /// One of its views.
+    /// Opens a view.
     ///
     /// # Errors
-    /// [`Error::NoView`] where it has none of that name.
+    /// [`Error::NoView`] if the dataset has no view of that name.
     pub fn view(&self, name: &str) -> Result<View> {
-        self.shared.now()?.0.view(name)?;
+        self.shared.load()?.0.view(name)?;
         Ok(View::new(self.clone(), name))
     }
 
-    /// Brings all replicas up to date, those that follow later, too.
+    /// Brings all replicas up to date, including asynchronous ones.
     pub fn settle(&self) -> Result<()> {
-        self.shared.settle(&mut |_| true, false)
+        self.shared.update_replicas(&mut |_| true, false)
     }
 }
 
 impl Shared {
-    /// Sets the store's rules for its replicas.
+    /// Sets the store's rules for the replicas of the declaration.
     pub fn set_rules(&self, declared: &Declared) -> Result<()> {
-        Ok(self.store.set_rules(&keys::folder(&self.name), declared.rules(&self.name, self.store.config()))?)
+        Ok(self
+            .store
+            .set_rules(&keys::dataset_folder(&self.name), declared.store_rules(&self.name, self.store.config()))?)
     }
 
-    /// The dataset as it is now: what is declared, and the objects. Both are of one moment.
-    pub fn now(&self) -> Result<(Arc<Loaded>, State)> {
-        for _ in 0..PATIENT {
-            match self.look() {
+    /// Loads the current declaration and the state of all objects, both as of one moment. Falls back to holding
+    /// `changing` exclusively after repeated conflicts.
+    pub fn load(&self) -> Result<(Arc<Loaded>, State)> {
+        for _ in 0..EXCLUSIVE_AFTER_ATTEMPTS {
+            match self.try_load() {
                 Ok(found) => return Ok(found),
-                Err(Trouble::Changed | Trouble::Damaged { .. }) => {}
-                Err(Trouble::Failed(error)) => return Err(error),
+                Err(AttemptError::Changed | AttemptError::Damaged { .. }) => {}
+                Err(AttemptError::Failed(error)) => return Err(error),
             }
         }
         let _alone = self.changing.write();
-        self.look_now()
+        self.load_with_retries()
     }
 
-    /// The same, for whoever holds `changing`.
-    pub fn look_now(&self) -> Result<(Arc<Loaded>, State)> {
-        for _ in 0..ATTEMPTS {
-            match self.look() {
+    /// Does the same as [`Shared::load`]. The caller holds `changing`.
+    pub fn load_with_retries(&self) -> Result<(Arc<Loaded>, State)> {
+        for _ in 0..MAX_ATTEMPTS {
+            match self.try_load() {
                 Ok(found) => return Ok(found),
-                Err(Trouble::Changed | Trouble::Damaged { .. }) => {}
-                Err(Trouble::Failed(error)) => return Err(error),
+                Err(AttemptError::Changed | AttemptError::Damaged { .. }) => {}
+                Err(AttemptError::Failed(error)) => return Err(error),
             }
         }
         Err(Error::Busy(self.name.clone()))
     }
 
-    /// The dataset as it was last looked at.
-    pub fn known(&self) -> Option<Arc<Loaded>> {
+    /// Returns the most recently loaded declaration, without looking at the store.
+    pub fn cached(&self) -> Option<Arc<Loaded>> {
         self.loaded.read().clone()
     }
 
-    pub fn look(&self) -> Attempt<(Arc<Loaded>, State)> {
-        let key = keys::declaration(&self.name);
+    pub fn try_load(&self) -> Attempt<(Arc<Loaded>, State)> {
+        let key = keys::declaration_key(&self.name);
         let object = match self.store.stat(&key) {
             Ok(object) => object,
             Err(terrace::Error::NotFound { .. }) => return Err(Error::NotFound(self.name.clone()).into()),
             Err(error) => return Err(error.into()),
         };
         let known =
-            self.known().filter(|known| (known.object.id, known.object.generation) == (object.id, object.generation));
+            self.cached().filter(|known| (known.object.id, known.object.generation) == (object.id, object.generation));
         let mut loaded = match known {
             Some(loaded) => loaded,
             None => {
                 let mut text = vec![0; usize::try_from(object.length).unwrap_or(usize::MAX)];
                 if !self.store.read_unchanged(&key, &object, 0, &mut text)? {
-                    return Err(Trouble::Changed);
+                    return Err(AttemptError::Changed);
                 }
                 let declared = Declared::parse(&String::from_utf8_lossy(&text))?;
-                self.keep(Loaded::new(&self.name, object, declared, Sizes::new())?)
+                self.cache(Loaded::new(&self.name, object, declared, Sizes::new())?)
             }
         };
         let mut state = State::of(&self.store, &loaded)?;
         if !loaded.varying.is_empty() {
-            let sizes = self.sizes(&loaded, &state)?;
+            let sizes = self.read_sizes(&loaded, &state)?;
             if sizes != loaded.sizes {
                 let (object, declared) = (loaded.object.clone(), loaded.declared.clone());
-                loaded = self.keep(Loaded::new(&self.name, object, declared, sizes)?);
+                loaded = self.cache(Loaded::new(&self.name, object, declared, sizes)?);
             }
         }
-        state.distrust(&loaded);
+        state.mark_wrong_lengths_owed(&loaded);
         Ok((loaded, state))
     }
 
-    fn keep(&self, loaded: Loaded) -> Arc<Loaded> {
+    fn cache(&self, loaded: Loaded) -> Arc<Loaded> {
         let loaded = Arc::new(loaded);
         *self.loaded.write() = Some(loaded.clone());
         loaded
     }
 
-    /// How long the arrays are that vary.
-    fn sizes(&self, loaded: &Loaded, state: &State) -> Attempt<Sizes> {
+    /// Reads the current lengths of the arrays whose length varies.
+    fn read_sizes(&self, loaded: &Loaded, state: &State) -> Attempt<Sizes> {
         let mut sizes = Sizes::new();
         for one in &loaded.varying {
             let mut why = None;
@@ -192,13 +199,13 @@ impl Shared {
                 if state.lacks(place.file, &range) {
                     continue;
                 }
-                match self.fetch(loaded, state, place.file, place.offset, &mut bytes) {
+                match self.fetch_bytes(loaded, state, place.file, place.offset, &mut bytes) {
                     Ok(()) => {
                         sizes.insert(one.variable, place.value(&bytes));
                         why = None;
                         break;
                     }
-                    Err(Trouble::Damaged { why: said, .. }) => why = Some(said),
+                    Err(AttemptError::Damaged { why: said, .. }) => why = Some(said),
                     Err(other) => return Err(other),
                 }
             }

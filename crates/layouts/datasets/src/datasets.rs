@@ -1,4 +1,4 @@
-//! [`Datasets`]: those of a store.
+//! [`Datasets`]: the datasets of a store.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -10,10 +10,10 @@ use terrace::{Attributes, Store};
 use crate::dataset::{Dataset, Shared};
 use crate::declared::Declared;
 use crate::loaded::Loaded;
-use crate::owed::{ATTRIBUTE, Owed};
+use crate::owed::{OWED_ATTRIBUTE, Owed};
 use crate::{Error, Result, keys};
 
-/// The datasets of a store. Cheap to clone; clones share what is open.
+/// The datasets of a store. Clones are cheap and share the open datasets.
 #[derive(Clone)]
 pub struct Datasets {
     store: Store,
@@ -21,36 +21,36 @@ pub struct Datasets {
 }
 
 impl Datasets {
-    /// Those of a store.
+    /// Returns the datasets of `store`.
     pub fn new(store: &Store) -> Datasets {
         Datasets { store: store.clone(), open: Arc::default() }
     }
 
-    /// The store below.
+    /// Returns the underlying store.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Adds a dataset of zeros, as a text declares it.
+    /// Parses `declaration` and adds the dataset, filled with zeros.
     ///
     /// # Errors
-    /// [`Error::Declaration`] where the text has errors, [`Error::Refused`] where this store cannot hold it.
+    /// [`Error::Declaration`] if the text has errors, [`Error::Refused`] if this store cannot hold the dataset.
     pub fn add(&self, name: &str, declaration: &str) -> Result<Dataset> {
         self.add_declared(name, &Declared::parse(declaration)?)
     }
 
-    /// Adds a dataset of zeros.
+    /// Adds a dataset, filled with zeros.
     ///
     /// # Errors
-    /// [`Error::Refused`] where this store cannot hold it, [`Error::Exists`] where there is one of the name.
+    /// [`Error::Refused`] if this store cannot hold the dataset, [`Error::Exists`] if a dataset of that name exists.
     pub fn add_declared(&self, name: &str, declared: &Declared) -> Result<Dataset> {
-        keys::check(name)?;
-        declared.fits(self.store.config())?;
+        keys::check_name(name)?;
+        declared.check_store_fit(self.store.config())?;
         if self.contains(name)? {
             return Err(Error::Exists(name.to_owned()));
         }
-        self.store.set_rules(&keys::folder(name), declared.rules(name, self.store.config()))?;
-        let key = keys::declaration(name);
+        self.store.set_rules(&keys::dataset_folder(name), declared.store_rules(name, self.store.config()))?;
+        let key = keys::declaration_key(name);
         let none = terrace::Object {
             id: 0,
             generation: 0,
@@ -77,28 +77,29 @@ impl Datasets {
         self.open(name)
     }
 
-    /// Whether there is one of this name.
+    /// Returns whether a dataset of this name exists.
     pub fn contains(&self, name: &str) -> Result<bool> {
-        keys::check(name)?;
-        match self.store.stat(&keys::declaration(name)) {
+        keys::check_name(name)?;
+        match self.store.stat(&keys::declaration_key(name)) {
             Ok(_) => Ok(true),
             Err(terrace::Error::NotFound { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Opens one. What replicas lack since a crash is made in the background.
+    /// Opens a dataset. Updates that a crash interrupted resume in the background.
     ///
     /// # Errors
-    /// [`Error::NotFound`] where there is none of this name.
+    /// [`Error::NotFound`] if no dataset of this name exists.
     pub fn open(&self, name: &str) -> Result<Dataset> {
-        keys::check(name)?;
+        keys::check_name(name)?;
         let dataset = self.handle(name);
-        dataset.shared.resume()?;
+        dataset.shared.resume_updates()?;
         Ok(dataset)
     }
 
-    /// The one handle of this process, whether there is a dataset of this name or not.
+    /// Returns this process's only handle for a name, whether or not the dataset exists. All users of a dataset must
+    /// share one handle: its lock is what serialises their changes.
     fn handle(&self, name: &str) -> Dataset {
         let mut open = self.open.lock();
         if let Some(shared) = open.get(name).and_then(Weak::upgrade) {
@@ -110,51 +111,51 @@ impl Datasets {
         dataset
     }
 
-    /// The names of all, in order.
+    /// Returns the names of all datasets, in order.
     pub fn list(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let found = self.store.list(keys::FOLDER.as_bytes(), after.as_deref(), 1)?;
+            let found = self.store.list(keys::DATASETS_FOLDER.as_bytes(), after.as_deref(), 1)?;
             let Some((key, _)) = found.into_iter().next() else { return Ok(names) };
             let folder = key.splitn(3, |byte| *byte == b'/').nth(1).unwrap_or_default().to_vec();
             let name = String::from_utf8_lossy(&folder).into_owned();
-            if keys::check(&name).is_ok() && self.contains(&name)? {
+            if keys::check_name(&name).is_ok() && self.contains(&name)? {
                 names.push(name);
             }
-            // On behind all that is in its folder.
-            after = Some([keys::FOLDER.as_bytes(), b"/", &folder, b"/\xff"].concat());
+            // Skip the rest of this dataset's folder.
+            after = Some([keys::DATASETS_FOLDER.as_bytes(), b"/", &folder, b"/\xff"].concat());
         }
     }
 
-    /// Removes a dataset with all its replicas, also one whose declaration is none.
+    /// Removes a dataset with all its replicas, even if its declaration is invalid.
     ///
     /// # Errors
-    /// [`Error::NotFound`] where there is none of this name.
+    /// [`Error::NotFound`] if no dataset of this name exists.
     pub fn remove(&self, name: &str) -> Result<()> {
         if !self.contains(name)? {
             return Err(Error::NotFound(name.to_owned()));
         }
         let dataset = self.handle(name);
         let _alone = dataset.shared.changing.write();
-        let declaration = self.store.stat(&keys::declaration(name))?;
+        let declaration = self.store.stat(&keys::declaration_key(name))?;
         let mut batch = self.store.batch();
-        batch.unchanged(&keys::declaration(name), &declaration);
-        for (key, _) in self.store.list(keys::folder(name).as_bytes(), None, usize::MAX)? {
+        batch.unchanged(&keys::declaration_key(name), &declaration);
+        for (key, _) in self.store.list(keys::dataset_folder(name).as_bytes(), None, usize::MAX)? {
             batch.remove(&key);
         }
         batch.commit()?;
-        self.store.set_rules(&keys::folder(name), Vec::new())?;
+        self.store.set_rules(&keys::dataset_folder(name), Vec::new())?;
         Ok(())
     }
 }
 
-/// Attributes of a dataset's object. Others than datasets are not to write to it.
+/// Returns the attributes of a dataset's object. The mode is read-only, since only this crate may write such objects.
 pub fn attributes(owed: &Owed) -> Attributes {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
     let mut user = BTreeMap::new();
     if !owed.is_empty() {
-        user.insert(ATTRIBUTE.to_owned(), owed.text());
+        user.insert(OWED_ATTRIBUTE.to_owned(), owed.to_text());
     }
     Attributes { mode: 0o444, mtime: now, user, ..Attributes::default() }
 }

@@ -1,4 +1,4 @@
-//! Declarations, and whether a store can hold what they declare.
+//! Checked declarations, and the check that a store can hold what they declare.
 
 use std::io;
 use std::time::Duration;
@@ -11,34 +11,34 @@ use terrace_views::language::{self, Parsed};
 use terrace_views::model::{Model, Replica};
 use terrace_views::{Diagnostic, Diagnostics, Sources};
 
-use crate::change::same;
+use crate::change::declares_same_variables;
 use crate::{Error, Result, keys};
 
-/// A replica without a bound follows within this time.
-const USUAL_BOUND: Duration = Duration::from_secs(2);
+/// An asynchronous replica without a declared bound is updated within this time.
+const DEFAULT_FOLLOW_BOUND: Duration = Duration::from_secs(2);
 
-/// A declaration that was checked.
+/// A checked declaration.
 #[derive(Clone, Debug)]
 pub struct Declared {
-    /// Its text, in one file.
+    /// The declaration's text, with all included files merged.
     pub text: String,
-    /// What it means.
+    /// The model that the text describes.
     pub model: Model,
 }
 
-/// When a write reaches a replica.
+/// UpdateTime a write reaches a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum When {
-    /// With the write.
+pub(crate) enum UpdateTime {
+    /// In the same commit as the write.
     Now,
-    /// Within so long.
+    /// Within this time after the write.
     Within(Duration),
-    /// When the view is closed that was written through.
+    /// UpdateTime the view that was written through is closed.
     OnClose,
 }
 
-/// Reads a declaration and all that it includes; `load` gets the name of an included file. All that is to be told of it is in
-/// the diagnostics; where that is an error, there is no declaration.
+/// Parses a declaration and all files that it includes; `load` receives the name of an included file and returns its
+/// text. The diagnostics hold all errors and warnings. If there is an error, no declaration is returned.
 pub fn read_declaration(
     name: &str,
     text: String,
@@ -51,10 +51,10 @@ pub fn read_declaration(
     (declared, sources, diagnostics)
 }
 
-/// Says which codecs there are not.
+/// Reports unknown codecs.
 fn check_codecs(file: &File, diagnostics: &mut Diagnostics) {
     let mut known: Vec<String> = ALL.iter().chain(RARE).map(Encoding::to_string).collect();
-    // Without their levels, too.
+    // Suggest the names without a level, too.
     let without = |name: &String| name.rsplit_once('-').map(|(head, _)| head.to_owned());
     known.extend(known.iter().filter_map(without).filter(|name| name.parse::<Encoding>().is_ok()).collect::<Vec<_>>());
     for At { what, .. } in &file.sections {
@@ -74,9 +74,9 @@ fn check_codecs(file: &File, diagnostics: &mut Diagnostics) {
 }
 
 impl Declared {
-    /// Whether both declare the same variables, in whatever views and replicas.
+    /// Returns whether both declare the same variables. Views and replicas may differ.
     pub fn is_of_same_dataset(&self, other: &Declared) -> bool {
-        same(&self.model, &other.model)
+        declares_same_variables(&self.model, &other.model)
     }
 
     fn of(file: File, diagnostics: &mut Diagnostics) -> Option<Declared> {
@@ -85,21 +85,21 @@ impl Declared {
         (!diagnostics.failed()).then_some(Declared { text, model })
     }
 
-    /// A declaration of one text.
+    /// Parses a declaration that includes no other files.
     ///
     /// # Errors
-    /// [`Error::Declaration`] with all that is wrong with it.
+    /// [`Error::Declaration`] with all diagnostics if the text has errors.
     pub fn parse(text: &str) -> Result<Declared> {
         let mut none = |_: &str| Err(io::Error::other("a declaration in a store includes no files"));
         let mut diagnostics = Diagnostics::default();
-        // Codecs are not looked at: one that only a later version knows makes nothing unreadable that is stored already.
+        // Do not check codecs: a stored dataset whose codec only a later version knows must remain readable.
         let (file, _) = language::read("declaration", text.to_owned(), &mut none, &mut diagnostics);
         Declared::of(file, &mut diagnostics).ok_or(Error::Declaration(diagnostics))
     }
 
-    /// When a write reaches each replica. One that the others do not make up gets it at once, whatever it says: its bytes would be
-    /// nowhere until then.
-    pub(crate) fn when(&self) -> Vec<When> {
+    /// Returns when a write reaches each replica. A replica that the synchronous ones cannot rebuild is updated with
+    /// the write, whatever it declares: until its update, no other replica would have its bytes.
+    pub(crate) fn update_times(&self) -> Vec<UpdateTime> {
         let replicas = &self.model.replicas;
         let is_sync = |replica: &Replica| replica.consistency == Consistency::Sync;
         let mut now: Vec<usize> = (0..replicas.len()).filter(|i| replicas.get(*i).is_some_and(is_sync)).collect();
@@ -109,15 +109,15 @@ impl Declared {
             }
         }
         let when = |(number, replica): (usize, &Replica)| match replica.consistency {
-            _ if now.contains(&number) => When::Now,
-            Consistency::Async(bound) => When::Within(bound.map_or(USUAL_BOUND, Duration::from_millis)),
-            Consistency::Sync | Consistency::OnClose => When::OnClose,
+            _ if now.contains(&number) => UpdateTime::Now,
+            Consistency::Async(bound) => UpdateTime::Within(bound.map_or(DEFAULT_FOLLOW_BOUND, Duration::from_millis)),
+            Consistency::Sync | Consistency::OnClose => UpdateTime::OnClose,
         };
         replicas.iter().enumerate().map(when).collect()
     }
 
     /// Checks that a store with this configuration can hold the replicas.
-    pub(crate) fn fits(&self, config: &Config) -> Result<()> {
+    pub(crate) fn check_store_fit(&self, config: &Config) -> Result<()> {
         let refused = |reason: String| Err(Error::Refused(reason));
         let replicas = &self.model.replicas;
         if replicas.is_empty() {
@@ -125,7 +125,7 @@ impl Declared {
         }
         for (number, replica) in replicas.iter().enumerate() {
             let name = &replica.name;
-            keys::check(keys::file_name(replica))?;
+            keys::check_name(keys::file_name(replica))?;
             let same = |other: &Replica| keys::file_name(other) == keys::file_name(replica);
             if replicas.iter().take(number).any(same) {
                 return refused(format!("two replicas have the file {:?}; give one another", keys::file_name(replica)));
@@ -156,13 +156,13 @@ impl Declared {
         Ok(())
     }
 
-    /// The store's rules for the replicas that say more than nothing.
-    pub(crate) fn rules(&self, dataset: &str, config: &Config) -> Vec<Rule> {
+    /// Returns the store's rules for the replicas that declare tiers, a codec or requirements.
+    pub(crate) fn store_rules(&self, dataset: &str, config: &Config) -> Vec<Rule> {
         let says = |replica: &&Replica| {
             !replica.tiers.is_empty() || replica.codec.is_some() || !replica.requirements.is_empty()
         };
         let rule = |replica: &Replica| Rule {
-            prefix: keys::replica(dataset, replica),
+            prefix: keys::replica_key(dataset, replica),
             requirements: replica.requirements.clone(),
             replicas: None,
             ack: None,
@@ -178,7 +178,7 @@ impl Declared {
     }
 }
 
-/// Whether a reboot takes the replica.
+/// Returns whether a reboot empties all tiers of the replica.
 fn is_volatile(replica: &Replica, config: &Config) -> bool {
     let lasts = |name: &String| config.tiers.iter().any(|tier| tier.name == *name && tier.persistent);
     !replica.tiers.is_empty() && !replica.tiers.iter().any(lasts)

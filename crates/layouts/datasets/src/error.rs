@@ -1,46 +1,46 @@
-//! What can go wrong with a dataset.
+//! The errors of this crate.
 
 use terrace_views::Diagnostics;
 use terrace_views::convert::Missing;
 use terrace_views::model::Misfit;
 
-/// What can go wrong with a dataset.
+/// The errors of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The store has no such dataset.
+    /// No dataset has this name.
     #[error("there is no dataset {0:?}; `terrace dataset ls` lists those that there are")]
     NotFound(String),
-    /// A name that no dataset, or no replica, can have.
+    /// The name is not valid for a dataset or a replica.
     #[error("{name:?} cannot be a name: {reason}")]
     BadName {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// Why the name is invalid.
         reason: &'static str,
     },
-    /// There is such a dataset already.
+    /// A dataset of this name exists already.
     #[error("there is a dataset {0:?} already; `terrace dataset edit` changes its views and replicas")]
     Exists(String),
     /// The declaration has errors.
     #[error("the declaration has errors: {}", first(.0))]
     Declaration(Diagnostics),
-    /// A declaration cannot be that of this dataset in this store.
+    /// The store cannot hold the dataset, or the request is not possible for it.
     #[error("{0}")]
     Refused(String),
-    /// The dataset has no such view.
+    /// The dataset has no view of this name.
     #[error("the dataset {dataset:?} has no view {view:?}; it has {known}")]
     NoView {
         /// The dataset.
         dataset: String,
-        /// The view that was asked for.
+        /// The requested view.
         view: String,
-        /// The views that it has.
+        /// The names of the dataset's views.
         known: String,
     },
-    /// Nothing can be written through the view.
+    /// The view is read-only.
     #[error("nothing can be written through the view {0:?}, which is read-only; write through another")]
     ReadOnly(String),
-    /// A view is as long as what it shows.
+    /// The request ends beyond the end of the view, which has a fixed length.
     #[error("byte {end} is beyond the end of the view {view:?}, which is {length} bytes long")]
     Beyond {
         /// The view.
@@ -50,28 +50,28 @@ pub enum Error {
         /// The view's length.
         length: u64,
     },
-    /// What is asked for is in no replica that can be read.
+    /// No readable replica has the requested bytes.
     #[error("{what} of the dataset {dataset:?} cannot be had from the replicas that are left: {why}")]
     Lost {
         /// The dataset.
         dataset: String,
-        /// What was to be read.
+        /// The bytes that were requested.
         what: String,
-        /// What became of the replicas.
+        /// Why each replica cannot provide them.
         why: String,
     },
-    /// Others changed the dataset again and again meanwhile.
+    /// Concurrent changes made every attempt fail.
     #[error("others keep changing the dataset {0:?}; try again")]
     Busy(String),
-    /// The length of an array that varies makes no sense.
+    /// A size variable holds a length that the layouts cannot represent.
     #[error("with the lengths that the dataset {dataset:?} is given: {misfit}")]
     Size {
         /// The dataset.
         dataset: String,
-        /// What does not fit.
+        /// The reason.
         misfit: Misfit,
     },
-    /// A conversion was given too little.
+    /// A conversion lacked input bytes.
     #[error("converting: {0}")]
     Conversion(#[from] Missing),
     /// The store failed.
@@ -79,7 +79,7 @@ pub enum Error {
     Store(#[from] terrace::Error),
 }
 
-/// What can go wrong with a dataset, or a result.
+/// A result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
 fn first(diagnostics: &Diagnostics) -> String {

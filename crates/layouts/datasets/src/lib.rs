@@ -1,13 +1,16 @@
-//! Datasets in a store: declared once, stored in replicas of different layouts, seen through views.
+//! Datasets in a store: each is declared once, stored in replicas of different layouts, and read and written through
+//! views.
 //!
-//! [`Datasets`] are those of a [`terrace::Store`]. A [`Dataset`] has the views and replicas that its declaration names
-//! (`docs/dataset-language.md`); a [`View`] reads and writes any bytes of a view, whether a replica stores it or not.
+//! [`Datasets`] gives access to the datasets of a [`terrace::Store`]. A [`Dataset`] has the views and replicas that its
+//! declaration names (`docs/dataset-language.md`). A [`View`] reads and writes any byte range of a view, whether or not
+//! a replica stores that view.
 //!
-//! Each file of a replica is an object of the store, `datasets/NAME/REPLICA`, so checksums, tiers, encodings, scrub and repair are
-//! the engine's. The declaration is the object `datasets/NAME/.declaration`.
+//! Each file of a replica is an object of the store, `datasets/NAME/REPLICA`, so the engine provides checksums, tiers,
+//! encodings, scrub and repair. The declaration is the object `datasets/NAME/.declaration`.
 //!
-//! A write is one [`terrace::Batch`] over all replicas: after a crash, all of them have it, or none. What a replica that is to
-//! follow later still lacks is *owed*: byte ranges in an attribute of its object, which are in the same commit.
+//! A write commits one [`terrace::Batch`] over all replicas: after a crash either all replicas have the write or none
+//! has. Bytes that an asynchronous replica does not have yet are *owed* (pending): the byte ranges are kept in an
+//! attribute of the replica's object, which the same commit updates.
 //!
 //! ```
 //! use terrace::{Config, Store};

@@ -1,4 +1,4 @@
-//! A declaration at work: layouts, the files of replicas, and plans for moving bytes between them.
+//! A loaded declaration: its layouts, the files of its replicas, and cached plans for moving bytes between them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,41 +10,41 @@ use terrace_views::convert::{Plan, Stored};
 use terrace_views::layout::{Layout, of_replica, of_view};
 use terrace_views::model::{Primitive, Sizes, View};
 
-use crate::declared::{Declared, When};
+use crate::declared::{Declared, UpdateTime};
 use crate::sizes::SizeVariable;
 use crate::{Error, Result, keys};
 
-/// A plan is made anew after this time, since devices become slower or quicker.
-const FRESH: Duration = Duration::from_secs(10);
-/// Without a measurement replicas are equally quick.
-const USUAL_RATE: f64 = 1e9;
+/// A read plan is discarded after this time, because the speed of devices changes.
+const READ_PLAN_LIFETIME: Duration = Duration::from_secs(10);
+/// Read rate in bytes per second of a replica that has not been measured: all such replicas rank equally.
+const DEFAULT_READ_RATE: f64 = 1e9;
 
-/// A dataset as it was declared at one time, with arrays of certain sizes.
+/// A dataset with one version of its declaration and one set of array lengths.
 pub struct Loaded {
     pub name: String,
     /// The declaration's object.
     pub object: Object,
     pub declared: Declared,
     pub sizes: Sizes,
-    /// The variables that say how long arrays are.
+    /// The variables that hold array lengths.
     pub varying: Vec<SizeVariable>,
     pub replicas: Vec<StoredReplica>,
     /// All files of all replicas.
     pub files: Vec<StoredFile>,
-    /// The views' layouts.
+    /// The layout of each view.
     pub views: Vec<Layout>,
-    reading: Mutex<HashMap<(Seen, Vec<bool>), Reading>>,
-    /// Whether replicas have all that is wanted.
-    having: Mutex<HashMap<(Seen, Vec<bool>), bool>>,
-    writing: Mutex<HashMap<(usize, usize), Arc<Plan>>>,
+    read_plans: Mutex<HashMap<(Projection, Vec<bool>), CachedReadPlan>>,
+    /// Caches [`Loaded::has_all`].
+    coverage: Mutex<HashMap<(Projection, Vec<bool>), bool>>,
+    write_plans: Mutex<HashMap<(usize, usize), Arc<Plan>>>,
 }
 
 /// A replica.
 pub struct StoredReplica {
     pub layout: Layout,
-    /// The number of its first file among all.
+    /// The number of the replica's first file among [`Loaded::files`].
     pub first_file: usize,
-    pub when: When,
+    pub when: UpdateTime,
 }
 
 /// A file of a replica.
@@ -52,37 +52,37 @@ pub struct StoredFile {
     pub replica: usize,
     pub key: Vec<u8>,
     pub layout: Layout,
-    /// What all its elements are, where they are alike.
+    /// The element type, if all elements of the file have the same one.
     pub element: Option<Element>,
 }
 
-/// What bytes are wanted of.
+/// A sequence of bytes that can be read from the dataset's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Seen {
-    /// A view.
+pub enum Projection {
+    /// A view's bytes.
     View(usize),
-    /// A replica's file, as others make it up.
+    /// A replica's file, built from the other replicas.
     File(usize),
-    /// A view's elements one after the other, whatever its arrangement is.
+    /// A view's elements in row-major order, whatever the view's arrangement.
     Plain(usize),
-    /// A leaf of that by itself.
+    /// One leaf of [`Projection::Plain`] alone.
     Leaf(usize, usize),
 }
 
-struct Reading {
+struct CachedReadPlan {
     plan: Arc<Plan>,
     made: Instant,
 }
 
 impl StoredFile {
-    /// Its length.
+    /// Returns the file's length in bytes.
     pub fn length(&self) -> u64 {
         self.layout.files.first().copied().unwrap_or(0)
     }
 }
 
 impl StoredReplica {
-    /// The numbers of its files.
+    /// Returns the numbers of the replica's files.
     pub fn files(&self) -> std::ops::Range<usize> {
         self.first_file..self.first_file + self.layout.files.len()
     }
@@ -93,13 +93,18 @@ impl Loaded {
         let misfit = |misfit| Error::Size { dataset: name.to_owned(), misfit };
         let model = &declared.model;
         let (mut replicas, mut files) = (Vec::new(), Vec::new());
-        for ((number, replica), when) in model.replicas.iter().enumerate().zip(declared.when()) {
+        for ((number, replica), when) in model.replicas.iter().enumerate().zip(declared.update_times()) {
             let layout = of_replica(replica, &model.views, &model.dataset, &sizes).map_err(misfit)?;
             let (first_file, count) = (files.len(), layout.files.len());
             files.extend((0..count).map(|file| {
                 let own = layout.of_file(file);
-                let element = element(&own);
-                StoredFile { replica: number, key: keys::file(name, replica, file, count > 1), layout: own, element }
+                let element = uniform_element(&own);
+                StoredFile {
+                    replica: number,
+                    key: keys::file_key(name, replica, file, count > 1),
+                    layout: own,
+                    element,
+                }
             }));
             replicas.push(StoredReplica { layout, first_file, when });
         }
@@ -108,11 +113,11 @@ impl Loaded {
         let views = views.map_err(misfit)?;
         let varying = SizeVariable::of(model, &files);
         let name = name.to_owned();
-        let (reading, having, writing) = Default::default();
-        Ok(Loaded { name, object, declared, sizes, varying, replicas, files, views, reading, having, writing })
+        let (read_plans, coverage, write_plans) = Default::default();
+        Ok(Loaded { name, object, declared, sizes, varying, replicas, files, views, read_plans, coverage, write_plans })
     }
 
-    /// The number of a view.
+    /// Returns the number of the view of this name.
     pub fn view(&self, name: &str) -> Result<usize> {
         let views = &self.declared.model.views;
         views.iter().position(|view| view.name == name).ok_or_else(|| Error::NoView {
@@ -122,98 +127,100 @@ impl Loaded {
         })
     }
 
-    /// What bytes are wanted of, in words.
-    pub fn words(&self, seen: Seen) -> String {
-        match seen {
-            Seen::View(view) | Seen::Plain(view) | Seen::Leaf(view, _) => {
+    /// Names a projection, for messages.
+    pub fn describe_projection(&self, projection: Projection) -> String {
+        match projection {
+            Projection::View(view) | Projection::Plain(view) | Projection::Leaf(view, _) => {
                 format!("the view {:?}", self.declared.model.views.get(view).map_or("", |view| &view.name))
             }
-            Seen::File(file) => {
+            Projection::File(file) => {
                 self.files.get(file).map_or_else(String::new, |file| String::from_utf8_lossy(&file.key).into())
             }
         }
     }
 
-    /// The replicas that are used, as the language's model numbers them.
-    fn numbers(used: &[bool]) -> Vec<usize> {
+    /// Returns the numbers of the replicas that are used, as the model numbers them.
+    fn used_numbers(used: &[bool]) -> Vec<usize> {
         used.iter().enumerate().filter(|(_, used)| **used).map(|(number, _)| number).collect()
     }
 
-    /// Whether some replicas have all that is wanted.
-    pub fn has_all(&self, seen: Seen, used: &[bool]) -> bool {
-        // All of them have all that views show.
-        if !matches!(seen, Seen::File(_)) && used.iter().all(|used| *used) {
+    /// Returns whether the replicas in `used` together store every byte of the projection.
+    pub fn has_all(&self, projection: Projection, used: &[bool]) -> bool {
+        // All replicas together store every byte that a view shows.
+        if !matches!(projection, Projection::File(_)) && used.iter().all(|used| *used) {
             return true;
         }
-        *self.having.lock().entry((seen, used.to_vec())).or_insert_with(|| self.covers(seen, used))
+        *self.coverage.lock().entry((projection, used.to_vec())).or_insert_with(|| self.covers(projection, used))
     }
 
-    fn covers(&self, seen: Seen, used: &[bool]) -> bool {
+    fn covers(&self, projection: Projection, used: &[bool]) -> bool {
         let model = &self.declared.model;
-        let numbers = Self::numbers(used);
-        match seen {
-            Seen::View(view) | Seen::Plain(view) | Seen::Leaf(view, _) => {
+        let numbers = Self::used_numbers(used);
+        match projection {
+            Projection::View(view) | Projection::Plain(view) | Projection::Leaf(view, _) => {
                 model.views.get(view).is_some_and(|view| model.shown_by(view, &numbers))
             }
-            Seen::File(file) => {
+            Projection::File(file) => {
                 let replica = self.files.get(file).and_then(|file| model.replicas.get(file.replica));
                 replica.is_some_and(|replica| model.made_of(replica, &numbers))
             }
         }
     }
 
-    /// How what is wanted is laid out.
-    pub fn layout(&self, seen: Seen) -> Result<Layout> {
-        Ok(match seen {
-            Seen::View(view) => self.views.get(view).cloned().unwrap_or_default(),
-            Seen::File(file) => self.files.get(file).map(|file| file.layout.clone()).unwrap_or_default(),
-            Seen::Plain(view) => {
+    /// Returns the layout of a projection.
+    pub fn layout(&self, projection: Projection) -> Result<Layout> {
+        Ok(match projection {
+            Projection::View(view) => self.views.get(view).cloned().unwrap_or_default(),
+            Projection::File(file) => self.files.get(file).map(|file| file.layout.clone()).unwrap_or_default(),
+            Projection::Plain(view) => {
                 let model = &self.declared.model;
                 let misfit = |misfit| Error::Size { dataset: self.name.clone(), misfit };
                 let plain = |view: &View| of_view(&view.plain(), &model.dataset, &self.sizes).map_err(misfit);
                 model.views.get(view).map(plain).transpose()?.unwrap_or_default()
             }
-            Seen::Leaf(view, leaf) => self.layout(Seen::Plain(view))?.of_leaf(leaf),
+            Projection::Leaf(view, leaf) => self.layout(Projection::Plain(view))?.of_leaf(leaf),
         })
     }
 
-    /// How to read from some replicas: each part from where the fewest bytes come soonest.
-    pub fn reading(&self, store: &Store, seen: Seen, used: &[bool]) -> Result<Arc<Plan>> {
-        let key = (seen, used.to_vec());
-        if let Some(known) = self.reading.lock().get(&key).filter(|known| known.made.elapsed() < FRESH) {
+    /// Returns the plan that reads a projection from the replicas in `used`. The plan reads each part from the replica
+    /// that delivers it soonest, given its rate and the bytes it must read.
+    pub fn read_plan(&self, store: &Store, projection: Projection, used: &[bool]) -> Result<Arc<Plan>> {
+        let key = (projection, used.to_vec());
+        if let Some(known) = self.read_plans.lock().get(&key).filter(|known| known.made.elapsed() < READ_PLAN_LIFETIME)
+        {
             return Ok(known.plan.clone());
         }
-        let layout = self.layout(seen)?;
+        let layout = self.layout(projection)?;
         let mut stored = Vec::new();
         for (replica, _) in self.replicas.iter().zip(used).filter(|(_, used)| **used) {
             let first = self.files.get(replica.first_file).map_or(&[][..], |file| &file.key);
             let rate = match store.reading_rate(first) {
-                Ok(rate) => rate.unwrap_or(USUAL_RATE),
-                Err(terrace::Error::NotFound { .. }) => USUAL_RATE,
+                Ok(rate) => rate.unwrap_or(DEFAULT_READ_RATE),
+                Err(terrace::Error::NotFound { .. }) => DEFAULT_READ_RATE,
                 Err(error) => return Err(error.into()),
             };
             stored.push(Stored { layout: &replica.layout, first_file: replica.first_file, rate });
         }
         let plan = Arc::new(Plan::reading(&layout, &stored));
-        self.reading.lock().insert(key, Reading { plan: plan.clone(), made: Instant::now() });
+        self.read_plans.lock().insert(key, CachedReadPlan { plan: plan.clone(), made: Instant::now() });
         Ok(plan)
     }
 
-    /// How to write what is seen into a replica.
-    pub fn writing(&self, view: usize, replica: usize) -> Arc<Plan> {
+    /// Returns the plan that writes a view's bytes into a replica.
+    pub fn write_plan(&self, view: usize, replica: usize) -> Arc<Plan> {
         let made = || match (self.views.get(view), self.replicas.get(replica)) {
             (Some(layout), Some(stored)) => Plan::writing(
                 layout,
-                Stored { layout: &stored.layout, first_file: stored.first_file, rate: USUAL_RATE },
+                Stored { layout: &stored.layout, first_file: stored.first_file, rate: DEFAULT_READ_RATE },
             ),
             _ => Plan::default(),
         };
-        self.writing.lock().entry((view, replica)).or_insert_with(|| Arc::new(made())).clone()
+        self.write_plans.lock().entry((view, replica)).or_insert_with(|| Arc::new(made())).clone()
     }
 }
 
-/// What elements are, as far as encodings know such.
-fn element(layout: &Layout) -> Option<Element> {
+/// Returns the element type of a layout, if all its elements have the same type and encodings know it.
+fn uniform_element(layout: &Layout) -> Option<Element> {
     let mut all = layout.leaves.iter().map(|leaf| leaf.primitive);
     let first = all.next()?;
     if layout.leaves.iter().any(|leaf| leaf.big) || all.any(|other| other != first) {

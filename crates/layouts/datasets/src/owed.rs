@@ -1,24 +1,25 @@
-//! What a replica's file still lacks: ranges of its bytes, kept in an attribute of its object.
+//! The byte ranges that a replica's file still lacks (pending ranges), kept in an attribute of its object.
 
 use std::ops::Range;
 
-/// The attribute.
-pub const ATTRIBUTE: &str = "terrace.owed";
-/// More ranges than this are joined where they are nearest.
-const MOST: usize = 32;
+/// The name of the object attribute that holds the owed ranges.
+pub const OWED_ATTRIBUTE: &str = "terrace.owed";
+/// A file keeps at most this many ranges; [`Owed`] joins the nearest ones, which only adds owed bytes.
+const MAX_OWED_RANGES: usize = 32;
 
-/// Ranges of a file's bytes, in order and apart.
+/// Byte ranges of a file, sorted and disjoint. A superset of the missing bytes is safe, a subset is not: a reader would
+/// take stale bytes for current ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owed(Vec<Range<u64>>);
 
 impl Owed {
-    /// All of a file, however long it is.
+    /// Returns the range that covers a whole file of any length.
     pub fn all() -> Owed {
         Owed(std::iter::once(0..u64::MAX).collect())
     }
 
-    /// Reads the attribute's value. What cannot be read is as if all were owed.
-    pub fn read(text: &str) -> Owed {
+    /// Parses the attribute's value. A range that does not parse counts as the whole file, which is the safe reading.
+    pub fn parse(text: &str) -> Owed {
         let range = |word: &str| {
             let (start, end) = word.split_once('-')?;
             Some(start.parse().ok()?..end.parse().ok()?)
@@ -30,41 +31,41 @@ impl Owed {
         owed
     }
 
-    /// The attribute's value.
-    pub fn text(&self) -> String {
+    /// Returns the attribute's value.
+    pub fn to_text(&self) -> String {
         let words: Vec<String> = self.0.iter().map(|range| format!("{}-{}", range.start, range.end)).collect();
         words.join(",")
     }
 
-    /// The first range.
+    /// Returns the first range.
     pub fn first(&self) -> Option<Range<u64>> {
         self.0.first().cloned()
     }
 
-    /// What is left of the first range from a byte on.
+    /// Returns the first range that ends after byte `from`, cut to begin at `from` or later.
     pub fn first_from(&self, from: u64) -> Option<Range<u64>> {
         self.0.iter().find(|range| range.end > from).map(|range| range.start.max(from)..range.end)
     }
 
-    /// The ranges, in order.
+    /// Returns the ranges, in order.
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.0
     }
 
-    /// Those of some bytes that are not owed.
-    pub fn others(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
+    /// Returns the parts of `bytes` that are not in this set.
+    pub fn subtract_from(&self, bytes: Range<u64>) -> Vec<Range<u64>> {
         let mut rest = bytes;
-        let mut others = Vec::new();
+        let mut remaining = Vec::new();
         for owed in self.0.iter().filter(|owed| !owed.is_empty()) {
-            others.push(rest.start..rest.end.min(owed.start));
+            remaining.push(rest.start..rest.end.min(owed.start));
             rest.start = rest.start.max(owed.end);
         }
-        others.push(rest);
-        others.retain(|range| !range.is_empty());
-        others
+        remaining.push(rest);
+        remaining.retain(|range| !range.is_empty());
+        remaining
     }
 
-    /// Whether nothing is owed.
+    /// Returns whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -83,19 +84,19 @@ impl Owed {
                 _ => self.0.push(range),
             }
         }
-        self.join();
+        self.join_nearest_ranges();
     }
 
-    /// Takes a range out.
+    /// Removes a range.
     pub fn remove(&mut self, gone: Range<u64>) {
         let cut = |range: &Range<u64>| [range.start..range.end.min(gone.start), range.start.max(gone.end)..range.end];
         self.0 = self.0.iter().flat_map(cut).filter(|range| !range.is_empty()).collect();
-        self.join();
+        self.join_nearest_ranges();
     }
 
-    fn join(&mut self) {
-        while self.0.len() > MOST {
-            let Some((at, _)) = self.0.windows(2).enumerate().min_by_key(|(_, pair)| gap(pair)) else { return };
+    fn join_nearest_ranges(&mut self) {
+        while self.0.len() > MAX_OWED_RANGES {
+            let Some((at, _)) = self.0.windows(2).enumerate().min_by_key(|(_, pair)| gap_between(pair)) else { return };
             let next = self.0.remove(at + 1);
             if let Some(joined) = self.0.get_mut(at) {
                 joined.end = next.end;
@@ -104,7 +105,7 @@ impl Owed {
     }
 }
 
-fn gap(pair: &[Range<u64>]) -> u64 {
+fn gap_between(pair: &[Range<u64>]) -> u64 {
     match pair {
         [a, b] => b.start.saturating_sub(a.end),
         _ => 0,
@@ -130,12 +131,12 @@ mod tests {
                 owed.add(range.clone());
             }
             right[range.start as usize..range.end as usize].fill(turn % 3 != 0);
-            assert_eq!(Owed::read(&owed.text()), owed);
-            assert!(owed.0.len() <= MOST && owed.0.windows(2).all(|pair| pair[0].end < pair[1].start));
+            assert_eq!(Owed::parse(&owed.to_text()), owed);
+            assert!(owed.0.len() <= MAX_OWED_RANGES && owed.0.windows(2).all(|pair| pair[0].end < pair[1].start));
             for (at, _) in right.iter().enumerate().filter(|(_, owed)| **owed) {
                 assert!(owed.0.iter().any(|range| range.contains(&(at as u64))), "byte {at} is forgotten");
             }
         }
-        assert_eq!(Owed::read("3-x").first(), Some(0..u64::MAX));
+        assert_eq!(Owed::parse("3-x").first(), Some(0..u64::MAX));
     }
 }

@@ -1,106 +1,124 @@
-//! Reading: any bytes of a view, from the replicas that have them soonest.
+//! Reads bytes of a view from the replicas that deliver them soonest.
 
 use std::ops::Range;
 
 use terrace_views::convert::{Plan, Touched};
 
-use crate::dataset::{ATTEMPTS, PATIENT, Shared};
-use crate::loaded::{Loaded, Seen};
+use crate::dataset::{EXCLUSIVE_AFTER_ATTEMPTS, MAX_ATTEMPTS, Shared};
+use crate::loaded::{Loaded, Projection};
 use crate::sources::Sources;
 use crate::state::State;
-use crate::touch::with_gathered;
+use crate::touch::with_gather_buffer;
 use crate::{Error, Result};
 
-/// Parts of a file less than this apart are read as one: the store verifies so much at a time.
-pub const NEAR: u64 = 64 << 10;
-/// What is gathered for one piece of a request.
-pub const PIECE: u64 = 1 << 20;
+/// Reads of a file that are less than this apart are merged: the store verifies checksums of chunks of this size, so
+/// the bytes between cost little.
+pub const READ_GAP_BYTES: u64 = 64 << 10;
+/// A request is gathered in pieces of this size, which bounds its memory.
+pub const GATHER_PIECE_BYTES: u64 = 1 << 20;
 
-/// Why an attempt came to nothing.
+/// Why an attempt failed.
 #[derive(Debug)]
-pub enum Trouble {
-    /// Something has changed meanwhile: look again.
+pub enum AttemptError {
+    /// A concurrent commit changed the dataset. The caller loads its state again and retries.
     Changed,
-    /// A file of a replica cannot be read.
+    /// A part of a replica's file is unreadable.
     Damaged { file: usize, bytes: Range<u64>, why: String },
-    /// There is no use in trying again.
+    /// A retry cannot succeed.
     Failed(Error),
 }
 
-pub type Attempt<T> = std::result::Result<T, Trouble>;
+pub type Attempt<T> = std::result::Result<T, AttemptError>;
 
-impl<E: Into<Error>> From<E> for Trouble {
-    fn from(error: E) -> Trouble {
+impl<E: Into<Error>> From<E> for AttemptError {
+    fn from(error: E) -> AttemptError {
         match error.into() {
             Error::Store(
                 terrace::Error::Conflict { .. } | terrace::Error::NotFound { .. } | terrace::Error::Replaced { .. },
-            ) => Trouble::Changed,
-            error => Trouble::Failed(error),
+            ) => AttemptError::Changed,
+            error => AttemptError::Failed(error),
         }
     }
 }
 
 impl Shared {
-    /// Fills `out` from byte `offset` of a view on; the bytes read, which are fewer only at its end. They are as they were at
-    /// one moment: of each write through whatever view, there is all or nothing in them.
+    /// Fills `out` with a view's bytes from `offset` on and returns the number of bytes read, which is smaller than
+    /// `out` only at the view's end. The bytes are those of one moment: they contain every write through any view
+    /// either completely or not at all.
     pub fn read(&self, view: &str, offset: u64, out: &mut [u8]) -> Result<usize> {
-        self.read_seen(view, Seen::View, offset, out)
+        self.read_projection(view, Projection::View, offset, out)
     }
 
-    /// The same, of some way to see a view.
-    pub fn read_seen(&self, view: &str, seen: impl Fn(usize) -> Seen, offset: u64, out: &mut [u8]) -> Result<usize> {
+    /// Does the same as [`Shared::read`] for another projection of the view.
+    pub fn read_projection(
+        &self,
+        view: &str,
+        projection: impl Fn(usize) -> Projection,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<usize> {
         let (mut bad, mut why): (Vec<(usize, Range<u64>)>, Vec<String>) = Default::default();
-        for attempt in 0..ATTEMPTS {
-            let alone = (attempt >= PATIENT).then(|| self.changing.write());
-            let tried = self.look().and_then(|(loaded, mut state)| {
-                state.avoid(&bad);
-                let seen = seen(loaded.view(view)?);
-                let sources = self.sources(&loaded, &state, seen, &why)?;
-                let plan = loaded.reading(&self.store, seen, &sources.used)?;
+        for attempt in 0..MAX_ATTEMPTS {
+            let alone = (attempt >= EXCLUSIVE_AFTER_ATTEMPTS).then(|| self.changing.write());
+            let tried = self.try_load().and_then(|(loaded, mut state)| {
+                state.mark_unreadable(&bad);
+                let projection = projection(loaded.view(view)?);
+                let sources = self.require_sources(&loaded, &state, projection, &why)?;
+                let plan = loaded.read_plan(&self.store, projection, &sources.used)?;
                 let length = plan.length().saturating_sub(offset).min(out.len() as u64) as usize;
                 let out = out.get_mut(..length).unwrap_or_default();
-                match self.gather(&loaded, &state, (seen, &sources, &plan), offset, out, false)? {
+                match self.gather(&loaded, &state, (projection, &sources, &plan), offset, out, false)? {
                     None => Ok(length),
-                    Some(_) => Err(self.lost(&loaded, &state, seen, &why)),
+                    Some(_) => Err(self.lost_error(&loaded, &state, projection, &why)),
                 }
             });
             drop(alone);
             match tried {
                 Ok(length) => return Ok(length),
-                Err(Trouble::Changed) => {}
-                Err(Trouble::Damaged { file, bytes, why: said }) => {
-                    // What is noted is made again; the rest may come back, and is only avoided now.
-                    if self.damaged(file, bytes.clone())?.is_none() || attempt >= PATIENT {
+                Err(AttemptError::Changed) => {}
+                Err(AttemptError::Damaged { file, bytes, why: said }) => {
+                    // Bytes that `mark_damaged` recorded as owed are rebuilt from other replicas. For all others only
+                    // this request avoids the file, because its device may come back.
+                    if self.mark_damaged(file, bytes.clone())?.is_none() || attempt >= EXCLUSIVE_AFTER_ATTEMPTS {
                         bad.push((file, bytes));
                     }
                     why.push(said);
                 }
-                Err(Trouble::Failed(error)) => return Err(error),
+                Err(AttemptError::Failed(error)) => return Err(error),
             }
         }
         Err(Error::Busy(self.name.clone()))
     }
 
-    /// Replicas that have what is wanted, but for what they lack.
-    pub fn sources(&self, loaded: &Loaded, state: &State, seen: Seen, why: &[String]) -> Attempt<Sources> {
-        let sources = Sources::of(loaded, state, seen);
-        if sources.all { Ok(sources) } else { Err(self.lost(loaded, state, seen, why)) }
+    /// Returns the replicas to read a projection from, or an error if together they do not store all of it.
+    pub fn require_sources(
+        &self,
+        loaded: &Loaded,
+        state: &State,
+        projection: Projection,
+        why: &[String],
+    ) -> Attempt<Sources> {
+        let sources = Sources::of(loaded, state, projection);
+        if sources.all { Ok(sources) } else { Err(self.lost_error(loaded, state, projection, why)) }
     }
 
-    fn lost(&self, loaded: &Loaded, state: &State, seen: Seen, why: &[String]) -> Trouble {
+    fn lost_error(&self, loaded: &Loaded, state: &State, projection: Projection, why: &[String]) -> AttemptError {
         let mut why = why.to_vec();
         for file in 0..loaded.files.len() {
             match state.owed(file) {
-                None => why.push(format!("{} is gone", loaded.words(Seen::File(file)))),
-                Some(owed) if !owed.is_empty() => why.push(format!("{} is behind", loaded.words(Seen::File(file)))),
+                None => why.push(format!("{} is gone", loaded.describe_projection(Projection::File(file)))),
+                Some(owed) if !owed.is_empty() => {
+                    why.push(format!("{} is behind", loaded.describe_projection(Projection::File(file))))
+                }
                 Some(_) => {}
             }
         }
-        Error::Lost { dataset: self.name.clone(), what: loaded.words(seen), why: why.join("; ") }.into()
+        Error::Lost { dataset: self.name.clone(), what: loaded.describe_projection(projection), why: why.join("; ") }
+            .into()
     }
 
-    /// Reads by a plan. With `renew`, what no source has stays as it is.
-    pub fn pull(
+    /// Reads bytes with a plan. With `renew`, bytes of `out` that no source has keep their value.
+    pub fn read_with_plan(
         &self,
         loaded: &Loaded,
         state: &State,
@@ -110,12 +128,13 @@ impl Shared {
         renew: bool,
     ) -> Attempt<()> {
         if let Some((file, at)) = plan.straight(offset, out.len() as u64) {
-            return self.fetch(loaded, state, file, at, out);
+            return self.fetch_bytes(loaded, state, file, at, out);
         }
         let mut at = offset;
-        for piece in out.chunks_mut(PIECE as usize) {
-            with_gathered(plan, at, piece.len() as u64, NEAR, |parts| {
-                parts.fill(|part: &Touched, into| self.fetch(loaded, state, part.file, part.bytes.start, into))?;
+        for piece in out.chunks_mut(GATHER_PIECE_BYTES as usize) {
+            with_gather_buffer(plan, at, piece.len() as u64, READ_GAP_BYTES, |parts| {
+                parts
+                    .fill(|part: &Touched, into| self.fetch_bytes(loaded, state, part.file, part.bytes.start, into))?;
                 match renew {
                     true => plan.renew_gathered(at, piece, parts)?,
                     false => plan.read_gathered(at, piece, parts)?,
@@ -127,16 +146,16 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads bytes of a file, as it is in this state.
-    pub fn fetch(&self, loaded: &Loaded, state: &State, file: usize, at: u64, out: &mut [u8]) -> Attempt<()> {
+    /// Reads bytes of a file in the given state. Fails with [`AttemptError::Changed`] if the object has changed since.
+    pub fn fetch_bytes(&self, loaded: &Loaded, state: &State, file: usize, at: u64, out: &mut [u8]) -> Attempt<()> {
         let (Some(stored), Some(object)) = (loaded.files.get(file), state.object(file)) else {
-            return Err(Trouble::Changed);
+            return Err(AttemptError::Changed);
         };
         match self.store.read_unchanged(&stored.key, object, at, out) {
             Ok(true) => Ok(()),
-            Ok(false) => Err(Trouble::Changed),
+            Ok(false) => Err(AttemptError::Changed),
             Err(error @ terrace::Error::Unreadable { .. }) => {
-                Err(Trouble::Damaged { file, bytes: at..at + out.len() as u64, why: error.to_string() })
+                Err(AttemptError::Damaged { file, bytes: at..at + out.len() as u64, why: error.to_string() })
             }
             Err(error) => Err(error.into()),
         }

@@ -1,40 +1,40 @@
-//! What is damaged or deleted is made again of the other replicas.
+//! Rebuilds damaged and deleted parts of replicas from the other replicas.
 
 use std::ops::Range;
 
-use crate::dataset::{ATTEMPTS, Dataset, Shared};
-use crate::loaded::{Loaded, Seen};
+use crate::dataset::{Dataset, MAX_ATTEMPTS, Shared};
+use crate::loaded::{Loaded, Projection};
 use crate::owed::Owed;
-use crate::read::{Attempt, Trouble};
+use crate::read::{Attempt, AttemptError};
 use crate::sources::Sources;
 use crate::state::State;
 use crate::writer::Writer;
 use crate::{Error, Result};
 
-/// What the store verifies at once.
-const CHUNK: u64 = 64 << 10;
+/// The store verifies checksums of chunks of this size, so damage is recorded with this granularity.
+const VERIFIED_CHUNK_BYTES: u64 = 64 << 10;
 
-/// What a repair found.
+/// The findings of a repair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
-    /// Files of replicas that were looked at.
+    /// Files of replicas that the repair checked.
     pub files: u64,
-    /// Files that were gone.
+    /// Files that were missing.
     pub gone: u64,
-    /// Parts that could not be read.
+    /// Extents that were unreadable.
     pub bad: u64,
-    /// Files that lack what no other replica has.
+    /// Files with bytes that no other replica can provide.
     pub lost: u64,
 }
 
 impl Dataset {
-    /// Reads all of every replica, and makes anew from the others what is gone or cannot be read. What the others lack stays
-    /// unreadable, so that nobody takes it for good; with `accept_loss` it becomes zeros.
+    /// Reads every replica completely and rebuilds missing and unreadable parts from the others. Bytes that no other
+    /// replica has stay unreadable, so that no reader takes them for valid; with `accept_loss` they become zeros.
     pub fn repair(&self, accept_loss: bool) -> Result<Repaired> {
         let shared = &self.shared;
-        let (loaded, state) = shared.now()?;
+        let (loaded, state) = shared.load()?;
         let mut found = Repaired { files: loaded.files.len() as u64, ..Repaired::default() };
-        // What cannot be read, and no other replica has.
+        // Unreadable ranges that no other replica has.
         let mut alone: Vec<(usize, Range<u64>)> = Vec::new();
         for (number, file) in loaded.files.iter().enumerate() {
             if state.object(number).is_none() {
@@ -53,58 +53,59 @@ impl Dataset {
                     Err(terrace::Error::Unreadable { .. }) => {
                         found.bad += 1;
                         let bytes = extent.offset..extent.offset + extent.length;
-                        if shared.damaged(number, bytes.clone())?.is_none() {
+                        if shared.mark_damaged(number, bytes.clone())?.is_none() {
                             alone.push((number, bytes));
                         }
                     }
-                    // It was replaced meanwhile, and is as good as new.
+                    // Another process replaced the object since, with a new copy that needs no repair.
                     Err(terrace::Error::NotFound { .. } | terrace::Error::Replaced { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
             }
         }
-        shared.settle(&mut |_| true, false)?;
-        let (loaded, state) = shared.now()?;
+        shared.update_replicas(&mut |_| true, false)?;
+        let (loaded, state) = shared.load()?;
         let whole = |file: &usize| state.owed(*file).is_some_and(Owed::is_empty);
         let lost = |file: &usize| !whole(file) || alone.iter().any(|(alone, _)| alone == file);
         found.lost = (0..loaded.files.len()).filter(lost).count() as u64;
         if accept_loss {
             for (file, bytes) in alone {
-                shared.note(|writer| {
-                    writer.lack(file, bytes.clone());
+                shared.commit_owed_change(|writer| {
+                    writer.add_owed(file, bytes.clone());
                     Ok(())
                 })?;
             }
-            shared.settle(&mut |_| true, true)?;
+            shared.update_replicas(&mut |_| true, true)?;
         }
         Ok(found)
     }
 }
 
 impl Shared {
-    /// Notes that bytes of a file cannot be read: it lacks from now on what others have, which is then made again. What nobody else
-    /// has is not noted: it is still there when its device is. Returns the file's replica, if others have all.
-    pub fn damaged(&self, file: usize, bytes: Range<u64>) -> Result<Option<usize>> {
-        self.note(|writer| {
+    /// Records unreadable bytes of a file as owed where other replicas have them, so that an update rebuilds them.
+    /// Bytes that no other replica has are not recorded: they are readable again when their device comes back. Returns
+    /// the file's replica if the others have all of the bytes.
+    pub fn mark_damaged(&self, file: usize, bytes: Range<u64>) -> Result<Option<usize>> {
+        self.commit_owed_change(|writer| {
             let (loaded, state) = (writer.loaded, writer.state);
             let Some(stored) = loaded.files.get(file) else { return Ok(None) };
             let (mut all, end) = (Some(stored.replica), bytes.end.min(stored.length()));
             let mut at = bytes.start;
             while at < end {
-                let part = at..end.min((at / CHUNK + 1) * CHUNK);
+                let part = at..end.min((at / VERIFIED_CHUNK_BYTES + 1) * VERIFIED_CHUNK_BYTES);
                 at = part.end;
                 let mut out = vec![0; (part.end - part.start) as usize];
-                match self.fetch(loaded, state, file, part.start, &mut out) {
-                    Err(Trouble::Damaged { .. }) => {}
+                match self.fetch_bytes(loaded, state, file, part.start, &mut out) {
+                    Err(AttemptError::Damaged { .. }) => {}
                     done => {
                         done?;
                         continue;
                     }
                 }
-                match self.others_have(loaded, state, file, part.start, &mut out)? {
+                match self.read_from_others(loaded, state, file, part.start, &mut out)? {
                     Some(sources) => {
-                        writer.unchanged(sources.files(loaded));
-                        writer.lack(file, part);
+                        writer.require_unchanged(sources.files(loaded));
+                        writer.add_owed(file, part);
                     }
                     None => all = None,
                 }
@@ -113,8 +114,8 @@ impl Shared {
         })
     }
 
-    /// The sources of a file, if they have some of its bytes.
-    fn others_have(
+    /// Reads bytes of a file from the other replicas and returns these sources, if they have all of the bytes.
+    fn read_from_others(
         &self,
         loaded: &Loaded,
         state: &State,
@@ -122,21 +123,21 @@ impl Shared {
         at: u64,
         out: &mut [u8],
     ) -> Attempt<Option<Sources>> {
-        let seen = Seen::File(file);
-        let sources = Sources::of(loaded, state, seen);
-        let plan = loaded.reading(&self.store, seen, &sources.used)?;
-        match self.gather(loaded, state, (seen, &sources, &plan), at, out, true) {
+        let projection = Projection::File(file);
+        let sources = Sources::of(loaded, state, projection);
+        let plan = loaded.read_plan(&self.store, projection, &sources.used)?;
+        match self.gather(loaded, state, (projection, &sources, &plan), at, out, true) {
             Ok(missing) => Ok((sources.all && missing.is_none()).then_some(sources)),
-            Err(Trouble::Damaged { .. }) => Ok(None),
+            Err(AttemptError::Damaged { .. }) => Ok(None),
             Err(other) => Err(other),
         }
     }
 
-    /// Changes what files lack.
-    fn note<T>(&self, change: impl Fn(&mut Writer) -> Attempt<T>) -> Result<T> {
-        for _ in 0..ATTEMPTS {
+    /// Applies and commits a change to the owed ranges of files, with retries.
+    fn commit_owed_change<T>(&self, change: impl Fn(&mut Writer) -> Attempt<T>) -> Result<T> {
+        for _ in 0..MAX_ATTEMPTS {
             let alone = self.changing.write();
-            let tried = self.look().and_then(|(loaded, state)| {
+            let tried = self.try_load().and_then(|(loaded, state)| {
                 let mut writer = Writer::new(self, &loaded, &state);
                 let done = change(&mut writer)?;
                 Ok((done, writer.commit()?))
@@ -144,11 +145,11 @@ impl Shared {
             drop(alone);
             match tried {
                 Ok((done, later)) => {
-                    self.follower.expect(self, later);
+                    self.follower.schedule(self, later);
                     return Ok(done);
                 }
-                Err(Trouble::Changed | Trouble::Damaged { .. }) => {}
-                Err(Trouble::Failed(error)) => return Err(error),
+                Err(AttemptError::Changed | AttemptError::Damaged { .. }) => {}
+                Err(AttemptError::Failed(error)) => return Err(error),
             }
         }
         Err(Error::Busy(self.name.clone()))

@@ -1,4 +1,4 @@
-//! Arrays that become longer or shorter: what that changes in the files of replicas.
+//! Changes the files of replicas when arrays grow or shrink.
 
 use terrace_views::convert::{Plan, Stored};
 use terrace_views::model::Sizes;
@@ -6,15 +6,16 @@ use terrace_views::model::Sizes;
 use crate::loaded::Loaded;
 use crate::owed::Owed;
 use crate::read::Attempt;
-use crate::touch::touched;
+use crate::touch::find_touched_parts;
 use crate::writer::Writer;
 
-/// What moves at once when arrays become longer or shorter.
-const STEP: usize = 1 << 20;
+/// A file's elements move in steps of this size.
+const MOVE_STEP_BYTES: usize = 1 << 20;
 
 impl Writer<'_> {
-    /// Notes what bytes of a file say of sizes.
-    pub fn note_sizes(&mut self, file: usize, at: u64, bytes: &[u8]) -> Attempt<()> {
+    /// Records the size variables that a write to a file contains. A partial write of a variable is completed with its
+    /// stored bytes.
+    pub fn record_sizes(&mut self, file: usize, at: u64, bytes: &[u8]) -> Attempt<()> {
         let loaded = self.loaded;
         for place in loaded.varying.iter().flat_map(|one| &one.places).filter(|place| place.file == file) {
             let (start, end) =
@@ -28,8 +29,8 @@ impl Writer<'_> {
                 None => vec![0; place.size()],
             };
             if known.is_none() {
-                self.unchanged(std::iter::once(file));
-                self.shared.fetch(loaded, self.state, file, place.offset, &mut value)?;
+                self.require_unchanged(std::iter::once(file));
+                self.shared.fetch_bytes(loaded, self.state, file, place.offset, &mut value)?;
             }
             let into = value.get_mut((start - place.offset) as usize..(end - place.offset) as usize);
             if let (Some(into), Some(from)) = (into, bytes.get((start - at) as usize..(end - at) as usize)) {
@@ -40,8 +41,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Makes files as long as the sizes say that are being written, and lays out anew what lies elsewhere then.
-    pub fn resize(&mut self) -> Attempt<()> {
+    /// Gives every file the length that the written size variables require, and moves elements whose place changes.
+    pub fn resize_files(&mut self) -> Attempt<()> {
         let mut sizes: Sizes = self.loaded.sizes.clone();
         for one in &self.loaded.varying {
             let written = one.places.iter().find_map(|place| {
@@ -67,7 +68,7 @@ impl Writer<'_> {
                 }
                 continue;
             }
-            self.unchanged(std::iter::once(file));
+            self.require_unchanged(std::iter::once(file));
             if shrinks || !stays {
                 self.move_file(file, &next)?;
             }
@@ -76,7 +77,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Gives a file's elements the places that they have from now on.
+    /// Moves a file's elements to their places in the new layout.
     fn move_file(&mut self, file: usize, next: &Loaded) -> Attempt<()> {
         let (Some(old), Some(new)) = (self.loaded.files.get(file), next.files.get(file)) else { return Ok(()) };
         let Some(object) = self.state.object(file) else { return Ok(()) };
@@ -84,15 +85,15 @@ impl Writer<'_> {
         let plan = Plan::reading(&new.layout, &[stored]);
         let mut at = 0;
         while at < new.length() {
-            let mut piece = vec![0; STEP.min((new.length() - at) as usize)];
-            self.shared.pull(self.loaded, self.state, &plan, at, &mut piece, true)?;
+            let mut piece = vec![0; MOVE_STEP_BYTES.min((new.length() - at) as usize)];
+            self.shared.read_with_plan(self.loaded, self.state, &plan, at, &mut piece, true)?;
             self.batch.write(&old.key, object.id, at, &piece, old.element)?;
             at += piece.len() as u64;
         }
         for (_, offset, bytes) in self.written.iter().filter(|(written, ..)| *written == file) {
             self.batch.write(&old.key, object.id, *offset, bytes, old.element)?;
         }
-        // What it lacks lies elsewhere now, too.
+        // The elements that the file lacks have moved, too, so translate its owed ranges.
         let known = self.owed.get(file).and_then(Option::as_ref).or(self.state.owed(file));
         let lacked = known.map(|owed| owed.ranges().to_vec()).unwrap_or_default();
         if !lacked.is_empty() {
@@ -103,11 +104,13 @@ impl Writer<'_> {
                 let end = range.end.min(old.length());
                 if range.start < end {
                     lies.extend(
-                        touched(&places, range.start, end - range.start, 0)?.into_iter().map(|part| part.bytes),
+                        find_touched_parts(&places, range.start, end - range.start, 0)?
+                            .into_iter()
+                            .map(|part| part.bytes),
                     );
                 }
             }
-            self.owe_anew(file, |owed| {
+            self.update_owed(file, |owed| {
                 *owed = Owed::default();
                 lies.into_iter().for_each(|bytes| owed.add(bytes));
             });

@@ -1,4 +1,4 @@
-//! Variables that say how long arrays are.
+//! Variables that hold the lengths of arrays.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -8,16 +8,17 @@ use terrace_views::model::{Length, Model, Primitive};
 
 use crate::loaded::StoredFile;
 
-/// A variable that says how long arrays are, and where replicas have it: the same place however long they are.
+/// A variable that holds an array length, and its places in replicas. Its places do not depend on the lengths of
+/// arrays.
 #[derive(Clone, Debug)]
 pub struct SizeVariable {
-    /// Its number in the dataset.
+    /// The variable's number in the dataset.
     pub variable: usize,
     leaf: usize,
     pub places: Vec<SizePlace>,
 }
 
-/// Where a file has a variable.
+/// The place of a variable in a file.
 #[derive(Clone, Debug)]
 pub struct SizePlace {
     pub file: usize,
@@ -27,7 +28,7 @@ pub struct SizePlace {
 }
 
 impl SizeVariable {
-    /// All of a dataset.
+    /// Returns all size variables of a dataset.
     pub fn of(model: &Model, files: &[StoredFile]) -> Vec<SizeVariable> {
         let used = |length: &Length| if let Length::Variable(variable) = length { Some(*variable) } else { None };
         let lengths = model.dataset.leaves.iter().flat_map(|leaf| &leaf.lengths);
@@ -48,7 +49,7 @@ impl SizeVariable {
         variables.into_iter().filter_map(one).collect()
     }
 
-    /// The bytes of a view at which it is.
+    /// Returns the byte ranges of a view that show the variable.
     pub fn within(&self, view: &Layout) -> Vec<Range<u64>> {
         let own = view.leaves.iter().filter(|placed| placed.leaf == self.leaf && placed.loops.is_empty());
         own.map(|placed| placed.offset..placed.offset + placed.primitive.size()).collect()
@@ -56,12 +57,12 @@ impl SizeVariable {
 }
 
 impl SizePlace {
-    /// How many bytes it takes.
+    /// Returns the length of the variable in bytes.
     pub fn size(&self) -> usize {
         self.primitive.size() as usize
     }
 
-    /// What it says; less than nothing is nothing.
+    /// Decodes the variable's value. A negative value counts as 0.
     pub fn value(&self, bytes: &[u8]) -> u64 {
         let value = self.primitive.integer(bytes, self.big).unwrap_or(0);
         u64::try_from(value.max(0)).unwrap_or(u64::MAX)

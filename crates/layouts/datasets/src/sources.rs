@@ -1,77 +1,81 @@
-//! Which replicas what is wanted may be made of, and which of their bytes: never of those that they lack.
+//! Selects the replicas and the byte ranges that a projection may be read from. Bytes that a replica lacks are never
+//! used.
 
 use std::ops::Range;
 
 use terrace_views::convert::{Plan, Touched};
 
 use crate::dataset::Shared;
-use crate::loaded::{Loaded, Seen};
-use crate::read::{Attempt, NEAR, PIECE};
+use crate::loaded::{Loaded, Projection};
+use crate::read::{Attempt, GATHER_PIECE_BYTES, READ_GAP_BYTES};
 use crate::state::State;
-use crate::touch::{touched, with_gathered};
+use crate::touch::{find_touched_parts, with_gather_buffer};
 
-/// The replicas that something may be made of.
+/// The replicas that a projection may be read from.
 pub struct Sources {
-    /// Which of all.
+    /// For each replica, whether it is used.
     pub used: Vec<bool>,
-    /// They lack nothing.
+    /// Whether the used replicas lack nothing.
     pub current: bool,
-    /// They have all that is wanted, but for what they lack.
+    /// Whether the layouts of the used replicas together cover the projection. Some of their bytes may still be
+    /// lacking.
     pub all: bool,
 }
 
 impl Sources {
-    /// Those that lack nothing, and all that have something only where these have not all. No replica's file is made of itself.
-    pub fn of(loaded: &Loaded, state: &State, seen: Seen) -> Sources {
-        let own = match seen {
-            Seen::View(_) | Seen::Plain(_) | Seen::Leaf(..) => None,
-            Seen::File(file) => loaded.files.get(file).map(|file| file.replica),
+    /// Selects the replicas that lack nothing or, if these do not cover the projection, all replicas that have any
+    /// bytes. The file of a replica is never rebuilt from the replica itself.
+    pub fn of(loaded: &Loaded, state: &State, projection: Projection) -> Sources {
+        let own = match projection {
+            Projection::View(_) | Projection::Plain(_) | Projection::Leaf(..) => None,
+            Projection::File(file) => loaded.files.get(file).map(|file| file.replica),
         };
         let others = |used: Vec<bool>| -> Vec<bool> {
             used.into_iter().enumerate().map(|(number, used)| used && Some(number) != own).collect()
         };
         let used = others(state.current(loaded));
-        if loaded.has_all(seen, &used) {
+        if loaded.has_all(projection, &used) {
             return Sources { used, current: true, all: true };
         }
         let used = others(state.present(loaded));
-        let all = loaded.has_all(seen, &used);
+        let all = loaded.has_all(projection, &used);
         Sources { used, current: false, all }
     }
 
-    /// The numbers of their files.
+    /// Returns the numbers of the files of all used replicas.
     pub fn files<'a>(&'a self, loaded: &'a Loaded) -> impl Iterator<Item = usize> + 'a {
         loaded.replicas.iter().zip(&self.used).filter(|(_, used)| **used).flat_map(|(replica, _)| replica.files())
     }
 }
 
 impl Shared {
-    /// Fills `out` by the plan of some sources. With `renew`, what no replica has stays as it is. Says of each byte whether a replica
-    /// has it, but no source that may give it; nothing where there is no such byte.
+    /// Fills `out` with the plan of `sources`. With `renew`, bytes that no replica stores keep their value. Returns,
+    /// for each byte, whether some replica stores it but no source has it readable and up to date; returns `None` if
+    /// there is no such byte.
     pub fn gather(
         &self,
         loaded: &Loaded,
         state: &State,
-        (seen, sources, plan): (Seen, &Sources, &Plan),
+        (projection, sources, plan): (Projection, &Sources, &Plan),
         offset: u64,
         out: &mut [u8],
         renew: bool,
     ) -> Attempt<Option<Vec<bool>>> {
         if sources.current {
-            self.pull(loaded, state, plan, offset, out, renew)?;
+            self.read_with_plan(loaded, state, plan, offset, out, renew)?;
             return Ok(None);
         }
         let (mut missing, mut at, length) = (Vec::new(), offset, out.len());
-        for piece in out.chunks_mut(PIECE as usize) {
-            let parts = touched(plan, at, piece.len() as u64, NEAR)?;
+        for piece in out.chunks_mut(GATHER_PIECE_BYTES as usize) {
+            let parts = find_touched_parts(plan, at, piece.len() as u64, READ_GAP_BYTES)?;
             if parts.iter().any(|part| state.lacks(part.file, &part.bytes)) {
                 if !renew {
                     piece.fill(0);
                 }
                 missing.resize((at - offset) as usize, false);
-                missing.extend(self.gather_good(loaded, state, (seen, sources), at, piece)?);
+                missing.extend(self.gather_readable(loaded, state, (projection, sources), at, piece)?);
             } else {
-                self.pull(loaded, state, plan, at, piece, renew)?;
+                self.read_with_plan(loaded, state, plan, at, piece, renew)?;
             }
             at += piece.len() as u64;
         }
@@ -79,20 +83,20 @@ impl Shared {
         Ok(missing.contains(&true).then_some(missing))
     }
 
-    /// Reads what is good of each source in turn, until there is all.
-    fn gather_good(
+    /// Reads the readable ranges of each source in turn until every byte is found.
+    fn gather_readable(
         &self,
         loaded: &Loaded,
         state: &State,
-        (seen, sources): (Seen, &Sources),
+        (projection, sources): (Projection, &Sources),
         at: u64,
         out: &mut [u8],
     ) -> Attempt<Vec<bool>> {
         let (length, count) = (out.len() as u64, loaded.replicas.len());
-        let every = loaded.reading(&self.store, seen, &vec![true; count])?;
-        // Marks move as bytes do.
+        let every = loaded.read_plan(&self.store, projection, &vec![true; count])?;
+        // Mark the bytes that any replica stores: the plan moves marks of 1 as it moves bytes.
         let mut missing = vec![0; out.len()];
-        with_gathered(&every, at, length, NEAR, |parts| {
+        with_gather_buffer(&every, at, length, READ_GAP_BYTES, |parts| {
             parts.fill(|_, into| {
                 into.fill(1);
                 Attempt::Ok(())
@@ -105,25 +109,27 @@ impl Shared {
                 break;
             }
             let only: Vec<bool> = (0..count).map(|other| other == number).collect();
-            let plan = loaded.reading(&self.store, seen, &only)?;
+            let plan = loaded.read_plan(&self.store, projection, &only)?;
             let (mut bytes, mut good) = (vec![0; out.len()], vec![0; out.len()]);
-            let tried = with_gathered(&plan, at, length, NEAR, |parts| {
+            let tried = with_gather_buffer(&plan, at, length, READ_GAP_BYTES, |parts| {
                 parts.fill(|part, into| {
                     into.fill(0);
-                    good_parts(state, part, into, |_, into| {
+                    for_each_readable_range(state, part, into, |_, into| {
                         into.fill(1);
                         Ok(())
                     })
                 })?;
                 plan.renew_gathered(at, &mut good, parts)?;
                 parts.fill(|part, into| {
-                    good_parts(state, part, into, |at, into| self.fetch(loaded, state, part.file, at, into))
+                    for_each_readable_range(state, part, into, |at, into| {
+                        self.fetch_bytes(loaded, state, part.file, at, into)
+                    })
                 })?;
                 Ok(plan.renew_gathered(at, &mut bytes, parts)?)
             });
             match tried {
                 Ok(()) => {}
-                Err(damaged @ crate::read::Trouble::Damaged { .. }) => {
+                Err(damaged @ crate::read::AttemptError::Damaged { .. }) => {
                     trouble = Some(damaged);
                     continue;
                 }
@@ -142,14 +148,14 @@ impl Shared {
     }
 }
 
-/// Calls `each` with the places of a part that its file does not lack, and their memory.
-fn good_parts(
+/// Calls `each` with the offset and the memory of every range of a part that its file does not lack.
+fn for_each_readable_range(
     state: &State,
     part: &Touched,
     into: &mut [u8],
     mut each: impl FnMut(u64, &mut [u8]) -> Attempt<()>,
 ) -> Attempt<()> {
-    state.good(part.file, part.bytes.clone()).into_iter().try_for_each(|range: Range<u64>| {
+    state.readable_ranges(part.file, part.bytes.clone()).into_iter().try_for_each(|range: Range<u64>| {
         let within = (range.start - part.bytes.start) as usize..(range.end - part.bytes.start) as usize;
         into.get_mut(within).map_or(Ok(()), |into| each(range.start, into))
     })

@@ -1,4 +1,4 @@
-//! How the objects of a dataset are at one time.
+//! The state of a dataset's objects at one moment.
 
 use std::ops::Range;
 
@@ -6,20 +6,20 @@ use terrace::{Object, Store};
 
 use crate::Result;
 use crate::loaded::Loaded;
-use crate::owed::{ATTRIBUTE, Owed};
+use crate::owed::{OWED_ATTRIBUTE, Owed};
 
-/// The objects of all files, as they were; those of replicas that were deleted are missing.
+/// The objects of all files at one moment. The entry of a file whose object was deleted is `None`.
 pub struct State {
     pub files: Vec<Option<FileState>>,
 }
 
-/// A file's object.
+/// A file's object and its missing bytes.
 pub struct FileState {
     pub object: Object,
-    /// What it still lacks.
+    /// The ranges that the file still lacks, as its object records them.
     pub owed: Owed,
-    /// What could not be read of it just now.
-    pub bad: Owed,
+    /// The ranges that the current request failed to read.
+    pub unreadable: Owed,
 }
 
 impl State {
@@ -29,8 +29,8 @@ impl State {
             files.push(match store.stat(&file.key) {
                 Ok(object) => {
                     let owed =
-                        object.attributes.user.get(ATTRIBUTE).map_or_else(Owed::default, |text| Owed::read(text));
-                    Some(FileState { object, owed, bad: Owed::default() })
+                        object.attributes.user.get(OWED_ATTRIBUTE).map_or_else(Owed::default, |text| Owed::parse(text));
+                    Some(FileState { object, owed, unreadable: Owed::default() })
                 }
                 Err(terrace::Error::NotFound { .. }) => None,
                 Err(error) => return Err(error.into()),
@@ -39,8 +39,8 @@ impl State {
         Ok(State { files })
     }
 
-    /// What is not as long as it has to be was put there by others: it lacks all.
-    pub fn distrust(&mut self, loaded: &Loaded) {
+    /// Treats a file of a wrong length as lacking all its bytes: something other than this crate wrote it.
+    pub fn mark_wrong_lengths_owed(&mut self, loaded: &Loaded) {
         for (state, file) in self.files.iter_mut().zip(&loaded.files) {
             if let Some(state) = state.as_mut().filter(|state| state.object.length != file.length()) {
                 state.owed = Owed::all();
@@ -48,54 +48,55 @@ impl State {
         }
     }
 
-    /// A file's object, if it is there.
+    /// Returns a file's object, if it exists.
     pub fn object(&self, file: usize) -> Option<&Object> {
         self.files.get(file)?.as_ref().map(|state| &state.object)
     }
 
-    /// What a file lacks; none where all of it is missing.
+    /// Returns the ranges that a file lacks, or `None` if its object does not exist.
     pub fn owed(&self, file: usize) -> Option<&Owed> {
         self.files.get(file)?.as_ref().map(|state| &state.owed)
     }
 
-    /// Bytes of files could not be read.
-    pub fn avoid(&mut self, bad: &[(usize, Range<u64>)]) {
+    /// Excludes ranges that the current request failed to read.
+    pub fn mark_unreadable(&mut self, bad: &[(usize, Range<u64>)]) {
         for (file, bytes) in bad {
             if let Some(Some(state)) = self.files.get_mut(*file) {
-                state.bad.add(bytes.clone());
+                state.unreadable.add(bytes.clone());
             }
         }
     }
 
-    /// Whether a file lacks any of some bytes.
+    /// Returns whether a file lacks any of these bytes.
     pub fn lacks(&self, file: usize, bytes: &Range<u64>) -> bool {
-        self.good(file, bytes.clone()) != [bytes.clone()]
+        self.readable_ranges(file, bytes.clone()) != [bytes.clone()]
     }
 
-    /// What a file lacks that is there.
-    pub fn lacked(&self, file: usize) -> impl Iterator<Item = Range<u64>> {
+    /// Returns the ranges that an existing file lacks.
+    pub fn lacking_ranges(&self, file: usize) -> impl Iterator<Item = Range<u64>> {
         let state = self.files.get(file).and_then(Option::as_ref);
-        state.into_iter().flat_map(|state| state.owed.ranges().iter().chain(state.bad.ranges())).cloned()
+        state.into_iter().flat_map(|state| state.owed.ranges().iter().chain(state.unreadable.ranges())).cloned()
     }
 
-    /// Whether a file lacks more than so much at one place.
-    pub fn vast(&self, file: usize, loaded: &Loaded, most: u64) -> bool {
+    /// Returns whether a file lacks a contiguous range of more than `most` bytes.
+    pub fn lacks_more_than(&self, file: usize, loaded: &Loaded, most: u64) -> bool {
         let length = loaded.files.get(file).map_or(0, |file| file.length());
-        self.lacked(file).any(|range| range.end.min(length).saturating_sub(range.start) > most)
+        self.lacking_ranges(file).any(|range| range.end.min(length).saturating_sub(range.start) > most)
     }
 
-    /// Those of some bytes that a file does not lack.
-    pub fn good(&self, file: usize, bytes: Range<u64>) -> Vec<Range<u64>> {
+    /// Returns the parts of `bytes` that a file does not lack.
+    pub fn readable_ranges(&self, file: usize, bytes: Range<u64>) -> Vec<Range<u64>> {
         let Some(Some(state)) = self.files.get(file) else { return Vec::new() };
-        state.owed.others(bytes).into_iter().flat_map(|range| state.bad.others(range)).collect()
+        state.owed.subtract_from(bytes).into_iter().flat_map(|range| state.unreadable.subtract_from(range)).collect()
     }
 
-    /// Which replicas are there, and lack nothing.
+    /// Returns, for each replica, whether all its files exist and lack nothing.
     pub fn current(&self, loaded: &Loaded) -> Vec<bool> {
-        self.replicas(loaded, |file| file.owed.is_empty() && file.bad.is_empty())
+        self.replicas(loaded, |file| file.owed.is_empty() && file.unreadable.is_empty())
     }
 
-    /// Which replicas are there, and have at least something. What they lack is not to be used.
+    /// Returns, for each replica, whether all its files exist and have any bytes. A reader must still skip the ranges
+    /// that they lack.
     pub fn present(&self, loaded: &Loaded) -> Vec<bool> {
         self.replicas(loaded, |file| file.owed != Owed::all())
     }

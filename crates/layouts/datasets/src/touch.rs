@@ -1,4 +1,5 @@
-//! Which parts of files a request touches, joined where they are near, and never much more than that.
+//! Finds the parts of files that a request touches, and merges near parts as long as the read amplification stays
+//! bounded.
 
 use std::cell::Cell;
 
@@ -7,15 +8,16 @@ use terrace_views::convert::{Gathered, Plan, Touched};
 use crate::Result;
 use crate::read::Attempt;
 
-/// More bytes than this for one byte of the request are too many.
-const TIMES: u64 = 64;
-const ALWAYS: u64 = 64 << 10;
+/// A request may touch at most this many bytes of files per requested byte.
+const MAX_READ_AMPLIFICATION: u64 = 64;
+/// A request may always touch this many bytes, however short it is.
+const MIN_TOUCH_LIMIT_BYTES: u64 = 64 << 10;
 
-/// The parts of files that `length` bytes from `offset` on touch; those less than `gap` bytes apart are one where that costs
-/// little.
-pub fn touched(plan: &Plan, offset: u64, length: u64, gap: u64) -> Result<Vec<Touched>> {
+/// Returns the parts of files that `length` bytes from `offset` on touch. Parts less than `gap` bytes apart are merged
+/// where the bytes between them cost little.
+pub fn find_touched_parts(plan: &Plan, offset: u64, length: u64, gap: u64) -> Result<Vec<Touched>> {
     let mut parts = Vec::new();
-    collect(plan, offset, length, gap, &mut parts)?;
+    collect_parts(plan, offset, length, gap, &mut parts)?;
     parts.sort_unstable_by_key(|part| (part.file, part.bytes.start));
     let mut joined: Vec<Touched> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -30,25 +32,26 @@ pub fn touched(plan: &Plan, offset: u64, length: u64, gap: u64) -> Result<Vec<To
     Ok(joined)
 }
 
-fn collect(plan: &Plan, offset: u64, length: u64, gap: u64, parts: &mut Vec<Touched>) -> Result<()> {
+fn collect_parts(plan: &Plan, offset: u64, length: u64, gap: u64, parts: &mut Vec<Touched>) -> Result<()> {
     for gap in [gap, 0] {
         let found = plan.touches(offset, length, gap)?;
         let bytes = found.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes.end - part.bytes.start));
-        if bytes <= length.saturating_mul(TIMES).max(ALWAYS) || length < 2 {
+        if bytes <= length.saturating_mul(MAX_READ_AMPLIFICATION).max(MIN_TOUCH_LIMIT_BYTES) || length < 2 {
             parts.extend(found);
             return Ok(());
         }
     }
     let half = length / 2;
-    collect(plan, offset, half, gap, parts)?;
-    collect(plan, offset + half, length - half, gap, parts)
+    collect_parts(plan, offset, half, gap, parts)?;
+    collect_parts(plan, offset + half, length - half, gap, parts)
 }
 
-/// Memory that a thread keeps: new memory costs more to have than to fill.
-const KEPT: usize = 16 << 20;
+/// A thread keeps its gather buffer up to this size, because allocating fresh memory costs more than filling it.
+const MAX_KEPT_MEMORY_BYTES: usize = 16 << 20;
 
-/// Does something with room for what is touched. All of a part is to be filled, or written to, before it is looked at.
-pub fn with_gathered<T>(
+/// Calls `run` with a buffer for the parts that a request touches. The buffer holds bytes of earlier requests: `run`
+/// must fill or write every part before it reads it.
+pub fn with_gather_buffer<T>(
     plan: &Plan,
     offset: u64,
     length: u64,
@@ -58,10 +61,10 @@ pub fn with_gathered<T>(
     thread_local! {
         static MEMORY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
-    let mut parts = Gathered::within(touched(plan, offset, length, gap)?, MEMORY.take());
+    let mut parts = Gathered::within(find_touched_parts(plan, offset, length, gap)?, MEMORY.take());
     let done = run(&mut parts);
     let memory = parts.into_memory();
-    if memory.capacity() <= KEPT {
+    if memory.capacity() <= MAX_KEPT_MEMORY_BYTES {
         MEMORY.set(memory);
     }
     done

@@ -1,16 +1,16 @@
-//! [`View`]: bytes as somebody wants to see them.
+//! [`View`]: an open view.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::dataset::Dataset;
-use crate::declared::When;
+use crate::declared::UpdateTime;
 use crate::{Error, Result};
 
-/// An open view: as a file of a fixed length, that of what it shows. Many threads may use one at once.
+/// An open view. It behaves like a file of a fixed length, and many threads may use it at once.
 pub struct View {
     dataset: Dataset,
     name: String,
-    /// Whether anything was written since it was last closed.
+    /// Whether anything was written through the view since it was last closed.
     written: AtomicBool,
 }
 
@@ -19,60 +19,63 @@ impl View {
         View { dataset, name: name.to_owned(), written: AtomicBool::new(false) }
     }
 
-    /// Its name.
+    /// Returns the view's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The dataset.
+    /// Returns the view's dataset.
     pub fn dataset(&self) -> &Dataset {
         &self.dataset
     }
 
-    /// Its length in bytes. Only a write to a variable that says how long an array is changes it.
+    /// Returns the view's length in bytes. Only a write to a variable that holds an array length changes it.
     pub fn length(&self) -> Result<u64> {
-        let (loaded, _) = self.dataset.shared.now()?;
+        let (loaded, _) = self.dataset.shared.load()?;
         let layout = loaded.views.get(loaded.view(&self.name)?);
         Ok(layout.and_then(|layout| layout.files.first()).copied().unwrap_or(0))
     }
 
-    /// Whether nothing can be written through it.
+    /// Returns whether the view is read-only.
     pub fn is_read_only(&self) -> Result<bool> {
-        let (loaded, _) = self.dataset.shared.now()?;
+        let (loaded, _) = self.dataset.shared.load()?;
         let number = loaded.view(&self.name)?;
         Ok(loaded.declared.model.views.get(number).is_some_and(|view| view.style.read_only))
     }
 
-    /// Fills `out` from byte `offset` on; the bytes read, which are fewer only at the end. All are as they were at one moment.
+    /// Fills `out` with the bytes from `offset` on and returns the number of bytes read, which is smaller than `out`
+    /// only at the view's end. All bytes are those of one moment.
     ///
     /// # Errors
-    /// [`Error::Lost`] where no replica that can be read has them.
+    /// [`Error::Lost`] if no readable replica has the bytes.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         self.dataset.shared.read(&self.name, offset, out)
     }
 
-    /// Writes at `offset`: into every replica, in those that follow later then. All of it is seen at once, or none; but a write
-    /// of a variable that says how long arrays are is a step of its own.
+    /// Writes `bytes` at `offset` into every replica; asynchronous replicas follow later. The write is atomic, unless
+    /// it covers variables that hold array lengths: each of these is written in a step of its own.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Beyond`] where it goes on beyond the end: then nothing is written of that step.
+    /// [`Error::ReadOnly`] if the view is read-only; [`Error::Beyond`] if a step ends beyond the view's end, in which
+    /// case that step writes nothing.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.dataset.shared.write(&self.name, offset, bytes)?;
         self.written.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Brings replicas up to date that wait for this, if anything was written. Others close it, too, where it is dropped without:
-    /// what is owed then is made when somebody closes a view next.
+    /// Updates the replicas that wait for a view to be closed, if anything was written. Dropping a view does not update
+    /// them: their pending bytes then wait until a view is closed next, in any process.
     pub fn close(&self) -> Result<()> {
         if !self.written.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         let shared = &self.dataset.shared;
-        let (loaded, _) = shared.now()?;
-        let waits = |replica: usize| loaded.replicas.get(replica).is_some_and(|one| one.when == When::OnClose);
-        match shared.settle(&mut |replica| waits(replica), false) {
-            // Others are at it.
+        let (loaded, _) = shared.load()?;
+        let waits = |replica: usize| loaded.replicas.get(replica).is_some_and(|one| one.when == UpdateTime::OnClose);
+        match shared.update_replicas(&mut |replica| waits(replica), false) {
+            // Concurrent changes kept this update from committing. Ignoring the error is safe: the bytes stay recorded
+            // as owed, and a later close updates them.
             Err(Error::Busy(_)) => Ok(()),
             done => done,
         }

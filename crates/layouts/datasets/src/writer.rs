@@ -1,35 +1,35 @@
-//! One change to a dataset's files, as it is put together.
+//! Assembles one change to a dataset's files.
 
 use terrace::Batch;
 use terrace_views::convert::{Plan, Touched};
 
 use crate::dataset::Shared;
-use crate::declared::When;
+use crate::declared::UpdateTime;
 use crate::loaded::Loaded;
-use crate::owed::{ATTRIBUTE, Owed};
+use crate::owed::{OWED_ATTRIBUTE, Owed};
 use crate::read::Attempt;
 use crate::state::State;
-use crate::touch::{touched, with_gathered};
+use crate::touch::{find_touched_parts, with_gather_buffer};
 use crate::{datasets, keys};
 
-/// Parts of a file less than this apart are written as one.
-pub const NEAR: u64 = 4 << 10;
-/// Owed parts less than this apart are one.
-const OWED_NEAR: u64 = 1 << 20;
+/// Written parts of a file less than this apart are merged.
+pub const WRITE_GAP_BYTES: u64 = 4 << 10;
+/// Owed parts less than this apart are merged.
+const OWED_GAP_BYTES: u64 = 1 << 20;
 
-/// One change, as it is put together.
+/// One change while it is assembled: a batch, and the conditions under which it may commit.
 pub struct Writer<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) loaded: &'a Loaded,
     pub(crate) state: &'a State,
     pub(crate) batch: Batch<'a>,
-    /// Of each file: what it will lack, where that changes.
+    /// For each file, its owed ranges after the commit, if they change.
     pub(crate) owed: Vec<Option<Owed>>,
-    /// Files that must be as they were.
+    /// Files that the change depends on: the commit fails if one has changed since `state` was loaded.
     read: Vec<bool>,
-    /// Files that are made anew, since they were deleted.
+    /// Files that the change creates again, since they were deleted.
     pub(crate) made: Vec<bool>,
-    /// Variables that say how long arrays are, as they are being written: file, place and bytes.
+    /// The size variables that the change writes: file, offset and bytes.
     pub(crate) written: Vec<(usize, u64, Vec<u8>)>,
 }
 
@@ -37,40 +37,41 @@ impl<'a> Writer<'a> {
     pub fn new(shared: &'a Shared, loaded: &'a Loaded, state: &'a State) -> Writer<'a> {
         let count = loaded.files.len();
         let mut batch = shared.store.batch();
-        batch.unchanged(&keys::declaration(&shared.name), &loaded.object);
+        batch.unchanged(&keys::declaration_key(&shared.name), &loaded.object);
         let (owed, read, made) = (vec![None; count], vec![false; count], vec![false; count]);
         Writer { shared, loaded, state, batch, owed, read, made, written: Vec::new() }
     }
 
     /// Writes bytes of a view into a replica.
-    pub fn write(&mut self, view: usize, replica: usize, offset: u64, bytes: &[u8]) -> Attempt<()> {
-        let plan = self.loaded.writing(view, replica);
-        self.has(&plan, offset, bytes.len() as u64)?;
+    pub fn write_view(&mut self, view: usize, replica: usize, offset: u64, bytes: &[u8]) -> Attempt<()> {
+        let plan = self.loaded.write_plan(view, replica);
+        self.remove_written_from_owed(&plan, offset, bytes.len() as u64)?;
         if let Some((file, at)) = plan.straight(offset, bytes.len() as u64) {
-            return self.store(file, at, bytes);
+            return self.write_file(file, at, bytes);
         }
-        with_gathered(&plan, offset, bytes.len() as u64, NEAR, |parts| {
+        with_gather_buffer(&plan, offset, bytes.len() as u64, WRITE_GAP_BYTES, |parts| {
             parts.fill(|part: &Touched, into| match part.whole || self.state.object(part.file).is_none() {
                 true => Ok(()),
                 false => {
-                    self.unchanged(std::iter::once(part.file));
-                    self.shared.fetch(self.loaded, self.state, part.file, part.bytes.start, into)
+                    self.require_unchanged(std::iter::once(part.file));
+                    self.shared.fetch_bytes(self.loaded, self.state, part.file, part.bytes.start, into)
                 }
             })?;
             plan.write_gathered(offset, bytes, parts)?;
-            parts.parts().try_for_each(|(part, bytes)| self.store(part.file, part.bytes.start, bytes))
+            parts.parts().try_for_each(|(part, bytes)| self.write_file(part.file, part.bytes.start, bytes))
         })
     }
 
-    /// Files that lack something do not lack what a write brings. What is being filled must be as it was for that.
-    fn has(&mut self, plan: &Plan, offset: u64, length: u64) -> Attempt<()> {
+    /// Removes fully written parts from the owed ranges of incomplete files. `commit` then requires these files to be
+    /// unchanged, since a concurrent update may rebuild the same ranges from older bytes.
+    fn remove_written_from_owed(&mut self, plan: &Plan, offset: u64, length: u64) -> Attempt<()> {
         let lacks = |file: usize| self.state.owed(file).is_some_and(|owed| !owed.is_empty());
         let some: Vec<usize> = (0..self.loaded.files.len()).filter(|file| lacks(*file)).collect();
         if some.is_empty() {
             return Ok(());
         }
-        for part in touched(plan, offset, length, 0)?.into_iter().filter(|part| some.contains(&part.file)) {
-            self.owe_anew(part.file, |owed| {
+        for part in find_touched_parts(plan, offset, length, 0)?.into_iter().filter(|part| some.contains(&part.file)) {
+            self.update_owed(part.file, |owed| {
                 if part.whole {
                     owed.remove(part.bytes);
                 }
@@ -79,28 +80,28 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Writes bytes of a file. One that was deleted is made again, and lacks all.
-    pub fn store(&mut self, file: usize, at: u64, bytes: &[u8]) -> Attempt<()> {
+    /// Writes bytes of a file. If the file was deleted, creates it with all its bytes owed instead.
+    pub fn write_file(&mut self, file: usize, at: u64, bytes: &[u8]) -> Attempt<()> {
         let Some(stored) = self.loaded.files.get(file) else { return Ok(()) };
-        let Some(object) = self.state.object(file) else { return self.make(file) };
-        self.note_sizes(file, at, bytes)?;
+        let Some(object) = self.state.object(file) else { return self.create_file(file) };
+        self.record_sizes(file, at, bytes)?;
         Ok(self.batch.write(&stored.key, object.id, at, bytes, stored.element)?)
     }
 
-    /// Owes what a write touches of a replica.
-    pub fn owe(&mut self, view: usize, replica: usize, offset: u64, length: u64) -> Attempt<()> {
-        let plan = self.loaded.writing(view, replica);
-        for part in touched(&plan, offset, length, OWED_NEAR)? {
+    /// Marks the parts of a replica that a write touches as owed, instead of writing them.
+    pub fn owe_write(&mut self, view: usize, replica: usize, offset: u64, length: u64) -> Attempt<()> {
+        let plan = self.loaded.write_plan(view, replica);
+        for part in find_touched_parts(&plan, offset, length, OWED_GAP_BYTES)? {
             match self.state.object(part.file) {
-                Some(_) => self.lack(part.file, part.bytes),
-                None => self.make(part.file)?,
+                Some(_) => self.add_owed(part.file, part.bytes),
+                None => self.create_file(part.file)?,
             }
         }
         Ok(())
     }
 
-    /// Makes a file, which lacks all.
-    pub fn make(&mut self, file: usize) -> Attempt<()> {
+    /// Creates a file with all its bytes owed.
+    pub fn create_file(&mut self, file: usize) -> Attempt<()> {
         let (Some(stored), Some(made)) = (self.loaded.files.get(file), self.made.get_mut(file)) else { return Ok(()) };
         if !std::mem::replace(made, true) {
             let length = stored.length();
@@ -109,28 +110,28 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Makes a file as long as it has to be.
+    /// Sets a file to the length that its layout requires.
     pub fn set_length(&mut self, file: usize) {
         if let Some(stored) = self.loaded.files.get(file) {
             self.batch.set_length(&stored.key, stored.length());
         }
     }
 
-    /// Notes that a file lacks bytes.
-    pub fn lack(&mut self, file: usize, bytes: std::ops::Range<u64>) {
-        self.owe_anew(file, |owed| owed.add(bytes));
+    /// Marks bytes of a file as owed.
+    pub fn add_owed(&mut self, file: usize, bytes: std::ops::Range<u64>) {
+        self.update_owed(file, |owed| owed.add(bytes));
     }
 
-    /// Changes what a file lacks.
-    pub fn owe_anew(&mut self, file: usize, change: impl FnOnce(&mut Owed)) {
+    /// Changes the owed ranges of a file.
+    pub fn update_owed(&mut self, file: usize, change: impl FnOnce(&mut Owed)) {
         let before = self.state.owed(file).cloned().unwrap_or_default();
         if let Some(slot) = self.owed.get_mut(file) {
             change(slot.get_or_insert(before));
         }
     }
 
-    /// The files must be as they were when this is committed.
-    pub fn unchanged(&mut self, files: impl Iterator<Item = usize>) {
+    /// Makes the commit fail if one of these files has changed since `state` was loaded.
+    pub fn require_unchanged(&mut self, files: impl Iterator<Item = usize>) {
         for file in files {
             if let Some(read) = self.read.get_mut(file) {
                 *read = true;
@@ -138,8 +139,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes all of it visible. Returns when the replicas that lack something now are to have it.
-    pub fn commit(mut self) -> Attempt<Vec<When>> {
+    /// Commits the change. Returns the update times of the replicas that lack bytes after it.
+    pub fn commit(mut self) -> Attempt<Vec<UpdateTime>> {
         let mut later = Vec::new();
         for (file, stored) in self.loaded.files.iter().enumerate() {
             let Some(state) = self.state.files.get(file).and_then(Option::as_ref) else { continue };
@@ -152,15 +153,15 @@ impl<'a> Writer<'a> {
             later.extend(when.filter(|_| !owed.is_empty()));
             if owed != state.owed {
                 let mut attributes = state.object.attributes.clone();
-                attributes.user.remove(ATTRIBUTE);
+                attributes.user.remove(OWED_ATTRIBUTE);
                 if !owed.is_empty() {
-                    attributes.user.insert(ATTRIBUTE.to_owned(), owed.text());
+                    attributes.user.insert(OWED_ATTRIBUTE.to_owned(), owed.to_text());
                 }
                 self.batch.set_attributes(&stored.key, attributes);
             }
         }
         if self.made.contains(&true) {
-            later.push(When::Now);
+            later.push(UpdateTime::Now);
         }
         self.batch.commit()?;
         Ok(later)

@@ -1,4 +1,4 @@
-//! What is behind, and what cannot be read for a while: nothing that was written is taken back, and nothing that is there is lost.
+//! Replicas that lag behind or are unreadable for a while: no write is reverted, and no stored byte is lost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -45,7 +45,7 @@ fn places(store: &Store, key: &str) -> Vec<(PathBuf, u64, u64)> {
     replicas.filter_map(|replica| Some((replica.file?, replica.position?, replica.stored))).collect()
 }
 
-/// Makes the bytes of an object unreadable; where they were, and what they were.
+/// Makes the bytes of an object unreadable, and returns their place and their values.
 fn break_bytes(store: &Store, key: &str) -> Vec<((PathBuf, u64, u64), Vec<u8>)> {
     store.sync().unwrap();
     let mut before = Vec::new();
@@ -62,7 +62,7 @@ fn break_bytes(store: &Store, key: &str) -> Vec<((PathBuf, u64, u64), Vec<u8>)> 
     before
 }
 
-/// Makes them readable again, where the object still lies there.
+/// Makes the bytes readable again, if the object still lies there.
 fn mend_bytes(store: &Store, key: &str, before: Vec<((PathBuf, u64, u64), Vec<u8>)>) {
     let now = places(store, key);
     for (place, bytes) in before.into_iter().filter(|(place, _)| now.contains(place)) {
@@ -90,7 +90,7 @@ fn a_replica_that_is_behind_does_not_stand_in_for_one_that_cannot_be_read() {
     let before = break_bytes(&store, "datasets/d/rows");
     assert!(lost(read(&dataset, "rows", 1200, 1200)), "what was written is taken back");
     assert!(lost(read(&dataset, "fields", 0, 12 * N)));
-    // What the other replica has is there.
+    // The other replica's bytes are still readable.
     assert!(read(&dataset, "rows", 2400, 12 * N - 2400).unwrap() == rows(1, N - 200));
     dataset.settle().unwrap();
     assert!(lost(read(&dataset, "rows", 1200, 1200)));
@@ -114,7 +114,7 @@ fn a_replica_that_is_behind_does_not_make_anew_what_was_deleted() {
         assert!(read(&dataset, "rows", 2400, 12 * N - 2400).unwrap() == rows(1, N - 200));
         assert_eq!(dataset.repair(false).unwrap().lost, 2);
     }
-    // What is written again is there again.
+    // Overwritten bytes are readable again.
     dataset.view("rows").unwrap().write_at(1200, &rows(3, 100)).unwrap();
     let right = [rows(1, 100), rows(3, 100), rows(1, N - 200)].concat();
     assert!(read(&dataset, "rows", 0, 12 * N).unwrap() == right);

@@ -1,5 +1,5 @@
-//! Replicas that are HDF5 files: whatever is written through whichever view, and whatever becomes of them, they are as `export` writes the
-//! view, and h5py reads them. TERRACE_PYTHON names a Python that has h5py, if `python3` has not.
+//! Replicas that are HDF5 files: after writes through any view and after damage, they equal the files that `export`
+//! writes, and h5py reads them. TERRACE_PYTHON names a Python with h5py, if `python3` lacks it.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +44,7 @@ fn declared(replicas: &str) -> Declared {
     Declared::parse(&format!("{VIEWS}{replicas}")).unwrap()
 }
 
-/// The replica's file is what the view is exported as.
+/// Checks that the replica's file equals the exported view.
 fn same_as_export(store: &Store, dataset: &Dataset, view: &str, folder: &Path) {
     dataset.settle().unwrap();
     let exported = folder.join("exported.h5");

@@ -1,6 +1,7 @@
-//! Two processes: what one declares anew, the other, which has the dataset open, follows at its next write.
+//! Two processes: one changes the declaration, and the other, which has the dataset open, follows it at its next write.
 //!
-//! It wrote new replicas, but where the rules of when it opened the store put them: on any tier, under any encoding.
+//! Once, the other process wrote new replicas but placed them by the rules that held when it opened the store: on any
+//! tier and in any encoding.
 
 #![allow(clippy::unwrap_used)]
 

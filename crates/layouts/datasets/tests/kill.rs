@@ -1,5 +1,6 @@
-//! kill -9: real processes write one dataset through different views, and die at random moments and at fail points. Afterwards
-//! each write is there whole or not at all, and all replicas agree. `TERRACE_KILLS` says how many die, `TERRACE_SEED` repeats a run.
+//! kill -9: real processes write one dataset through different views and die at random moments and at fail points.
+//! Afterwards every write is complete or absent, and all replicas agree. `TERRACE_KILLS` sets the number of kills,
+//! `TERRACE_SEED` repeats a run.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -128,7 +129,7 @@ fn files(values: &Values) -> [(&'static str, Vec<u8>); 4] {
     ]
 }
 
-/// Not a test of its own: what the processes that are killed run.
+/// Not a test: the program of the processes that are killed.
 #[test]
 fn writer() {
     let Ok(text) = std::env::var("TERRACE_WRITER") else { return };
@@ -236,7 +237,7 @@ fn all_replicas_agree_on_whole_writes_whoever_dies() {
             if let Some(operation) = open {
                 let mut after = values.clone();
                 operation.apply(&mut after);
-                // Halves do not meet, so each writer's last request is to be found out by itself.
+                // The writers' halves are disjoint, so each writer's last request is determined separately.
                 let (now, then) = (columns(&values), columns(&after));
                 let came = (0..now.len()).filter(|i| now[*i] != then[*i]).any(|i| found[i] == then[i]);
                 if came {

@@ -1,4 +1,4 @@
-//! What the released original of DRepl gets wrong, each as it was reproduced with it, and right here.
+//! Errors of the released original of DRepl, each as reproduced there, and the correct results here.
 
 #![allow(clippy::unwrap_used)]
 
@@ -129,7 +129,7 @@ fn a_damaged_replica_is_made_again_of_one_in_another_layout() {
     assert!(read(&dataset, "aos") == aos());
     assert_eq!(dataset.repair(false).unwrap().gone, 1);
     assert!(store.get(b"datasets/points/rows").unwrap() == aos());
-    // What is in no other is lost, and nobody is told that it were zeros.
+    // Bytes that no other replica has are lost, and a read reports that instead of returning zeros.
     store.remove(b"datasets/points/fields").unwrap();
     store.remove(b"datasets/points/rows").unwrap();
     assert!(matches!(dataset.view("b").unwrap().read_at(0, &mut [0]), Err(Error::Lost { .. })));

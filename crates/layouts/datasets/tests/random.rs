@@ -1,5 +1,5 @@
-//! Random datasets, written and read through random views, while replicas are deleted, added and removed, compared with values in
-//! memory. `TERRACE_DATASETS` says how many, `TERRACE_SEED` which is first.
+//! Random datasets, written and read through random views while replicas are deleted, added and removed, and compared
+//! with values in memory. `TERRACE_DATASETS` sets their number, `TERRACE_SEED` the first one.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -66,7 +66,7 @@ impl Case<'_> {
         self.deleted_while_behind(r);
     }
 
-    /// Whatever is deleted, what is read is right or an error.
+    /// Whatever is deleted, a read returns correct bytes or an error.
     fn deleted_while_behind(&mut self, r: &mut Random) {
         let (name, keys, _) =
             self.dataset.replicas().unwrap().remove(r.below(self.model.replicas.len() as u64) as usize);
@@ -149,7 +149,7 @@ impl Case<'_> {
         if !self.model.made_of(&self.model.replicas[number], &others) {
             return;
         }
-        // What is behind would be all that there is.
+        // A replica that lags behind would hold the only copy.
         self.dataset.settle().unwrap();
         let (name, keys, _) = self.dataset.replicas().unwrap().remove(number);
         self.steps.push(format!("delete {name}"));

@@ -1,4 +1,5 @@
-//! Huge datasets that are mostly empty: what is read, written and made again costs what is there.
+//! Huge datasets that are mostly empty: reads, writes and rebuilds cost as much as the stored bytes, not the whole
+//! length.
 
 #![allow(clippy::unwrap_used)]
 
@@ -55,7 +56,7 @@ fn a_dataset_of_two_to_the_sixty_costs_what_is_in_it() {
         assert_eq!(fields.read_at(elements * 4 + place * 4, &mut out).unwrap(), 4096);
         assert!(out.chunks(4).zip(right.chunks(4)).all(|(a, b)| a.iter().rev().eq(b)));
     }
-    // Where nothing is, nothing is read.
+    // A read of a hole reads no file.
     let before = read_so_far();
     assert_eq!(fields.read_at(elements * 7, &mut out).unwrap(), 4096);
     assert!(out.iter().all(|byte| *byte == 0));

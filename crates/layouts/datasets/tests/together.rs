@@ -23,7 +23,7 @@ const VALUES: usize = 9000;
 fn each_reader_sees_each_write_whole_or_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
     let store = common::store(dir.path());
-    // Two of them, as if they were of two processes.
+    // Two handles, as of two processes.
     let datasets = [Datasets::new(&store), Datasets::new(&store)];
     datasets[0].add("d", DECLARATION).unwrap();
     let (done, tag, seen) = (AtomicBool::new(false), AtomicU32::new(1), AtomicU32::new(0));
@@ -102,7 +102,7 @@ fn arrays_may_be_made_longer_and_shorter_by_many_at_once() {
                 for count in [3000u32, 10, 2000, 500].iter().cycle().skip(number.into()).take(60) {
                     let values = [number; 4].repeat(*count as usize);
                     match view.write_at(0, &[&count.to_le_bytes()[..], &values].concat()) {
-                        // Another one has made them shorter meanwhile.
+                        // Another thread has shortened the arrays since.
                         Ok(()) | Err(terrace_datasets::Error::Beyond { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }
@@ -139,7 +139,7 @@ fn writers_that_read_nothing_write_at_once_and_others_between_them() {
                 for value in 1..=100i32 {
                     let values = |count: usize| value.to_le_bytes().repeat(count);
                     rows.write_at(first as u64 * 8, &values(ROWS / 2)).unwrap();
-                    // Reads what is between its elements in the other replica, where others write.
+                    // Reads the bytes between its elements in the other replica, where other threads write.
                     fields.write_at(first as u64 * 4, &values(ROWS / 4)).unwrap();
                     if value % 10 == 0 {
                         fields.write_at(0, &values(ROWS)).unwrap();

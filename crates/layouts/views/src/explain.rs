@@ -1,4 +1,4 @@
-//! What a declaration comes to: where everything lies, and what it costs to show.
+//! Explains a declaration: the places of all elements and the cost of each view.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use crate::convert::{Plan, Stored};
 use crate::layout::{Layout, Placed, of_replica, of_view};
 use crate::model::{Misfit, Model, Sizes};
 
-/// What a declaration comes to.
+/// The explanation of a declaration.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
     /// The dataset's primitive parts.
@@ -145,8 +145,8 @@ pub fn explain(model: &Model, sizes: &Sizes) -> Result<Explanation, Misfit> {
     })
 }
 
-/// More lines than this say nothing to people.
-const MOST_LINES: usize = 40;
+/// An explanation shows at most this many lines of a list.
+const MAX_LISTED_LINES: usize = 40;
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,14 +189,14 @@ impl fmt::Display for Explanation {
 }
 
 fn parts(f: &mut fmt::Formatter<'_>, parts: &[Part]) -> fmt::Result {
-    for part in parts.iter().take(MOST_LINES) {
+    for part in parts.iter().take(MAX_LISTED_LINES) {
         let order = if part.big { " big" } else { "" };
         let file = if part.file > 0 { format!("file {} ", part.file) } else { String::new() };
         let steps: String = part.steps.iter().map(|(count, stride)| format!(" {count} x {stride}")).collect();
         writeln!(f, "  {file}{:>10}  {}: {}{order}{steps}  of {}", part.offset, part.path, part.primitive, part.of)?;
     }
-    if parts.len() > MOST_LINES {
-        writeln!(f, "  ... and {} more", parts.len() - MOST_LINES)?;
+    if parts.len() > MAX_LISTED_LINES {
+        writeln!(f, "  ... and {} more", parts.len() - MAX_LISTED_LINES)?;
     }
     Ok(())
 }

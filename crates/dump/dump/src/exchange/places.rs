@@ -1,4 +1,4 @@
-//! Where letters come in, and in how many rounds.
+//! The places of letters in their receivers' windows, and the number of rounds.
 
 use std::ops::Range;
 
@@ -9,46 +9,46 @@ use crate::Result;
 use crate::halving::{Answers, Known, meet};
 use crate::transport::World;
 
-/// Even where all fits the window there are so many rounds, so that what comes is stored meanwhile,
-const ROUNDS: u64 = 16;
-/// but none moves less than this to the rank that receives most.
-const LEAST: u64 = 128 << 10;
+/// Target number of rounds, even if all bytes fit the window: received bytes are stored while the next round is sent.
+const TARGET_ROUNDS: u64 = 16;
+/// A round moves at least this many bytes to the rank that receives most, so that the cost of a round stays small.
+const MIN_ROUND_BYTES: u64 = 128 << 10;
 
-/// Where a letter comes in.
+/// The place of a letter in its receiver's window.
 pub struct Place {
     /// The letter's length in bytes.
     pub length: u64,
-    /// Where in its receiver's window the part of each round begins.
+    /// The offset in the receiver's window at which the part of each round begins.
     pub start: u64,
-    /// How long that part is, but for the last.
+    /// The length of that part in every round but the last.
     pub step: u64,
 }
 
 impl Place {
-    /// Of the letter that comes after `before` others with `bytes` bytes.
+    /// Returns the place of a letter that follows `before` other letters with `bytes` bytes in total.
     fn new(length: u64, (bytes, before): (u64, u64), rounds: u64) -> Place {
-        // Rounded up, so that one more for each letter is enough.
+        // Each earlier part is rounded up by at most one byte, so adding `before` keeps letters disjoint.
         Place { length, start: bytes.div_ceil(rounds) + before, step: length.div_ceil(rounds) }
     }
 
-    /// What of the letter a round moves.
+    /// Returns the bytes of the letter that a round moves.
     pub fn part(&self, round: u64) -> Range<u64> {
         (round * self.step).min(self.length)..((round + 1) * self.step).min(self.length)
     }
 }
 
-/// Where letters come in.
+/// The places of all letters that a rank sends or receives.
 pub struct Places {
-    /// Of each letter of this rank.
+    /// The place of each letter that this rank sends.
     pub outgoing: Vec<Place>,
-    /// Of those to it: who sends, and where it comes in.
+    /// The sender and the place of each letter that this rank receives.
     pub incoming: Vec<(u32, Place)>,
-    /// In so many rounds; none where nobody sends anything.
+    /// Number of rounds; 0 if no rank sends anything.
     pub rounds: u64,
 }
 
-/// Agrees on where letters come in. Collective.
-pub fn places(world: &dyn World, letters: &[Letter<'_>], window: usize) -> Result<Places> {
+/// Agrees with all ranks on the places of letters. Collective.
+pub fn agree_on_places(world: &dyn World, letters: &[Letter<'_>], window: usize) -> Result<Places> {
     let key = |letter: &Letter<'_>| u64::from(letter.to) << 32 | u64::from(world.rank());
     let mut lengths = Lengths(letters.iter().map(|letter| (key(letter), letter.length())).collect());
     lengths.0.sort_unstable();
@@ -61,7 +61,7 @@ pub fn places(world: &dyn World, letters: &[Letter<'_>], window: usize) -> Resul
         heard.iter().map(|(key, _, before)| (*key, *before)).collect()
     })?;
     let longest = world.most(row.0)?;
-    let rounds = longest.div_ceil((longest / ROUNDS).max(LEAST).min(window.max(1) as u64));
+    let rounds = longest.div_ceil((longest / TARGET_ROUNDS).max(MIN_ROUND_BYTES).min(window.max(1) as u64));
     let outgoing = letters.iter().map(|letter| {
         let before = before.get(&key(letter)).copied().unwrap_or_default();
         Place::new(letter.length(), before, rounds.max(1))
@@ -71,7 +71,7 @@ pub fn places(world: &dyn World, letters: &[Letter<'_>], window: usize) -> Resul
     Ok(Places { outgoing: outgoing.collect(), incoming: incoming.collect(), rounds })
 }
 
-/// Lengths of letters, by receiver and sender, each at home with its receiver.
+/// The lengths of letters by receiver and sender. The home of a length is its receiver.
 #[derive(Default, Serialize, Deserialize)]
 struct Lengths(Vec<(u64, u64)>);
 

@@ -1,4 +1,4 @@
-//! Who receives copies of what a rank has alone: dealt out so that nobody has more to do than others.
+//! Distributes the copies of chunks that only one rank has, so that the ranks' work is balanced.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,22 +7,23 @@ use smallvec::SmallVec;
 
 use super::Ring;
 
-/// A byte received is moved and stored, one of a rank's own is stored only.
-const RECEIVED: u64 = 2;
-/// No share is less than one in so many of what a rank has, so that its partners are few.
-const PARTS: u64 = 4;
+/// The cost of a received byte relative to a byte of a rank's own: a received byte is both moved and stored.
+const RECEIVED_BYTE_COST: u64 = 2;
+/// A share is at least this fraction (one in `MAX_SHARES_PER_COPY`) of a rank's bytes, which limits the number of its
+/// partners.
+const MAX_SHARES_PER_COPY: u64 = 4;
 
-/// What a rank sends to others: to whom, and how many bytes.
+/// The shares that a rank sends: receivers and numbers of bytes.
 pub type Shares = SmallVec<[(u32, u64); 4]>;
 
-/// Shares of all ranks, and what each has to do then: bytes, those received counted twice.
+/// The shares of all ranks and the resulting work, in bytes. Received bytes count twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dealt {
-    /// For each rank what it sends.
+    /// For each rank, the shares that it sends.
     pub shares: Vec<Shares>,
-    /// What each rank has to do.
+    /// The work of each rank.
     work: Vec<u64>,
-    /// Bytes that it stores.
+    /// For each rank, the bytes that it stores.
     pub stored: Vec<u64>,
 }
 
@@ -30,19 +31,19 @@ impl Dealt {
     fn of(shares: Vec<Shares>, mut work: Vec<u64>) -> Dealt {
         let mut stored = work.clone();
         for (to, bytes) in shares.iter().flatten() {
-            work[*to as usize] += RECEIVED * bytes;
+            work[*to as usize] += RECEIVED_BYTE_COST * bytes;
             stored[*to as usize] += bytes;
         }
         Dealt { shares, work, stored }
     }
 
-    fn most(&self) -> u64 {
+    fn max_work(&self) -> u64 {
         self.work.iter().copied().max().unwrap_or(0)
     }
 }
 
-/// As static partners have it: each rank sends all that it has alone to the next `copies - 1`. `work` is what each has to do of
-/// its own.
+/// Distributes to static partners: each rank sends all bytes that it has alone to the next `copies - 1` ranks. `work`
+/// is each rank's own work.
 pub fn by_rank(alone: &[u64], work: &[u64], ring: &Ring<'_>, copies: usize) -> Dealt {
     let share = |(rank, bytes): (u32, &u64)| -> Shares {
         let partners = ring.partners(rank, &[ring.nodes()[rank as usize]]).take(copies.saturating_sub(1));
@@ -51,12 +52,13 @@ pub fn by_rank(alone: &[u64], work: &[u64], ring: &Ring<'_>, copies: usize) -> D
     Dealt::of((0..).zip(alone).map(share).collect(), work.to_vec())
 }
 
-/// By load, never worse than [`by_rank`]: those who have most alone come first, and send to those who have least to do, no more
-/// than fits below the level at which all would have the same. Each sends at most all that it has to a rank, and to one rank of a
-/// node at most: so what it has can be laid into its shares `copies - 1` times, and no copy meets another.
+/// Distributes by load; the result is never worse than [`by_rank`]. Ranks with most bytes choose first. Each sends to
+/// the ranks with the least work, and no more than fits below the level at which all would have equal work. A rank
+/// sends at most all its bytes to one receiver, and to at most one receiver of a node. Its bytes therefore fit into its
+/// shares `copies - 1` times without two copies on one node.
 pub fn by_load(alone: &[u64], work: &[u64], ring: &Ring<'_>, copies: usize) -> Dealt {
     let others = copies.saturating_sub(1) as u64;
-    let level = level(work, RECEIVED * others * alone.iter().sum::<u64>());
+    let level = balance_level(work, RECEIVED_BYTE_COST * others * alone.iter().sum::<u64>());
     let mut least: BTreeSet<(u64, usize)> =
         work.iter().zip(0..).map(|(work, rank)| (*work, ring.place(rank))).collect();
     let mut order: Vec<u32> = (0..alone.len() as u32).filter(|rank| alone[*rank as usize] > 0).collect();
@@ -75,26 +77,26 @@ pub fn by_load(alone: &[u64], work: &[u64], ring: &Ring<'_>, copies: usize) -> D
             if taken.contains(&node) {
                 continue;
             }
-            // What the nodes after this one cannot take must come here.
+            // The bytes that the remaining nodes cannot take must go to this one.
             let after = (ring.node_count() - taken.len() - 1) as u64 * all;
-            let fits = level.saturating_sub(*work) / RECEIVED;
-            let share = fits.max(all.div_ceil(PARTS)).max(left.saturating_sub(after)).min(all).min(left);
+            let fits = level.saturating_sub(*work) / RECEIVED_BYTE_COST;
+            let share = fits.max(all.div_ceil(MAX_SHARES_PER_COPY)).max(left.saturating_sub(after)).min(all).min(left);
             chosen.push((*work, *place, share));
             taken.push(node);
             left -= share;
         }
         for (work, place, share) in chosen {
             least.remove(&(work, place));
-            least.insert((work + RECEIVED * share, place));
+            least.insert((work + RECEIVED_BYTE_COST * share, place));
             shares[rank as usize].push((ring.rank(place), share));
         }
     }
     let (dealt, plain) = (Dealt::of(shares, work.to_vec()), by_rank(alone, work, ring, copies));
-    if dealt.most() <= plain.most() { dealt } else { plain }
+    if dealt.max_work() <= plain.max_work() { dealt } else { plain }
 }
 
-/// How much each has to do where `more` is given to those who have least, until all of these have the same.
-fn level(work: &[u64], more: u64) -> u64 {
+/// Returns the level of work at which `more` is used up, if it always goes to the ranks with the least work.
+fn balance_level(work: &[u64], more: u64) -> u64 {
     let mut sorted = work.to_vec();
     sorted.sort_unstable();
     let mut below = 0;
@@ -143,7 +145,7 @@ mod tests {
             let ring = Ring::new(unordered(&nodes), &nodes);
             let copies = copies.min(ring.node_count());
             let (ours, plain) = (by_load(&alone, &alone, &ring, copies), by_rank(&alone, &alone, &ring, copies));
-            prop_assert!(ours.most() <= plain.most());
+            prop_assert!(ours.max_work() <= plain.max_work());
             for dealt in [&ours, &plain] {
                 for (rank, shares) in dealt.shares.iter().enumerate() {
                     prop_assert_eq!(shares.iter().map(|(_, bytes)| bytes).sum::<u64>(), alone[rank] * (copies as u64 - 1));
@@ -156,7 +158,7 @@ mod tests {
 
         #[test]
         fn the_level_is_where_all_that_is_given_has_gone(work in prop::collection::vec(0u64..100, 1..20), more in 0u64..3000) {
-            let level = level(&work, more);
+            let level = balance_level(&work, more);
             let given = |level: u64| work.iter().map(|work| level.saturating_sub(*work)).sum::<u64>();
             prop_assert!(given(level) >= more && (level == 0 || given(level - 1) < more));
         }
@@ -168,7 +170,7 @@ mod tests {
         let alone: Vec<u64> = (0..408).map(|rank| if rank % 7 == 0 { 1000 } else { 100 }).collect();
         let dealt = by_load(&alone, &alone, &Ring::new(unordered(&nodes), &nodes), 3);
         let mean = dealt.work.iter().sum::<u64>() / 408;
-        assert!(dealt.most() <= mean * 11 / 10, "{} and {mean}", dealt.most());
+        assert!(dealt.max_work() <= mean * 11 / 10, "{} and {mean}", dealt.max_work());
         assert!(dealt.shares.iter().all(|shares| shares.len() <= 8));
     }
 }

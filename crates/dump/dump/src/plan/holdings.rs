@@ -1,4 +1,5 @@
-//! What all ranks know of a dump, and what one of them does for it: which chunks it stores, which it sends to whom.
+//! The plan of a dump, which all ranks compute alike, and each rank's part of it: the chunks that it stores and the
+//! chunks that it sends.
 
 use std::collections::BTreeMap;
 
@@ -12,35 +13,35 @@ use crate::halving::Answers;
 use crate::table::{Bounds, Entry, Holder, Table};
 use crate::votes::{Votes, fingerprint};
 
-/// Nodes that have a chunk.
+/// The nodes that have a chunk.
 pub type Nodes = SmallVec<[u32; 4]>;
 
-/// Candidates kept for each copy, so that there is a choice by load.
-const CHOICE: usize = 2;
+/// A table keeps this many candidate nodes for each copy of a chunk, so that the plan can choose among them by load.
+const CANDIDATES_PER_COPY: usize = 2;
 
-/// How large a table of shared chunks may be.
+/// Returns the bounds of a table of shared chunks.
 pub fn bounds(entries: usize, copies: usize) -> Bounds {
-    Bounds { entries, nodes: CHOICE * copies }
+    Bounds { entries, nodes: CANDIDATES_PER_COPY * copies }
 }
 
-/// What a rank has to dump.
+/// The data that a rank dumps.
 #[derive(Clone, Copy, Debug)]
 pub struct Mine<'a> {
-    /// The rank, and its node.
+    /// The rank and its node.
     pub holder: Holder,
-    /// Its distinct chunks.
+    /// The rank's distinct chunks.
     pub chunks: &'a [Chunk<'a>],
-    /// For each chunk the nodes that have it stored already.
+    /// For each chunk, the nodes whose stores have it already.
     pub stored: &'a [Nodes],
 }
 
 impl<'a> Mine<'a> {
-    /// What it asks the others: which of its chunks they have, too.
+    /// Returns this rank's votes, which find the chunks that other ranks have, too.
     pub fn votes(&self, bounds: Bounds) -> Votes {
         Votes::new(self.chunks.iter().map(|chunk| &chunk.hash), bounds.entries)
     }
 
-    /// What it tells of the chunks that others have, too.
+    /// Returns this rank's entries for the chunks that other ranks have, too.
     pub fn table(&self, voted: &Answers<Votes, bool>, bounds: Bounds) -> Table {
         let entry = |(chunk, stored): (&Chunk<'_>, &Nodes)| Entry {
             hash: chunk.hash,
@@ -53,7 +54,7 @@ impl<'a> Mine<'a> {
         Table::new(shared.map(entry).collect(), bounds)
     }
 
-    /// What it has to do for the chunks that it has alone.
+    /// Returns the bytes that this rank stores of chunks that no other rank has.
     pub fn load(&self, voted: &Answers<Votes, bool>, copies: usize) -> Load {
         let mut load = Load::default();
         for (chunk, stored) in self.each().filter(|(chunk, _)| !is_shared(voted, chunk)) {
@@ -76,19 +77,19 @@ fn is_shared(voted: &Answers<Votes, bool>, chunk: &Chunk<'_>) -> bool {
     voted.get(&fingerprint(&chunk.hash)) == Some(&true)
 }
 
-/// What a rank stores of chunks that it has alone, in bytes.
+/// The bytes that a rank stores of chunks that no other rank has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// Of chunks that no store has.
+    /// Bytes of chunks that no store has.
     pub alone: u64,
-    /// Of chunks that too few stores have.
+    /// Bytes of chunks that too few stores have.
     pub again: u64,
 }
 
-/// Where shared chunks are to be, as their homes say; none where a table had no room for a chunk.
+/// The placement of each shared chunk, as its home decides; `None` if a table had no room for the chunk.
 pub type Decided = ByHash<Option<Placed>>;
 
-/// What all ranks know, each having computed it for itself.
+/// The part of the plan that all ranks share. Each rank computes it from the same input, so no exchange is needed.
 pub struct Plan<'a> {
     ring: Ring<'a>,
     alone: Vec<u64>,
@@ -97,7 +98,7 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Plans by what each rank has alone; `balanced`, or with static partners.
+    /// Plans from each rank's load, either `balanced` or with static partners.
     pub fn new(loads: &[Load], nodes: &'a [u32], copies: usize, balanced: bool) -> Plan<'a> {
         let ring = Ring::new(unordered(nodes), nodes);
         let alone: Vec<u64> = loads.iter().map(|load| load.alone).collect();
@@ -106,8 +107,8 @@ impl<'a> Plan<'a> {
         Plan { dealt: deal(&alone, &work, &ring, copies), ring, alone, copies }
     }
 
-    /// Where the chunks of a home are to be. Chunks come to homes at random, so that each home evens out its share of the work
-    /// as if there were no others.
+    /// Decides the placement of the chunks of one home. Chunks are distributed over homes at random, so each home
+    /// balances its share of the work independently.
     pub fn decide(&self, home: &Table) -> Decided {
         let homes = self.dealt.stored.len().max(1) as u64;
         let mut work: Vec<u64> = self.dealt.stored.iter().map(|bytes| bytes / homes).collect();
@@ -115,7 +116,7 @@ impl<'a> Plan<'a> {
         home.entries().iter().map(|entry| entry.hash).zip(placed.into_iter().map(Some)).collect()
     }
 
-    /// What a rank does.
+    /// Returns a rank's part of the plan.
     pub fn holdings(&self, mine: &Mine<'_>, decided: &Decided) -> Holdings {
         let Holder { node, rank } = mine.holder;
         let partners = self.ring.partners(rank, &[node]).take(self.copies.saturating_sub(1)).collect();
@@ -123,20 +124,20 @@ impl<'a> Plan<'a> {
         let mut dealt = 0;
         for (number, (chunk, stored)) in (0..).zip(mine.each()) {
             let nodes = match decided.get(&chunk.hash) {
-                Some(Some(placed)) => self.share(&mut holdings, rank, number, placed),
+                Some(Some(placed)) => self.place_shared(&mut holdings, rank, number, placed),
                 _ if stored.is_empty() && dealt < self.alone[rank as usize] => {
                     dealt += chunk.bytes.len() as u64;
-                    self.deal(&mut holdings, rank, number, dealt - chunk.bytes.len() as u64)
+                    self.place_unshared(&mut holdings, rank, number, dealt - chunk.bytes.len() as u64)
                 }
-                _ => self.keep(&mut holdings, rank, number, stored),
+                _ => self.place_stored(&mut holdings, rank, number, stored),
             };
             holdings.nodes.push(nodes);
         }
         holdings
     }
 
-    /// A chunk that others have, too.
-    fn share(&self, holdings: &mut Holdings, rank: u32, number: u32, placed: &Placed) -> Nodes {
+    /// Plans a chunk that other ranks have, too.
+    fn place_shared(&self, holdings: &mut Holdings, rank: u32, number: u32, placed: &Placed) -> Nodes {
         if placed.owners.contains(&rank) {
             holdings.own.push(number);
         }
@@ -146,9 +147,10 @@ impl<'a> Plan<'a> {
         placed.nodes(self.ring.nodes()).collect()
     }
 
-    /// A chunk that no other rank is known to have, at this place in the row of all such: it is stored, and sent to those in whose
-    /// shares it lies. A row for each copy after the other; no share is longer than a row.
-    fn deal(&self, holdings: &mut Holdings, rank: u32, number: u32, place: u64) -> Nodes {
+    /// Plans a chunk that no other rank is known to have: this rank stores it and sends it to the ranks in whose shares
+    /// it lies. `place` is its offset in the row of all such chunks. The shares divide a sequence of rows, one for each
+    /// further copy; since no share is longer than a row, no rank gets a chunk twice.
+    fn place_unshared(&self, holdings: &mut Holdings, rank: u32, number: u32, place: u64) -> Nodes {
         let (shares, row) = (&self.dealt.shares[rank as usize], self.alone[rank as usize]);
         holdings.own.push(number);
         let mut nodes = Nodes::from_slice(&[self.ring.nodes()[rank as usize]]);
@@ -156,7 +158,7 @@ impl<'a> Plan<'a> {
         for (to, bytes) in shares {
             let start = end;
             end += bytes;
-            // The first copy that lies at or after the share's start.
+            // The first copy of the chunk that begins at or after the start of the share.
             let copy = start.saturating_sub(place).div_ceil(row);
             if copy * row + place < end {
                 holdings.sent.entry(*to).or_default().push(number);
@@ -166,8 +168,9 @@ impl<'a> Plan<'a> {
         nodes
     }
 
-    /// A chunk that is stored already, or was not foreseen: what is missing is sent to partners.
-    fn keep(&self, holdings: &mut Holdings, rank: u32, number: u32, stored: &Nodes) -> Nodes {
+    /// Plans a chunk that is stored already or that the loads did not include: missing copies go to partners on the
+    /// ring.
+    fn place_stored(&self, holdings: &mut Holdings, rank: u32, number: u32, stored: &Nodes) -> Nodes {
         let node = self.ring.nodes()[rank as usize];
         let mut nodes = stored.clone();
         if nodes.len() < self.copies && !nodes.contains(&node) {
@@ -186,12 +189,12 @@ impl<'a> Plan<'a> {
 /// A rank's part of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holdings {
-    /// Numbers of chunks that it stores of its own.
+    /// The numbers of its own chunks that it stores.
     pub own: Vec<u32>,
-    /// For each receiver the numbers of chunks that it sends.
+    /// For each receiver, the numbers of the chunks that it sends.
     pub sent: BTreeMap<u32, Vec<u32>>,
-    /// Who keeps copies of its manifest.
+    /// The ranks that store copies of its manifest.
     pub partners: Vec<u32>,
-    /// For each chunk the nodes that have it then.
+    /// For each chunk, the nodes that have it after the dump.
     pub nodes: Vec<Nodes>,
 }

@@ -1,4 +1,4 @@
-//! Who stores a chunk that several ranks have, and who sends it where copies are missing.
+//! Chooses the ranks that store a chunk that several ranks have, and the ranks that send missing copies.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::Ring;
 use crate::table::{Entry, Holder, Table};
 
-/// A copy that is missing: who sends it to whom.
+/// A missing copy: its sender and its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The rank that has the chunk in memory.
@@ -15,47 +15,48 @@ pub struct Sent {
     pub to: u32,
 }
 
-/// Where a chunk is to be.
+/// The placement of a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Nodes that had it stored before.
+    /// Nodes whose stores had the chunk before.
     pub stored: SmallVec<[u32; 4]>,
-    /// Ranks that store it of their own memory.
+    /// Ranks that store the chunk from their own memory.
     pub owners: SmallVec<[u32; 4]>,
     /// Copies that are sent.
     pub sent: SmallVec<[Sent; 4]>,
 }
 
 impl Placed {
-    /// The nodes that have it then, where rank i is on the i-th of `nodes`.
+    /// Returns the nodes that have the chunk after the dump. `nodes` is the node of each rank.
     pub fn nodes<'a>(&'a self, nodes: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
         let ranks = self.owners.iter().copied().chain(self.sent.iter().map(|sent| sent.to));
         self.stored.iter().copied().chain(ranks.map(|rank| nodes[rank as usize]))
     }
 }
 
-/// Partners looked at for one that has little to do.
-const LOOK: usize = 4;
+/// A missing copy goes to the least loaded of this many next partners.
+const MAX_PARTNER_CANDIDATES: usize = 4;
 
-/// Places each of the table's chunks on `copies` nodes, or on all if there are fewer. Nodes that have it stored count.
-/// Owners are those of its holders that have least to do so far; what is missing they send, by turns, to that of the next
-/// partners which has least to do.
+/// Places each of the table's chunks on `copies` nodes, or on all nodes if there are fewer. Nodes whose stores have the
+/// chunk count. The owners are the holders with the least work so far. They send the missing copies in turn, each to
+/// the least loaded of its next partners.
 ///
-/// `work` is how many bytes each rank stores all the same, as [`Dealt::stored`](super::Dealt::stored) tells; it grows by what it is
-/// given here. A disk takes what is received and what is a rank's own alike, and links work meanwhile.
+/// `work` is the number of bytes that each rank stores regardless, as in [`Dealt::stored`](super::Dealt::stored); this
+/// function adds the bytes that it assigns. Received bytes and own bytes count alike: a disk stores both, and the links
+/// work in parallel.
 pub fn own(table: &Table, ring: &Ring<'_>, work: &mut [u64], copies: usize) -> Vec<Placed> {
     let copies = copies.min(ring.node_count());
-    // Those with little choice first: the others even out what comes of it.
+    // Place the chunks with the fewest holders first; those with more choice then balance the load.
     let mut order: Vec<usize> = (0..table.entries().len()).collect();
     order.sort_by_key(|at| table.entries()[*at].holders.len());
     let mut placed = vec![Placed::default(); order.len()];
     for at in order {
-        placed[at] = place(&table.entries()[at], ring, work, copies);
+        placed[at] = place_chunk(&table.entries()[at], ring, work, copies);
     }
     placed
 }
 
-fn place(entry: &Entry, ring: &Ring<'_>, work: &mut [u64], copies: usize) -> Placed {
+fn place_chunk(entry: &Entry, ring: &Ring<'_>, work: &mut [u64], copies: usize) -> Placed {
     let missing = copies.saturating_sub(entry.stored.len());
     let mut taken: SmallVec<[u32; 8]> = entry.stored.iter().copied().collect();
     let mut free: SmallVec<[Holder; 6]> =
@@ -66,12 +67,12 @@ fn place(entry: &Entry, ring: &Ring<'_>, work: &mut [u64], copies: usize) -> Pla
         work[*owner as usize] += u64::from(entry.length);
         taken.push(ring.nodes()[*owner as usize]);
     }
-    // Where all holders' stores have it, the holders send.
+    // If the stores of all holders have the chunk, no holder is an owner, and the holders send.
     let holders: SmallVec<[u32; 4]> = entry.holders.iter().map(|holder| holder.rank).collect();
     let senders = if owners.is_empty() { holders } else { owners.clone() };
     let mut sent = SmallVec::new();
     for from in senders.iter().copied().cycle().take(missing - owners.len()) {
-        let next = ring.partners(from, &taken).take(LOOK);
+        let next = ring.partners(from, &taken).take(MAX_PARTNER_CANDIDATES);
         let Some(to) = next.min_by_key(|to| work[*to as usize]) else { break };
         work[to as usize] += u64::from(entry.length);
         taken.push(ring.nodes()[to as usize]);

@@ -1,17 +1,17 @@
-//! Ranks in a ring: each finds its partners by going on from where it stands.
+//! A ring of all ranks, in which each rank finds its partners by walking on from its own place.
 
-/// An order of all ranks, closed to a ring.
+/// A cyclic order of all ranks.
 #[derive(Clone, Debug)]
 pub struct Ring<'a> {
     order: Vec<u32>,
-    /// Where each rank stands in it.
+    /// The place of each rank in the order.
     places: Vec<usize>,
     /// The node of each rank.
     nodes: &'a [u32],
 }
 
 impl<'a> Ring<'a> {
-    /// Closes an order, which names each rank of `nodes` once.
+    /// Creates a ring from an order that contains each rank of `nodes` once.
     pub fn new(order: Vec<u32>, nodes: &'a [u32]) -> Ring<'a> {
         let mut places = vec![0; order.len()];
         for (place, rank) in order.iter().enumerate() {
@@ -20,7 +20,7 @@ impl<'a> Ring<'a> {
         Ring { order, places, nodes }
     }
 
-    /// The next ranks after `rank`, each on another node, and on none of `taken`.
+    /// Returns the next ranks after `rank` that are on different nodes, none of which is in `taken`.
     pub fn partners<'s>(&'s self, rank: u32, taken: &[u32]) -> impl Iterator<Item = u32> + use<'s, 'a> {
         let place = self.places[rank as usize];
         let mut taken = taken.to_vec();
@@ -34,12 +34,12 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// Where a rank stands.
+    /// Returns the place of a rank.
     pub fn place(&self, rank: u32) -> usize {
         self.places[rank as usize]
     }
 
-    /// The rank that stands there.
+    /// Returns the rank at a place.
     pub fn rank(&self, place: usize) -> u32 {
         self.order[place]
     }
@@ -49,13 +49,14 @@ impl<'a> Ring<'a> {
         self.nodes
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.iter().max().map_or(0, |last| *last as usize + 1)
     }
 }
 
-/// An order for a ring: ranks of one node are apart, each node's first ranks first.
+/// Returns an order for a ring in which ranks of one node are far apart: first the first rank of each node, then the
+/// second, and so on.
 pub fn unordered(nodes: &[u32]) -> Vec<u32> {
     let within = within(nodes);
     let mut ranks: Vec<u32> = (0..nodes.len() as u32).collect();
@@ -63,7 +64,7 @@ pub fn unordered(nodes: &[u32]) -> Vec<u32> {
     ranks
 }
 
-/// For each rank, how many ranks of its node come before it.
+/// Returns, for each rank, how many ranks of its node precede it.
 fn within(nodes: &[u32]) -> Vec<u32> {
     let mut seen = vec![0; nodes.iter().max().map_or(0, |last| *last as usize + 1)];
     let count = |node: &u32| {

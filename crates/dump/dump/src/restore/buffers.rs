@@ -1,4 +1,4 @@
-//! Buffers that fill with chunks as they come.
+//! Buffers that are filled with chunks as these arrive.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use crate::Lost;
 use crate::chunk::{ByHash, Hash};
 use crate::manifest::{Complete, Held, Manifest, Position};
 
-/// Buffers of some ranks.
+/// The buffers of some ranks.
 pub struct Buffers {
     buffers: BTreeMap<u32, Vec<Vec<u8>>>,
     manifests: BTreeMap<u32, Manifest>,
-    /// Where each chunk that has not come stands.
+    /// The positions of each chunk that has not arrived.
     places: ByHash<Vec<(u32, Position)>>,
-    /// What is lost as its manifest is.
+    /// Ranges that are lost because their rank's manifest is.
     lost: Vec<Lost>,
 }
 
 impl Buffers {
-    /// Makes room for the buffers of ranks, of which these manifests are left.
+    /// Allocates the buffers of the wanted ranks, for the manifests that are left.
     pub fn new(wanted: &[u32], complete: &Complete, manifests: BTreeMap<u32, Manifest>) -> Buffers {
         let mut places: ByHash<Vec<(u32, Position)>> = ByHash::default();
         let (mut buffers, mut lost) = (BTreeMap::new(), Vec::new());
@@ -38,12 +38,12 @@ impl Buffers {
         Buffers { buffers, manifests, places, lost }
     }
 
-    /// The chunks that the buffers are made of.
+    /// Returns the chunks that the buffers consist of.
     pub fn chunks(&self) -> impl Iterator<Item = &Held> {
         self.manifests.values().flat_map(|manifest| &manifest.chunks)
     }
 
-    /// Puts a chunk wherever it stands.
+    /// Copies a chunk to all its positions.
     pub fn fill(&mut self, hash: &Hash, bytes: &[u8]) {
         for (rank, at) in self.places.remove(hash).unwrap_or_default() {
             let buffer = self.buffers.get_mut(&rank).and_then(|buffers| buffers.get_mut(at.buffer as usize));
@@ -54,7 +54,7 @@ impl Buffers {
         }
     }
 
-    /// The buffers, and what has not come.
+    /// Returns the buffers and the lost ranges.
     pub fn finish(self) -> (BTreeMap<u32, Vec<Vec<u8>>>, Vec<Lost>) {
         let chunk = |(rank, at): &(u32, Position)| Lost {
             rank: *rank,

@@ -1,18 +1,18 @@
-//! The manifests of ranks, from whichever store has a good copy.
+//! Fetches the manifests of ranks from any store that has an intact copy.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::ask::{Said, ask};
+use crate::ask::{Said, ask_ranks};
 use crate::halving::{Known, first, meet};
 use crate::manifest::{self, Complete, Manifest};
 use crate::names::{self, Part};
 use crate::session::Session;
 use crate::transport::agree;
 
-/// Fetches the manifests of ranks, as far as any store has them. Collective.
+/// Fetches the manifests of the wanted ranks, if any store has them. Collective.
 pub fn fetch(
     session: &Session<'_>,
     version: u32,
@@ -20,7 +20,7 @@ pub fn fetch(
     wanted: &[u32],
     window: usize,
 ) -> Result<BTreeMap<u32, Manifest>> {
-    let mut holders = holders(session, version, complete.buffers.len() as u32, wanted)?;
+    let mut holders = find_holders(session, version, complete.buffers.len() as u32, wanted)?;
     let mut found = BTreeMap::new();
     loop {
         let mut questions: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
@@ -34,8 +34,8 @@ pub fn fetch(
         }
         let asked = questions.iter().map(|(to, ranks)| Ok((*to, manifest::encode(ranks)?)));
         let asked = agree(session.world, asked.collect::<Result<Said>>())?;
-        let (said, _) = ask(session.world, &asked, window, |heard| {
-            heard.iter().map(|(from, ranks)| Ok((*from, answer(session, version, ranks)?))).collect()
+        let (said, _) = ask_ranks(session.world, &asked, window, |heard| {
+            heard.iter().map(|(from, ranks)| Ok((*from, answer_with_manifests(session, version, ranks)?))).collect()
         })?;
         for said in said.values() {
             let manifests: BTreeMap<u32, Vec<u8>> = manifest::decode("an answer", said)?;
@@ -50,15 +50,15 @@ pub fn fetch(
     }
 }
 
-/// For each rank that is wanted, of `ranks`, those that lead nodes whose stores have its manifest, the ones asked first last.
-/// Collective.
-fn holders(session: &Session<'_>, version: u32, ranks: u32, wanted: &[u32]) -> Result<BTreeMap<u32, Vec<u32>>> {
+/// Returns, for each wanted rank, the leading ranks of the nodes whose stores have its manifest; the last one is asked
+/// first. `ranks` is the number of ranks that dumped. Collective.
+fn find_holders(session: &Session<'_>, version: u32, ranks: u32, wanted: &[u32]) -> Result<BTreeMap<u32, Vec<u32>>> {
     let world = session.world;
     let mine = match world.leads() {
-        true => names::below(session.store, &names::version(session.name, Part::Manifest, version)),
+        true => names::list_below(session.store, &names::version_prefix(session.name, Part::Manifest, version)),
         false => Ok(Vec::new()),
     };
-    let mine = agree(world, mine)?.into_iter().filter_map(|key| names::number(&key)).filter(|rank| *rank < ranks);
+    let mine = agree(world, mine)?.into_iter().filter_map(|key| names::parse_number(&key)).filter(|rank| *rank < ranks);
     let mut known: BTreeMap<u64, Vec<u32>> = wanted.iter().map(|rank| (first(*rank, ranks), Vec::new())).collect();
     mine.for_each(|rank| known.entry(first(rank, ranks)).or_default().push(world.rank()));
     let told = meet(world, Holders(known), (), |home| home.0.clone().into_iter().collect())?;
@@ -70,7 +70,8 @@ fn holders(session: &Session<'_>, version: u32, ranks: u32, wanted: &[u32]) -> R
     Ok(wanted.iter().map(of).collect())
 }
 
-/// Who has each rank's manifest; ranks are known by the least numbers at home at them, were there no others.
+/// The holders of each rank's manifest. The key of a rank is the least number that has its home there, which spreads
+/// the ranks evenly over homes.
 #[derive(Default, Serialize, Deserialize)]
 struct Holders(BTreeMap<u64, Vec<u32>>);
 
@@ -92,11 +93,11 @@ impl Known for Holders {
     }
 }
 
-/// The manifests of the ranks that are asked for, as far as this store can read them.
-fn answer(session: &Session<'_>, version: u32, ranks: &[u8]) -> Result<Vec<u8>> {
+/// Answers with the requested manifests that this store can read.
+fn answer_with_manifests(session: &Session<'_>, version: u32, ranks: &[u8]) -> Result<Vec<u8>> {
     let mut found: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     for rank in manifest::decode::<Vec<u32>>("a question", ranks)? {
-        match session.store.get(names::share(session.name, Part::Manifest, version, rank).as_bytes()) {
+        match session.store.get(names::rank_key(session.name, Part::Manifest, version, rank).as_bytes()) {
             Ok(bytes) => {
                 found.insert(rank, bytes);
             }

@@ -10,7 +10,7 @@ use rustix_futex_sync::{Condvar, Mutex};
 use super::{Window, World};
 use crate::{Error, Result};
 
-/// Worlds of threads, and what is to happen to them.
+/// A builder of worlds of threads.
 ///
 /// ```
 /// use terrace_dump::transport::{World, threads::Threads};
@@ -28,18 +28,18 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// A rank for each of `nodes`, on that node.
+    /// Creates one rank for each entry of `nodes`, on that node.
     pub fn on(nodes: &[u32]) -> Threads {
         Threads { nodes: nodes.into(), deaths: HashMap::new() }
     }
 
-    /// Lets a rank die at its call of this number, counted from 0: that call fails, and so does all that it does later.
+    /// Makes a rank die at its call of this number, counted from 0: that call and all later ones fail.
     pub fn kill(mut self, rank: u32, call: u64) -> Threads {
         self.deaths.insert(rank, call);
         self
     }
 
-    /// Runs `work` on each rank, in a thread of its own; what each returned, in order of ranks.
+    /// Runs `work` on each rank, each in its own thread, and returns the results in order of ranks.
     pub fn run<T: Send>(&self, work: impl Fn(&ThreadWorld) -> T + Sync) -> Vec<T> {
         let size = self.nodes.len();
         let meeting = Meeting { round: 0, arrived: vec![None; size], met: Arc::default() };
@@ -63,12 +63,12 @@ impl Threads {
     }
 }
 
-/// One rank of a world of threads. Dropping it is leaving: whoever needs it after that is told.
+/// One rank of a world of threads. When it is dropped, calls of other ranks that need it fail.
 pub struct ThreadWorld {
     rank: u32,
     nodes: Arc<[u32]>,
     shared: Arc<Shared>,
-    /// Calls until it dies.
+    /// The number of calls until the rank dies.
     left: AtomicU64,
 }
 
@@ -83,14 +83,14 @@ struct State {
     gone: Vec<bool>,
 }
 
-/// Where all ranks meet, again and again.
+/// A collective call, in which all ranks exchange contributions. It is reused for every round.
 struct Meeting {
     round: u64,
     arrived: Vec<Option<Brought>>,
     met: Arc<Vec<Brought>>,
 }
 
-/// What a rank brings to a meeting.
+/// A rank's contribution to a collective call.
 #[derive(Clone)]
 enum Brought {
     Bytes(Arc<[u8]>),
@@ -131,7 +131,7 @@ impl ThreadWorld {
             }
             state = self.shared.changed.wait(state);
         }
-        // The next meeting needs this rank, so that this one's outcome is still there.
+        // The outcome of this round is still there: the next round cannot end without this rank.
         Ok(state.meeting.met.clone())
     }
 }

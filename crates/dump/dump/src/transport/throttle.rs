@@ -1,4 +1,4 @@
-//! A world whose nodes have links of a given speed, for measurements as if on another machine.
+//! A world with limited link rates, to measure as if on another machine.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,21 +12,21 @@ use crate::Result;
 pub struct Links {
     /// Bytes per second, in each direction.
     rate: f64,
-    /// When each node's link is free again: outwards, inwards.
+    /// When each node's link is free again: outgoing, incoming.
     free: Vec<Mutex<[Instant; 2]>>,
 }
 
-/// Who is ahead of the link by less does not sleep: short sleeps are longer than they say.
-const AHEAD: Duration = Duration::from_millis(2);
+/// A rank that is ahead of its link by less than this does not sleep, because short sleeps take longer than requested.
+const MIN_SLEEP: Duration = Duration::from_millis(2);
 
 impl Links {
-    /// A link of `rate` bytes per second for each of so many nodes.
+    /// Creates `nodes` links with `rate` bytes per second each.
     pub fn new(nodes: usize, rate: f64) -> Links {
         Links { rate, free: (0..nodes).map(|_| Mutex::new([Instant::now(); 2])).collect() }
     }
 
-    /// Takes the time that bytes take from a node to another.
-    fn carry(&self, from: u32, to: u32, bytes: usize) {
+    /// Delays the caller by the time that `bytes` take between two nodes.
+    fn delay_transfer(&self, from: u32, to: u32, bytes: usize) {
         let (Some(outwards), Some(inwards)) = (self.free.get(from as usize), self.free.get(to as usize)) else {
             return;
         };
@@ -38,17 +38,18 @@ impl Links {
             *place = (*place).max(Instant::now()) + takes;
             *place
         };
-        // Never both locks at once.
+        // The locks are taken one after the other, never both at once: two nodes that send to each other could
+        // deadlock.
         let end = done(&mut outwards.lock()[0]);
         let end = end.max(done(&mut inwards.lock()[1]));
         let ahead = end.saturating_duration_since(Instant::now());
-        if ahead > AHEAD {
+        if ahead > MIN_SLEEP {
             thread::sleep(ahead);
         }
     }
 }
 
-/// A world over links.
+/// A world whose messages are delayed by links.
 pub struct Throttled<'w> {
     /// The ranks.
     pub world: &'w dyn World,
@@ -74,7 +75,7 @@ impl World for Throttled<'_> {
     }
 
     fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {
-        self.links.carry(self.node(), self.nodes()[to as usize], bytes.len());
+        self.links.delay_transfer(self.node(), self.nodes()[to as usize], bytes.len());
         self.world.send(to, bytes)
     }
 
@@ -95,7 +96,7 @@ struct ThrottledWindow<'b> {
 impl<'b> Window<'b> for ThrottledWindow<'b> {
     fn put(&mut self, to: u32, offset: usize, bytes: &'b [u8]) -> Result<()> {
         let nodes = self.world.nodes();
-        self.world.links.carry(self.world.node(), nodes[to as usize], bytes.len());
+        self.world.links.delay_transfer(self.world.node(), nodes[to as usize], bytes.len());
         self.window.put(to, offset, bytes)
     }
 

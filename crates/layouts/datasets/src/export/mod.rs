@@ -1,4 +1,4 @@
-//! Views and replicas for other tools: HDF5, Zarr, and references into what is stored already.
+//! Exports views and replicas for other tools: to HDF5, to Zarr, or as references into stored files.
 
 mod references;
 mod zarr;
@@ -9,11 +9,11 @@ use std::path::Path;
 use terrace::NewFile;
 use terrace_views::layout::hdf5::{Group, head};
 
-use crate::loaded::Seen;
+use crate::loaded::Projection;
 use crate::view::View;
 use crate::{Error, Result};
 
-/// What can be exported to.
+/// An export format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// One HDF5 file: a dataset for each variable of the view, structs as compound types.
@@ -24,15 +24,15 @@ pub enum Format {
     References,
 }
 
-/// What is moved at once.
-const STEP: u64 = 4 << 20;
+/// An export moves at most this many bytes at a time.
+const EXPORT_STEP_BYTES: u64 = 4 << 20;
 
 impl View {
-    /// Exports the view to a file, or a folder for Zarr, which must not be there yet; references are replaced. It is there whole
-    /// or not at all: what an interrupted export has left is removed by the same one, which begins again.
+    /// Exports the view to a new file, or for Zarr to a new folder; references replace an existing file. The export
+    /// appears completely or not at all. A repeated export removes the remains of an interrupted one and starts over.
     ///
     /// # Errors
-    /// [`Error::Refused`] where the file cannot be made or has no room, or no replica can be referred to.
+    /// [`Error::Refused`] if the file cannot be created, there is not enough room, or no replica can be referenced.
     pub fn export(&self, format: Format, to: &Path) -> Result<()> {
         match format {
             Format::Hdf5 => self.export_hdf5(to),
@@ -42,31 +42,31 @@ impl View {
     }
 
     fn export_hdf5(&self, to: &Path) -> Result<()> {
-        let (loaded, _) = self.dataset().shared.now()?;
+        let (loaded, _) = self.dataset().shared.load()?;
         let number = loaded.view(self.name())?;
-        let layout = loaded.layout(Seen::Plain(number))?;
+        let layout = loaded.layout(Projection::Plain(number))?;
         let view = loaded.declared.model.views.get(number).map(|view| view.plain());
         let described = view.and_then(|view| layout.describe(&view, 0)).unwrap_or_default();
-        let failed = |error| failed(to, error);
+        let failed = |error| export_error(to, error);
         let length = layout.files.first().copied().unwrap_or(0);
         let root = Group { name: String::new(), variables: described };
         let head = head(&[root], length).map_err(|misfit| Error::Refused(misfit.to_string()))?;
         let mut file = NewFile::create_new(to, head.len() as u64 + length).map_err(failed)?;
         file.write_all(&head).map_err(failed)?;
         let mut at = 0;
-        let mut buffer = vec![0; STEP.min(length) as usize];
+        let mut buffer = vec![0; EXPORT_STEP_BYTES.min(length) as usize];
         while at < length {
-            let piece = buffer.get_mut(..STEP.min(length - at) as usize).unwrap_or_default();
-            self.read_seen(Seen::Plain, at, piece)?;
+            let piece = buffer.get_mut(..EXPORT_STEP_BYTES.min(length - at) as usize).unwrap_or_default();
+            self.read_projection(Projection::Plain, at, piece)?;
             file.write_all(piece).map_err(failed)?;
             at += piece.len() as u64;
         }
         file.finish().map_err(failed)
     }
 
-    /// Reads all of `out`, as the view is seen in some way.
-    fn read_seen(&self, seen: impl Fn(usize) -> Seen, offset: u64, out: &mut [u8]) -> Result<()> {
-        match self.dataset().shared.read_seen(self.name(), seen, offset, out)? == out.len() {
+    /// Fills all of `out` from a projection of the view.
+    fn read_projection(&self, projection: impl Fn(usize) -> Projection, offset: u64, out: &mut [u8]) -> Result<()> {
+        match self.dataset().shared.read_projection(self.name(), projection, offset, out)? == out.len() {
             true => Ok(()),
             false => {
                 Err(Error::Refused(format!("the view {:?} has become shorter while it was exported", self.name())))
@@ -75,6 +75,6 @@ impl View {
     }
 }
 
-fn failed(path: &Path, error: io::Error) -> Error {
+fn export_error(path: &Path, error: io::Error) -> Error {
     Error::Refused(format!("making {}: {error}", path.display()))
 }

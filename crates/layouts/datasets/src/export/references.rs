@@ -1,4 +1,5 @@
-//! References (kerchunk, version 1; Zarr 2) into a replica that is one plain file: other tools read it where it is.
+//! References (kerchunk, version 1; Zarr 2) into a replica that is one plain file, so that other tools read it in
+//! place.
 
 use std::fs;
 use std::io::Write;
@@ -9,20 +10,20 @@ use terrace::NewFile;
 use terrace_views::layout::{Described, Element};
 use terrace_views::model::Primitive;
 
-use super::failed;
+use super::export_error;
 use crate::loaded::{Loaded, StoredFile};
 use crate::view::View;
 use crate::{Error, Result};
 
-/// Chunks are no longer than this, where an array can be cut so.
-const CHUNK: u64 = 16 << 20;
+/// Maximum length of a referenced chunk, if the array's length allows such a division.
+const MAX_REFERENCED_CHUNK_BYTES: u64 = 16 << 20;
 
 impl View {
     pub(super) fn export_references(&self, to: &Path) -> Result<()> {
         let shared = &self.dataset().shared;
-        // What was written just now may still be on its way to its plain file.
+        // Recent writes may not have reached their plain file yet; a reader of the references would miss them.
         shared.store.sync()?;
-        let (loaded, state) = shared.now()?;
+        let (loaded, state) = shared.load()?;
         let number = loaded.view(self.name())?;
         let current = state.current(&loaded);
         let refused =
@@ -35,20 +36,22 @@ impl View {
         };
         for (replica, declared) in loaded.declared.model.replicas.iter().enumerate() {
             let stored = declared.views.contains(&number) && current.get(replica) == Some(&true);
-            let Some((file, start)) = stored.then(|| place(&loaded, replica, self.name())).flatten() else { continue };
-            if let Some(path) = plain_file(&shared.store.locate(&file.key)?) {
-                let refs = references(&variables, &path, start)?;
+            let Some((file, start)) = stored.then(|| find_view_file(&loaded, replica, self.name())).flatten() else {
+                continue;
+            };
+            if let Some(path) = find_plain_file(&shared.store.locate(&file.key)?) {
+                let refs = build_references(&variables, &path, start)?;
                 let text = format!("{}\n", json!({"version": 1, "refs": refs}));
                 let write = |mut file: NewFile| file.write_all(text.as_bytes()).and_then(|()| file.finish());
-                return NewFile::create(to, text.len() as u64).and_then(write).map_err(|error| failed(to, error));
+                return NewFile::create(to, text.len() as u64).and_then(write).map_err(|error| export_error(to, error));
             }
         }
         refused("no replica that stores it is one plain file; give its tier, or a rule for it, layout = \"plain\"")
     }
 }
 
-/// The file of a replica that has a view, and where that begins.
-fn place<'a>(loaded: &'a Loaded, replica: usize, view: &str) -> Option<(&'a StoredFile, u64)> {
+/// Returns the file of a replica that stores a view, and the offset of the view in it.
+fn find_view_file<'a>(loaded: &'a Loaded, replica: usize, view: &str) -> Option<(&'a StoredFile, u64)> {
     let stored = loaded.replicas.get(replica)?;
     let prefix = format!("{view}/");
     let mut own = stored.layout.variables.iter().filter(|extent| extent.name.starts_with(&prefix));
@@ -59,8 +62,8 @@ fn place<'a>(loaded: &'a Loaded, replica: usize, view: &str) -> Option<(&'a Stor
     one_file.then_some((file, first.offset - seen.offset))
 }
 
-/// The file that has all of an object, byte for byte.
-fn plain_file(location: &terrace::report::Location) -> Option<PathBuf> {
+/// Returns the file that stores all bytes of an object in order and unencoded, if there is one.
+fn find_plain_file(location: &terrace::report::Location) -> Option<PathBuf> {
     let extents = &location.extents;
     let candidates = extents.first()?.replicas.iter().filter_map(|replica| replica.file.clone());
     let mut whole = candidates.filter(|file| {
@@ -75,15 +78,15 @@ fn plain_file(location: &terrace::report::Location) -> Option<PathBuf> {
     whole.next()
 }
 
-fn references(variables: &[Described], path: &Path, start: u64) -> Result<Map<String, Value>> {
+fn build_references(variables: &[Described], path: &Path, start: u64) -> Result<Map<String, Value>> {
     let mut refs = Map::new();
     refs.insert(".zgroup".to_owned(), json!(json!({"zarr_format": 2}).to_string()));
     for variable in variables {
         let row = variable.lengths.iter().skip(1).product::<u64>() * variable.element.size();
         let count = variable.lengths.first().copied().unwrap_or(1);
-        // Chunks are all equally long; what cannot be cut so is one.
+        // References require equal chunks; an array that cannot be divided so is one chunk.
         let fits = |rows: &u64| count.is_multiple_of(*rows);
-        let most = (CHUNK / row.max(1)).clamp(1, count.max(1));
+        let most = (MAX_REFERENCED_CHUNK_BYTES / row.max(1)).clamp(1, count.max(1));
         let rows = (most / 16..=most).rev().filter(|rows| *rows > 0).find(fits).unwrap_or(count.max(1));
         let mut chunks = variable.lengths.clone();
         if let Some(first) = chunks.first_mut() {
@@ -93,7 +96,7 @@ fn references(variables: &[Described], path: &Path, start: u64) -> Result<Map<St
             "zarr_format": 2,
             "shape": variable.lengths,
             "chunks": chunks,
-            "dtype": dtype(&variable.element)?,
+            "dtype": numpy_type(&variable.element)?,
             "compressor": null,
             "fill_value": null,
             "filters": null,
@@ -109,10 +112,10 @@ fn references(variables: &[Described], path: &Path, start: u64) -> Result<Map<St
     Ok(refs)
 }
 
-/// The type in NumPy's words.
-fn dtype(element: &Element) -> Result<Value> {
+/// Returns the NumPy type of an element.
+fn numpy_type(element: &Element) -> Result<Value> {
     Ok(match element {
-        Element::Primitive(primitive, big) => json!(name(*primitive, *big)),
+        Element::Primitive(primitive, big) => json!(numpy_type_name(*primitive, *big)),
         Element::Struct(members, size) => {
             let (mut all, mut at) = (Vec::new(), 0);
             let pad = |from: u64, to: u64, all: &mut Vec<Value>| {
@@ -123,8 +126,8 @@ fn dtype(element: &Element) -> Result<Value> {
             for (name, offset, member) in members {
                 pad(at, *offset, &mut all);
                 all.push(match member {
-                    Element::Array(lengths, inner) => json!([name, dtype(inner)?, lengths]),
-                    other => json!([name, dtype(other)?]),
+                    Element::Array(lengths, inner) => json!([name, numpy_type(inner)?, lengths]),
+                    other => json!([name, numpy_type(other)?]),
                 });
                 at = offset + member.size();
             }
@@ -135,7 +138,7 @@ fn dtype(element: &Element) -> Result<Value> {
     })
 }
 
-fn name(primitive: Primitive, big: bool) -> String {
+fn numpy_type_name(primitive: Primitive, big: bool) -> String {
     let letter = match primitive {
         Primitive::Int8 | Primitive::Int16 | Primitive::Int32 | Primitive::Int64 => 'i',
         Primitive::Uint8 | Primitive::Uint16 | Primitive::Uint32 | Primitive::Uint64 => 'u',

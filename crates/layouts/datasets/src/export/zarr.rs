@@ -1,4 +1,4 @@
-//! Zarr 3 stores: a folder for each array, chunks as files, those of zeros left out.
+//! Zarr 3 stores: a folder for each array and a file for each chunk. Chunks of zeros are left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,48 +8,48 @@ use terrace::NewFolder;
 use terrace_views::layout::Placed;
 use terrace_views::model::Primitive;
 
-use super::{STEP, failed};
+use super::{EXPORT_STEP_BYTES, export_error};
 use crate::Result;
-use crate::loaded::Seen;
+use crate::loaded::Projection;
 use crate::view::View;
 
 impl View {
     pub(super) fn export_zarr(&self, to: &Path) -> Result<()> {
-        let (loaded, _) = self.dataset().shared.now()?;
+        let (loaded, _) = self.dataset().shared.load()?;
         let number = loaded.view(self.name())?;
-        let layout = loaded.layout(Seen::Plain(number))?;
-        let made = NewFolder::create_new(to).map_err(|error| failed(to, error))?;
+        let layout = loaded.layout(Projection::Plain(number))?;
+        let made = NewFolder::create_new(to).map_err(|error| export_error(to, error))?;
         let length = layout.leaves.iter().map(bytes_of).fold(0, u64::saturating_add);
         if let Some(room) = made.room().filter(|room| *room < length) {
-            // Only reading tells which chunks are of zeros.
+            // Which chunks are zero is not known before they are read, so this is only a warning.
             tracing::warn!(
                 "{} takes up to {length} bytes, less what is zeros, and {room} are free there: it may not fit",
                 to.display()
             );
         }
-        group(made.path())?;
+        write_group(made.path())?;
         for (leaf, placed) in layout.leaves.iter().enumerate() {
             let mut folder = made.path().to_owned();
             let mut names = placed.path.split('.').peekable();
             while let Some(name) = names.next() {
                 folder.push(name);
                 if names.peek().is_some() && !folder.exists() {
-                    fs::create_dir(&folder).map_err(|error| failed(&folder, error))?;
-                    group(&folder)?;
+                    fs::create_dir(&folder).map_err(|error| export_error(&folder, error))?;
+                    write_group(&folder)?;
                 }
             }
-            fs::create_dir(&folder).map_err(|error| failed(&folder, error))?;
-            self.array(leaf, placed, &folder)?;
+            fs::create_dir(&folder).map_err(|error| export_error(&folder, error))?;
+            self.write_array(leaf, placed, &folder)?;
         }
-        made.finish().map_err(|error| failed(to, error))
+        made.finish().map_err(|error| export_error(to, error))
     }
 
-    fn array(&self, leaf: usize, placed: &Placed, folder: &Path) -> Result<()> {
+    fn write_array(&self, leaf: usize, placed: &Placed, folder: &Path) -> Result<()> {
         let (kind, inner) = data_type(placed.primitive);
         let mut shape: Vec<u64> = placed.loops.iter().map(|walk| walk.length).collect();
         shape.extend(inner);
         let element = (placed.primitive.size() / inner.unwrap_or(1)).max(1);
-        let (chunk, cut) = chunks(&shape, element);
+        let (chunk, cut) = divide_into_chunks(&shape, element);
         let zeros = match placed.primitive {
             Primitive::Bool => json!(false),
             Primitive::Complex64 | Primitive::Complex128 => json!([0.0, 0.0]),
@@ -67,11 +67,11 @@ impl View {
             "fill_value": zeros,
             "attributes": {},
         });
-        write(&folder.join("zarr.json"), &metadata)?;
+        write_json(&folder.join("zarr.json"), &metadata)?;
         if shape.contains(&0) {
             return Ok(());
         }
-        // Dimensions before the one that is cut have chunks of one, those behind it are whole.
+        // Chunks have length 1 in the dimensions before the divided one, and full length in those after it.
         let (length, step) = (shape.get(cut).copied().unwrap_or(1), chunk.get(cut).copied().unwrap_or(1));
         let row = shape.iter().skip(cut + 1).product::<u64>() * element;
         let rows = shape.iter().take(cut).product::<u64>();
@@ -79,33 +79,33 @@ impl View {
             let (outer, first) = (number / length.div_ceil(step), number % length.div_ceil(step) * step);
             let mut bytes = vec![0; (step * row) as usize];
             let part = bytes.get_mut(..(step.min(length - first) * row) as usize).unwrap_or_default();
-            self.read_seen(|view| Seen::Leaf(view, leaf), (outer * length + first) * row, part)?;
+            self.read_projection(|view| Projection::Leaf(view, leaf), (outer * length + first) * row, part)?;
             if bytes.iter().any(|byte| *byte != 0) {
                 let path = chunk_path(folder, &shape, cut, outer, first / step);
                 let parent = path.parent().unwrap_or(folder);
-                fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
-                fs::write(&path, &bytes).map_err(|error| failed(&path, error))?;
+                fs::create_dir_all(parent).map_err(|error| export_error(parent, error))?;
+                fs::write(&path, &bytes).map_err(|error| export_error(&path, error))?;
             }
         }
         Ok(())
     }
 }
 
-/// The bytes of an array.
+/// Returns the length of an array in bytes.
 fn bytes_of(placed: &Placed) -> u64 {
     placed.loops.iter().map(|walk| walk.length).fold(placed.primitive.size(), u64::saturating_mul)
 }
 
-/// The shape of chunks that are no longer than a step, and the dimension along which they are cut.
-fn chunks(shape: &[u64], element: u64) -> (Vec<u64>, usize) {
+/// Returns the shape of chunks of at most [`EXPORT_STEP_BYTES`], and the dimension that they divide.
+fn divide_into_chunks(shape: &[u64], element: u64) -> (Vec<u64>, usize) {
     let mut chunk: Vec<u64> = shape.iter().map(|length| (*length).max(1)).collect();
     let mut bytes = element;
     for at in (0..chunk.len()).rev() {
         let whole = chunk.get(at).map_or(bytes, |length| bytes.saturating_mul(*length));
-        if whole > STEP {
+        if whole > EXPORT_STEP_BYTES {
             chunk.iter_mut().take(at).for_each(|length| *length = 1);
             if let Some(length) = chunk.get_mut(at) {
-                *length = (STEP / bytes).max(1);
+                *length = (EXPORT_STEP_BYTES / bytes).max(1);
             }
             return (chunk, at);
         }
@@ -114,7 +114,8 @@ fn chunks(shape: &[u64], element: u64) -> (Vec<u64>, usize) {
     (chunk, 0)
 }
 
-/// The file of a chunk: of the row of the dimensions before the one that is cut, and so many from the first along that.
+/// Returns the path of a chunk. `row` is the position in the dimensions before the divided one, in row-major order;
+/// `number` is the chunk's number along the divided one.
 fn chunk_path(folder: &Path, shape: &[u64], cut: usize, row: u64, number: u64) -> PathBuf {
     let mut places = vec![0; shape.len()];
     let mut left = row;
@@ -129,15 +130,15 @@ fn chunk_path(folder: &Path, shape: &[u64], cut: usize, row: u64, number: u64) -
     path
 }
 
-fn group(folder: &Path) -> Result<()> {
-    write(&folder.join("zarr.json"), &json!({"zarr_format": 3, "node_type": "group", "attributes": {}}))
+fn write_group(folder: &Path) -> Result<()> {
+    write_json(&folder.join("zarr.json"), &json!({"zarr_format": 3, "node_type": "group", "attributes": {}}))
 }
 
-fn write(path: &Path, value: &Value) -> Result<()> {
-    fs::write(path, format!("{value:#}\n")).map_err(|error| failed(path, error))
+fn write_json(path: &Path, value: &Value) -> Result<()> {
+    fs::write(path, format!("{value:#}\n")).map_err(|error| export_error(path, error))
 }
 
-/// The name of a type, and for texts, which are bytes there, how many.
+/// Returns the Zarr name of a type and, for texts, which Zarr stores as bytes, the number of bytes.
 fn data_type(primitive: Primitive) -> (String, Option<u64>) {
     match primitive {
         Primitive::String(_) => ("uint8".to_owned(), Some(primitive.size())),

@@ -1,26 +1,26 @@
-//! Which stored leaf serves which leaf of a view.
+//! Chooses the stored leaf that serves each leaf of a view.
 
 use super::plan::{Part, Plan, Route};
 use super::side::is_regular;
 use crate::layout::{Layout, Placed};
 
-/// A replica's layout, and how fast its bytes come.
+/// A replica's layout and its read rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Stored<'a> {
-    /// Where everything lies.
+    /// The layout.
     pub layout: &'a Layout,
     /// The number of its first file among the windows that are given to the plan.
     pub first_file: usize,
-    /// Bytes per second that it is read at; only the proportion to others matters.
+    /// The read rate in bytes per second. Only the ratio to other replicas matters.
     pub rate: f64,
 }
 
-/// Reads fetch no less than this from a device, or from memory.
-const LINE: u64 = 64;
+/// A device or memory fetches at least this many bytes per read.
+const MIN_FETCH_BYTES: u64 = 64;
 
 impl Plan {
-    /// How to read a view from replicas. Each leaf comes from where the fewest bytes have to be touched, by how fast they come;
-    /// what that lacks comes from the next.
+    /// Plans reads of a view from replicas. Each leaf comes from the source with the least transfer time for the bytes
+    /// that must be touched; elements that it lacks come from the next source.
     pub fn reading(view: &Layout, stored: &[Stored]) -> Plan {
         let mut routes = Vec::new();
         for leaf in &view.leaves {
@@ -32,7 +32,8 @@ impl Plan {
                 }
             }
             sources.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // The first that has everything will do. Without one all serve, the best last, so that its bytes stay.
+            // The first source that has all elements suffices. If there is none, all sources are read, the best last,
+            // so that its bytes win.
             match sources.iter().position(|(_, route)| has_all(route)) {
                 Some(whole) => routes.extend(sources.into_iter().skip(whole).take(1).map(|(_, route)| route)),
                 None => routes.extend(sources.into_iter().rev().map(|(_, route)| route)),
@@ -41,7 +42,7 @@ impl Plan {
         Plan::of(view, &routes, false)
     }
 
-    /// How to write a view's bytes into one replica: into each of its copies.
+    /// Plans writes of a view's bytes into every copy in one replica.
     pub fn writing(view: &Layout, stored: Stored) -> Plan {
         let mut routes = Vec::new();
         for leaf in &view.leaves {
@@ -55,23 +56,24 @@ impl Plan {
         Plan::of(view, &routes, true)
     }
 
-    /// How to make the bytes of one layout out of those of another.
+    /// Plans the conversion from one layout to another.
     pub fn converting(to: &Layout, from: &Layout) -> Plan {
         Plan::reading(to, &[Stored { layout: from, first_file: 0, rate: 1.0 }])
     }
 }
 
-/// Roughly how many stored bytes a leaf's elements lie among.
+/// Estimates the number of stored bytes over which a leaf's elements are spread.
 fn touched(view: &Placed, stored: &Placed) -> u64 {
     let apart = stored.loops.iter().flat_map(|walk| &walk.digits).filter(|d| d.count > 1).map(|d| d.stride).min();
-    let each = apart.unwrap_or(0).clamp(stored.primitive.size(), LINE.max(stored.primitive.size()));
+    let each = apart.unwrap_or(0).clamp(stored.primitive.size(), MIN_FETCH_BYTES.max(stored.primitive.size()));
     view.count().saturating_mul(each)
 }
 
-/// Whether a stored leaf has all elements that the view shows; exact for whole leaves, and else found by counting what joins.
+/// Returns whether a stored leaf has all elements that the view shows. The answer is exact for whole leaves; otherwise
+/// it is derived from the number of joined elements.
 fn has_all(route: &Route) -> bool {
     let plan = Plan::of(&Layout::default(), &[Route { view: route.view, stored: route.stored, file: 0 }], false);
-    // What is walked is not counted: all sources are asked.
+    // Elements that are walked one by one are not counted, so ask all sources.
     if plan.walked() > 0 {
         return false;
     }

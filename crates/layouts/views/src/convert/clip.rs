@@ -1,19 +1,19 @@
-//! Cutting descriptors to a request: by arithmetic, never by going through elements.
+//! Clips descriptors to a request by arithmetic, without iterating over elements.
 
 use super::field::{Field, Group};
 
-/// What is left of a group within a request.
+/// The part of a group within a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Clipped {
     pub file: usize,
     pub counts: Vec<u64>,
     pub fields: Vec<Field>,
-    /// Of each repetition only these bytes, counted from the field's first.
+    /// The bytes of each repetition that are included, relative to the field's first byte.
     pub only: Option<(u64, u64)>,
 }
 
-/// Calls `each` with boxes that make up the group within bytes `start..end` of the view, in the order of the view for each
-/// field. Stops at its error.
+/// Calls `each` with boxes that together form the part of the group within bytes `start..end` of the view. For each
+/// field, the boxes are in the order of the view. Stops at the first error.
 pub(crate) fn clip<E>(
     group: &Group,
     start: i64,
@@ -30,7 +30,7 @@ struct Cut<'e, E> {
     each: &'e mut dyn FnMut(Clipped) -> Result<(), E>,
 }
 
-/// For one field: the values of the outermost count that touch the request, and those that lie within it.
+/// For one field, the values of the outermost count that touch the request, and those that lie within it.
 struct Reach {
     touched: (i64, i64),
     whole: (i64, i64),
@@ -69,7 +69,7 @@ impl<E> Cut<'_, E> {
         Reach { touched: (touched.0, touched.1.max(touched.0)), whole }
     }
 
-    /// Values of the outermost count that lie in the request only in part: at its beginning, or at its end.
+    /// Handles values of the outermost count that lie partly in the request, at its beginning or end.
     fn partly(
         &mut self,
         fields: &[Field],
@@ -91,7 +91,7 @@ impl<E> Cut<'_, E> {
         Ok(())
     }
 
-    /// Values of the outermost count that lie in the request wholly: in runs that are the same for the fields in them.
+    /// Handles values of the outermost count that lie completely in the request, in runs with the same fields.
     fn wholly(&mut self, fields: &[Field], reaches: &[Reach], counts: &[u64]) -> Result<(), E> {
         let mut ends: Vec<i64> = reaches.iter().flat_map(|reach| [reach.whole.0, reach.whole.1]).collect();
         ends.sort_unstable();

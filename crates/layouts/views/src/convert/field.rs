@@ -1,10 +1,10 @@
-//! What a conversion moves: runs of bytes, repeated.
+//! Fields and groups: the repeated runs of bytes that a conversion moves.
 
 use terrace_kernels::Steps;
 
 use crate::model::Part;
 
-/// Bytes that move together, again and again as the counts of its group say.
+/// A run of bytes that is moved repeatedly, once for each combination of its group's counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
     /// Where they are in the view.
@@ -13,9 +13,9 @@ pub(crate) struct Field {
     pub b: i64,
     /// How many.
     pub size: u64,
-    /// They are swapped in units of so many; 1 is not at all.
+    /// The unit in bytes in which their order is reversed; 1 means no swap.
     pub unit: u64,
-    /// By how much both places move with each of the counts.
+    /// The steps of both offsets for each count.
     pub steps: Steps,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Field {
 pub(crate) struct Group {
     /// The stored file.
     pub file: usize,
-    /// How often, the outermost first; those that move most in the view are outermost.
+    /// The counts of repetitions, outermost first. The counts with the largest steps in the view are outermost.
     pub counts: Vec<u64>,
     /// The fields.
     pub fields: Vec<Field>,
@@ -38,7 +38,7 @@ impl Field {
     }
 }
 
-/// Sorts steps by how far they move in the view, and makes that never backwards.
+/// Sorts steps by their distance in the view and makes all of them non-negative there.
 pub(crate) fn normalise(field: &mut Field, counts: &mut Vec<u64>) {
     for (count, step) in counts.iter().zip(&mut field.steps) {
         if step.0 < 0 {
@@ -56,7 +56,7 @@ pub(crate) fn normalise(field: &mut Field, counts: &mut Vec<u64>) {
 }
 
 impl Group {
-    /// Joins what lies side by side (the paper's coalescing of blocks): fields, counts, and both again.
+    /// Joins adjacent runs (the paper's coalescing of blocks): fields, counts, and both again.
     pub fn coalesce(&mut self) {
         loop {
             let before = (self.fields.len(), self.counts.len());
@@ -88,7 +88,7 @@ impl Group {
         self.fields = joined;
     }
 
-    /// Two counts are one where the outer goes on where the inner ends.
+    /// Merges two counts if the outer one continues where the inner one ends.
     fn join_counts(&mut self) {
         let mut outer = self.counts.len().saturating_sub(1);
         while outer > 0 {
@@ -114,7 +114,7 @@ impl Group {
         }
     }
 
-    /// A field whose repetitions lie side by side is one long run.
+    /// Merges adjacent repetitions of a field into one long run.
     fn swallow(&mut self) {
         let side_by_side = |f: &Field| f.steps.last() == Some(&(f.size as i64, f.size as i64));
         if !self.fields.iter().all(side_by_side) {

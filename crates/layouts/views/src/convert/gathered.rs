@@ -1,4 +1,4 @@
-//! Requests over parts of stored files that lie far apart: only what is touched has to be in memory.
+//! Requests over scattered parts of stored files: only the touched parts must be in memory.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use super::request::{Missing, into_files, out_of_files};
 use super::touches::Touched;
 use terrace_kernels::{Move, Moves};
 
-/// Parts of stored files, as [`Plan::touches`] names them, side by side in memory.
+/// Parts of stored files, as [`Plan::touches`] returns them, placed side by side in memory.
 #[derive(Clone, Debug, Default)]
 pub struct Gathered {
     parts: Vec<Part>,
@@ -28,12 +28,12 @@ impl Part {
 }
 
 impl Gathered {
-    /// Room for parts, by file and in order, as zeros.
+    /// Allocates zeroed memory for parts, which are in order by file and offset.
     pub fn new(touched: Vec<Touched>) -> Gathered {
         Gathered::within(touched, Vec::new())
     }
 
-    /// Room for parts in memory that was used before: what is in it is still there.
+    /// Reuses memory for parts. Its old content is not cleared.
     pub fn within(touched: Vec<Touched>, mut bytes: Vec<u8>) -> Gathered {
         let mut at = 0;
         let place = |touched: Touched| {
@@ -46,26 +46,26 @@ impl Gathered {
         Gathered { parts, bytes }
     }
 
-    /// The memory, to be used again.
+    /// Returns the memory for reuse.
     pub fn into_memory(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// The parts, each with its bytes.
+    /// Returns the parts with their bytes.
     pub fn parts(&self) -> impl Iterator<Item = (&Touched, &[u8])> {
         self.parts.iter().map(|part| (&part.touched, self.bytes.get(part.memory()).unwrap_or_default()))
     }
 
-    /// Calls `each` with every part and its bytes, to be filled. Stops at its error.
+    /// Calls `each` with every part and its bytes, to fill them. Stops at the first error.
     ///
     /// # Errors
-    /// Those of `each`.
+    /// The first error of `each`.
     pub fn fill<E>(&mut self, mut each: impl FnMut(&Touched, &mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let Gathered { parts, bytes } = self;
         parts.iter().try_for_each(|part| each(&part.touched, bytes.get_mut(part.memory()).unwrap_or_default()))
     }
 
-    /// By how much places in a file differ from those in memory, for bytes that lie in one part.
+    /// Returns the difference between offsets in a file and in memory, for bytes within one part.
     fn shift(&self, file: usize, bytes: (i64, i64)) -> Option<i64> {
         let key = |part: &Part| (part.touched.file, part.touched.bytes.start as i64);
         let after = self.parts.partition_point(|part| key(part) <= (file, bytes.0));
@@ -76,10 +76,10 @@ impl Gathered {
 }
 
 impl Plan {
-    /// Reads bytes of the view, from `offset` on, out of parts of the stored files. Padding reads as zeros.
+    /// Reads bytes of the view from `offset` on, from parts of the stored files. Padding reads as zeros.
     ///
     /// # Errors
-    /// Where the request is not within the view, or the parts lack what it needs.
+    /// Fails if the request is not within the view, or if the parts lack a byte that it needs.
     pub fn read_gathered(&self, offset: u64, out: &mut [u8], from: &Gathered) -> Result<(), Missing> {
         if !self.dense {
             out.fill(0);
@@ -87,10 +87,10 @@ impl Plan {
         self.renew_gathered(offset, out, from)
     }
 
-    /// As [`Plan::read_gathered`], but padding, and what no stored file has, stays as it is.
+    /// Does the same as [`Plan::read_gathered`], but leaves padding, and bytes that no stored file has, unchanged.
     ///
     /// # Errors
-    /// The same.
+    /// Fails like [`Plan::read_gathered`].
     pub fn renew_gathered(&self, offset: u64, out: &mut [u8], from: &Gathered) -> Result<(), Missing> {
         let range = self.within(offset, out.len())?;
         self.boxes(range, false, &mut |clipped| {
@@ -100,10 +100,10 @@ impl Plan {
         })
     }
 
-    /// Writes bytes of the view, from `offset` on, into parts of the stored files. What is written to padding is dropped.
+    /// Writes bytes of the view from `offset` on, into parts of the stored files. Bytes of padding are dropped.
     ///
     /// # Errors
-    /// Where the request is not within the view, or the parts lack what it needs.
+    /// Fails if the request is not within the view, or if the parts lack a byte that it needs.
     pub fn write_gathered(&self, offset: u64, bytes: &[u8], into: &mut Gathered) -> Result<(), Missing> {
         let range = self.within(offset, bytes.len())?;
         let mut memory = std::mem::take(&mut into.bytes);
@@ -117,7 +117,7 @@ impl Plan {
     }
 }
 
-/// Which side of moves is in the stored file.
+/// The side of a move that is in the stored file.
 struct Side<'a> {
     file: usize,
     gathered: &'a Gathered,
@@ -125,7 +125,7 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// Runs moves in memory, cut until each lies in one part.
+    /// Runs moves in memory, divided so that each lies in one part.
     fn each(&self, mut moves: Moves, run: &mut dyn FnMut(Moves) -> bool) -> Result<(), Missing> {
         let hulls: Vec<(i64, i64)> = moves.list.iter().map(|one| self.hull(one, &moves.counts)).collect();
         let shifts: Option<Vec<i64>> = hulls.iter().map(|hull| self.gathered.shift(self.file, *hull)).collect();
@@ -162,7 +162,7 @@ impl Side<'_> {
         Ok(())
     }
 
-    /// Moves that are not repeated, each by itself.
+    /// Runs each move that is not repeated.
     fn single(&self, moves: Moves, hulls: &[(i64, i64)], run: &mut dyn FnMut(Moves) -> bool) -> Result<(), Missing> {
         if let [(start, end)] = *hulls {
             return Err(Missing::File { file: self.file, start, end });
@@ -170,14 +170,14 @@ impl Side<'_> {
         moves.list.into_iter().try_for_each(|one| self.each(Moves { counts: Vec::new(), list: vec![one] }, run))
     }
 
-    /// How far a count's repetitions lie apart in the stored file.
+    /// Returns the distance of a count's repetitions in the stored file.
     fn apart(&self, moves: &Moves, count: usize) -> u64 {
         let step =
             |one: &Move| one.steps.get(count).map_or(0, |step| (if self.to { step.0 } else { step.1 }).unsigned_abs());
         moves.list.iter().map(step).max().unwrap_or(0)
     }
 
-    /// The bytes of the stored file that a move touches.
+    /// Returns the bytes of the stored file that a move touches.
     fn hull(&self, one: &Move, counts: &[u64]) -> (i64, i64) {
         let start = if self.to { one.to } else { one.from };
         let mut hull = (start, start + one.size as i64);
@@ -189,7 +189,7 @@ impl Side<'_> {
     }
 }
 
-/// Without counts of one.
+/// Removes counts of one.
 fn squeezed(mut moves: Moves) -> Moves {
     for i in (0..moves.counts.len()).rev() {
         if moves.counts.get(i) == Some(&1) {

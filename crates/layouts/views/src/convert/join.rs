@@ -1,4 +1,4 @@
-//! The elements that two sides share, in each dimension by itself.
+//! Computes the elements that two sides share, for each dimension separately.
 
 use super::side::{Dimension, Part};
 use crate::model::{Misfit, Progression, meet};
@@ -19,10 +19,10 @@ pub(crate) struct Joined {
     pub steps: Vec<Step>,
 }
 
-/// Smaller factors than this may be taken apart where two sides do not fit.
-const SMALL: i128 = 64;
+/// Digits are divided by factors below this if two sides do not match otherwise.
+const MAX_DIVIDED_FACTOR: i128 = 64;
 
-/// What two dimensions share.
+/// The indices that two dimensions share.
 pub(crate) fn join(a: &Dimension, b: &Dimension) -> Result<Vec<Joined>, Misfit> {
     let mut joins = Joins { found: Vec::new(), budget: 20_000 };
     joins.go(a.start, a.digits.clone(), b.start, b.digits.clone(), Joined::default())?;
@@ -34,7 +34,7 @@ struct Joins {
     budget: u32,
 }
 
-/// How much digits can make up.
+/// Returns the largest sum of the digits.
 fn span(digits: &[Part]) -> i128 {
     digits.iter().map(|d| d.weight * i128::from(d.count - 1)).sum()
 }
@@ -97,7 +97,7 @@ impl Joins {
         self.found.push(at);
     }
 
-    /// Goes through the few values that a's first digit can have.
+    /// Tries each of the few values that the first digit of `a` can have.
     fn fix_a(&mut self, x: i128, a: &[Part], y: i128, b: &[Part], outer: Part, at: Joined) -> Result<(), Misfit> {
         let inner = rest(a);
         let (least, most) = (y - x - span(&inner), y - x + span(b));
@@ -118,7 +118,8 @@ impl Joins {
         Ok(())
     }
 
-    /// First digits of the same weight: they differ by what the others can make up, which is at most a few steps.
+    /// Solves for first digits of equal weight. They differ by at most a few steps, since the remaining digits must
+    /// compensate.
     fn equal(&mut self, x: i128, a: &[Part], y: i128, b: &[Part], at: Joined) -> Result<(), Misfit> {
         let (Some(&p), Some(&q)) = (a.first(), b.first()) else { return Ok(()) };
         let (inner_a, inner_b) = (rest(a), rest(b));
@@ -143,15 +144,16 @@ impl Joins {
         Ok(())
     }
 
-    /// Takes the first digits apart until their weights are equal.
+    /// Divides the first digits until their weights are equal.
     fn refine(&mut self, x: i128, a: Vec<Part>, y: i128, b: Vec<Part>, at: Joined) -> Result<(), Misfit> {
         let (Some(&p), Some(&q)) = (a.first(), b.first()) else { return Ok(()) };
         let common = common(p.weight, q.weight);
         let (times_p, times_q) = (common / p.weight, common / q.weight);
         // One weight divides the other, or the factors are small, and each digit is long enough to be cut.
         let long = |digit: Part, times: i128| times == 1 || i128::from(digit.count) > times;
-        let fits =
-            (times_p == 1 || times_q == 1 || times_p.max(times_q) <= SMALL) && long(p, times_p) && long(q, times_q);
+        let fits = (times_p == 1 || times_q == 1 || times_p.max(times_q) <= MAX_DIVIDED_FACTOR)
+            && long(p, times_p)
+            && long(q, times_q);
         if fits {
             for (first_a, digits_a, skip_a) in cut(&a, times_p) {
                 for (first_b, digits_b, skip_b) in cut(&b, times_q) {
@@ -161,22 +163,22 @@ impl Joins {
             }
             return Ok(());
         }
-        if i128::from(p.count.min(q.count)) > SMALL {
+        if i128::from(p.count.min(q.count)) > MAX_DIVIDED_FACTOR {
             return Err(Misfit::TooComplex);
         }
         if p.count <= q.count { self.fix_a(x, &a, y, &b, p, at) } else { self.fix_b(x, &a, y, &b, q, at) }
     }
 }
 
-/// The values of a digit that bring it into a range.
+/// Returns the values of a digit that bring it into a range.
 fn values(digit: Part, least: i128, most: i128) -> Result<impl Iterator<Item = i128>, Misfit> {
     let first = (least + digit.weight - 1).div_euclid(digit.weight).max(0);
     let last = most.div_euclid(digit.weight).min(i128::from(digit.count) - 1);
-    if last - first > 2 * SMALL { Err(Misfit::TooComplex) } else { Ok(first..=last) }
+    if last - first > 2 * MAX_DIVIDED_FACTOR { Err(Misfit::TooComplex) } else { Ok(first..=last) }
 }
 
-/// Cuts the first digit in two, the lower of `times` values. What does not fill a whole upper step comes by itself. Returns
-/// what is added to the index, the digits, and what is added to the offset.
+/// Divides the first digit in two; the lower one has `times` values. Values that do not fill a whole upper step become
+/// a separate part. Returns the addend of the index, the digits and the addend of the offset.
 fn cut(digits: &[Part], times: i128) -> Vec<(i128, Vec<Part>, i64)> {
     let (Some(&outer), inner) = (digits.first(), rest(digits)) else { return Vec::new() };
     if times == 1 {

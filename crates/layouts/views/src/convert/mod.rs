@@ -1,4 +1,4 @@
-//! The conversion between layouts: descriptors, made once, and kernels that carry them out for any bytes of a view.
+//! Conversion between layouts: descriptors are computed once, and kernels apply them to any byte range of a view.
 
 mod choose;
 mod clip;

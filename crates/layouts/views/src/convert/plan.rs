@@ -1,4 +1,4 @@
-//! Plans: what to move for any request through a view.
+//! Plans: the moves for any request through a view.
 
 use std::collections::HashMap;
 
@@ -6,21 +6,22 @@ use terrace_kernels::Steps;
 
 use super::field::{Field, Group, normalise};
 use super::join::{Joined, join};
-use super::side::{MOST_PIECES, Piece, is_regular, pieces};
+use super::side::{MAX_PIECES, Piece, is_regular, pieces};
 use super::walk::Pair;
 use crate::layout::{Layout, Placed};
 use crate::model::Misfit;
 
-/// How bytes of a view become bytes of stored files, and back.
+/// The moves between the bytes of a view and those of stored files, in either direction.
 ///
-/// Made once; each request then takes time by what it moves and by the number of descriptors, however large the view is.
+/// A plan is made once. The time of a request depends on the bytes that it moves and the number of descriptors, not on
+/// the length of the view.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The view's length in bytes.
     pub(crate) length: u64,
-    /// Whether each byte of the view is moved; else some are padding, which reads as zeros.
+    /// Whether every byte of the view is moved. Otherwise some bytes are padding, which reads as zeros.
     pub(crate) dense: bool,
-    /// What moves, in this order: of what is in the view twice, the last is written last.
+    /// The parts in the order in which they run: if the view shows an element twice, the last write wins.
     pub(crate) parts: Vec<Part>,
 }
 
@@ -29,11 +30,11 @@ pub struct Plan {
 pub(crate) enum Part {
     /// Fields that are repeated equally often.
     Group(Group),
-    /// What falls into no groups is moved element by element.
+    /// Elements without groups are moved one by one.
     Pair(Pair),
 }
 
-/// Which part of a view's leaf is moved, and to or from which stored leaf.
+/// The part of a view's leaf that is moved, and the stored leaf at the other end.
 pub(crate) struct Route<'a> {
     pub view: &'a Placed,
     pub stored: &'a Placed,
@@ -59,7 +60,7 @@ impl Plan {
         self.length
     }
 
-    /// The stored file and the first byte there, where a request is one run of bytes of one file as they are.
+    /// Returns the stored file and the offset in it, if the request is one unconverted run of bytes of one file.
     pub fn straight(&self, offset: u64, length: u64) -> Option<(usize, u64)> {
         let [Part::Group(group)] = &self.parts[..] else { return None };
         let ([field], []) = (&group.fields[..], &group.counts[..]) else { return None };
@@ -69,24 +70,25 @@ impl Plan {
         within.then_some((group.file, (field.b + (offset as i64 - field.a)) as u64))
     }
 
-    /// How many descriptors it has: what a request's cost grows with.
+    /// Returns the number of descriptors, which determines the cost of a request.
     pub fn descriptors(&self) -> usize {
         let count = |part: &Part| if let Part::Group(group) = part { group.fields.len() } else { 1 };
         self.parts.iter().map(count).sum()
     }
 
-    /// How many leaves are moved element by element, since they fall into no descriptors.
+    /// Returns the number of leaves that are moved element by element, because no descriptors describe them.
     pub fn walked(&self) -> usize {
         self.parts.iter().filter(|part| matches!(part, Part::Pair(_))).count()
     }
 
-    /// A plan for these routes. `all` says that a write has to reach each copy; a read takes one.
+    /// Creates a plan for these routes. With `all`, as for a write, every copy is reached; a read needs only one.
     pub(crate) fn of(view: &Layout, routes: &[Route], all: bool) -> Plan {
         let length = view.files.first().copied().unwrap_or(0);
         let mut plan = Plan { length, dense: view.payload() == length, ..Plan::default() };
         let mut parts: Vec<(usize, Part)> = Vec::new();
         let mut groups: HashMap<Key, usize> = HashMap::new();
-        // What the view holds twice must not move in one group: the order of the file decides.
+        // Elements that the view shows twice must not move in one group: the order of the file decides which write
+        // wins.
         let mut turns: HashMap<(usize, usize), Turns> = HashMap::new();
         for route in routes.iter().filter(|route| route.view.count() > 0 && route.stored.count() > 0) {
             let turns = turns.entry((route.view.leaf, route.file)).or_default();
@@ -142,7 +144,7 @@ fn fields(route: &Route, all: bool) -> Result<Vec<(usize, Field, Vec<u64>)>, Mis
                     found.push((rank, field.part(part, swap), counts.clone()));
                 }
             }
-            if found.len() > MOST_PIECES {
+            if found.len() > MAX_PIECES {
                 return Err(Misfit::TooComplex);
             }
         }
@@ -154,7 +156,7 @@ fn meet(a: &Piece, b: &Piece) -> Result<Vec<(Field, Vec<u64>)>, Misfit> {
     let mut joined = vec![Joined { a: a.offset, b: b.offset, steps: Vec::new() }];
     for (a, b) in a.dimensions.iter().zip(&b.dimensions) {
         let own = join(a, b)?;
-        if own.len() * joined.len() > MOST_PIECES {
+        if own.len() * joined.len() > MAX_PIECES {
             return Err(Misfit::TooComplex);
         }
         let with = |base: &Joined, one: &Joined| Joined {

@@ -1,4 +1,4 @@
-//! Requests through a view: reads and writes of any bytes of it.
+//! Reads and writes of any bytes of a view.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub struct WindowMut<'a> {
     pub bytes: &'a mut [u8],
 }
 
-/// A request cannot be served.
+/// The reason why a request cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
     /// The request is not within the view.
@@ -38,7 +38,7 @@ pub enum Missing {
         /// The view's length.
         length: u64,
     },
-    /// Bytes of a stored file are needed that are not there.
+    /// The request needs bytes of a stored file that are not in memory.
     #[error("bytes {start}..{end} of stored file {file} are needed and not given; see `Plan::touches`")]
     File {
         /// The file's number.
@@ -63,7 +63,7 @@ impl<'a> From<&'a mut [u8]> for WindowMut<'a> {
 }
 
 impl Plan {
-    /// Reads bytes of the view, from `offset` on, out of the stored files. Padding reads as zeros.
+    /// Reads bytes of the view from `offset` on, from the stored files. Padding reads as zeros.
     ///
     /// # Errors
     /// Where the request is not within the view, or a window lacks what it needs.
@@ -83,7 +83,7 @@ impl Plan {
         })
     }
 
-    /// Writes bytes of the view, from `offset` on, into the stored files. What is written to padding is dropped.
+    /// Writes bytes of the view from `offset` on, into the stored files. Bytes of padding are dropped.
     ///
     /// # Errors
     /// Where the request is not within the view, or a window lacks what it needs.
@@ -110,7 +110,7 @@ impl Plan {
         Ok(offset..end)
     }
 
-    /// All that moves for some bytes of the view. `all` is for each stored copy of an element.
+    /// Calls `each` with all moves for a range of the view. With `all`, every stored copy of an element is included.
     pub(crate) fn boxes<E>(
         &self,
         range: Range<u64>,
@@ -129,12 +129,12 @@ impl Plan {
     }
 }
 
-/// The moves of a box from a request, whose first byte is the view's `offset`, into the stored files.
+/// Returns the moves of a box from a request, which begins at the view's `offset`, to the stored files.
 pub(super) fn into_files(clipped: &Clipped, offset: u64) -> Moves {
     moves(clipped, |field| ((field.b, field.a - offset as i64), |step| (step.1, step.0)))
 }
 
-/// The moves of a box out of the stored files.
+/// Returns the moves of a box from the stored files to a request.
 pub(super) fn out_of_files(clipped: &Clipped, offset: u64) -> Moves {
     moves(clipped, |field| ((field.a - offset as i64, field.b), |step| step))
 }

@@ -1,4 +1,4 @@
-//! One side of a conversion: boxes of elements, whose index in each dimension and whose place are sums over digits.
+//! One side of a conversion: boxes of elements whose indices and offsets are sums over digits.
 
 use crate::layout::{Digit, Placed, Walk};
 use crate::model::Misfit;
@@ -30,10 +30,10 @@ pub(crate) struct Part {
     pub stride: i64,
 }
 
-/// More pieces than any useful layout has.
-pub(crate) const MOST_PIECES: usize = 4096;
+/// Maximum number of boxes of a leaf. No useful layout has more, and the limit bounds memory and time.
+pub(crate) const MAX_PIECES: usize = 4096;
 
-/// Whether each element has places that can be computed from its index.
+/// Returns whether the places of each element can be computed from its index.
 pub(crate) fn is_regular(placed: &Placed) -> bool {
     let mut used = Vec::new();
     placed.index.iter().all(|affine| {
@@ -50,7 +50,7 @@ pub(crate) fn is_regular(placed: &Placed) -> bool {
     })
 }
 
-/// Sorts digits, and says whether they are like those of a number.
+/// Sorts digits and returns whether they form a positional number system.
 fn nests(parts: &mut Vec<Part>) -> bool {
     parts.retain(|part| part.count != 1);
     parts.sort_unstable_by_key(|part| -part.weight);
@@ -82,7 +82,7 @@ pub(crate) fn pieces(placed: &Placed, all: bool) -> Result<Vec<Piece>, Misfit> {
         if moved.is_none() && !all {
             continue;
         }
-        if pieces.len() * runs.len() > MOST_PIECES {
+        if pieces.len() * runs.len() > MAX_PIECES {
             return Err(Misfit::TooComplex);
         }
         let mut more = Vec::new();

@@ -1,4 +1,5 @@
-//! Which bytes of stored files a request touches: what has to be fetched before a read, and what a write makes anew.
+//! Computes the bytes of stored files that a request touches: those that a read must fetch, and those that a write
+//! replaces.
 
 use std::ops::Range;
 
@@ -14,16 +15,16 @@ pub struct Touched {
     pub file: usize,
     /// Its bytes.
     pub bytes: Range<u64>,
-    /// Whether it is certain that each of them is touched: a write needs not know what was there.
+    /// Whether the request certainly touches every byte of the range. A write then does not need the old bytes.
     pub whole: bool,
 }
 
-/// More ranges than this for one request are joined, however far apart they are.
-const MOST: u64 = 65_536;
+/// A request has at most this many ranges; beyond it, ranges are joined whatever their distance.
+const MAX_RANGES: u64 = 65_536;
 
 impl Plan {
-    /// The bytes of stored files that a request for bytes of the view touches, by file and in order. What is less than `gap`
-    /// bytes apart is one range. Of a plan for writing, they are what a write changes.
+    /// Returns the bytes of stored files that a request touches, in order by file and offset. Ranges less than `gap`
+    /// bytes apart are merged. For a write plan, these are the bytes that the write changes.
     ///
     /// # Errors
     /// Where the request is not within the view.
@@ -35,7 +36,7 @@ impl Plan {
             let mut moves: Moves = into_files(&clipped, 0);
             interleaved(&mut moves);
             for one in &moves.list {
-                let room = MOST.saturating_sub(found.len() as u64);
+                let room = MAX_RANGES.saturating_sub(found.len() as u64);
                 spread(one, &moves.counts, gap, room, &mut |start, end, whole| {
                     found.push((clipped.file, start, end, whole))
                 });

@@ -1,4 +1,4 @@
-//! Moving element by element: for the few pairs of layouts that fall into no descriptors.
+//! Moves elements one by one, for the few pairs of layouts that no descriptors describe.
 
 use super::field::{Field, Group};
 use super::plan::Route;
@@ -61,7 +61,7 @@ impl Pair {
             let beyond = self.view.loops.iter().zip(&*values).any(|(walk, (_, value))| *value >= walk.length);
             return if beyond { Ok(()) } else { self.element(at, values, all, each) };
         };
-        // Digits before the request are passed over, not tried.
+        // Skip digits before the request instead of testing each.
         let below = span - outer.stride * (outer.count - 1) + self.view.primitive.size();
         let first = start.saturating_sub(at + below).checked_div(outer.stride).unwrap_or(0);
         for digit in first..outer.count {
@@ -130,7 +130,7 @@ fn repeats(placed: &Placed, walk: &Walk) -> bool {
     !placed.index.iter().flat_map(|affine| &affine.terms).any(|(index, _)| *index == walk.number)
 }
 
-/// Where a regular leaf has an element, if it has it.
+/// Returns the place of an element in a regular leaf, if the leaf has it.
 fn locate(placed: &Placed, index: &[i128]) -> Option<u64> {
     let mut place = placed.offset;
     for (affine, wanted) in placed.index.iter().zip(index) {

@@ -1,4 +1,4 @@
-//! Declarations made of what other formats say about their files.
+//! Creates declarations from the metadata of files in other formats.
 
 mod c;
 mod hdf5;
@@ -71,8 +71,8 @@ pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, Error> {
     Err(Error::Unsupported(what.into()))
 }
 
-/// Metadata is small; no more of a file is read.
-const MOST: u64 = 4 << 20;
+/// At most this many bytes of a file are read: metadata is small.
+const MAX_METADATA_BYTES: u64 = 4 << 20;
 
 /// What comes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,15 +93,15 @@ pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<Importe
         let imported = zarr::group(path)?;
         return Ok(Imported { declaration: formatted(&imported.declaration)?, ..imported });
     }
-    let inner = zarr::ARRAY.map(|name| path.join(name)).into_iter().find(|path| path.is_file());
+    let inner = zarr::ARRAY_FILE_NAMES.map(|name| path.join(name)).into_iter().find(|path| path.is_file());
     let mut bytes = Vec::new();
-    File::open(inner.as_deref().unwrap_or(path))?.take(MOST).read_to_end(&mut bytes)?;
+    File::open(inner.as_deref().unwrap_or(path))?.take(MAX_METADATA_BYTES).read_to_end(&mut bytes)?;
     let name = identifier(&path.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default());
     let format = format.or_else(|| guess(inner.as_deref().unwrap_or(path), &bytes)).ok_or(Error::Unknown)?;
     let text = || std::str::from_utf8(&bytes).map_err(|_| Error::Bad("it is no text".to_owned()));
     let whole = |declaration| Imported { declaration, left_out: Vec::new() };
     let imported = match format {
-        Format::Numpy if bytes.starts_with(npy::MAGIC) => npy::file(&bytes, &name).map(whole),
+        Format::Numpy if bytes.starts_with(npy::NPY_MAGIC) => npy::file(&bytes, &name).map(whole),
         Format::Numpy => npy::dtype(text()?, &name, count).map(whole),
         Format::Zarr => zarr::metadata(text()?, &name).map(whole),
         Format::C => c::header(text()?, count).map(whole),
@@ -128,7 +128,7 @@ fn guess(path: &Path, bytes: &[u8]) -> Option<Format> {
     let name = path.file_name()?.to_string_lossy();
     let extension = path.extension().map(|e| e.to_string_lossy()).unwrap_or_default();
     Some(match () {
-        () if bytes.starts_with(npy::MAGIC) => Format::Numpy,
+        () if bytes.starts_with(npy::NPY_MAGIC) => Format::Numpy,
         () if bytes.starts_with(b"CDF") => Format::Netcdf,
         () if bytes.starts_with(b"\x89HDF") => Format::Hdf5,
         () if matches!(&*name, "zarr.json" | ".zarray") || extension == "zarray" => Format::Zarr,

@@ -18,8 +18,8 @@ struct Variable {
     record: bool,
 }
 
-/// More than any file has, and no danger to memory.
-const MOST: u64 = 65_536;
+/// Maximum length of lists and names. No real file reaches it, and it bounds memory for damaged files.
+const MAX_LIST_LENGTH: u64 = 65_536;
 
 /// The declaration of a file, of which these are the first bytes.
 pub(super) fn header(bytes: &[u8]) -> Result<String, Error> {
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
 
     fn list<T>(&mut self, tag: u64, mut item: impl FnMut(&mut Self) -> Result<T, Error>) -> Result<Vec<T>, Error> {
         let (found, count) = (self.number(4)?, self.count()?);
-        if (found, count) != (0, 0) && found != tag || count > MOST {
+        if (found, count) != (0, 0) && found != tag || count > MAX_LIST_LENGTH {
             return bad("a list in its header is damaged");
         }
         (0..count).map(|_| item(self)).collect()

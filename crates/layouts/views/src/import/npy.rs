@@ -4,7 +4,7 @@ use super::python::{Value, literal};
 use super::{Error, bad, declaration, identifier, unsupported};
 
 /// What a NumPy file begins with.
-pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
+pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// A NumPy file: its header is a variable, too, so that the view is the file byte for byte.
 pub(super) fn file(bytes: &[u8], name: &str) -> Result<String, Error> {

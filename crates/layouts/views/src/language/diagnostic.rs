@@ -57,7 +57,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    const MOST: usize = 100;
+    const MAX_DIAGNOSTICS: usize = 100;
 
     /// Adds one, unless there are too many or it was said before. Where there are too many, an error takes a warning's place.
     pub fn push(&mut self, diagnostic: Diagnostic) {
@@ -65,7 +65,7 @@ impl Diagnostics {
         if self.found.iter().any(said) {
             return;
         }
-        if self.found.len() < Self::MOST {
+        if self.found.len() < Self::MAX_DIAGNOSTICS {
             self.found.push(diagnostic);
         } else if diagnostic.severity == Severity::Error
             && let Some(warning) = self.found.iter_mut().rfind(|d| d.severity == Severity::Warning)

@@ -18,9 +18,9 @@ pub struct Source {
 /// All files that were read, by the number that a [`Span`] gives them.
 pub type Sources = Vec<Source>;
 
-const MOST_FILES: usize = 256;
-/// A declaration is written by people; what is larger is another kind of file.
-const LONGEST: usize = 16 << 20;
+const MAX_INCLUDED_FILES: usize = 256;
+/// Maximum length of a declaration in bytes; a larger file is not a declaration.
+const MAX_DECLARATION_BYTES: usize = 16 << 20;
 
 /// Reads a declaration and all that it includes. `load` gets a name relative to the folder of the file that it is written in, with
 /// that folder before it.
@@ -44,7 +44,7 @@ fn include(
     diagnostics: &mut Diagnostics,
 ) {
     let Some(Source { name, text }) = sources.get(number).cloned() else { return };
-    if text.len() > LONGEST {
+    if text.len() > MAX_DECLARATION_BYTES {
         let start = Span { file: number, start: 0, end: 0 };
         diagnostics.push(Diagnostic::error(start, "the file is larger than 16 MiB, which no declaration is"));
         return;
@@ -55,13 +55,13 @@ fn include(
             continue;
         };
         let wanted = Path::new(&name).with_file_name(wanted).display().to_string();
-        // A file that is included again says nothing new; this also ends circles.
+        // A repeated include adds nothing. Skipping it also ends include cycles.
         if sources.iter().any(|source| source.name == wanted) {
             diagnostics.push(Diagnostic::warning(span, format!("{wanted:?} is included already")));
             continue;
         }
-        if sources.len() >= MOST_FILES {
-            diagnostics.push(Diagnostic::error(span, format!("more than {MOST_FILES} files are included")));
+        if sources.len() >= MAX_INCLUDED_FILES {
+            diagnostics.push(Diagnostic::error(span, format!("more than {MAX_INCLUDED_FILES} files are included")));
             continue;
         }
         match load(&wanted) {

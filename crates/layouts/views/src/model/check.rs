@@ -6,11 +6,11 @@ use super::{Dataset, Misfit, Model, Replica, Sizes, View};
 use crate::language::{Diagnostic, Diagnostics};
 
 /// Arrays of variable size are checked as if they were so long.
-const SUPPOSED: u64 = 1 << 20;
+const ASSUMED_ARRAY_LENGTH: u64 = 1 << 20;
 
 /// Sizes for checking, where the real ones are in data that is not there yet.
 pub(crate) fn supposed(dataset: &Dataset) -> Sizes {
-    (0..dataset.variables.len()).map(|variable| (variable, SUPPOSED)).collect()
+    (0..dataset.variables.len()).map(|variable| (variable, ASSUMED_ARRAY_LENGTH)).collect()
 }
 
 /// What a variable sees of a leaf.

@@ -43,10 +43,10 @@ pub struct Leaf {
     pub lengths: Vec<Length>,
 }
 
-/// More than anybody declares, and no danger to memory.
-pub(crate) const MOST_LEAVES: usize = 65_536;
-const DEEPEST: usize = 64;
-const MOST_DIMENSIONS: usize = 32;
+/// Limits that no real declaration reaches and that bound memory and recursion.
+pub(crate) const MAX_LEAVES: usize = 65_536;
+const MAX_TYPE_DEPTH: usize = 64;
+const MAX_DIMENSIONS: usize = 32;
 
 impl Dataset {
     /// The variable of a name.
@@ -131,16 +131,16 @@ impl<'a> Resolver<'a, '_> {
         let Some(shape) = self.shape(shape) else { return };
         for name in names {
             let leaf = self.dataset.leaves.len();
-            if leaf + shape.leaves() > MOST_LEAVES {
-                let error = format!("the dataset has more than {MOST_LEAVES} members");
+            if leaf + shape.leaves() > MAX_LEAVES {
+                let error = format!("the dataset has more than {MAX_LEAVES} members");
                 return self.error(Diagnostic::error(name.span, error)).unwrap_or_default();
             }
             let leaves = &mut self.dataset.leaves;
             shape.visit(&name.text, &[], &mut |path, primitive, lengths| {
                 leaves.push(Leaf { path: path.to_owned(), primitive, lengths: lengths.to_vec() });
             });
-            if self.dataset.leaves.iter().skip(leaf).any(|leaf| leaf.lengths.len() > MOST_DIMENSIONS) {
-                let error = format!("`{}` has more than {MOST_DIMENSIONS} dimensions", name.text);
+            if self.dataset.leaves.iter().skip(leaf).any(|leaf| leaf.lengths.len() > MAX_DIMENSIONS) {
+                let error = format!("`{}` has more than {MAX_DIMENSIONS} dimensions", name.text);
                 self.error::<()>(Diagnostic::error(name.span, error));
                 self.dataset.leaves.truncate(leaf);
                 continue;
@@ -200,8 +200,8 @@ impl<'a> Resolver<'a, '_> {
                     continue;
                 };
                 leaves = leaves.saturating_add(shape.leaves());
-                if leaves > MOST_LEAVES {
-                    let error = format!("the struct has more than {MOST_LEAVES} members");
+                if leaves > MAX_LEAVES {
+                    let error = format!("the struct has more than {MAX_LEAVES} members");
                     return self.error(Diagnostic::error(name.span, error));
                 }
                 members.push(Member { name: name.text.clone(), leaves: shape.leaves(), shape });
@@ -229,11 +229,11 @@ impl<'a> Resolver<'a, '_> {
             };
             return self.error(Diagnostic { help, ..error });
         };
-        if self.open.contains(&key) || self.depth >= DEEPEST {
+        if self.open.contains(&key) || self.depth >= MAX_TYPE_DEPTH {
             let error = match self.open.contains(&key) {
                 true => Diagnostic::error(defined, format!("the type `{name}` contains itself"))
                     .label(span, "by way of this"),
-                false => Diagnostic::error(span, format!("types are nested more than {DEEPEST} levels deep")),
+                false => Diagnostic::error(span, format!("types are nested more than {MAX_TYPE_DEPTH} levels deep")),
             };
             return self.error(error);
         }

@@ -1,4 +1,4 @@
-//! What a declaration means: names looked up, types known, slices checked.
+//! Resolves a declaration: looks up names, determines types and checks slices.
 
 mod affine;
 mod check;
@@ -36,7 +36,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// What a file means. Where there are errors among the diagnostics, it is not to be used.
+    /// Resolves a file. If the diagnostics contain errors, the result must not be used.
     pub fn of(file: &File, diagnostics: &mut Diagnostics) -> Model {
         let mut model = Model::default();
         let datasets = file.sections.iter().filter_map(|section| match &section.what {
@@ -55,7 +55,7 @@ impl Model {
         if diagnostics.failed() {
             return model;
         }
-        let mut budget = dataset::MOST_LEAVES;
+        let mut budget = dataset::MAX_LEAVES;
         for section in &file.sections {
             if let Section::View(ast) = &section.what {
                 if let Some(first) = model.views.iter().find(|view| view.name == ast.name.text) {
@@ -78,7 +78,7 @@ impl Model {
         model
     }
 
-    /// Checks what takes more than one section to know.
+    /// Runs the checks that involve more than one section.
     fn fit(&mut self, diagnostics: &mut Diagnostics) {
         let mut good = !diagnostics.failed();
         for view in &self.views {
@@ -121,18 +121,20 @@ impl Model {
         }
     }
 
-    /// Whether the replicas of these numbers store all that a view shows.
+    /// Returns whether the replicas with these numbers store all elements that a view shows.
     pub fn shown_by(&self, view: &View, replicas: &[usize]) -> bool {
         check::stored(std::iter::once(view), &self.some(replicas), &self.views, &self.dataset)
     }
 
-    /// Whether a view shows all that another one does, so that the one's bytes can be made of the other's.
+    /// Returns whether a view shows all elements that another one shows, so that the other's bytes can be built from
+    /// it.
     pub fn shown_in(&self, view: &View, other: usize) -> bool {
         let stored = Replica { views: vec![other], ..Replica::default() };
         check::stored(std::iter::once(view), &[&stored], &self.views, &self.dataset)
     }
 
-    /// Whether the replicas of these numbers store all that another one does, so that it can be made of them.
+    /// Returns whether the replicas with these numbers store all elements of another replica, so that it can be built
+    /// from them.
     pub fn made_of(&self, replica: &Replica, replicas: &[usize]) -> bool {
         let own = replica.views.iter().filter_map(|number| self.views.get(*number)).chain(&replica.rest);
         check::stored(own, &self.some(replicas), &self.views, &self.dataset)

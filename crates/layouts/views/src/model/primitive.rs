@@ -27,7 +27,7 @@ pub enum Primitive {
 
 use Primitive::*;
 
-const NAMES: [(&str, Primitive); 14] = [
+const PRIMITIVE_NAMES: [(&str, Primitive); 14] = [
     ("int8", Int8),
     ("int16", Int16),
     ("int32", Int32),
@@ -43,7 +43,7 @@ const NAMES: [(&str, Primitive); 14] = [
     ("complex64", Complex64),
     ("complex128", Complex128),
 ];
-const LONGEST: u16 = i16::MAX as u16;
+const MAX_STRING_BYTES: u16 = i16::MAX as u16;
 
 /// A run of bytes of an element, which are swapped in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Primitive {
 
     /// The names of all, with `string` for any length.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
-        NAMES.iter().map(|(name, _)| *name).chain(["string16"])
+        PRIMITIVE_NAMES.iter().map(|(name, _)| *name).chain(["string16"])
     }
 }
 
@@ -121,11 +121,11 @@ impl FromStr for Primitive {
     type Err = ();
 
     fn from_str(name: &str) -> Result<Primitive, ()> {
-        if let Some((_, primitive)) = NAMES.iter().find(|(known, _)| *known == name) {
+        if let Some((_, primitive)) = PRIMITIVE_NAMES.iter().find(|(known, _)| *known == name) {
             return Ok(*primitive);
         }
         let digits = name.strip_prefix("string").filter(|d| d.bytes().all(|b| b.is_ascii_digit())).ok_or(())?;
-        digits.parse().ok().filter(|most| *most <= LONGEST).map(String).ok_or(())
+        digits.parse().ok().filter(|most| *most <= MAX_STRING_BYTES).map(String).ok_or(())
     }
 }
 
@@ -133,7 +133,7 @@ impl fmt::Display for Primitive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             String(most) => write!(f, "string{most}"),
-            other => f.write_str(NAMES.iter().find(|(_, p)| p == other).map_or("", |(name, _)| name)),
+            other => f.write_str(PRIMITIVE_NAMES.iter().find(|(_, p)| p == other).map_or("", |(name, _)| name)),
         }
     }
 }

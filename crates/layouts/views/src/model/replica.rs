@@ -45,7 +45,7 @@ pub enum Backend {
     Hdf5,
 }
 
-const REQUIREMENTS: [&str; 10] = [
+const REQUIREMENT_NAMES: [&str; 10] = [
     "min_read_latency",
     "max_read_bandwidth",
     "max_read_availability",
@@ -88,9 +88,9 @@ pub(crate) fn replica(ast: &ast::Replica, views: &[View], diagnostics: &mut Diag
             ReplicaLine::Codec(name) => replica.codec = Some(name.clone()),
             ReplicaLine::Requirement(names) => {
                 for name in names {
-                    if !REQUIREMENTS.contains(&name.text.as_str()) {
+                    if !REQUIREMENT_NAMES.contains(&name.text.as_str()) {
                         let error = Diagnostic::error(name.span, format!("there is no requirement `{}`", name.text));
-                        let help = suggest(&name.text, REQUIREMENTS.into_iter());
+                        let help = suggest(&name.text, REQUIREMENT_NAMES.into_iter());
                         diagnostics.push(Diagnostic { help, ..error });
                     }
                     replica.requirements.push(name.text.clone());

@@ -1,4 +1,4 @@
-//! Which elements of a leaf something sees: products of progressions, and how many are in none of a list.
+//! Sets of elements of a leaf, as products of progressions, and the number of elements that no set of a list contains.
 
 use super::view::{Seen, ViewVariable};
 use super::{Dataset, Sizes};
@@ -14,13 +14,13 @@ pub(crate) struct Progression {
 /// The elements whose index in each dimension is in the progression of that dimension.
 pub(crate) type Set = Vec<Progression>;
 
-/// All of a leaf.
+/// Returns the set of all elements of a leaf.
 pub(crate) fn all(dataset: &Dataset, leaf: usize, sizes: &Sizes) -> Set {
     let lengths = dataset.leaves.get(leaf).map_or(&[][..], |leaf| &leaf.lengths);
     lengths.iter().map(|length| Progression { start: 0, step: 1, count: length.at(sizes) }).collect()
 }
 
-/// What a variable sees of a leaf, unless it is no product of progressions.
+/// Returns the elements of a leaf that a variable shows, if they are a product of progressions.
 pub(crate) fn seen(seen: &Seen, lengths: &[u64]) -> Option<Set> {
     let mut used = Vec::new();
     let mut set = Set::new();
@@ -67,17 +67,17 @@ pub(crate) fn repeated(seen: &Seen, around: &[usize], lengths: &[u64]) -> bool {
     })
 }
 
-/// How many elements are in a set.
+/// Returns the number of elements of a set.
 pub(crate) fn count(set: &Set) -> u128 {
     set.iter().fold(1, |product, p| product * u128::from(p.count))
 }
 
-/// What is in both.
+/// Returns the intersection.
 pub(crate) fn both(a: &Set, b: &Set) -> Set {
     a.iter().zip(b).map(|(a, b)| meet(*a, *b)).collect()
 }
 
-/// Where two progressions meet: they do at equal distances.
+/// Returns the intersection of two progressions, which is a progression.
 pub(crate) fn meet(a: Progression, b: Progression) -> Progression {
     let none = Progression { start: 0, step: 1, count: 0 };
     if a.count == 0 || b.count == 0 {
@@ -110,7 +110,8 @@ fn bezout(a: i128, b: i128) -> (i128, i128) {
     old
 }
 
-/// How many of a set's elements are in at least one of a list; none if that takes too long to find out.
+/// Returns the number of a set's elements that at least one set of a list contains, or `None` if counting takes too
+/// long.
 pub(crate) fn covered(set: &Set, list: &[Set]) -> Option<u128> {
     fn steps(set: &Set, list: &[Set], budget: &mut u32) -> Option<u128> {
         *budget = budget.checked_sub(1)?;

@@ -49,7 +49,7 @@ pub enum Packing {
     Aligned,
 }
 
-const LARGEST_ALIGNMENT: i64 = 1 << 20;
+const MAX_ALIGNMENT_BYTES: i64 = 1 << 20;
 
 /// What flags say together.
 pub(crate) fn style(flags: &[At<Flag>], constants: &HashMap<String, i64>, diagnostics: &mut Diagnostics) -> Style {
@@ -96,7 +96,7 @@ pub(crate) fn style(flags: &[At<Flag>], constants: &HashMap<String, i64>, diagno
                 style.arrangement = length.map_or(Arrangement::Plain, Arrangement::Blocked);
             }
             Flag::Align(bytes) => {
-                style.align = number(bytes, LARGEST_ALIGNMENT).unwrap_or(1);
+                style.align = number(bytes, MAX_ALIGNMENT_BYTES).unwrap_or(1);
                 if !style.align.is_power_of_two() {
                     diagnostics.push(Diagnostic::error(bytes.span, "an alignment is a power of two"));
                 }

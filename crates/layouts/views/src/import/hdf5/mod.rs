@@ -15,17 +15,18 @@ use kinds::{Order, kind, lengths};
 
 use super::{Error, Imported, Names, bad, unsupported};
 
-/// More of either no file has that somebody declares; beyond it a damaged one is followed for ever.
-const MOST_DATASETS: usize = 65_536;
-const DEEPEST: usize = 64;
+/// Limits on the number of datasets and the depth of groups. No real file reaches them, and they end the traversal of
+/// damaged files with cycles.
+const MAX_DATASETS: usize = 65_536;
+const MAX_GROUP_DEPTH: usize = 64;
 /// The name that NetCDF gives to a dimension of which there are no values.
-const ONLY_A_DIMENSION: &str = "This is a netCDF dimension but not a netCDF variable";
-/// What readers of damaged files may take of memory for an object's header.
-const LARGEST_HEADER: usize = 16 << 20;
+const VALUELESS_DIMENSION_NAME: &str = "This is a netCDF dimension but not a netCDF variable";
+/// Maximum memory for an object's header, which a damaged file may claim to be larger.
+const MAX_HEADER_BYTES: usize = 16 << 20;
 
 /// The declaration of a file.
 pub(super) fn file(path: &Path) -> Result<Imported, Error> {
-    let options = OpenOptions::default().with_max_object_header_bytes(LARGEST_HEADER);
+    let options = OpenOptions::default().with_max_object_header_bytes(MAX_HEADER_BYTES);
     let file = Hdf5File::open_with_options(path, options).map_err(damaged)?;
     let mut found = Found::default();
     found.group(&file.root_group().map_err(damaged)?, &mut Vec::new())?;
@@ -65,7 +66,7 @@ impl Found {
             self.left_out.push(format!("{} is another name of a group that is in the declaration", shown(path)));
             return Ok(());
         }
-        if path.len() > DEEPEST {
+        if path.len() > MAX_GROUP_DEPTH {
             return bad("its groups are nested deeper than 64");
         }
         let (mut groups, mut datasets) = group.member_names().map_err(damaged)?;
@@ -80,7 +81,7 @@ impl Found {
                 Err(why) => self.left_out.push(format!("{}: {why}", shown(path))),
             }
             path.pop();
-            if self.seen.len() > MOST_DATASETS {
+            if self.seen.len() > MAX_DATASETS {
                 return bad("it holds more than 65,536 datasets and groups");
             }
         }
@@ -99,7 +100,7 @@ impl Found {
     /// Takes a dataset in, or tells why not.
     fn dataset(&mut self, dataset: &Dataset, path: &[String]) -> Result<(), String> {
         let marked = dataset.attribute("NAME").and_then(|name| name.read_string());
-        if marked.is_ok_and(|name| name.starts_with(ONLY_A_DIMENSION)) {
+        if marked.is_ok_and(|name| name.starts_with(VALUELESS_DIMENSION_NAME)) {
             return Ok(());
         }
         if !self.seen.insert(dataset.address()) {

@@ -4,25 +4,26 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-use super::super::{Error, Imported, MOST, Names, bad, unsupported};
-use super::{ARRAY, Array, array, parsed};
+use super::super::{Error, Imported, MAX_METADATA_BYTES, Names, bad, unsupported};
+use super::{ARRAY_FILE_NAMES, Array, array, parsed};
 
 /// The file that says, in version 2, that a folder is a group.
-const GROUP: &str = ".zgroup";
-/// Groups that are nested deeper are refused, and more arrays than this.
-const DEEPEST: usize = 64;
-const MOST_ARRAYS: usize = 65_536;
+const GROUP_FILE_NAME: &str = ".zgroup";
+/// Limits on nesting and on the number of arrays; groups beyond them are refused.
+const MAX_GROUP_DEPTH: usize = 64;
+const MAX_ARRAYS: usize = 65_536;
 
 /// Whether a folder is a group.
 pub(in crate::import) fn is_group(folder: &Path) -> bool {
-    let says = text(&folder.join(ARRAY[0])).and_then(|text| parsed(&text).ok());
-    folder.join(GROUP).is_file() || says.is_some_and(|json| json.get("node_type").is_some_and(|kind| kind == "group"))
+    let says = text(&folder.join(ARRAY_FILE_NAMES[0])).and_then(|text| parsed(&text).ok());
+    folder.join(GROUP_FILE_NAME).is_file()
+        || says.is_some_and(|json| json.get("node_type").is_some_and(|kind| kind == "group"))
 }
 
 /// What a file of metadata says, where there is one.
 fn text(path: &Path) -> Option<String> {
     let mut text = String::new();
-    File::open(path).ok()?.take(MOST).read_to_string(&mut text).ok()?;
+    File::open(path).ok()?.take(MAX_METADATA_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
@@ -53,7 +54,7 @@ struct Arrays {
 
 impl Arrays {
     fn group(&mut self, folder: &Path, path: &mut Vec<String>) -> Result<(), Error> {
-        if path.len() > DEEPEST {
+        if path.len() > MAX_GROUP_DEPTH {
             return bad("its groups are nested deeper than 64");
         }
         let mut inner: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
@@ -64,14 +65,14 @@ impl Arrays {
             path.push(entry.file_name().to_string_lossy().into_owned());
             if is_group(&folder) {
                 self.group(&folder, path)?;
-            } else if let Some(text) = ARRAY.iter().find_map(|name| text(&folder.join(name))) {
+            } else if let Some(text) = ARRAY_FILE_NAMES.iter().find_map(|name| text(&folder.join(name))) {
                 match parsed(&text).and_then(|json| array(&json)) {
                     Ok(array) => self.arrays.push((self.names.of(path), array)),
                     Err(why) => self.left_out.push(format!("/{}: {why}", path.join("/"))),
                 }
             }
             path.pop();
-            if self.arrays.len() + self.left_out.len() > MOST_ARRAYS {
+            if self.arrays.len() + self.left_out.len() > MAX_ARRAYS {
                 return bad("it holds more than 65,536 arrays");
             }
         }

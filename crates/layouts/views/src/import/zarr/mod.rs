@@ -10,7 +10,7 @@ use super::python::Value;
 use super::{Error, bad, declaration, unsupported};
 
 /// The files that say that a folder is an array.
-pub(super) const ARRAY: [&str; 2] = ["zarr.json", ".zarray"];
+pub(super) const ARRAY_FILE_NAMES: [&str; 2] = ["zarr.json", ".zarray"];
 
 /// The declaration of an array. Its chunks are tiles.
 pub(super) fn metadata(text: &str, name: &str) -> Result<String, Error> {

@@ -4,7 +4,7 @@ use super::{Parser, Result, Wrong};
 use crate::language::ast::{At, Declaration, Field, Name, Type};
 use crate::language::{Diagnostic, suggest};
 
-const DECLARATIONS: [&str; 3] = ["const", "type", "var"];
+const DECLARATION_KEYWORDS: [&str; 3] = ["const", "type", "var"];
 
 impl Parser<'_, '_> {
     pub(super) fn dataset(&mut self) -> Result<Vec<At<Declaration>>> {
@@ -31,7 +31,7 @@ impl Parser<'_, '_> {
                 }
                 text => {
                     let error = Diagnostic::error(word.span, format!("a declaration cannot begin with `{text}`"));
-                    let help = suggest(text, DECLARATIONS.into_iter());
+                    let help = suggest(text, DECLARATION_KEYWORDS.into_iter());
                     parser.diagnostics.push(Diagnostic { help, ..error });
                     return Err(Wrong);
                 }

@@ -21,7 +21,7 @@ impl Parser<'_, '_> {
             }
             self.at += 1;
             length += 1;
-            if length > super::DEEPEST {
+            if length > super::MAX_NESTING_DEPTH {
                 self.diagnostics.push(
                     Diagnostic::error(self.last(), "this has too many terms").help("name parts of it, with `const`"),
                 );

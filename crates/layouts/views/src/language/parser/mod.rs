@@ -1,4 +1,5 @@
-//! Words to a tree, by recursive descent. What is wrong is said, and skipped up to the next line, so that one run finds it all.
+//! Parses tokens into a tree by recursive descent. After an error, the parser skips to the next line, so that one run
+//! reports all errors.
 
 mod dataset;
 mod expression;
@@ -31,9 +32,9 @@ pub(super) struct Parser<'a, 'd> {
     diagnostics: &'d mut Diagnostics,
 }
 
-const SECTIONS: [&str; 3] = ["dataset", "view", "replica"];
-/// Deeper than anybody writes, and no danger to the stack.
-const DEEPEST: usize = 64;
+const SECTION_KEYWORDS: [&str; 3] = ["dataset", "view", "replica"];
+/// Maximum nesting depth. No real declaration reaches it, and it bounds the parser's stack.
+const MAX_NESTING_DEPTH: usize = 64;
 
 impl<'a> Parser<'a, '_> {
     fn file(&mut self) -> File {
@@ -50,11 +51,11 @@ impl<'a> Parser<'a, '_> {
 
     fn section(&mut self) -> Result<Section> {
         let word = self.next_word("`dataset`, `view` or `replica`")?;
-        let Some(kind) = SECTIONS.into_iter().find(|s| *s == word.text && word.kind == Kind::Word) else {
+        let Some(kind) = SECTION_KEYWORDS.into_iter().find(|s| *s == word.text && word.kind == Kind::Word) else {
             let error = Diagnostic::error(word.span, format!("a section cannot begin with `{}`", word.text));
             let help = match word.text {
                 "var" | "type" | "const" => Some("put it within dataset { ... } or view NAME { ... }".to_owned()),
-                text => suggest(text, SECTIONS.into_iter()),
+                text => suggest(text, SECTION_KEYWORDS.into_iter()),
             };
             self.diagnostics.push(Diagnostic { help, ..error });
             return Err(Wrong);
@@ -179,8 +180,8 @@ impl<'a> Parser<'a, '_> {
 
     /// Runs one level deeper, unless that is too deep.
     fn deeper<T>(&mut self, at: Span, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.depth >= DEEPEST {
-            let error = Diagnostic::error(at, format!("this is nested more than {DEEPEST} levels deep"));
+        if self.depth >= MAX_NESTING_DEPTH {
+            let error = Diagnostic::error(at, format!("this is nested more than {MAX_NESTING_DEPTH} levels deep"));
             self.diagnostics.push(error.help("give the inner parts names, with `type`"));
             return Err(Wrong);
         }
@@ -229,7 +230,7 @@ impl<'a> Parser<'a, '_> {
                 let line = self.words.iter().skip(self.at + 1).take_while(|w| w.kind != Kind::Newline);
                 line.take(64).any(|w| w.text == "{") || next.is_some_and(|w| w.kind == Kind::Text)
             };
-            if first && SECTIONS.contains(&word.text) && opens() {
+            if first && SECTION_KEYWORDS.contains(&word.text) && opens() {
                 return;
             }
             self.at += 1;

@@ -5,8 +5,8 @@ use crate::language::ast::{Consistency, Replica, ReplicaLine};
 use crate::language::token::Kind;
 use crate::language::{Diagnostic, suggest};
 
-const LINES: [&str; 6] = ["view", "consistency", "tier", "codec", "requirement", "backend"];
-const WHEN: [&str; 3] = ["sync", "async", "on-close"];
+const LINE_KEYWORDS: [&str; 6] = ["view", "consistency", "tier", "codec", "requirement", "backend"];
+const CONSISTENCY_KEYWORDS: [&str; 3] = ["sync", "async", "on-close"];
 
 impl Parser<'_, '_> {
     pub(super) fn replica(&mut self) -> Result<Replica> {
@@ -25,10 +25,10 @@ impl Parser<'_, '_> {
                 (Kind::Word, "complete") => complete = true,
                 (Kind::Word, text) => {
                     let error = Diagnostic::error(word.span, format!("there is no flag `{text}` of a replica"));
-                    let help = if LINES.contains(&text) || WHEN.contains(&text) {
+                    let help = if LINE_KEYWORDS.contains(&text) || CONSISTENCY_KEYWORDS.contains(&text) {
                         Some(format!(
                             "write it on a line within the braces: {}{text} ...",
-                            if WHEN.contains(&text) { "consistency " } else { "" }
+                            if CONSISTENCY_KEYWORDS.contains(&text) { "consistency " } else { "" }
                         ))
                     } else {
                         suggest(text, ["complete"].into_iter())
@@ -60,9 +60,9 @@ impl Parser<'_, '_> {
             "backend" => ReplicaLine::Backend(self.name("`raw` or `hdf5`")?),
             text => {
                 let error = Diagnostic::error(word.span, format!("a replica's line cannot begin with `{text}`"));
-                let help = match WHEN.contains(&text) {
+                let help = match CONSISTENCY_KEYWORDS.contains(&text) {
                     true => Some(format!("write consistency {text}")),
-                    false => suggest(text, LINES.into_iter()),
+                    false => suggest(text, LINE_KEYWORDS.into_iter()),
                 };
                 self.diagnostics.push(Diagnostic { help, ..error });
                 return Err(Wrong);
@@ -78,7 +78,7 @@ impl Parser<'_, '_> {
             "async" => Consistency::Async(self.duration()?),
             text => {
                 let error = Diagnostic::error(word.span, format!("there is no consistency `{text}`"));
-                let help = suggest(text, WHEN.into_iter());
+                let help = suggest(text, CONSISTENCY_KEYWORDS.into_iter());
                 self.diagnostics.push(Diagnostic { help, ..error });
                 return Err(Wrong);
             }

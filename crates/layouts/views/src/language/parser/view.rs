@@ -5,7 +5,7 @@ use crate::language::ast::{At, Flag, Index, Name, Reference, Selection, Step, Vi
 use crate::language::token::Kind;
 use crate::language::{Diagnostic, suggest};
 
-const FLAGS: [&str; 14] = [
+const FLAG_KEYWORDS: [&str; 14] = [
     "read-only",
     "readonly",
     "default",
@@ -60,7 +60,7 @@ impl Parser<'_, '_> {
                 Some(what) => flags.push(At { what, span: word.span }),
                 None => {
                     let error = Diagnostic::error(word.span, format!("there is no flag `{}`", word.text));
-                    let help = suggest(&word.text, FLAGS.into_iter());
+                    let help = suggest(&word.text, FLAG_KEYWORDS.into_iter());
                     self.diagnostics.push(Diagnostic { help, ..error }.label(name.span, "this is the view's name"));
                 }
             }

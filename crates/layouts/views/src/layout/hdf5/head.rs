@@ -8,10 +8,10 @@ use super::datatype::datatype;
 use super::lookup3::lookup3;
 use crate::model::Misfit;
 
-const SUPERBLOCK: usize = 48;
-const NOWHERE: u64 = u64::MAX;
+const SUPERBLOCK_BYTES: usize = 48;
+const UNDEFINED_ADDRESS: u64 = u64::MAX;
 /// Data begins at a multiple of this, so that it can be mapped.
-const PAGE: usize = 4096;
+const DATA_ALIGNMENT_BYTES: usize = 4096;
 
 /// Arrays of one group of a file.
 pub struct Group {
@@ -25,13 +25,13 @@ pub struct Group {
 /// in the root.
 pub fn head(groups: &[Group], length: u64) -> Result<Vec<u8>, Misfit> {
     // Where headers lie depends on how long they are, not on the addresses in them.
-    let mut at = SUPERBLOCK;
+    let mut at = SUPERBLOCK_BYTES;
     let mut addresses = Vec::new();
     for object in objects(groups, &[], 0)? {
         addresses.push(at as u64);
         at += object.len();
     }
-    let data = at.next_multiple_of(PAGE);
+    let data = at.next_multiple_of(DATA_ALIGNMENT_BYTES);
     let mut out = superblock(data as u64 + length);
     out.extend(objects(groups, &addresses, data as u64)?.concat());
     out.resize(data, 0);
@@ -66,7 +66,7 @@ fn objects(groups: &[Group], addresses: &[u64], data: u64) -> Result<Vec<Vec<u8>
 fn superblock(end: u64) -> Vec<u8> {
     let mut out = b"\x89HDF\r\n\x1a\n".to_vec();
     out.extend([2, 8, 8, 0]);
-    for address in [0, NOWHERE, end, SUPERBLOCK as u64] {
+    for address in [0, UNDEFINED_ADDRESS, end, SUPERBLOCK_BYTES as u64] {
         out.extend(address.to_le_bytes());
     }
     out.extend(lookup3(&out).to_le_bytes());
@@ -93,7 +93,7 @@ fn header(messages: &[(u8, Vec<u8>)]) -> Result<Vec<u8>, Misfit> {
 
 /// A group of objects, by their names and addresses.
 fn group(links: &[(&str, u64)]) -> Result<Vec<u8>, Misfit> {
-    let none = NOWHERE.to_le_bytes();
+    let none = UNDEFINED_ADDRESS.to_le_bytes();
     let mut messages = vec![(0x02, [&[0, 0], &none[..], &none[..]].concat()), (0x0a, vec![0, 0])];
     let mut names = HashSet::new();
     for (name, address) in links {
@@ -115,7 +115,7 @@ fn dataset(variable: &Described, data: u64) -> Result<Vec<u8>, Misfit> {
     variable.lengths.iter().for_each(|length| space.extend(length.to_le_bytes()));
     let mut kind = Vec::new();
     datatype(&variable.element, &mut kind)?;
-    let address = if variable.size == 0 { NOWHERE } else { data + variable.offset };
+    let address = if variable.size == 0 { UNDEFINED_ADDRESS } else { data + variable.offset };
     let mut layout = vec![3, 1];
     layout.extend(address.to_le_bytes());
     layout.extend(variable.size.to_le_bytes());

@@ -4,7 +4,7 @@ use super::See;
 use super::cursor::Cursor;
 use crate::language::ast::{At, Name, Selection, ViewField};
 use crate::language::{Diagnostic, Span, suggest};
-use crate::model::dataset::MOST_LEAVES;
+use crate::model::dataset::MAX_LEAVES;
 use crate::model::view::{Loop, Node, Seen};
 use crate::model::{Affine, Shape};
 
@@ -52,7 +52,7 @@ impl See<'_, '_> {
             Shape::Primitive(_) => {
                 let Some(rest) = self.budget.checked_sub(1) else {
                     return self
-                        .error(Diagnostic::error(span, format!("the views have more than {MOST_LEAVES} members")));
+                        .error(Diagnostic::error(span, format!("the views have more than {MAX_LEAVES} members")));
                 };
                 *self.budget = rest;
                 Some(Node::Leaf(Seen { leaf: cursor.leaf, index: cursor.index }))
