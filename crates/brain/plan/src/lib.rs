@@ -1,14 +1,14 @@
-//! The decisions of Terrace, alone: which replicas of some bytes go where, and in which encoding. Nothing here reads a
-//! clock, does I/O or keeps state but what is passed in, so that any storage system can use it.
+//! The planner of Terrace: it decides where to store the replicas of some bytes, and in which encodings. It reads no
+//! clock, does no I/O, and keeps no state except what the caller passes in, so that any storage system can use it.
 //!
-//! - [`policy`]: an [`Ask`](policy::Ask) of each of three levels becomes a [`Policy`](policy::Policy), every decision
-//!   between requirements with a sentence that says why.
-//! - [`snapshot`]: tiers and targets as plain data become a [`Snapshot`](snapshot::Snapshot).
-//! - [`terrace_cost::Costs`] holds what each encoding is expected to cost on the data at hand.
-//! - [`plan`]: [`plan()`](plan::plan()) gives the cheapest [`Plan`](plan::Plan) for these;
-//!   [`replan`](plan::replan) for what is stored already. A [`Memo`](plan::Memo) remembers.
-//! - [`explain`]: what was weighed for a plan, and why it is what it is.
-//! - [`hotness`]: scores of ranges, the order in which they are planned, and what is worth moving.
+//! - [`policy`]: [`resolve`](policy::resolve) combines an [`Ask`](policy::Ask) of each of three levels into a
+//!   [`Policy`](policy::Policy), and reports every decision between requirements as a sentence.
+//! - [`snapshot`]: a [`Snapshot`](snapshot::Snapshot) describes tiers and targets as plain data.
+//! - [`terrace_cost::Costs`] contains the expected cost of each encoding on the data.
+//! - [`plan`]: [`plan()`](plan::plan()) returns the cheapest [`Plan`](plan::Plan) for these inputs,
+//!   [`replan`](plan::replan) the cheapest one for data that are stored already. A [`Memo`](plan::Memo) caches plans.
+//! - [`explain`]: the alternatives to a plan, and the reasons for the choice.
+//! - [`hotness`]: scores of ranges, the order in which ranges are planned, and worthwhile moves between tiers.
 //!
 //! ```
 //! use terrace_codec::Encoding;

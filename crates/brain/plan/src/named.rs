@@ -1,4 +1,4 @@
-//! Encodings by their names, for who reads what was explained.
+//! Serialises encodings as their names, for people who read the output.
 
 use serde::{Deserialize, Deserializer, Serializer, de};
 use terrace_codec::Encoding;

@@ -1,40 +1,41 @@
-//! The encodings that are chosen from, and which of them tells about which.
+//! The candidate encodings, and their relations: which one predicts which.
 
 use std::sync::LazyLock;
 
 use terrace_codec::{CodecId, Encoding, Transform};
 
-/// How many candidates there are.
+/// The number of candidates.
 pub const COUNT: usize = terrace_codec::ALL.len();
 
-/// Where [`Encoding::NONE`] stands.
+/// The index of [`Encoding::NONE`].
 pub const NONE: usize = 0;
-/// Where lz4 without a transform stands.
+/// The index of lz4 without a transform.
 pub const LZ4: usize = 1;
 
-/// A candidate.
+/// A candidate encoding.
 pub struct Candidate {
-    /// What it is.
+    /// The encoding.
     pub encoding: Encoding,
-    /// Lz4 with the same transform, or for pco with the deltas of the same width: cheap, and says most about the rest.
+    /// The filter: lz4 with the same transform, or for pco with the delta transform of the same width. It is cheap, and
+    /// predicts the candidate best.
     pub filter: usize,
-    /// One of the same family that is faster and says nearly as much.
+    /// The stand-in: a faster encoding of the same family that predicts the candidate nearly as well.
     pub stand_in: Option<usize>,
 }
 
 impl Candidate {
-    /// Bytes of an element; 1 without a transform.
+    /// Returns the element width in bytes; 1 without a transform.
     pub fn width(&self) -> usize {
         self.encoding.element.width()
     }
 
-    /// Whether it is lz4: tried for its filter's sake.
+    /// Returns whether the candidate is lz4, which serves as a filter for others.
     pub fn is_filter(&self) -> bool {
         self.encoding.codec == CodecId::Lz4
     }
 }
 
-/// All candidates; [`NONE`] and [`LZ4`] first.
+/// All candidates; [`NONE`] and [`LZ4`] come first.
 pub static ALL: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
     let find = |transform, width, codec, level| {
         let same = |e: &Encoding| e.transform == transform && e.element.width() == width;
@@ -58,7 +59,7 @@ pub static ALL: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
     terrace_codec::ALL.iter().map(candidate).collect()
 });
 
-/// Where an encoding stands.
+/// Returns the index of an encoding.
 pub fn position(encoding: Encoding) -> Option<usize> {
     ALL.iter().position(|candidate| candidate.encoding == encoding)
 }

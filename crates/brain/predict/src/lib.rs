@@ -1,4 +1,4 @@
-//! What an encoding will cost on some data, and which one to choose.
+//! The prediction of the costs of encodings on some data, and the choice of an encoding.
 
 pub mod analyze;
 mod candidates;

@@ -1,13 +1,13 @@
-//! Made-up data of the kinds that encodings tell apart.
+//! Synthetic data of the kinds on which encodings differ.
 
 use crate::analyze::Elements;
 use terrace_codec::Element;
 
-/// A source of numbers that look random.
+/// A pseudo-random number generator.
 struct Random(u64);
 
 impl Random {
-    /// The same numbers for the same seed.
+    /// Creates a generator; equal seeds give equal numbers.
     fn new(seed: u64) -> Self {
         Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
@@ -23,7 +23,7 @@ impl Random {
         (self.bits() >> 11) % limit
     }
 
-    /// From 0 to 1.
+    /// Returns a number from 0 to 1.
     fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -33,10 +33,10 @@ impl Random {
     }
 }
 
-/// How many kinds there are.
+/// The number of kinds.
 pub const KINDS: u64 = 20;
 
-/// Bytes of one kind, and the type of their elements. Parameters vary with the seed.
+/// Generates bytes of one kind, and the type of their elements. The parameters of a kind depend on the seed.
 pub fn made(kind: u64, length: usize, seed: u64) -> (Vec<u8>, Option<Elements>) {
     let mut r = Random::new(seed * KINDS + kind);
     let mut out = Vec::with_capacity(length + 64);
@@ -66,7 +66,7 @@ pub fn made(kind: u64, length: usize, seed: u64) -> (Vec<u8>, Option<Elements>) 
             11 => out.extend(((-r.unit().ln() - r.unit().ln()) * 1000.0).to_le_bytes().map(|b| b)),
             12 => out.extend((((field(i, &mut r) / scale + 2.0) * 500.0) as i16).to_le_bytes()),
             13 => {
-                // Particles: places in a cell, the cell, momenta, a weight.
+                // Particles: positions in a cell, the cell, momenta, a weight.
                 for _ in 0..3 {
                     out.extend(((2.0 * r.unit() - 1.0) as f32).to_le_bytes());
                 }
@@ -91,7 +91,7 @@ pub fn made(kind: u64, length: usize, seed: u64) -> (Vec<u8>, Option<Elements>) 
                 }
             }
             17 => {
-                // Words of a made-up language, the short ones often.
+                // Words of an artificial language; short words are frequent.
                 let word = (r.unit() * r.unit() * 2000.0) as u64;
                 let mut letters = Random::new(word + 99);
                 let count = 2 + word.ilog2_or_zero() / 2 + letters.below(3);
@@ -102,7 +102,7 @@ pub fn made(kind: u64, length: usize, seed: u64) -> (Vec<u8>, Option<Elements>) 
             }
             18 => (0..64).for_each(|n| out.extend(((i * 64 + n) as i32).to_le_bytes())),
             _ => {
-                // A container: variables of different types in turn.
+                // A container: variables of alternating types.
                 match i / 64 % 3 {
                     0 => (0..256).for_each(|n| out.extend((field(i * 256 + n, &mut r) as f32).to_le_bytes())),
                     1 => (0..128).for_each(|n| out.extend(((i * 128 + n) as f64 * 0.25).to_le_bytes())),

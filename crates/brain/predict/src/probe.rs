@@ -1,44 +1,45 @@
-//! Runs encodings on samples, timed.
+//! Timed runs of encodings on samples.
 
 use rustix::time::{ClockId, clock_gettime};
 use terrace_codec::{CodecId, Encoding, Error, Scratch, decode, encode_sample};
 
 use terrace_cost::Expected;
 
-/// Bytes of a small sample.
+/// The size of a small sample in bytes.
 pub const SMALL: usize = 8 << 10;
-/// Bytes of a large sample.
+/// The size of a large sample in bytes.
 pub const LARGE: usize = 64 << 10;
 
-/// Seconds for a byte of the reference work where it cannot be measured.
-const USUAL: f64 = 2e-9;
-/// Slices of a small sample and of a large one: the more, the better what changes within a block is met.
-const SLICES: [usize; 2] = [4, 16];
-/// Slices begin at multiples of this, so that elements and records of every width stay whole.
-const ALIGNMENT: usize = 32;
+/// The assumed time of the reference work per byte, in seconds, if it cannot be measured.
+const DEFAULT_MACHINE_SECONDS_PER_BYTE: f64 = 2e-9;
+/// The number of slices of a small sample and of a large one. More slices represent changes within a block better.
+const SLICES_PER_SAMPLE: [usize; 2] = [4, 16];
+/// Slices begin at multiples of this, so that elements and records of every supported width stay whole.
+const SLICE_ALIGNMENT_BYTES: usize = 32;
 
-/// Seconds that this thread has worked for; what waits and what other threads do is not in it.
+/// Returns the processor time of this thread in seconds. Waiting and other threads do not count.
 pub fn thread_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Fills `out` with at most `length` bytes: slices out of the middles of equal parts of `block`, or all of it.
-pub fn sample(block: &[u8], length: usize, out: &mut Vec<u8>) {
+/// Fills `out` with at most `length` bytes: slices from the middles of equal parts of `block`, or all of it if it is
+/// short enough.
+pub fn take_sample(block: &[u8], length: usize, out: &mut Vec<u8>) {
     out.clear();
     if block.len() <= length {
         return out.extend_from_slice(block);
     }
-    let slices = SLICES[usize::from(length > SMALL)];
+    let slices = SLICES_PER_SAMPLE[usize::from(length > SMALL)];
     let (part, slice) = (block.len() / slices, length / slices);
     for number in 0..slices {
         let start = number * part + (part - slice) / 2;
-        let start = start - start % ALIGNMENT;
+        let start = start - start % SLICE_ALIGNMENT_BYTES;
         out.extend_from_slice(&block[start..start + slice]);
     }
 }
 
-/// Where probes work: one for each thread.
+/// The buffers of probes; each thread needs its own.
 #[derive(Default)]
 pub struct Bench {
     scratch: Scratch,
@@ -47,10 +48,11 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Runs an encoding once over a sample out of `whole` bytes. Decodes only where `both`; else decoding takes 0.
+    /// Runs an encoding once on a sample from a block of `whole` bytes. Decodes the result only if `both` is set;
+    /// otherwise the decoding time is 0.
     ///
     /// # Errors
-    /// Where the codec's library fails.
+    /// An error of the codec's library.
     pub fn run(&mut self, encoding: Encoding, sample: &[u8], whole: u32, both: bool) -> Result<Expected, Error> {
         if sample.is_empty() {
             return Ok(Expected::NONE);
@@ -74,9 +76,9 @@ impl Bench {
     }
 }
 
-/// Seconds for a byte that this machine takes for the reference work: lz4 of text made up of a few words. Takes about
-/// a millisecond.
-pub fn machine() -> f64 {
+/// Measures this machine's speed: the seconds per byte of the reference work, which is lz4 on text from a few words.
+/// Takes about a millisecond.
+pub fn measure_machine() -> f64 {
     const WORDS: [&[u8]; 8] =
         [b"tier ", b"the store ", b"extent, ", b"replica. ", b"a ", b"mover: ", b"0.25 ", b"encoding"];
     let mut text = Vec::with_capacity(LARGE + 16);
@@ -89,7 +91,7 @@ pub fn machine() -> f64 {
     let work = Encoding { codec: CodecId::Lz4, ..Encoding::NONE };
     let mut run = || bench.run(work, &text, 0, false).map_or(f64::INFINITY, |probe| probe.encode);
     let best = (0..5).map(|_| run()).fold(f64::INFINITY, f64::min);
-    if best.is_finite() && best > 0.0 { best } else { USUAL }
+    if best.is_finite() && best > 0.0 { best } else { DEFAULT_MACHINE_SECONDS_PER_BYTE }
 }
 
 #[cfg(test)]
@@ -100,12 +102,12 @@ mod tests {
     fn samples_are_spread_aligned_and_as_long_as_they_should_be() {
         let mut out = Vec::new();
         for length in [0, 1, 8191, 8192, 8193, 8230, 65_537, 262_144, 1_000_003] {
-            let block: Vec<u8> = (0..length).map(|i| (i / ALIGNMENT) as u8).collect();
-            sample(&block, SMALL, &mut out);
+            let block: Vec<u8> = (0..length).map(|i| (i / SLICE_ALIGNMENT_BYTES) as u8).collect();
+            take_sample(&block, SMALL, &mut out);
             assert_eq!(out.len(), length.min(SMALL));
             if length > SMALL {
-                for slice in out.chunks(SMALL / SLICES[0]) {
-                    assert!(slice[..ALIGNMENT].iter().all(|b| *b == slice[0]), "begins at a multiple");
+                for slice in out.chunks(SMALL / SLICES_PER_SAMPLE[0]) {
+                    assert!(slice[..SLICE_ALIGNMENT_BYTES].iter().all(|b| *b == slice[0]), "begins at a multiple");
                 }
             }
         }

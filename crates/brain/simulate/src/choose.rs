@@ -1,4 +1,4 @@
-//! [`Choose`]: who says where replicas go; [`Planner`]: Terrace's own planner.
+//! [`Choose`]: the interface that places replicas; [`Planner`]: its implementation by Terrace's planner.
 
 use terrace_codec::Encoding;
 use terrace_cost::{Costs, Expected};
@@ -6,44 +6,44 @@ use terrace_plan::plan::{GaveWay, Memo, NoRoom, Plan, Want, plan};
 use terrace_plan::policy::Policy;
 use terrace_plan::snapshot::{PAGE, Snapshot};
 
-/// A part of a replica, or all of it, on a target. Blocks are of less than 4 GiB, so that 32 bits do.
+/// A part of a replica, or a whole replica, on a target. Blocks are smaller than 4 GiB, so that 32 bits suffice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
-    /// Which replica of the block.
+    /// The index of the replica.
     pub replica: u8,
-    /// The target, as the snapshot has it.
+    /// The index of the target in the snapshot.
     pub target: u16,
-    /// Which block of the object: set by the simulation.
+    /// The index of the block in the object; the simulation sets it.
     pub block: u32,
-    /// Bytes stored.
+    /// The stored bytes.
     pub stored: f32,
-    /// Bytes of room that it is given.
+    /// The bytes of space that are reserved for it.
     pub room: f32,
-    /// Seconds to encode.
+    /// The time to encode it, in seconds.
     pub encode: f32,
-    /// Seconds to decode.
+    /// The time to decode it, in seconds.
     pub decode: f32,
 }
 
-/// Says where a block's replicas go.
+/// Places the replicas of blocks.
 pub trait Choose {
-    /// Adds the pieces of all replicas of a block of this kind, replica 0 first.
+    /// Appends the pieces of all replicas of a block of this kind, replica 0 first.
     ///
     /// # Errors
-    /// [`NoRoom`] where not even one replica has a place.
+    /// [`NoRoom`] if not even one replica fits.
     fn choose(&mut self, kind: usize, snapshot: &Snapshot, pieces: &mut Vec<Piece>) -> Result<(), NoRoom>;
 }
 
-/// A kind of block: how long it is, and what encodings do to it.
+/// A kind of block: its length, and the costs of encodings on it.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// Bytes.
+    /// The length in bytes.
     pub bytes: u64,
-    /// What encodings cost on it; storing it raw is always possible.
+    /// The costs of encodings on it; raw storage is always possible.
     pub costs: Vec<(Encoding, Expected)>,
 }
 
-/// The planner under a policy, where encodings cost what it expects.
+/// The planner under a policy. Encodings cost exactly what the planner expects.
 pub struct Planner {
     policy: Policy,
     reads: f64,
@@ -52,20 +52,20 @@ pub struct Planner {
     noted: Noted,
 }
 
-/// What plans did not hold to.
+/// The deviations of plans from the policy.
 #[derive(Clone, Debug, Default)]
 pub struct Noted {
-    /// Blocks that were planned.
+    /// The number of planned blocks.
     pub blocks: u64,
-    /// Those of fewer replicas than the policy wants.
+    /// The number of blocks with fewer replicas than the policy wants.
     pub fewer: u64,
-    /// For how many of them something gave way.
+    /// The number of blocks for which each wish was dropped.
     pub gave_way: Vec<(GaveWay, u64)>,
 }
 
 impl Planner {
-    /// For blocks of these kinds, which are expected to be read so many times; under one encoding only, if one is
-    /// named.
+    /// Creates a planner for blocks of these kinds with an expected number of reads; restricted to one encoding if one
+    /// is named.
     pub fn new(policy: Policy, reads: f64, kinds: Vec<Kind>, only: Option<Encoding>) -> Planner {
         let kinds = kinds.into_iter().map(|kind| {
             let of = |encoding: Encoding| kind.costs.iter().find(|(known, _)| *known == encoding);
@@ -78,7 +78,7 @@ impl Planner {
         Planner { policy, reads, kinds: kinds.collect(), memo: Memo::new(1 << 14), noted: Noted::default() }
     }
 
-    /// What plans did not hold to so far.
+    /// Returns the deviations of plans from the policy so far.
     pub fn noted(&self) -> &Noted {
         &self.noted
     }

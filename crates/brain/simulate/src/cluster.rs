@@ -1,73 +1,73 @@
-//! [`Cluster`]: what there is to compute and to store with.
+//! [`Cluster`]: the computing and storage resources.
 
 use terrace_cost::Work;
 use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS, Snapshot, SnapshotError, Target, Tier as Level};
 use thiserror::Error;
 
-/// A target without a limit holds so many bytes.
+/// The capacity in bytes of a target without a limit.
 pub(crate) const ENDLESS: u64 = u64::MAX >> 8;
 
-/// Where a tier or a link is.
+/// The location of a tier or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// In each node, for the processes there.
+    /// In each node, for the processes of that node.
     Node,
-    /// In one place, for all.
+    /// Shared by all nodes.
     Shared,
 }
 
-/// A link that transfers to and from tiers go over.
+/// A link over which data are transferred to and from tiers.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// Its name.
     pub name: String,
     /// Bytes per second.
     pub speed: f64,
-    /// Seconds that a message is under way.
+    /// The latency of a message, in seconds.
     pub latency: f64,
-    /// Whether each node has one, or all have the same.
+    /// Whether each node has its own link, or all share one.
     pub place: Place,
 }
 
-/// A performance level: targets that are alike.
+/// A performance level of identical targets.
 #[derive(Clone, Debug)]
 pub struct Tier {
     /// Its name.
     pub name: String,
-    /// Whether each node has its targets, or all share them.
+    /// Whether each node has its own targets, or all share them.
     pub place: Place,
-    /// How many targets: in each node, or in all.
+    /// The number of targets: in each node, or in total.
     pub targets: usize,
-    /// Bytes that a target writes per second.
+    /// The write speed of a target, in bytes per second.
     pub write: f64,
-    /// Bytes that a target reads per second.
+    /// The read speed of a target, in bytes per second.
     pub read: f64,
-    /// Seconds that an operation takes beside its bytes.
+    /// The latency of an operation in addition to the transfer of its bytes, in seconds.
     pub latency: f64,
-    /// Operations that a target does at a time: their latencies overlap, their bytes do not.
+    /// The number of concurrent operations of a target: their latencies overlap, their transfers do not.
     pub lanes: u16,
-    /// Bytes that a target holds; none where there is no limit.
+    /// The capacity of a target in bytes; None if it has no limit.
     pub capacity: Option<u64>,
-    /// Whether it outlives a reboot.
+    /// Whether data on the tier survive a reboot.
     pub persistent: bool,
-    /// What a target draws while it reads or writes, in watts.
+    /// The power of a target while it reads or writes, in watts.
     pub watts: f64,
-    /// What a terabyte (10^12 bytes) of it costs, in whatever money.
+    /// The price of a terabyte (10^12 bytes), in any currency.
     pub price: f64,
-    /// The index of the link to it, if there is one that counts.
+    /// The index of the link to the tier, if there is one that matters.
     pub link: Option<usize>,
 }
 
 /// Nodes with cores, the tiers that they reach (fastest first), and the processes on them.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Cores of each node.
+    /// The number of cores of each node.
     pub cores: usize,
-    /// What a core draws while it encodes or decodes, in watts.
+    /// The power of a core while it encodes or decodes, in watts.
     pub core_watts: f64,
-    /// Processes, spread over the nodes in turn.
+    /// The number of processes, which are distributed over the nodes in turn.
     pub processes: usize,
     /// The tiers, fastest first.
     pub tiers: Vec<Tier>,
@@ -75,45 +75,45 @@ pub struct Cluster {
     pub links: Vec<Link>,
 }
 
-/// Why a cluster cannot be.
+/// Why a cluster is not valid.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ClusterError {
-    /// A number of something that must be there is 0.
+    /// A number that must be positive is 0.
     #[error("{0} is 0; give at least 1")]
     None(String),
-    /// A number is no speed, no time or no price.
+    /// A number is not a valid speed, time or price.
     #[error("{what} of {of:?} is {value}; give a number {needed}")]
     Number {
-        /// Which number.
+        /// The name of the number.
         what: &'static str,
-        /// Of which tier or link.
+        /// The name of the tier or link.
         of: String,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it must be.
+        /// The requirement for it.
         needed: &'static str,
     },
-    /// More tiers or targets than can be planned for.
+    /// There are more tiers or targets than the planner supports.
     #[error(
         "a process reaches {tiers} tiers and {targets} targets, and at most {MAX_TIERS} and {MAX_TARGETS} can be planned \
          for; describe several devices as one target that is as quick and as large as they are together"
     )]
     TooMany {
-        /// Tiers.
+        /// The number of tiers.
         tiers: usize,
-        /// Targets that one process reaches.
+        /// The number of targets that one process reaches.
         targets: usize,
     },
-    /// A tier names a link that is not there.
+    /// A tier names a link that does not exist.
     #[error("tier {0:?} is behind a link that is not there; describe the link, or leave it out")]
     NoLink(String),
-    /// The planner does not take it.
+    /// The planner rejects the cluster.
     #[error(transparent)]
     Planner(#[from] SnapshotError),
 }
 
 impl Cluster {
-    /// Whether it can be.
+    /// Checks the cluster.
     ///
     /// # Errors
     /// Any [`ClusterError`].
@@ -142,7 +142,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// All numbers, with what they are of, and whether they must be above 0.
+    /// Returns all numbers with their name and their tier or link, and whether they must be positive.
     fn numbers(&self) -> Vec<(&'static str, &str, f64, bool)> {
         let mut numbers = vec![("core_watts", "the cluster", self.core_watts, false)];
         for tier in &self.tiers {
@@ -158,7 +158,7 @@ impl Cluster {
         numbers
     }
 
-    /// The tiers as a process sees them.
+    /// Returns the tiers as a process sees them.
     ///
     /// # Errors
     /// Any [`ClusterError`].
@@ -191,13 +191,14 @@ impl Cluster {
         Ok(Snapshot::new(levels.collect(), targets, self.core_watts)?.working(self.works()))
     }
 
-    /// What each target that a process reaches works: links draw nothing.
+    /// Returns the duration of the own work of each target that a process reaches. Links draw no power, so their time
+    /// does not count.
     pub(crate) fn works(&self) -> Vec<Work> {
         let works = |tier: &Tier| Work { read: 1.0 / tier.read, write: 1.0 / tier.write, latency: tier.latency };
         self.tiers.iter().flat_map(|tier| std::iter::repeat_n(works(tier), tier.targets)).collect()
     }
 
-    /// The node of a process.
+    /// Returns the node of a process.
     pub(crate) fn node(&self, process: usize) -> usize {
         process % self.nodes
     }

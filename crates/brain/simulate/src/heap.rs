@@ -1,4 +1,4 @@
-//! Moments, in the order in which they come.
+//! Moments in virtual time, ordered for the event queue.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Where what was written is, as long as it will be read.
+//! The locations of written blocks, as long as they will be read.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -6,26 +6,29 @@ use crate::choose::Piece;
 use crate::machine::Machine;
 use crate::room::Room;
 
-/// Pieces by process, step and object.
+/// The stored pieces by process, step and object.
 #[derive(Default)]
 pub(crate) struct Held {
     objects: Vec<Vec<Vec<Vec<Piece>>>>,
 }
 
 impl Held {
-    /// Keeps a block's pieces.
+    /// Stores a block's pieces.
     pub fn keep(&mut self, [process, step, object]: [usize; 3], pieces: &[Piece]) {
         let steps = at(&mut self.objects, process);
         at(at(steps, step), object).extend_from_slice(pieces);
     }
 
-    /// The replica of a block that would be there first, as far as the process knows; of those that would be as soon, the one whose
-    /// target it asks least, then whichever comes first in its own order for the block.
-    pub fn nearest(&self, [process, step, object]: [usize; 3], block: u32, near: Near<'_>) -> Vec<Piece> {
+    /// Returns the replica of a block with the earliest estimated arrival, as far as the process knows. Of replicas
+    /// with equal estimates, it prefers the one whose target the process uses least, then the first one in the
+    /// process's own order for the block.
+    pub fn nearest(&self, [process, step, object]: [usize; 3], block: u32, near: ReadContext<'_>) -> Vec<Piece> {
         let of_block = || self.objects[process][step][object].iter().filter(move |piece| piece.block == block);
         let of = |replica: u8| of_block().filter(move |piece| piece.replica == replica);
-        let Near { machine, room, node, asked, now } = near;
-        let time = |piece| room.reading(node, piece, machine).unwrap_or_else(|| machine.estimate(now, node, piece));
+        let ReadContext { machine, room, node, asked, now } = near;
+        let time = |piece| {
+            room.expected_read_seconds(node, piece, machine).unwrap_or_else(|| machine.estimate(now, node, piece))
+        };
         let takes = |replica: u8| of(replica).map(time).sum::<f64>();
         let asks =
             |replica: u8| of(replica).map(|piece| asked.get(usize::from(piece.target)).unwrap_or(&0)).sum::<u32>();
@@ -43,13 +46,13 @@ impl Held {
     }
 }
 
-/// Who reads, and when.
+/// The reader, and the time.
 #[derive(Clone, Copy)]
-pub(crate) struct Near<'a> {
+pub(crate) struct ReadContext<'a> {
     pub machine: &'a Machine<'a>,
     pub room: &'a Room,
     pub node: usize,
-    /// Pieces that the process is reading from each target.
+    /// The number of pieces that the process is reading from each target.
     pub asked: &'a [u32],
     pub now: f64,
 }

@@ -1,4 +1,4 @@
-//! [`Job`]: what is to be done, and why it may come to no end.
+//! [`Job`]: the description of a simulation, and its errors.
 
 use thiserror::Error;
 
@@ -6,37 +6,37 @@ use crate::cluster::{Cluster, ClusterError};
 use crate::room::Knows;
 use crate::work::Phase;
 
-/// Why a simulation came to no end.
+/// Why a simulation failed.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum Error {
-    /// The cluster cannot be.
+    /// The cluster is not valid.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// Not even one replica of a block has a place.
+    /// Not even one replica of a block fits.
     #[error(
         "process {process} finds no room for one replica of a block in step {step}, after {stored} bytes were stored; \
          give the last tier no capacity or a larger one, or fewer replicas"
     )]
     NoRoom {
-        /// Which process, counted from 0.
+        /// The process, counted from 0.
         process: usize,
-        /// Which step, counted from 0.
+        /// The step, counted from 0.
         step: usize,
-        /// Bytes stored so far, by all.
+        /// The bytes that all processes have stored so far.
         stored: u64,
     },
 }
 
-/// What is to be done, and where.
+/// The description of a simulation.
 pub struct Job<'a, W> {
-    /// The machines.
+    /// The cluster.
     pub cluster: &'a Cluster,
-    /// What is written.
+    /// The data to write.
     pub work: &'a W,
-    /// What is done with it.
+    /// The phases.
     pub phases: &'a [Phase],
-    /// Objects that a process has under way at a time.
+    /// The number of objects that a process works on at a time.
     pub under_way: usize,
-    /// What processes know of each other's writes.
+    /// What processes know about each other's writes.
     pub knows: Knows,
 }

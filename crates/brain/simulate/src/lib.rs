@@ -1,14 +1,16 @@
-//! Terrace's planner on a described cluster, in virtual time: what would be stored where, how long it would take, what
-//! it would cost and draw. Nothing here reads a clock or does I/O: the same description gives the same outcome.
+//! A simulation of Terrace's planner on a described cluster, in virtual time. It computes what is stored where, how
+//! long the job takes, what the space costs, and the energy used. It reads no clock and does no I/O: the same
+//! description gives the same outcome.
 //!
 //! - [`Cluster`]: nodes, cores, links, and tiers of targets.
-//! - [`Work`]: what each process writes; [`Phase`]: writes and reads in turn.
-//! - [`Choose`]: who says where a block's replicas go; [`Planner`] is the planner under a policy.
-//! - [`simulate()`]: has all processes do it, event by event.
+//! - [`Work`]: the writes of each process; [`Phase`]: alternating writes and reads.
+//! - [`Choose`]: the interface that places the replicas of a block; [`Planner`] implements it with the planner under a
+//!   policy.
+//! - [`simulate()`]: runs all processes, event by event.
 //!
-//! Processes take objects, some at a time, and write them block by block: each block is planned as it comes, encoded
-//! by a core of its node, and written through the link to its target. Every one of these serves what comes first. What a
-//! write does not wait for is made by one worker for each node and target.
+//! A process works on several objects at a time and writes them block by block. Each block is planned when it is
+//! written, encoded by a core of its node, and written through the link to its target. Cores, links and targets serve
+//! requests in order of arrival. One worker per node and target makes the replicas that a write does not wait for.
 
 mod choose;
 mod cluster;

@@ -1,4 +1,4 @@
-//! What serves: cores, links and targets. Each serves what comes first.
+//! The servers: cores, links and targets. Each serves requests in order of arrival.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,15 +7,15 @@ use crate::choose::Piece;
 use crate::cluster::{Cluster, Place};
 use crate::heap::Moment;
 
-/// Something that does so many operations at a time, and their bytes one after the other.
+/// A server with a number of concurrent operations, whose bytes it transfers one operation after the other.
 #[derive(Debug)]
 struct Server {
-    /// When it is done with the bytes that it has been given.
+    /// The moment at which all accepted bytes are transferred.
     free: f64,
-    /// When each of its lanes that was used is free.
+    /// The moment at which each used lane becomes free.
     lanes: BinaryHeap<Reverse<Moment>>,
     most: usize,
-    /// Seconds that it worked.
+    /// The time that it worked, in seconds.
     busy: f64,
 }
 
@@ -24,7 +24,8 @@ impl Server {
         Server { free: 0.0, lanes: BinaryHeap::new(), most, busy: 0.0 }
     }
 
-    /// When an operation is done that comes now: its bytes after those before it, its latency beside those of others.
+    /// Serves an operation that arrives now, and returns the moment of its completion. Its bytes follow those of
+    /// earlier operations; its latency overlaps with theirs.
     fn serve(&mut self, now: f64, seconds: f64, latency: f64) -> f64 {
         let lane = if self.lanes.len() < self.most { None } else { self.lanes.pop() };
         let begin = lane.map_or(now, |Reverse(Moment(free))| free.max(now));
@@ -38,7 +39,7 @@ impl Server {
     }
 }
 
-/// What is done next: by which server, so many seconds of its bytes, and seconds beside.
+/// A request: the server, the transfer time, and the latency, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Serve {
     server: u32,
@@ -50,10 +51,10 @@ pub(crate) struct Serve {
 pub(crate) struct Machine<'a> {
     cluster: &'a Cluster,
     servers: Vec<Server>,
-    /// The first server of each link and of each tier.
+    /// The index of the first server of each link and of each tier.
     links: Vec<usize>,
     tiers: Vec<usize>,
-    /// Tier and number in it of each target that a process sees.
+    /// The tier and the number within the tier of each target that a process sees.
     seen: Vec<(usize, usize)>,
 }
 
@@ -73,53 +74,53 @@ impl<'a> Machine<'a> {
         Machine { cluster, servers, links, tiers, seen }
     }
 
-    /// When what comes now is done.
+    /// Serves a request that arrives now, and returns the moment of its completion.
     pub fn serve(&mut self, now: f64, what: Serve) -> f64 {
         self.servers[what.server as usize].serve(now, what.seconds, what.latency)
     }
 
-    /// Encoding or decoding on a node.
+    /// Returns the request for encoding or decoding on a node.
     pub fn compute(&self, node: usize, seconds: f64) -> Serve {
         Serve { server: node as u32, seconds: 0.0, latency: seconds }
     }
 
-    /// The tier of a target that a process sees.
+    /// Returns the tier of a target that a process sees.
     pub fn tier(&self, target: u16) -> usize {
         self.seen[usize::from(target)].0
     }
 
-    /// Which of all targets one is that a node sees.
+    /// Returns the global index of a target that a node sees.
     pub fn target(&self, node: usize, target: u16) -> usize {
         let (tier, number) = self.seen[usize::from(target)];
         let of = &self.cluster.tiers[tier];
         self.tiers[tier] + number + if of.place == Place::Node { node * of.targets } else { 0 }
     }
 
-    /// How many servers there are: targets are numbered as they are.
+    /// Returns the number of servers; targets have the indexes of their servers.
     pub fn len(&self) -> usize {
         self.servers.len()
     }
 
-    /// Through the link, then on the target.
+    /// Returns the requests of a write: through the link, then on the target.
     pub fn write(&self, node: usize, piece: &Piece) -> [Option<Serve>; 2] {
         let tier = &self.cluster.tiers[self.tier(piece.target)];
         [self.link(node, piece), Some(self.transfer(node, piece, tier.write))]
     }
 
-    /// From the target, then through the link.
+    /// Returns the requests of a read: from the target, then through the link.
     pub fn read(&self, node: usize, piece: &Piece) -> [Option<Serve>; 2] {
         let tier = &self.cluster.tiers[self.tier(piece.target)];
         [Some(self.transfer(node, piece, tier.read)), self.link(node, piece)]
     }
 
-    /// When a piece would have been read that is asked for now, about.
+    /// Estimates the moment at which a read that starts now would complete.
     pub fn estimate(&self, now: f64, node: usize, piece: &Piece) -> f64 {
         let waits = (self.servers[self.target(node, piece.target)].free - now).max(0.0);
         let serves = self.read(node, piece).into_iter().flatten();
         waits + serves.map(|serve| serve.seconds + serve.latency).sum::<f64>() + f64::from(piece.decode)
     }
 
-    /// Joules: of targets and of cores, for as long as they worked.
+    /// Returns the energy of targets and cores while they worked, in joules.
     pub fn joules(&self) -> f64 {
         let busy = |from: usize, count: usize| self.servers[from..from + count].iter().map(|s| s.busy).sum::<f64>();
         let cores = busy(0, self.cluster.nodes) * self.cluster.core_watts;

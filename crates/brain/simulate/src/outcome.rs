@@ -1,44 +1,44 @@
-//! [`Outcome`]: what came of it.
+//! [`Outcome`]: the result of a simulation.
 
-/// What came of one phase.
+/// The result of one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PhaseOutcome {
-    /// Seconds that the slowest process waited for storage; computing does not count.
+    /// The time that the slowest process waited for storage, in seconds; computing does not count.
     pub seconds: f64,
-    /// Seconds from its begin until the last process was through.
+    /// The time from the start of the phase until the last process finished, in seconds.
     pub elapsed: f64,
-    /// Seconds from its begin until nothing was owed any more.
+    /// The time from the start of the phase until no replica was pending, in seconds.
     pub settled: f64,
 }
 
-/// What came of one policy.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// The phases.
+    /// The results of the phases.
     pub phases: Vec<PhaseOutcome>,
-    /// Bytes that the processes wrote.
+    /// The bytes that the processes wrote.
     pub raw: f64,
-    /// Bytes stored in each tier.
+    /// The bytes stored in each tier.
     pub tiers: Vec<u64>,
-    /// What each tier may hold; none where there is no limit.
+    /// The capacity of each tier; None if it has no limit.
     pub capacities: Vec<Option<u64>>,
-    /// Replicas of each byte, on average.
+    /// The mean number of replicas per byte.
     pub replicas: f64,
-    /// What the space costs that the bytes take.
+    /// The price of the space that the bytes take.
     pub cost: f64,
-    /// Joules that targets and cores drew while they worked.
+    /// The energy of targets and cores while they worked, in joules.
     pub joules: f64,
-    /// Events that were gone through.
+    /// The number of processed events.
     pub events: u64,
 }
 
 impl Outcome {
-    /// Bytes stored in all.
+    /// Returns the total number of stored bytes.
     pub fn stored(&self) -> f64 {
         self.tiers.iter().map(|bytes| *bytes as f64).sum()
     }
 
-    /// Seconds of all phases; see [`PhaseOutcome::seconds`].
+    /// Returns the total time of all phases, in seconds; see [`PhaseOutcome::seconds`].
     pub fn seconds(&self) -> f64 {
         self.phases.iter().map(|phase| phase.seconds).sum()
     }

@@ -1,4 +1,4 @@
-//! What is taken of each target, and what a process knows of it.
+//! The used space of each target, and what each process knows of it.
 
 use terrace_cost::Work;
 use terrace_plan::snapshot::Snapshot;
@@ -7,49 +7,50 @@ use crate::choose::Piece;
 use crate::cluster::{Cluster, ClusterError, ENDLESS, Place};
 use crate::machine::Machine;
 
-/// What whoever plans knows of what others write: it decides between targets that are alike.
+/// What a planning process knows about the writes of others, which decides between interchangeable targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knows {
-    /// All that was planned, by whomever: the load is even.
+    /// Everything that any process planned, so that the load is even.
     All,
-    /// What has begun to be written, as Terrace's processes know it: what was planned and is still being encoded they do not.
+    /// The writes that have started, as Terrace's processes know them. They do not know about blocks that are planned
+    /// and still being encoded.
     Begun,
 }
 
-/// How often a node looks at what it has learned of speeds, in seconds.
-const FRESH: f64 = 0.1;
-/// The share by which a speed may differ from what was planned with.
-const HARDLY: f64 = 0.2;
-/// How much a write counts against all before it.
-const WEIGHT: f64 = 1.0 / 16.0;
+/// The interval at which a node applies the speeds that it has learned, in seconds.
+const SPEED_UPDATE_INTERVAL_SECONDS: f64 = 0.1;
+/// A node ignores learned speeds that deviate from the planned ones by at most this share.
+const MAX_IGNORED_SPEED_DEVIATION: f64 = 0.2;
+/// The weight of a new speed sample relative to all earlier ones.
+const SPEED_SAMPLE_WEIGHT: f64 = 1.0 / 16.0;
 
 /// The tiers as the processes of each node see them.
 pub(crate) struct Room {
     knows: Knows,
     nodes: Vec<View>,
-    /// Bytes that each server may hold, that are planned on it, and that have begun to be written.
+    /// For each server, the capacity, the planned bytes, and the bytes whose write has started.
     capacity: Vec<u64>,
     taken: Vec<u64>,
     begun: Vec<u64>,
-    /// Bytes stored in each tier.
+    /// The bytes stored in each tier.
     tiers: Vec<u64>,
 }
 
 /// What a node knows.
 #[derive(Clone)]
 struct View {
-    /// The tiers as if they were empty.
+    /// The tiers without used space.
     empty: Snapshot,
-    /// The share of each tier that is taken, in steps of 5 %, and the tiers with these.
+    /// The used share of each tier in steps of 5 %, and the tiers with these shares.
     shares: Vec<u8>,
     filled: Snapshot,
-    /// Seconds for which a byte was under way to each tier, and what was planned with.
+    /// The learned write time per byte of each tier in seconds, and the value in the current plan.
     learned: Vec<f64>,
     used: Vec<f64>,
     looked: f64,
-    /// Seconds for which a byte was under way from each tier: its targets count as equally quick.
+    /// The learned read time per byte of each tier in seconds; the targets of a tier count as equally fast.
     reading: Vec<f64>,
-    /// What each target works.
+    /// The duration of each target's own work.
     works: Vec<Work>,
 }
 
@@ -83,11 +84,11 @@ impl Room {
         Ok(Room { knows, nodes, capacity, taken: none.clone(), begun: none, tiers })
     }
 
-    /// The tiers as they are for a node, for a block of so many bytes.
+    /// Returns the tiers as a node sees them, for a block of `bytes` bytes.
     pub fn snapshot(&mut self, node: usize, bytes: u64, now: f64, machine: &Machine<'_>) -> &Snapshot {
         let Room { knows, nodes, capacity, taken, begun, .. } = self;
         let view = &mut nodes[node];
-        view.look(now);
+        view.apply_learned_speeds(now);
         let count = view.empty.targets().len() as u16;
         let mut shares = vec![(0.0, 0.0); view.empty.tiers().len()];
         for at in 0..count {
@@ -109,63 +110,66 @@ impl Room {
         &view.filled
     }
 
-    /// Takes the space of what is planned.
+    /// Takes the space of planned pieces.
     pub fn take(&mut self, node: usize, pieces: &[Piece], machine: &Machine<'_>) {
         for piece in pieces {
-            self.taken[machine.target(node, piece.target)] += whole(piece.room);
-            self.tiers[machine.tier(piece.target)] += whole(piece.stored);
+            self.taken[machine.target(node, piece.target)] += round_up_bytes(piece.room);
+            self.tiers[machine.tier(piece.target)] += round_up_bytes(piece.stored);
         }
     }
 
-    /// Notes what begins to be written.
-    pub fn begins(&mut self, node: usize, piece: &Piece, machine: &Machine<'_>) {
-        self.begun[machine.target(node, piece.target)] += whole(piece.room);
+    /// Records the start of a write.
+    pub fn record_write_start(&mut self, node: usize, piece: &Piece, machine: &Machine<'_>) {
+        self.begun[machine.target(node, piece.target)] += round_up_bytes(piece.room);
     }
 
-    /// Notes how many seconds a piece was under way that was written.
-    pub fn wrote(&mut self, node: usize, piece: &Piece, seconds: f64, machine: &Machine<'_>) {
+    /// Records the duration of a write, in seconds.
+    pub fn record_write(&mut self, node: usize, piece: &Piece, seconds: f64, machine: &Machine<'_>) {
         if self.knows == Knows::Begun {
             let (tier, each) = (machine.tier(piece.target), seconds / f64::from(piece.stored).max(1.0));
             let learned = &mut self.nodes[node].learned[tier];
-            *learned += (each - *learned) * WEIGHT;
+            *learned += (each - *learned) * SPEED_SAMPLE_WEIGHT;
         }
     }
 
-    /// Notes how many seconds a piece was under way that was read.
-    pub fn got(&mut self, node: usize, piece: &Piece, seconds: f64, machine: &Machine<'_>) {
+    /// Records the duration of a read, in seconds.
+    pub fn record_read(&mut self, node: usize, piece: &Piece, seconds: f64, machine: &Machine<'_>) {
         let learned = &mut self.nodes[node].reading[machine.tier(piece.target)];
-        *learned += (seconds / f64::from(piece.stored).max(1.0) - *learned) * WEIGHT;
+        *learned += (seconds / f64::from(piece.stored).max(1.0) - *learned) * SPEED_SAMPLE_WEIGHT;
     }
 
-    /// Seconds that reading a piece should take, as a process of the node knows it, which is all that Terrace's know.
-    pub fn reading(&self, node: usize, piece: &Piece, machine: &Machine<'_>) -> Option<f64> {
+    /// Returns the expected duration of a read in seconds. It depends only on what the processes of the node know, as
+    /// in Terrace.
+    pub fn expected_read_seconds(&self, node: usize, piece: &Piece, machine: &Machine<'_>) -> Option<f64> {
         let view = &self.nodes[node];
         let each = view.reading[machine.tier(piece.target)];
         let takes = view.empty.targets()[usize::from(piece.target)].latency + f64::from(piece.stored) * each;
         (self.knows == Knows::Begun).then_some(takes)
     }
 
-    /// Bytes stored in each tier.
+    /// Returns the bytes stored in each tier.
     pub fn stored(&self) -> &[u64] {
         &self.tiers
     }
 }
 
 impl View {
-    /// Plans with what was learned of speeds from now on, where that differs. A tier is never quicker than one before.
-    fn look(&mut self, now: f64) {
-        if now < self.looked + FRESH {
+    /// Applies the learned speeds to later plans if they deviate enough. A tier never counts as faster than the one
+    /// before it.
+    fn apply_learned_speeds(&mut self, now: f64) {
+        if now < self.looked + SPEED_UPDATE_INTERVAL_SECONDS {
             return;
         }
         self.looked = now;
         let mut least = 0.0f64;
         let learned: Vec<f64> = self.learned.iter().map(|each| (least = least.max(*each), least).1).collect();
-        let differ = |(learned, used): (&f64, &f64)| (1.0 / learned - 1.0 / used).abs() > HARDLY / used;
+        let differ =
+            |(learned, used): (&f64, &f64)| (1.0 / learned - 1.0 / used).abs() > MAX_IGNORED_SPEED_DEVIATION / used;
         if !learned.iter().zip(&self.used).any(differ) {
             return;
         }
         let mut targets = self.empty.targets().to_vec();
-        targets.iter_mut().for_each(|target| target.write = step(1.0 / learned[usize::from(target.tier)]));
+        targets.iter_mut().for_each(|target| target.write = round_speed(1.0 / learned[usize::from(target.tier)]));
         if let Ok(empty) = Snapshot::new(self.empty.tiers().to_vec(), targets, self.empty.core_watts()) {
             (self.empty, self.used) = (empty.working(self.works.iter().copied()), learned);
             self.shares.clear();
@@ -173,17 +177,17 @@ impl View {
     }
 }
 
-/// The nearest step of a quarter, so that nodes that learned nearly the same share what was planned.
-fn step(speed: f64) -> f64 {
+/// Rounds a speed to steps of a quarter, so that nodes with nearly the same speeds share remembered plans.
+fn round_speed(speed: f64) -> f64 {
     1.25f64.powi((speed.ln() / 1.25f64.ln()).round() as i32)
 }
 
-/// What all targets of a tier hold together.
+/// Returns the capacity of all targets of a tier.
 pub(crate) fn capacity(cluster: &Cluster, tier: &crate::Tier) -> Option<u64> {
     let copies = if tier.place == Place::Node { cluster.nodes } else { 1 };
     tier.capacity.map(|each| each.saturating_mul((copies * tier.targets) as u64))
 }
 
-fn whole(bytes: f32) -> u64 {
+fn round_up_bytes(bytes: f32) -> u64 {
     f64::from(bytes).ceil() as u64
 }

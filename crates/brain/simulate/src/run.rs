@@ -1,4 +1,4 @@
-//! Event by event: what each process does next, at the earliest moment at which one can.
+//! The event loop: it executes the next action of each process in order of time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,7 +7,7 @@ use terrace_plan::policy::Ack;
 
 use crate::choose::{Choose, Piece};
 use crate::heap::Moment;
-use crate::held::{Held, Near};
+use crate::held::{Held, ReadContext};
 use crate::job::{Error, Job};
 use crate::machine::Machine;
 use crate::mover::Movers;
@@ -16,7 +16,7 @@ use crate::room::{Room, capacity};
 use crate::thread::{Cores, Next, Process, Thread, compute, store};
 use crate::work::{Phase, Work};
 
-/// Has all processes do a job, with replicas where `chooser` says.
+/// Simulates a job; `chooser` places the replicas.
 ///
 /// # Errors
 /// Any [`Error`].
@@ -54,12 +54,12 @@ struct Run<'a, W> {
     processes: Vec<Process>,
     threads: Vec<Thread>,
     movers: Movers,
-    /// What each mover has still to do, last first.
+    /// The remaining actions of each mover, in reverse order.
     moving: Vec<Vec<Next>>,
     held: Option<Held>,
-    /// When each thread and mover began to write or read last.
+    /// The moment at which each thread and mover started its last write or read.
     begun: Vec<f64>,
-    /// When, in which order among those at the same time, and who: threads, then movers.
+    /// The event queue: the moment, a sequence number for equal moments, and the actor. Threads come before movers.
     events: BinaryHeap<Reverse<(Moment, u64, usize)>>,
     pieces: Vec<Piece>,
     outcome: Outcome,
@@ -67,7 +67,7 @@ struct Run<'a, W> {
 }
 
 impl<W: Work> Run<'_, W> {
-    /// Gives the moment at which all is done.
+    /// Runs a phase, and returns the moment at which everything is done.
     fn phase(&mut self, phase: Phase, begin: f64, chooser: &mut impl Choose) -> Result<f64, Error> {
         let &Job { cluster, under_way, .. } = self.job;
         self.processes = (0..cluster.processes).map(|_| Process { begun: begin, ..Process::default() }).collect();
@@ -97,7 +97,7 @@ impl<W: Work> Run<'_, W> {
         if let Phase::Read(times) = phase { times } else { 1 }
     }
 
-    /// A process begins a step.
+    /// Starts a step of a process.
     fn begin(&mut self, process: usize, now: f64) {
         let threads = self.job.under_way.max(1);
         let of = &mut self.processes[process];
@@ -110,7 +110,7 @@ impl<W: Work> Run<'_, W> {
         self.events.push(Reverse((Moment(moment), self.outcome.events, who)));
     }
 
-    /// A thread goes on; whether its process is through with all by that.
+    /// Continues a thread; returns whether its process has thereby finished.
     fn go_on(&mut self, who: usize, now: f64, phase: Phase, chooser: &mut impl Choose) -> Result<bool, Error> {
         let process = self.threads[who].process;
         let node = self.job.cluster.node(process);
@@ -149,7 +149,7 @@ impl<W: Work> Run<'_, W> {
         }
     }
 
-    /// Does what is next; when that is done, where it takes time.
+    /// Executes an action; returns the moment of its completion if it takes time.
     fn act(&mut self, next: Next, node: usize, now: f64, who: usize) -> Option<f64> {
         match next {
             Next::Serve(serve) => return Some(self.machine.serve(now, serve)),
@@ -163,17 +163,17 @@ impl<W: Work> Run<'_, W> {
             }
             Next::Write(piece) => {
                 self.begins(who, now);
-                self.room.begins(node, &piece, &self.machine);
+                self.room.record_write_start(node, &piece, &self.machine);
             }
-            Next::Written(piece) => self.room.wrote(node, &piece, now - self.begun[who], &self.machine),
+            Next::Written(piece) => self.room.record_write(node, &piece, now - self.begun[who], &self.machine),
             Next::Got(piece) => {
                 *self.asked(who, &piece) -= 1;
-                self.room.got(node, &piece, now - self.begun[who], &self.machine);
+                self.room.record_read(node, &piece, now - self.begun[who], &self.machine);
             }
             Next::Owe(pieces) => {
                 for piece in pieces {
                     let target = self.machine.target(node, piece.target);
-                    if let Some(idle) = self.movers.owe(node, target, piece) {
+                    if let Some(idle) = self.movers.add_pending(node, target, piece) {
                         self.at(now, self.threads.len() + idle);
                     }
                 }
@@ -182,7 +182,7 @@ impl<W: Work> Run<'_, W> {
         None
     }
 
-    /// Has the thread plan that waits for a core for longest.
+    /// Lets the thread plan that has waited longest for a core.
     fn next_plans(&mut self, node: usize, now: f64) {
         if let Some(next) = self.cores[node].waiting.pop_front() {
             self.at(now, next);
@@ -194,7 +194,7 @@ impl<W: Work> Run<'_, W> {
         self.begun[who] = now;
     }
 
-    /// How many pieces a thread's process reads from the target of this one.
+    /// Returns the number of pieces that the thread's process is reading from the piece's target.
     fn asked(&mut self, who: usize, piece: &Piece) -> &mut u32 {
         let asked = &mut self.processes[self.threads[who].process].asked;
         let target = usize::from(piece.target);
@@ -202,7 +202,7 @@ impl<W: Work> Run<'_, W> {
         &mut asked[target]
     }
 
-    /// A mover goes on.
+    /// Continues a mover.
     fn moved(&mut self, number: usize, now: f64) {
         if self.moving.len() <= number {
             self.moving.resize_with(number + 1, Vec::new);
@@ -224,7 +224,7 @@ impl<W: Work> Run<'_, W> {
         }
     }
 
-    /// A thread has nothing more to do in this step; whether its process is through with all by that.
+    /// Marks a thread as finished with the step; returns whether its process has thereby finished.
     fn idle(&mut self, process: usize, now: f64, phase: Phase) -> bool {
         let (steps, passes) = (self.job.work.steps(), self.passes(phase));
         let of = &mut self.processes[process];
@@ -245,7 +245,7 @@ impl<W: Work> Run<'_, W> {
         false
     }
 
-    /// Plans a block, and has the thread write what is waited for.
+    /// Plans a block, and lets the thread write the pieces that the write waits for.
     fn write(
         &mut self,
         who: usize,
@@ -289,12 +289,12 @@ impl<W: Work> Run<'_, W> {
         Ok(())
     }
 
-    /// Has the thread read a block from the replica that is there first.
+    /// Lets the thread read a block from the replica with the earliest estimated arrival.
     fn read(&mut self, who: usize, at: [usize; 3], block: u32, now: f64) {
         let Some(held) = &self.held else { return };
         let node = self.job.cluster.node(at[0]);
         let asked = &self.processes[at[0]].asked;
-        let near = Near { machine: &self.machine, room: &self.room, node, asked, now };
+        let near = ReadContext { machine: &self.machine, room: &self.room, node, asked, now };
         let todo = &mut self.threads[who].todo;
         for piece in held.nearest(at, block, near) {
             todo.push(Next::Read(piece));

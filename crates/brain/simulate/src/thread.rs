@@ -1,24 +1,24 @@
-//! Processes, their threads, and what these do next.
+//! Processes, their threads, and the threads' next actions.
 
 use std::collections::VecDeque;
 
 use crate::choose::Piece;
 use crate::machine::{Machine, Serve};
 
-/// What is done next.
+/// An action.
 pub(crate) enum Next {
     Serve(Serve),
-    /// This begins to be read.
+    /// The read of a piece starts.
     Read(Piece),
-    /// A core is done encoding.
+    /// A core has finished encoding.
     Free,
-    /// This begins to be written: others know that its room is taken.
+    /// The write of a piece starts: others know that its space is taken.
     Write(Piece),
-    /// The node may learn how quickly this was written.
+    /// The write of a piece ended: the node learns its duration.
     Written(Piece),
-    /// The node may learn how quickly this was read.
+    /// The read of a piece ended: the node learns its duration.
     Got(Piece),
-    /// These are left to the movers.
+    /// These pieces are left to the movers.
     Owe(Box<[Piece]>),
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct Process {
     pub pass: usize,
     /// The object that the next free thread takes.
     pub object: usize,
-    /// Threads that are not through with the step.
+    /// The number of threads that have not finished the step.
     pub active: usize,
-    /// Pieces that are being read from each target.
+    /// The number of pieces being read from each target.
     pub asked: Vec<u32>,
     pub begun: f64,
     pub spent: f64,
@@ -39,20 +39,20 @@ pub(crate) struct Process {
 #[derive(Default)]
 pub(crate) struct Thread {
     pub process: usize,
-    /// What it is at: the object, and the next block of it.
+    /// The current object, and its next block.
     pub at: Option<(usize, usize)>,
-    /// What it has still to do, last first.
+    /// The remaining actions, in reverse order.
     pub todo: Vec<Next>,
 }
 
-/// The cores of a node, for those that plan: who finds none free plans later.
+/// The cores of a node for planning: a thread that finds no free core plans later.
 #[derive(Default)]
 pub(crate) struct Cores {
     pub busy: usize,
     pub waiting: VecDeque<usize>,
 }
 
-/// Encodes a piece and writes it.
+/// Appends the actions that encode and write a piece.
 pub(crate) fn store(machine: &Machine<'_>, node: usize, piece: &Piece, todo: &mut Vec<Next>) {
     todo.extend(compute(machine, node, piece.encode));
     todo.push(Next::Write(*piece));
@@ -60,7 +60,7 @@ pub(crate) fn store(machine: &Machine<'_>, node: usize, piece: &Piece, todo: &mu
     todo.push(Next::Written(*piece));
 }
 
-/// Encoding or decoding, where it takes time.
+/// Returns the action of encoding or decoding, if it takes time.
 pub(crate) fn compute(machine: &Machine<'_>, node: usize, seconds: f32) -> Option<Next> {
     (seconds > 0.0).then(|| Next::Serve(machine.compute(node, seconds.into())))
 }

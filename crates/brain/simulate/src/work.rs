@@ -1,43 +1,44 @@
-//! [`Work`]: what processes write; [`Phase`]: what they do with it.
+//! [`Work`]: the data that processes write; [`Phase`]: what they do with them.
 
 use terrace_plan::policy::Ack;
 
-/// What each process writes in each step: objects of blocks, each of some kind.
+/// The writes of each process in each step: objects of blocks, each block of some kind.
 pub trait Work {
-    /// Steps.
+    /// Returns the number of steps.
     fn steps(&self) -> usize;
-    /// Objects that a process writes in a step.
+    /// Returns the number of objects that a process writes in a step.
     fn objects(&self, process: usize, step: usize) -> usize;
-    /// The kind of an object's block of this number; none past its last.
+    /// Returns the kind of a block of an object; None past the last block.
     fn block(&self, process: usize, step: usize, object: usize, block: usize) -> Option<usize>;
-    /// Bytes of a block of this kind.
+    /// Returns the size of a block of this kind in bytes.
     fn bytes(&self, kind: usize) -> u64;
 }
 
-/// What all processes do in turn.
+/// The phases of a simulation, which all processes execute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {
-    /// Write all steps, with so many seconds of computing between two.
+    /// Write all steps, with a duration of computing between two steps.
     Write {
-        /// When a write returns.
+        /// The acknowledgement that a write waits for.
         ack: Ack,
-        /// Seconds.
+        /// The duration of computing, in seconds.
         computing: f64,
     },
-    /// Read all that was written so many times.
+    /// Read everything that was written, this many times.
     Read(usize),
 }
 
-/// The same for every process and step: so many objects of so many blocks, whose kinds take turns.
+/// A uniform workload: every process writes the same number of objects in each step; the kinds of their blocks
+/// alternate.
 #[derive(Clone, Debug)]
 pub struct Even {
-    /// Steps.
+    /// The number of steps.
     pub steps: usize,
-    /// Objects of each process in a step.
+    /// The number of objects of each process in a step.
     pub objects: usize,
-    /// Blocks of an object.
+    /// The number of blocks of an object.
     pub blocks: usize,
-    /// Bytes of a block of each kind; at least one.
+    /// The size of a block of each kind in bytes; at least one kind.
     pub kinds: Vec<u64>,
 }
 

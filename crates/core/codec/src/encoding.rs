@@ -1,32 +1,33 @@
-//! [`Encoding`]: its four bytes in a frame, and the tables of those there are to choose from.
+//! [`Encoding`]: its four bytes in a frame, and the tables of encodings to choose from.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{CodecId, Element, Error, Transform};
 
-/// A transform, the type of element that it works on, a codec and its level: what the planner chooses.
+/// A transform, its element type, a codec and its level: the unit that the planner chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Encoding {
-    /// What is done to the elements first.
+    /// The transform, which is applied to the elements first.
     pub transform: Transform,
-    /// The elements' type.
+    /// The type of the elements.
     pub element: Element,
     /// The codec.
     pub codec: CodecId,
-    /// The codec's level; 0 where it has none. One out of the codec's range means the nearest in it.
+    /// The codec's level; 0 if the codec has no levels. A level outside the codec's range means the nearest level in
+    /// it.
     pub level: i8,
 }
 
 impl Encoding {
-    /// Bytes stored as they are.
+    /// The identity: bytes are stored unencoded.
     pub const NONE: Encoding = row(Transform::None, Element::Bytes, CodecId::None, 0);
 
-    /// The encoding as it stands in a frame's header.
+    /// Returns the encoding as the four bytes of a frame's header.
     pub const fn to_bytes(self) -> [u8; 4] {
         [self.transform as u8, self.element as u8, self.codec as u8, self.level.cast_unsigned()]
     }
 
-    /// The encoding that four bytes of a frame's header name.
+    /// Returns the encoding for four bytes of a frame's header.
     ///
     /// # Errors
     /// [`Error::UnknownTransform`], [`Error::UnknownElement`] or [`Error::UnknownCodec`].
@@ -52,7 +53,7 @@ const fn pco(element: Element, level: i8) -> Encoding {
     row(Transform::None, element, CodecId::Pco, level)
 }
 
-const PLAIN: [Encoding; 9] = [
+const UNTRANSFORMED_ENCODINGS: [Encoding; 9] = [
     Encoding::NONE,
     plain(CodecId::Lz4, 0),
     plain(CodecId::Snappy, 0),
@@ -64,8 +65,8 @@ const PLAIN: [Encoding; 9] = [
     plain(CodecId::Ppmd, 6),
 ];
 
-/// What is done to elements of each width.
-const TYPED: [(Transform, CodecId, i8); 8] = [
+/// The transforms and codecs for elements of each width.
+const TRANSFORMED_CODECS: [(Transform, CodecId, i8); 8] = [
     (Transform::Shuffle, CodecId::Lz4, 0),
     (Transform::Shuffle, CodecId::Huffman, 0),
     (Transform::Shuffle, CodecId::Zstd, 1),
@@ -76,12 +77,12 @@ const TYPED: [(Transform, CodecId, i8); 8] = [
     (Transform::Delta, CodecId::Zstd, 3),
 ];
 
-/// An element of each width worth trying: transforms ask for no more.
-const WIDTHS: [Element; 4] = [Element::F32, Element::F64, Element::I16, Element::Record32];
+/// One element of each useful width; transforms depend only on the width.
+const TRANSFORMED_ELEMENTS: [Element; 4] = [Element::F32, Element::F64, Element::I16, Element::Record32];
 
-/// Pco takes all numbers for floats: what that loses on integers is small, what integers lose on decimals stored as
-/// floats is not.
-const NUMBERS: [Encoding; 6] = [
+/// Pco treats all numbers as floats: this loses little on integers, whereas treating decimals stored as floats as
+/// integers loses much.
+const NUMERIC_ENCODINGS: [Encoding; 6] = [
     pco(Element::F32, 4),
     pco(Element::F64, 4),
     pco(Element::I16, 4),
@@ -90,28 +91,30 @@ const NUMBERS: [Encoding; 6] = [
     pco(Element::I16, 8),
 ];
 
-/// The encodings that are chosen from: [`Encoding::NONE`] and lz4 first.
-pub const ALL: &[Encoding] = &all();
+/// The candidate encodings; [`Encoding::NONE`] and lz4 come first.
+pub const ALL: &[Encoding] = &list_all_encodings();
 
-const fn all() -> [Encoding; PLAIN.len() + TYPED.len() * WIDTHS.len() + NUMBERS.len()] {
-    let mut all = [Encoding::NONE; PLAIN.len() + TYPED.len() * WIDTHS.len() + NUMBERS.len()];
+const fn list_all_encodings() -> [Encoding;
+    UNTRANSFORMED_ENCODINGS.len() + TRANSFORMED_CODECS.len() * TRANSFORMED_ELEMENTS.len() + NUMERIC_ENCODINGS.len()] {
+    let mut all = [Encoding::NONE;
+        UNTRANSFORMED_ENCODINGS.len() + TRANSFORMED_CODECS.len() * TRANSFORMED_ELEMENTS.len() + NUMERIC_ENCODINGS.len()];
     let mut at = 0;
     while at < all.len() {
-        all[at] = if at < PLAIN.len() {
-            PLAIN[at]
-        } else if at < all.len() - NUMBERS.len() {
-            let typed = at - PLAIN.len();
-            let (transform, codec, level) = TYPED[typed % TYPED.len()];
-            row(transform, WIDTHS[typed / TYPED.len()], codec, level)
+        all[at] = if at < UNTRANSFORMED_ENCODINGS.len() {
+            UNTRANSFORMED_ENCODINGS[at]
+        } else if at < all.len() - NUMERIC_ENCODINGS.len() {
+            let typed = at - UNTRANSFORMED_ENCODINGS.len();
+            let (transform, codec, level) = TRANSFORMED_CODECS[typed % TRANSFORMED_CODECS.len()];
+            row(transform, TRANSFORMED_ELEMENTS[typed / TRANSFORMED_CODECS.len()], codec, level)
         } else {
-            NUMBERS[at + NUMBERS.len() - all.len()]
+            NUMERIC_ENCODINGS[at + NUMERIC_ENCODINGS.len() - all.len()]
         };
         at += 1;
     }
     all
 }
 
-/// Encodings that read and write as those of [`ALL`] do, but are seldom worth choosing.
+/// Encodings that can be read and written like those of [`ALL`], but are rarely worth choosing.
 pub const RARE: &[Encoding] = &[
     plain(CodecId::Zstd, 19),
     plain(CodecId::Lz4Hc, 9),

@@ -1,8 +1,8 @@
 //! Encodings: a transform of typed elements, then a codec.
 //!
-//! An [`Encoding`] names the four things that the planner chooses together: a [`Transform`], the [`Element`] it works
-//! on, a [`CodecId`] and its level. [`ALL`] is the table of those worth choosing from, [`RARE`] that of the others.
-//! [`encode`] and [`decode`] run one over a block; a thread keeps one [`Scratch`] for all of its calls.
+//! An [`Encoding`] combines the four properties that the planner chooses together: a [`Transform`], its [`Element`], a
+//! [`CodecId`] and its level. [`ALL`] is the table of the encodings worth choosing, [`RARE`] the table of the others.
+//! [`encode`] and [`decode`] run an encoding on a block. A thread uses one [`Scratch`] for all of its calls.
 //!
 //! ```
 //! use terrace_codec::{Encoding, Scratch, decode, encode};
@@ -31,18 +31,19 @@ pub use encoding::{ALL, Encoding, RARE};
 pub use error::Error;
 pub use parts::{CodecId, Element, Transform};
 
-/// Buffers and codec contexts that are used again: one for each thread.
+/// Reusable buffers and codec contexts; each thread needs its own.
 #[derive(Default)]
 pub struct Scratch {
     transformed: Vec<u8>,
     contexts: codecs::Contexts,
 }
 
-/// Encodes `raw` into `out`, which is cleared first. None, and nothing in `out`, where the result would not be shorter
-/// than `raw`.
+/// Clears `out` and encodes `raw` into it. Returns None, with `out` empty, if the result would not be shorter than
+/// `raw`.
 ///
 /// # Errors
-/// [`Error::Internal`] where the codec's library fails or has nothing for the element; never for what the bytes are.
+/// [`Error::Internal`] if the codec's library fails or does not support the element. The contents of `raw` never cause
+/// an error.
 pub fn encode(
     encoding: Encoding,
     raw: &[u8],
@@ -52,11 +53,12 @@ pub fn encode(
     run(encoding, raw, out, scratch, codecs::encode)
 }
 
-/// As [`encode`] of a sample out of `whole` bytes: a codec that works otherwise on short blocks than on long ones works
-/// as it would on the whole. So its ratio and its speed are the whole's, as far as the sample is like it.
+/// Like [`encode`], for a sample from a block of `whole` bytes. A codec that treats short and long blocks differently
+/// treats the sample like the whole block. The ratio and the speed are therefore those of the whole block, as far as
+/// the sample is representative.
 ///
 /// # Errors
-/// As [`encode`].
+/// The same as for [`encode`].
 pub fn encode_sample(
     encoding: Encoding,
     sample: &[u8],
@@ -96,10 +98,11 @@ fn run(
     Ok(Some(out.len()))
 }
 
-/// Fills `raw`, whose length is that of the bytes encoded, from `stored`.
+/// Decodes `stored` into `raw`, whose length must be that of the encoded bytes.
 ///
 /// # Errors
-/// [`Error::Damaged`] where `stored` does not decode to exactly that many bytes. Bytes of `raw` are then anything.
+/// [`Error::Damaged`] if `stored` does not decode to exactly that many bytes. The contents of `raw` are then
+/// unspecified.
 pub fn decode(encoding: Encoding, stored: &[u8], raw: &mut [u8], scratch: &mut Scratch) -> Result<(), Error> {
     let Scratch { transformed, contexts } = scratch;
     let length = raw.len();

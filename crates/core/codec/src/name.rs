@@ -1,6 +1,6 @@
-//! Names: `[transform+]codec[-element][-level]`, as in `shuffle4+zstd-1`, `delta-i32+lz4`, `pco-f32`.
+//! The names of encodings: `[transform+]codec[-element][-level]`, as in `shuffle4+zstd-1`, `delta-i32+lz4`, `pco-f32`.
 //!
-//! A transform carries the element: by its width, or by its name where it is not the one that the width means.
+//! The name of a transform includes the element: its width, or its name if the width stands for another element.
 
 use std::fmt;
 use std::str::FromStr;
@@ -65,7 +65,7 @@ fn parse_transform(text: &str) -> Option<(Transform, Element)> {
     Some((transform, element))
 }
 
-/// What stands before the first `-`, and after it.
+/// Returns the text before the first `-`, and the text after it.
 fn head(text: &str) -> (&str, Option<&str>) {
     text.split_once('-').map_or((text, None), |(head, rest)| (head, Some(rest)))
 }

@@ -1,4 +1,4 @@
-//! The parts of an encoding: each a table of a number that stands in frames, a name, and what it means.
+//! The parts of an encoding. Each part is a table of numbers in frames, names, and meanings.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,15 @@ macro_rules! numbered {
         pub enum $kind { $($(#[$doc])* $part = $number,)* }
 
         impl $kind {
-            /// Every one there is.
+            /// Every value.
             pub const ALL: &[$kind] = &[$($kind::$part),*];
 
-            /// Its name.
+            /// Returns the name.
             pub const fn name(self) -> &'static str {
                 match self { $($kind::$part => $name,)* }
             }
 
-            /// The one that has this number.
+            /// Returns the value with this number.
             pub(crate) const fn of(number: u8) -> Result<Self, Error> {
                 match number { $($number => Ok($kind::$part),)* _ => Err(Error::$unknown(number)) }
             }
@@ -29,23 +29,24 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// What is done to the elements before the codec. The numbers are part of the format and are never used again.
+    /// The transform of the elements before the codec. The numbers are part of the format and must never be reused.
     Transform, UnknownTransform {
-        /// Nothing.
+        /// No transform.
         None = 0 "none",
-        /// The first bytes of all elements, then all second bytes, and so on.
+        /// Shuffle: the first bytes of all elements, then all second bytes, and so on.
         Shuffle = 1 "shuffle",
-        /// Each element becomes its difference from the one before it, sign in the lowest bit; then shuffle.
+        /// Delta: the difference of each element from its predecessor with the sign in the lowest bit, followed by
+        /// shuffle.
         Delta = 2 "delta",
-        /// The first bits of eight elements, then all second bits, and so on: shuffle taken on to single bits.
+        /// Bitshuffle: the first bits of eight elements, then all second bits, and so on.
         BitShuffle = 3 "bitshuffle",
     }
 }
 
 numbered! {
-    /// The type of the elements, little-endian. The numbers are part of the format and are never used again.
+    /// The type of the elements, little-endian. The numbers are part of the format and must never be reused.
     Element, UnknownElement {
-        /// Bytes, or not known.
+        /// Bytes, or an unknown type.
         Bytes = 0 "u8",
         /// 16-bit signed integers.
         I16 = 1 "i16",
@@ -69,7 +70,7 @@ numbered! {
 }
 
 impl Element {
-    /// Bytes of one element.
+    /// Returns the size of an element in bytes.
     pub const fn width(self) -> usize {
         match self {
             Element::Bytes => 1,
@@ -80,7 +81,7 @@ impl Element {
         }
     }
 
-    /// The element that a bare width means in a name.
+    /// Returns the element that a width without a type means in a name.
     pub(crate) fn of_width(width: usize) -> Option<Element> {
         match width {
             1 => Some(Element::Bytes),
@@ -94,9 +95,9 @@ impl Element {
 }
 
 numbered! {
-    /// A codec. The numbers are part of the format and are never used again.
+    /// A codec. The numbers are part of the format and must never be reused.
     CodecId, UnknownCodec {
-        /// Stored as it is.
+        /// No compression.
         None = 0 "none",
         /// LZ4 blocks. The level is the acceleration.
         Lz4 = 1 "lz4",
@@ -104,9 +105,9 @@ numbered! {
         Zstd = 2 "zstd",
         /// Huffman coding only, in Zstandard frames as above.
         Huffman = 3 "huffman",
-        /// Pco, for numbers; bytes after the last whole number stand first, as they are.
+        /// Pco, for numbers. The bytes after the last whole number come first, uncompressed.
         Pco = 4 "pco",
-        /// LZ4 blocks made with more effort; they decode as [`CodecId::Lz4`] does.
+        /// LZ4 blocks from a slower compressor; they decode like [`CodecId::Lz4`].
         Lz4Hc = 5 "lz4hc",
         /// Snappy blocks.
         Snappy = 6 "snappy",
@@ -128,7 +129,7 @@ numbered! {
 }
 
 impl CodecId {
-    /// The level that a name without one means.
+    /// Returns the level that a name without a level means.
     pub(crate) const fn usual_level(self) -> i8 {
         match self {
             CodecId::Pco => 8,

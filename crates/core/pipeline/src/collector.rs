@@ -1,4 +1,4 @@
-//! The collector: pulls moves from one source, in order of arrival, as far as memory allows.
+//! The collector: it pulls moves from one source in order of arrival, as far as memory allows.
 
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
@@ -7,12 +7,12 @@ use crate::grouping::Event;
 use crate::pipeline::Shared;
 use crate::{Move, Pulled, Sink, Source};
 
-/// The longest rest before it is looked whether a destination is due.
-const LOOK: Duration = Duration::from_millis(50);
-/// Bytes pulled at once, at most, so that the stages behind have work early.
-const SIP: usize = 1 << 20;
+/// The maximum sleep between two checks for due retries.
+const MAX_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// The maximum number of bytes per pull, so that the later stages get work early.
+const MAX_PULL_BYTES: usize = 1 << 20;
 
-/// Collects from source number `number` until it ends, or the pipeline does.
+/// Pulls from source number `number` until the source or the pipeline ends.
 pub fn collect<S: Source, K: Sink<S::Move, Error = S::Error>>(
     source: &S,
     sink: &K,
@@ -20,37 +20,38 @@ pub fn collect<S: Source, K: Sink<S::Move, Error = S::Error>>(
     shared: &Shared<'_, S::Move>,
     next: &SyncSender<Event<S::Move>>,
 ) -> Result<(), S::Error> {
-    // What is sent to stages that have ended is of no use to anybody.
+    // A send fails only after the later stages have ended, when nothing needs the event any more.
     let send = |event| drop(next.send(event));
     let mut ended = false;
     while !shared.stopped() {
-        sink.wanted_again()?.iter().for_each(|destination| shared.dispatch.release_parked(destination));
-        for (destination, epoch) in shared.dispatch.due(number, Instant::now()) {
+        sink.wanted_again()?.iter().for_each(|destination| shared.dispatch.retry_parked(destination));
+        for (destination, epoch) in shared.dispatch.take_due_retries(number, Instant::now()) {
             source.again(&destination)?;
             send(Event::Again { source: number, destination, epoch });
             ended = false;
         }
         if ended {
-            // Before what is under way is done, nobody knows whether some of it is to be pulled again.
-            if shared.memory.is_empty_after(LOOK) {
-                if !shared.dispatch.any_waiting(number) {
+            // A write in progress may still fail, and its moves would have to be pulled again. The source therefore
+            // ends only when no memory is held.
+            if shared.memory.is_empty_after(MAX_POLL_INTERVAL) {
+                if !shared.dispatch.has_pending_restart(number) {
                     return Ok(());
                 }
-                std::thread::sleep(LOOK / 10);
+                std::thread::sleep(MAX_POLL_INTERVAL / 10);
             }
             continue;
         }
-        let free = shared.memory.free(LOOK);
+        let free = shared.memory.free(MAX_POLL_INTERVAL);
         if free == 0 {
             send(Event::Short);
             continue;
         }
-        match source.pull(free.min(SIP))? {
+        match source.pull(free.min(MAX_PULL_BYTES))? {
             Pulled::Moves(moves) => {
                 shared.memory.take(moves.iter().map(Move::weight).sum());
                 send(Event::Moves { source: number, moves });
             }
-            Pulled::Nothing => source.wait(LOOK),
+            Pulled::Nothing => source.wait(MAX_POLL_INTERVAL),
             Pulled::End => ended = true,
             Pulled::Stop => return Ok(()),
         }

@@ -1,4 +1,4 @@
-//! The dispatcher: which segment is written next, by whom, and what becomes of destinations that fail.
+//! The dispatcher: it hands segments to workers, and tracks destinations that fail.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,57 +9,59 @@ use rustix_futex_sync::{Condvar, Mutex};
 use crate::segment::Segment;
 use crate::{DestinationOf, Move, Settings};
 
-/// The longest wait before a destination that failed is tried again.
-const LONGEST: Duration = Duration::from_secs(5);
+/// The maximum backoff delay before a failed destination is retried.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Segments that wait for a worker, each destination's in order and by one worker at a time.
+/// The queue of segments for the workers. The segments of a destination are in order, and only one worker at a time
+/// writes to a destination.
 pub struct Dispatcher<'a, M: Move> {
     settings: &'a Settings,
     sources: usize,
     state: Mutex<State<M>>,
-    /// Segments came, went, or come no more.
+    /// Signals that segments were added or finished, or that no more will come.
     changed: Condvar,
-    /// Whether any destination ever failed.
+    /// Whether any destination ever failed. While it is false, lookups skip the lock. It is set before the epoch of the
+    /// failed destination changes.
     failed: AtomicBool,
 }
 
 struct State<M: Move> {
     waiting: HashMap<DestinationOf<M>, VecDeque<Segment<M>>>,
-    /// Those with waiting segments that nobody writes to.
+    /// The destinations with queued segments that no worker writes to.
     ready: VecDeque<DestinationOf<M>>,
-    /// Those that are being written to, and since when.
+    /// The destinations that workers write to, and the start of each write.
     writing: HashMap<DestinationOf<M>, Instant>,
-    /// How many closed segments each destination has that are not done.
+    /// The number of closed and unfinished segments of each destination.
     closed: HashMap<DestinationOf<M>, usize>,
     queued: usize,
     workers: usize,
-    resting: usize,
+    idle_workers: usize,
     over: bool,
-    down: HashMap<DestinationOf<M>, Down>,
-    /// Segments of an earlier epoch are void.
-    floors: HashMap<DestinationOf<M>, u64>,
+    down: HashMap<DestinationOf<M>, FailedDestination>,
+    /// The minimum valid epoch of each destination; segments of an earlier epoch are void.
+    min_epochs: HashMap<DestinationOf<M>, u64>,
 }
 
-/// A destination that fails.
-struct Down {
-    /// How long it has failed: what tries and the waits between them took. That all workers were busy with others is not held
-    /// against it.
+/// A destination that has failed.
+struct FailedDestination {
+    /// The total duration of failed attempts and of the waits between them. Time during which all workers were busy
+    /// with other destinations does not count.
     failing: Duration,
     due: Instant,
     wait: Duration,
     parked: bool,
-    /// The sources that have been told to begin again.
+    /// The sources that have been told to restart from their unfinished moves.
     told: HashSet<usize>,
-    /// Whether it has taken something since. It is forgotten once all sources are told.
+    /// Whether a write has succeeded since. The entry is removed when all sources have been told.
     healed: bool,
 }
 
-/// Somebody is free to write to any destination but these.
-pub struct Free<D> {
+/// A worker is free for every destination that is not in `busy`.
+pub struct FreeFor<D> {
     pub busy: HashSet<D>,
 }
 
-/// What to do with a destination that has failed.
+/// The consequence of a failure for the destination.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Retry,
@@ -75,10 +77,10 @@ impl<'a, M: Move> Dispatcher<'a, M> {
             closed: HashMap::new(),
             queued: 0,
             workers: 0,
-            resting: 0,
+            idle_workers: 0,
             over: false,
             down: HashMap::new(),
-            floors: HashMap::new(),
+            min_epochs: HashMap::new(),
         };
         Dispatcher {
             settings,
@@ -89,30 +91,31 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         }
     }
 
-    fn most_workers(&self) -> usize {
+    fn max_workers(&self) -> usize {
         self.settings.workers.max(1)
     }
 
-    /// A segment is closed and on its way here.
+    /// Announces a closed segment that will be enqueued.
     pub fn announce(&self, destination: &DestinationOf<M>) {
         *self.state.lock().closed.entry(destination.clone()).or_default() += 1;
     }
 
-    /// Whether somebody is free to write one more segment.
-    pub fn free_for(&self) -> Option<Free<DestinationOf<M>>> {
+    /// Returns the destinations that are busy if a worker is free; None if all workers are busy.
+    pub fn free_worker(&self) -> Option<FreeFor<DestinationOf<M>>> {
         let state = self.state.lock();
-        let free = state.closed.len() < self.most_workers();
-        free.then(|| Free { busy: state.closed.keys().cloned().collect() })
+        let free = state.closed.len() < self.max_workers();
+        free.then(|| FreeFor { busy: state.closed.keys().cloned().collect() })
     }
 
-    /// Takes a segment, once there is room for it; true where a worker is to be started.
-    pub fn offer(&self, segment: Segment<M>, void: impl FnOnce(Segment<M>)) -> bool {
+    /// Enqueues a segment, and blocks until there is room. Returns true if the caller has to start a worker. Passes a
+    /// segment of an old epoch to `void`.
+    pub fn enqueue(&self, segment: Segment<M>, void: impl FnOnce(Segment<M>)) -> bool {
         let mut state = self.state.lock();
-        while state.queued >= 2 * self.most_workers() && !state.over {
+        while state.queued >= 2 * self.max_workers() && !state.over {
             state = self.changed.wait(state);
         }
-        if state.over || segment.epoch < state.floor(&segment.destination) {
-            state.done(&segment.destination);
+        if state.over || segment.epoch < state.min_epoch(&segment.destination) {
+            state.forget_closed(&segment.destination);
             drop(state);
             void(segment);
             return false;
@@ -124,13 +127,13 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         if waiting.len() == 1 && !state.writing.contains_key(&destination) {
             state.ready.push_back(destination);
         }
-        let start = state.resting == 0 && state.workers < self.most_workers();
+        let start = state.idle_workers == 0 && state.workers < self.max_workers();
         state.workers += usize::from(start);
         self.changed.notify_all();
         start
     }
 
-    /// The next segment to write; none where the worker is to end.
+    /// Returns the next segment to write; None tells the worker to end.
     pub fn next(&self) -> Option<Segment<M>> {
         let mut state = self.state.lock();
         loop {
@@ -142,13 +145,13 @@ impl<'a, M: Move> Dispatcher<'a, M> {
                 self.changed.notify_all();
                 return Some(segment);
             }
-            state.resting += 1;
+            state.idle_workers += 1;
             let mut rested = false;
             if !state.over {
                 let (held, rest) = self.changed.wait_timeout(state, self.settings.rest);
                 (state, rested) = (held, rest.timed_out());
             }
-            state.resting -= 1;
+            state.idle_workers -= 1;
             if state.ready.is_empty() && (state.over || rested) {
                 state.workers -= 1;
                 return None;
@@ -156,8 +159,8 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         }
     }
 
-    /// A segment is done with; `heals`: it was written, which shows that the destination is well.
-    pub fn written(&self, destination: &DestinationOf<M>, heals: bool) {
+    /// Finishes a segment. `heals` is set if the segment was written, which proves that the destination works.
+    pub fn finish_segment(&self, destination: &DestinationOf<M>, heals: bool) {
         let mut state = self.state.lock();
         if let Some(down) = state.down.get_mut(destination).filter(|_| heals) {
             down.healed = true;
@@ -170,7 +173,7 @@ impl<'a, M: Move> Dispatcher<'a, M> {
 
     fn release(&self, state: &mut State<M>, destination: &DestinationOf<M>) {
         state.writing.remove(destination);
-        state.done(destination);
+        state.forget_closed(destination);
         match state.waiting.get(destination) {
             Some(waiting) if !waiting.is_empty() => state.ready.push_back(destination.clone()),
             _ => drop(state.waiting.remove(destination)),
@@ -178,16 +181,22 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         self.changed.notify_all();
     }
 
-    /// A segment was not written. Whatever else is here for the destination is void, and handed to `void`: all of it is pulled again.
-    pub fn failed(&self, destination: &DestinationOf<M>, for_good: bool, mut void: impl FnMut(Segment<M>)) -> Verdict {
+    /// Records that a segment was not written. Every other queued segment of the destination is void and passed to
+    /// `void`, because the sources pull all of its moves again.
+    pub fn fail_segment(
+        &self,
+        destination: &DestinationOf<M>,
+        for_good: bool,
+        mut void: impl FnMut(Segment<M>),
+    ) -> Verdict {
         self.failed.store(true, Ordering::Release);
         let now = Instant::now();
         let mut state = self.state.lock();
-        *state.floors.entry(destination.clone()).or_default() += 1;
+        *state.min_epochs.entry(destination.clone()).or_default() += 1;
         let tried = state.writing.get(destination).map_or(Duration::ZERO, Instant::elapsed);
         let first = || {
             let (parked, told, healed) = (false, HashSet::new(), false);
-            Down { failing: Duration::ZERO, due: now, wait: self.settings.retry, parked, told, healed }
+            FailedDestination { failing: Duration::ZERO, due: now, wait: self.settings.retry, parked, told, healed }
         };
         let down = state.down.entry(destination.clone()).or_insert_with(first);
         if down.healed {
@@ -198,19 +207,19 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         down.parked = for_good || down.failing >= self.settings.patience;
         down.failing += down.wait;
         down.due = now + down.wait;
-        down.wait = (down.wait * 2).min(LONGEST);
+        down.wait = (down.wait * 2).min(MAX_RETRY_DELAY);
         let verdict = if down.parked { Verdict::Park } else { Verdict::Retry };
         let waiting = state.waiting.remove(destination).unwrap_or_default();
         state.queued -= waiting.len();
-        waiting.iter().for_each(|_| state.done(destination));
+        waiting.iter().for_each(|_| state.forget_closed(destination));
         self.release(&mut state, destination);
         drop(state);
         waiting.into_iter().for_each(&mut void);
         verdict
     }
 
-    /// A parked destination is tried again at once, with all its patience.
-    pub fn release_parked(&self, destination: &DestinationOf<M>) {
+    /// Retries a parked destination immediately, with its full patience.
+    pub fn retry_parked(&self, destination: &DestinationOf<M>) {
         let mut state = self.state.lock();
         if let Some(down) = state.down.get_mut(destination).filter(|down| down.parked) {
             (down.parked, down.failing, down.due, down.wait) =
@@ -219,34 +228,34 @@ impl<'a, M: Move> Dispatcher<'a, M> {
         }
     }
 
-    /// The destinations that are to be tried again now, each told once to each source, with their new epochs.
-    pub fn due(&self, source: usize, now: Instant) -> Vec<(DestinationOf<M>, u64)> {
+    /// Returns the destinations whose retry is due, with their new epochs. Each source gets each retry once.
+    pub fn take_due_retries(&self, source: usize, now: Instant) -> Vec<(DestinationOf<M>, u64)> {
         if !self.failed.load(Ordering::Acquire) {
             return Vec::new();
         }
         let mut state = self.state.lock();
-        let State { down, floors, .. } = &mut *state;
+        let State { down, min_epochs, .. } = &mut *state;
         let mut due = Vec::new();
         for (destination, down) in down.iter_mut().filter(|(_, down)| !down.parked && down.due <= now) {
             if down.told.insert(source) {
-                due.push((destination.clone(), floors.get(destination).copied().unwrap_or(0)));
+                due.push((destination.clone(), min_epochs.get(destination).copied().unwrap_or(0)));
             }
         }
         down.retain(|_, down| !(down.healed && down.told.len() == self.sources));
         due
     }
 
-    /// Whether a source is yet to be told to begin again with some destination.
-    pub fn any_waiting(&self, source: usize) -> bool {
+    /// Returns whether the source has yet to be told to restart for some destination.
+    pub fn has_pending_restart(&self, source: usize) -> bool {
         self.state.lock().down.values().any(|down| !down.parked && !down.told.contains(&source))
     }
 
-    /// The epoch before which all that goes to a destination is void.
-    pub fn floor(&self, destination: &DestinationOf<M>) -> u64 {
-        if self.failed.load(Ordering::Acquire) { self.state.lock().floor(destination) } else { 0 }
+    /// Returns the minimum valid epoch of a destination.
+    pub fn min_epoch(&self, destination: &DestinationOf<M>) -> u64 {
+        if self.failed.load(Ordering::Acquire) { self.state.lock().min_epoch(destination) } else { 0 }
     }
 
-    /// No segment comes any more: workers end when there is nothing left.
+    /// Marks the end of the segments: workers end when the queue is empty.
     pub fn end(&self) {
         self.state.lock().over = true;
         self.changed.notify_all();
@@ -254,11 +263,11 @@ impl<'a, M: Move> Dispatcher<'a, M> {
 }
 
 impl<M: Move> State<M> {
-    fn floor(&self, destination: &DestinationOf<M>) -> u64 {
-        self.floors.get(destination).copied().unwrap_or(0)
+    fn min_epoch(&self, destination: &DestinationOf<M>) -> u64 {
+        self.min_epochs.get(destination).copied().unwrap_or(0)
     }
 
-    fn done(&mut self, destination: &DestinationOf<M>) {
+    fn forget_closed(&mut self, destination: &DestinationOf<M>) {
         if let Some(count) = self.closed.get_mut(destination) {
             *count = count.saturating_sub(1);
             if *count == 0 {

@@ -1,42 +1,42 @@
-//! What a pipeline has done so far.
+//! Counters of a pipeline.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why a segment was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
-    /// It was large.
+    /// It reached the size limit.
     Size,
-    /// Its first move had waited long.
+    /// Its first move reached the age limit.
     Age,
-    /// Somebody was free to write it.
+    /// A worker was free to write it.
     Idle,
     /// Memory was short.
     Memory,
 }
 
-/// Counts that others may look at while the pipeline runs.
+/// Counters that other threads may read while the pipeline runs.
 #[derive(Debug, Default)]
 pub struct Figures {
-    /// Moves that were finished.
+    /// The number of finished moves.
     pub moves: AtomicU64,
-    /// Bytes of these.
+    /// The bytes of the finished moves.
     pub bytes: AtomicU64,
-    /// Segments closed because they were large.
+    /// The number of segments closed because of their size.
     pub by_size: AtomicU64,
-    /// Segments closed because they were old.
+    /// The number of segments closed because of their age.
     pub by_age: AtomicU64,
-    /// Segments closed because somebody was free to write them.
+    /// The number of segments closed because a worker was free.
     pub by_idle: AtomicU64,
-    /// Segments closed because memory was short.
+    /// The number of segments closed because memory was short.
     pub by_memory: AtomicU64,
-    /// Writes that failed and are tried again.
+    /// The number of failed writes that are retried.
     pub failed: AtomicU64,
-    /// The most bytes that were held at once.
+    /// The peak of the held bytes.
     pub peak: AtomicU64,
-    /// Threads that write now.
+    /// The number of writing threads.
     pub workers: AtomicU64,
-    /// The most of them at once.
+    /// The peak number of writing threads.
     pub most_workers: AtomicU64,
 }
 

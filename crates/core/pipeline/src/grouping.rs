@@ -1,5 +1,5 @@
-//! Grouping: moves to one destination become a segment, which closes when it is large or old, when somebody is free to
-//! write it, or when memory is short.
+//! Grouping: it combines moves to one destination into a segment. A segment is closed when it is large or old, when a
+//! worker is free, or when memory is short.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -9,11 +9,11 @@ use crate::pipeline::Shared;
 use crate::segment::Segment;
 use crate::{Closed, DestinationOf, Move};
 
-/// What grouping is told.
+/// The events that grouping receives.
 pub enum Event<M: Move> {
     /// Moves were pulled.
     Moves { source: usize, moves: Vec<M> },
-    /// All moves of a source to a destination are pulled again from here on; those before are void.
+    /// From here on, all moves of a source to a destination are pulled again; earlier ones are void.
     Again { source: usize, destination: DestinationOf<M>, epoch: u64 },
     /// A worker is free.
     Free,
@@ -21,7 +21,7 @@ pub enum Event<M: Move> {
     Short,
 }
 
-/// Groups until no collector is left.
+/// Groups moves until all collectors have ended.
 pub fn group<M: Move>(shared: &Shared<'_, M>, events: &Receiver<Event<M>>, next: &SyncSender<Segment<M>>) {
     let mut grouping = Grouping { shared, next, open: HashMap::new(), large: Vec::new(), epochs: HashMap::new() };
     loop {
@@ -40,9 +40,9 @@ struct Grouping<'a, 'b, M: Move> {
     shared: &'a Shared<'b, M>,
     next: &'a SyncSender<Segment<M>>,
     open: HashMap<DestinationOf<M>, Segment<M>>,
-    /// Those that have become large.
+    /// The destinations whose segments are large.
     large: Vec<DestinationOf<M>>,
-    /// How often each source has begun again with a destination that failed.
+    /// The epoch of each source and destination: how often the source restarted after the destination failed.
     epochs: HashMap<(usize, DestinationOf<M>), u64>,
 }
 
@@ -51,7 +51,8 @@ impl<M: Move> Grouping<'_, '_, M> {
         match event {
             Event::Moves { source, moves } => {
                 moves.into_iter().for_each(|one| self.add(source, one));
-                // Only now, as what is pulled at once may be in any order, which the sorter restores inside a segment.
+                // Segments are closed only after all moves of a pull are added: the moves of one pull may be in any
+                // order, and the sorter restores the order only within a segment.
                 self.close_large();
             }
             Event::Again { source, destination, epoch } => {
@@ -73,7 +74,7 @@ impl<M: Move> Grouping<'_, '_, M> {
             true => 0,
             false => self.epochs.get(&(source, destination.clone())).copied().unwrap_or(0),
         };
-        if epoch < self.shared.dispatch.floor(&destination) {
+        if epoch < self.shared.dispatch.min_epoch(&destination) {
             self.shared.memory.give(one.weight());
             return;
         }
@@ -89,7 +90,7 @@ impl<M: Move> Grouping<'_, '_, M> {
             self.shared.figures.closed(why);
             self.shared.dispatch.announce(destination);
             if let Err(unsent) = self.next.send(segment) {
-                // The pipeline has ended.
+                // The send fails only if the pipeline has ended.
                 self.shared.memory.give(unsent.0.weight);
             }
         }
@@ -111,11 +112,11 @@ impl<M: Move> Grouping<'_, '_, M> {
         old.iter().for_each(|destination| self.close(destination, Closed::Age));
     }
 
-    /// Closes, the oldest first, what workers are free for: a lone request waits for no timer, and under load segments
-    /// grow as long as the one before them is being written.
+    /// Closes segments for free workers, oldest first. A single request thus waits for no timer, and under load a
+    /// segment grows as long as its predecessor is being written.
     fn close_wanted(&mut self) {
         loop {
-            let free = self.shared.dispatch.free_for();
+            let free = self.shared.dispatch.free_worker();
             let Some(free) = free.filter(|_| !self.open.is_empty()) else { return };
             let wanted = self.open.values().filter(|segment| !free.busy.contains(&segment.destination));
             let oldest = wanted.min_by_key(|segment| segment.since).map(|segment| segment.destination.clone());

@@ -7,14 +7,16 @@
 //!        ─ dispatcher  writes segments, many destinations at once, each destination's in order
 //! ```
 //!
-//! [`run`] is the pipeline, [`Source`] and [`Sink`] are its two ends. It knows no store, no files and no format: the
-//! engine's mover puts the owed set and the targets at its ends, streams of requests a log and files, objects or keys.
+//! [`run`] is the pipeline; [`Source`] and [`Sink`] are its two ends. It depends on no store, no files and no format:
+//! the engine's mover connects the pending replicas to the targets, and streams connect a log of requests to files,
+//! objects or keys.
 //!
-//! **What it promises.** Moves to one destination are written in the order in which they are pulled, by one thread at a
-//! time. A move is finished only after [`Sink::sync`] returned for it. No more bytes than [`Settings::memory`] are held,
-//! and what one pull gives beyond its budget. A destination that fails keeps no memory: its moves are forgotten, and
-//! pulled again once it is due ([`Source::again`]); after [`Settings::patience`] it is parked, until
-//! [`Sink::wanted_again`] names it. The others go on.
+//! **Guarantees.** Moves to one destination are written in the order in which they are pulled, by one thread at a time.
+//! A move is finished only after [`Sink::sync`] has returned for it. The pipeline holds no more than
+//! [`Settings::memory`] bytes, plus what one pull returns beyond its budget. A failed destination holds no memory: the
+//! pipeline drops its moves, and pulls them again when the retry is due ([`Source::again`]). After
+//! [`Settings::patience`] the destination is parked until [`Sink::wanted_again`] names it. Other destinations are not
+//! affected.
 
 mod collector;
 mod dispatcher;
@@ -35,24 +37,24 @@ pub use figures::{Closed, Figures};
 pub use pipeline::{Ended, run};
 pub use settings::Settings;
 
-/// What is moved, as a whole, to one destination.
+/// A unit of work that is moved as a whole to one destination.
 pub trait Move: Send {
-    /// Where it may go.
+    /// The type of destinations.
     type Destination: Clone + Eq + Hash + Debug + Send + Sync;
-    /// What orders the moves to one destination.
+    /// The type that orders the moves to one destination.
     type Order: Ord;
 
-    /// Where it goes.
+    /// Returns the destination.
     fn destination(&self) -> &Self::Destination;
 
-    /// Its place among the moves to its destination.
+    /// Returns the position among the moves to the destination.
     fn order(&self) -> Self::Order;
 
-    /// Bytes of memory that it takes.
+    /// Returns the memory that the move takes, in bytes.
     fn weight(&self) -> usize;
 
-    /// Whether a destination that has failed is well again once this is done. A part of something that is begun with
-    /// again after each failure is no such sign: the next part may fail for ever.
+    /// Returns whether finishing this move proves that a failed destination works again. A part of something that
+    /// restarts after each failure is no such proof, because the next part may always fail.
     fn is_progress(&self) -> bool {
         true
     }
@@ -61,71 +63,72 @@ pub trait Move: Send {
 /// A move's destination.
 pub type DestinationOf<M> = <M as Move>::Destination;
 
-/// What a source has.
+/// The result of a pull.
 #[derive(Debug)]
 pub enum Pulled<M> {
     /// The next moves, in order of arrival.
     Moves(Vec<M>),
-    /// None now; there may be some later.
+    /// No moves now; there may be some later.
     Nothing,
-    /// None any more. What is under way is finished, destinations that fail are tried until they are parked.
+    /// No moves any more. The pipeline finishes the moves in progress, and retries failed destinations until they are
+    /// parked.
     End,
-    /// No more are wanted. What is under way is finished; what cannot be now is left.
+    /// The source wants to stop. The pipeline finishes the moves in progress as far as possible, and drops the rest.
     Stop,
 }
 
-/// Where moves come from. What it holds outlives the process: a move that is not finished is pulled again by the next run.
+/// A source of moves. Its contents survive the process: the next run pulls unfinished moves again.
 pub trait Source: Sync {
-    /// What it gives.
+    /// The type of moves.
     type Move: Move;
-    /// What ends the pipeline.
+    /// The type of errors that end the pipeline.
     type Error: Send;
 
-    /// The next moves in order of arrival, of `budget` bytes at most, but one at least if there is any. What is pulled at
-    /// once may be mixed up: the sorter puts it in order.
+    /// Returns the next moves in order of arrival: at most `budget` bytes, but at least one move if there is any. The
+    /// moves of one pull may be in any order; the sorter restores it.
     fn pull(&self, budget: usize) -> Result<Pulled<Self::Move>, Self::Error>;
 
-    /// Returns when there may be something to pull, after `limit` at the latest.
+    /// Blocks until there may be something to pull, for at most `limit`.
     fn wait(&self, limit: Duration);
 
-    /// These moves are done, and are never to be pulled again.
+    /// Marks moves as finished; they must never be pulled again.
     fn finish(&self, moves: Vec<Self::Move>) -> Result<(), Self::Error>;
 
-    /// All moves to `destination` that were pulled and not finished are to be pulled again, before any later one.
+    /// Makes the source return all pulled and unfinished moves to `destination` again, before any later ones.
     fn again(&self, destination: &DestinationOf<Self::Move>) -> Result<(), Self::Error>;
 }
 
-/// Where moves go.
+/// A sink of moves.
 pub trait Sink<M: Move>: Sync {
-    /// What [`Sink::write`] leaves for [`Sink::sync`].
+    /// The data that [`Sink::write`] passes to [`Sink::sync`].
     type Written;
-    /// What ends the pipeline.
+    /// The type of errors that end the pipeline.
     type Error: Send;
 
-    /// Writes moves, which are in order and follow on what was written to the destination before. Of those that are
-    /// there already it writes none again.
+    /// Writes moves, which are in order and continue what was written to the destination before. Skips moves that are
+    /// already there.
     fn write(&self, destination: &DestinationOf<M>, moves: &[M]) -> Result<Self::Written, Failure<Self::Error>>;
 
-    /// Makes what was written stay, and then notes that it is there.
+    /// Makes written moves durable, and only then records that they are written.
     fn sync(&self, destination: &DestinationOf<M>, written: Self::Written) -> Result<(), Failure<Self::Error>>;
 
-    /// The parked destinations that are to be tried again, each once.
+    /// Returns the parked destinations to retry; each one is returned once.
     fn wanted_again(&self) -> Result<Vec<DestinationOf<M>>, Self::Error> {
         Ok(Vec::new())
     }
 
-    /// Notes that the destination is given up, and why.
+    /// Records that the destination is parked, and why.
     fn park(&self, destination: &DestinationOf<M>, reason: &str) -> Result<(), Self::Error>;
 }
 
-/// Why something was not written.
+/// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure<E> {
-    /// The destination does not take it now, for this reason; it is tried again.
+    /// The destination rejects the write now, for this reason; the write is retried.
     Later(String),
-    /// The destination will never take it, for this reason; it is parked.
+    /// The destination will always reject the write, for this reason; it is parked.
     Never(String),
-    /// The whole pipeline cannot go on.
+    /// The whole pipeline cannot continue.
     Fatal(E),
 }
 

@@ -1,4 +1,4 @@
-//! The bytes that a pipeline may hold.
+//! The memory limit of a pipeline.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use rustix_futex_sync::{Condvar, Mutex};
 
 use crate::Figures;
 
-/// Bytes that are held, of those that may be.
+/// The held bytes and their limit.
 pub struct Memory<'a> {
     limit: usize,
     used: Mutex<usize>,
@@ -20,7 +20,7 @@ impl<'a> Memory<'a> {
         Memory { limit: limit.max(1), used: Mutex::new(0), freed: Condvar::new(), figures }
     }
 
-    /// Bytes that may be taken, which are none where all are held for all of `wait`.
+    /// Returns the free bytes; 0 if all bytes are still held after `wait`.
     pub fn free(&self, wait: Duration) -> usize {
         let mut used = self.used.lock();
         if *used >= self.limit {
@@ -29,21 +29,21 @@ impl<'a> Memory<'a> {
         self.limit.saturating_sub(*used)
     }
 
-    /// Takes bytes; the last move may take more than were free.
+    /// Takes bytes; the last move may exceed the free bytes.
     pub fn take(&self, bytes: usize) {
         let mut used = self.used.lock();
         *used += bytes;
         self.figures.peak.fetch_max(*used as u64, Ordering::Relaxed);
     }
 
-    /// Gives bytes back.
+    /// Returns bytes to the pool.
     pub fn give(&self, bytes: usize) {
         let mut used = self.used.lock();
         *used = used.saturating_sub(bytes);
         self.freed.notify_all();
     }
 
-    /// Whether nothing is held; returns once something was given back, after `wait` at the latest.
+    /// Waits until bytes are given back, for at most `wait`; returns whether no bytes are held.
     pub fn is_empty_after(&self, wait: Duration) -> bool {
         let mut used = self.used.lock();
         if *used > 0 {

@@ -1,4 +1,4 @@
-//! The four stages, put together.
+//! The composition of the four stages.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,17 +14,17 @@ use crate::segment::Segment;
 use crate::{Figures, Move, Settings, Sink, Source};
 use crate::{collector, grouping, sorter, worker};
 
-/// Events and segments that wait between two stages; their bytes are bounded by [`Settings::memory`].
-const BETWEEN: usize = 8;
+/// The capacity of the channels between stages, in events or segments. [`Settings::memory`] limits their bytes.
+const MAX_QUEUED_PER_STAGE: usize = 8;
 
-/// What all stages see.
+/// The state that all stages share.
 pub struct Shared<'a, M: Move> {
     pub settings: &'a Settings,
     pub figures: &'a Figures,
     pub memory: Memory<'a>,
     pub dispatch: Dispatcher<'a, M>,
     stopped: AtomicBool,
-    /// Tells grouping that a worker is free, as long as there is a collector.
+    /// The channel to grouping; present as long as there is a collector.
     grouping: Mutex<Option<SyncSender<Event<M>>>>,
 }
 
@@ -33,41 +33,42 @@ impl<M: Move> Shared<'_, M> {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Ends all stages as soon as they can; nothing more is written.
+    /// Makes all stages end as soon as possible; no more segments are written.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         self.dispatch.end();
     }
 
-    pub fn tell_free(&self) {
+    pub fn notify_worker_free(&self) {
         if let Some(grouping) = &*self.grouping.lock() {
-            // Where it has other events to look at, it will see for itself.
+            // An error is ignored: if the channel is full, grouping checks for free workers when it handles the queued
+            // events.
             let _ = grouping.try_send(Event::Free);
         }
     }
 }
 
-/// Why a pipeline ended before its sources did.
+/// Why a pipeline ended before its sources.
 #[derive(Debug)]
 pub enum Ended<E> {
     /// A source or the sink failed.
     Failed(E),
-    /// The system gave no thread.
+    /// The system could not start a thread.
     NoThread(io::Error),
 }
 
-/// Moves everything from the sources to the sink, until all sources have ended or one says stop.
+/// Moves everything from the sources to the sink, until all sources have ended or one requests a stop.
 ///
 /// # Errors
-/// The first error of a source or the sink. What is not finished is pulled again by the next run.
+/// The first error of a source or the sink. The next run pulls the unfinished moves again.
 pub fn run<'a, S: Source, K: Sink<S::Move, Error = S::Error>>(
     sources: &'a [S],
     sink: &K,
     settings: &Settings,
     figures: &Figures,
 ) -> Result<(), Ended<S::Error>> {
-    let (to_grouping, events) = sync_channel(BETWEEN);
-    let (to_sorter, segments) = sync_channel::<Segment<S::Move>>(BETWEEN);
+    let (to_grouping, events) = sync_channel(MAX_QUEUED_PER_STAGE);
+    let (to_sorter, segments) = sync_channel::<Segment<S::Move>>(MAX_QUEUED_PER_STAGE);
     let shared = Shared {
         settings,
         figures,
@@ -89,11 +90,11 @@ pub fn run<'a, S: Source, K: Sink<S::Move, Error = S::Error>>(
         let sorting = named("sorter").spawn_scoped(scope, move || {
             let void = |segment: Segment<S::Move>| shared.memory.give(segment.weight);
             sorter::sort(shared, &segments, |segment| {
-                if shared.dispatch.offer(segment, void) {
+                if shared.dispatch.enqueue(segment, void) {
                     let worker = move || worker::work(shared, sources, sink, fail);
                     let begun = thread::Builder::new().name("terrace-pipeline".into()).spawn_scoped(scope, worker);
                     if begun.is_err() {
-                        // This thread is as good as any.
+                        // The system could not start a thread, so this one does the work.
                         worker();
                     }
                 }
@@ -115,7 +116,7 @@ pub fn run<'a, S: Source, K: Sink<S::Move, Error = S::Error>>(
         }
         drop(to_grouping);
         shared.grouping.lock().take();
-        // A panic is handed on by the scope.
+        // The scope propagates a panic.
         drop(sorting.map(ScopedJoinHandle::join));
         shared.dispatch.end();
     });

@@ -4,14 +4,15 @@ use std::time::Instant;
 
 use crate::{DestinationOf, Move};
 
-/// Moves of one destination, each with the number of its source.
+/// Moves to one destination, each with the number of its source.
 pub struct Segment<M: Move> {
     pub destination: DestinationOf<M>,
     pub moves: Vec<(usize, M)>,
-    /// Bytes of memory of all moves.
+    /// The memory of all moves, in bytes.
     pub weight: usize,
     pub since: Instant,
-    /// How often the destination had failed when this began: what is of an earlier time is void, as all of it is pulled again.
+    /// The epoch: how often the destination had failed when the segment was created. Segments of an earlier epoch are
+    /// void, because all of their moves are pulled again.
     pub epoch: u64,
 }
 

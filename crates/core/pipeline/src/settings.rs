@@ -1,23 +1,23 @@
-//! What may be set.
+//! The settings of a pipeline.
 
 use std::time::Duration;
 
-/// How a pipeline behaves. The defaults suit disks and networks.
+/// The settings of a pipeline. The defaults suit disks and networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// A segment of so many bytes is closed.
+    /// The size in bytes at which a segment is closed.
     pub max_bytes: usize,
-    /// A segment is closed once its first move has waited so long, even where nobody is free to write it.
+    /// The age of its first move at which a segment is closed even if no worker is free.
     pub max_age: Duration,
-    /// So many segments are written at once, at most. Threads come and go with the backlog.
+    /// The maximum number of segments written at once. The pipeline starts and ends threads with the backlog.
     pub workers: usize,
-    /// Bytes of all moves that were pulled and are not finished, at most.
+    /// The maximum number of bytes of pulled and unfinished moves.
     pub memory: usize,
-    /// The wait before a destination that failed is tried again; it doubles, up to five seconds.
+    /// The initial backoff delay after a failure; it doubles up to five seconds.
     pub retry: Duration,
-    /// A destination that has failed for so long, tries and waits between them together, is parked.
+    /// The duration after which a failed destination is parked, counting attempts and the waits between them.
     pub patience: Duration,
-    /// A thread that has had nothing to do for so long ends.
+    /// The idle time after which a thread ends.
     pub rest: Duration,
 }
 

@@ -1,27 +1,27 @@
-//! A worker: writes segments to their destinations, makes them stay, and finishes their moves.
+//! A worker: it writes segments to their destinations, makes them durable, and finishes their moves.
 
 use crate::dispatcher::Verdict;
 use crate::pipeline::Shared;
 use crate::segment::Segment;
 use crate::{Failure, Move, Sink, Source};
 
-/// Works until there has been nothing to do for a while, or there never will be.
+/// Writes segments until the worker has been idle for a while, or no more will come.
 pub fn work<S: Source, K: Sink<S::Move, Error = S::Error>>(
     shared: &Shared<'_, S::Move>,
     sources: &[S],
     sink: &K,
     fail: &dyn Fn(S::Error),
 ) {
-    let _alarm = Alarm(shared);
+    let _alarm = StopOnPanic(shared);
     shared.figures.worker_begins();
     while let Some(segment) = shared.dispatch.next() {
         if shared.stopped() {
-            shared.dispatch.written(&segment.destination, false);
+            shared.dispatch.finish_segment(&segment.destination, false);
             shared.memory.give(segment.weight);
         } else if let Err(error) = write(shared, sources, sink, segment) {
             fail(error);
         }
-        shared.tell_free();
+        shared.notify_worker_free();
     }
     shared.figures.worker_ends();
 }
@@ -39,7 +39,7 @@ fn write<S: Source, K: Sink<S::Move, Error = S::Error>>(
     let failed = |reason: &str, for_good| {
         shared.figures.failed.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let void = |segment: Segment<S::Move>| shared.memory.give(segment.weight);
-        match shared.dispatch.failed(&destination, for_good, void) {
+        match shared.dispatch.fail_segment(&destination, for_good, void) {
             Verdict::Park => sink.park(&destination, reason),
             Verdict::Retry => Ok(()),
         }
@@ -48,17 +48,17 @@ fn write<S: Source, K: Sink<S::Move, Error = S::Error>>(
         Ok(()) => {
             let finished = finish(sources, numbers, moves);
             shared.figures.finished(count, weight);
-            shared.dispatch.written(&destination, heals);
+            shared.dispatch.finish_segment(&destination, heals);
             finished
         }
         Err(Failure::Later(reason)) => failed(&reason, false),
         Err(Failure::Never(reason)) => failed(&reason, true),
         Err(Failure::Fatal(error)) => {
-            shared.dispatch.written(&destination, false);
+            shared.dispatch.finish_segment(&destination, false);
             Err(error)
         }
     };
-    // Last, as nothing is under way once no memory is held.
+    // Memory is released last: collectors conclude that nothing is in progress when no memory is held.
     shared.memory.give(weight);
     done
 }
@@ -77,10 +77,10 @@ fn finish<S: Source>(sources: &[S], numbers: Vec<usize>, moves: Vec<S::Move>) ->
     sources.iter().zip(parts).try_for_each(finish)
 }
 
-/// Ends the pipeline where a worker panics: what it had would be waited for.
-struct Alarm<'a, 'b, M: crate::Move>(&'a Shared<'b, M>);
+/// Stops the pipeline if a worker panics: the other stages would wait forever for the worker's segment.
+struct StopOnPanic<'a, 'b, M: crate::Move>(&'a Shared<'b, M>);
 
-impl<M: crate::Move> Drop for Alarm<'_, '_, M> {
+impl<M: crate::Move> Drop for StopOnPanic<'_, '_, M> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.stop();

@@ -1,4 +1,4 @@
-//! [`explain`]: what was weighed for a plan, what won, and why.
+//! [`explain`]: the alternatives to a plan, and the reasons for the choice.
 
 mod print;
 
@@ -6,112 +6,115 @@ use serde::{Deserialize, Serialize};
 use terrace_codec::Encoding;
 
 use crate::plan::candidates::Terms;
-use crate::plan::offers::{busy, price};
+use crate::plan::offers::{compute_rates_under_load, price_encoding};
 use crate::plan::{Forbidden, GaveWay, Piece, Plan, Want};
 use crate::policy::{Budget, Policy, Resolution};
 use crate::snapshot::{PAGE, Snapshot};
 use terrace_cost::Costs;
 use terrace_cost::Weights;
 
-/// What was weighed for a plan, and why it is what it is; prints as a text of some lines.
+/// The alternatives to a plan, and the reasons for the choice. It is displayed as a text of several lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The request's length.
+    /// The length of the request in bytes.
     pub bytes: u64,
-    /// How often it is expected to be read.
+    /// The expected number of reads.
     pub reads: f64,
-    /// How requirements became the policy.
+    /// The decisions between requirements that led to the policy.
     pub resolutions: Vec<Resolution>,
-    /// How many replicas the policy wants.
+    /// The number of replicas that the policy wants.
     pub wanted: u8,
-    /// How many domains there are whose targets are up; more replicas than that have no place.
+    /// The number of failure domains with targets that accept writes: the maximum number of replicas that have a place.
     pub domains: u8,
-    /// The most bytes stored per byte given.
+    /// The maximum number of stored bytes per byte of the request.
     pub budget: Option<Budget>,
-    /// What the plan does not hold to, since so many replicas could not be had otherwise.
+    /// The wishes that were dropped for this number of replicas.
     pub gave_way: Vec<GaveWay>,
-    /// Costs are joules, not seconds.
+    /// Whether costs are in joules instead of seconds.
     pub energy: bool,
-    /// What the plan costs.
+    /// The cost of the plan.
     pub cost: Total,
-    /// Whether it is known that nothing is cheaper.
+    /// Whether the plan is proven to be the cheapest.
     pub proven: bool,
-    /// The bytes that all replicas are expected to take.
+    /// The expected number of stored bytes of all replicas.
     pub stored: u64,
-    /// The replicas; one that has no place, where there is room for none. None of no bytes: nothing is stored of these.
+    /// The replicas. If not even one fits, the list contains one replica without pieces. It is empty for a request of
+    /// no bytes, because nothing is stored.
     pub replicas: Vec<Replica>,
 }
 
-/// What a plan costs, weighted: seconds, or joules where the policy counts these.
+/// The weighted cost of a plan, in seconds, or in joules if the policy counts energy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Total {
-    /// Of replica 0 where a write does not wait for the others, else of all.
+    /// The cost of replica 0 if the write does not wait for the others, otherwise of all replicas.
     pub first: f64,
-    /// What a write does not wait for: the other replicas.
+    /// The cost of the replicas that the write does not wait for.
     pub then: f64,
 }
 
-/// A replica, and what was weighed for it.
+/// A replica and its alternatives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Replica {
-    /// What mattered to its cost.
+    /// The weights of its cost.
     pub weights: Weights,
-    /// Where it goes.
+    /// Its pieces.
     pub pieces: Vec<Piece>,
-    /// Each encoding on each tier, there on the target that serves it best.
+    /// Each encoding on each tier, on the target of the tier that serves it best.
     pub weighed: Vec<Weighed>,
 }
 
-/// An encoding on a tier, for one replica.
+/// An encoding on a tier, considered for one replica.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Weighed {
     /// The tier's name.
     pub tier: String,
     /// The index of the target.
     pub target: u8,
-    /// How the bytes would be stored.
+    /// The encoding.
     #[serde(with = "crate::named")]
     pub encoding: Encoding,
-    /// What the whole replica would cost there in one piece: seconds or joules, weighted.
+    /// The weighted cost of the whole replica there in one piece, in seconds or joules.
     pub cost: f64,
-    /// The bytes that it would take.
+    /// The number of stored bytes.
     pub stored: u64,
-    /// What came of it.
+    /// The result.
     pub verdict: Verdict,
 }
 
-/// What came of a target and an encoding for a replica.
+/// The result of considering a target and an encoding for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It holds so many of the replica's pages.
+    /// The plan uses it for this many pages of the replica.
     Chosen {
-        /// How many.
+        /// The number of pages.
         pages: u32,
     },
-    /// It is not cheaper than where the replica goes.
+    /// It is not cheaper than the plan's choice.
     Dearer {
-        /// Its cost over that of the replica as planned; 1 is as dear. None where that costs nothing.
+        /// Its cost divided by the cost of the planned replica; 1 means equal. None if the planned replica costs
+        /// nothing.
         times: Option<f64>,
     },
-    /// It is cheaper for this replica, but makes another, or all together, dearer or more than the budget.
+    /// It is cheaper for this replica, but makes another replica or the whole plan more expensive, or exceeds the
+    /// budget.
     Yields,
-    /// This other replica lies in the same domain, or on the same tier where tiers are to be distinct.
+    /// Another replica is in the same failure domain, or on the same tier if tiers have to be distinct.
     Taken {
-        /// Which.
+        /// The index of the other replica.
         replica: u8,
     },
-    /// It has room for no more than so many pages.
+    /// It has too little room for the replica.
     NoRoom {
-        /// How many.
+        /// The maximum number of pages.
         pages: u64,
     },
-    /// The policy, or the target, does not allow it.
+    /// The policy or the target forbids it.
     Forbidden(Forbidden),
 }
 
 impl Verdict {
-    /// Of the targets of a tier the one with the lowest rank tells most.
+    /// Orders verdicts: of the targets of a tier, the one with the lowest rank is the most informative.
     fn rank(&self) -> u8 {
         match self {
             Verdict::Chosen { .. } => 0,
@@ -123,7 +126,7 @@ impl Verdict {
     }
 }
 
-/// Explains a plan, or that there is none, by what it was made from.
+/// Explains a plan, or why there is none, from the planner's inputs.
 pub fn explain(
     want: &Want,
     snapshot: &Snapshot,
@@ -204,13 +207,13 @@ impl Weigher<'_> {
         self.plan.replicas.get(replica).map_or(&[], |pieces| pieces)
     }
 
-    /// The cost of so many pages there.
+    /// Returns the cost of a number of pages there.
     fn cost(&self, replica: usize, target: u8, encoding: usize, pages: u32) -> f64 {
         let Terms { snapshot, policy, .. } = self.terms;
         let rates = snapshot.rates()[usize::from(target)];
-        let rates = if policy.spread { busy(&rates) } else { rates };
+        let rates = if policy.spread { compute_rates_under_load(&rates) } else { rates };
         let (weights, reads) = if replica == 0 { (&policy.first, self.want.reads) } else { (&policy.rest, 0.0) };
-        let (fixed, per_page) = price(policy, &rates, &self.costs.rates()[encoding], weights, reads);
+        let (fixed, per_page) = price_encoding(policy, &rates, &self.costs.rates()[encoding], weights, reads);
         (fixed as f64 + per_page as f64 * f64::from(pages)) * 1e-12
     }
 
@@ -268,7 +271,7 @@ impl Weigher<'_> {
     }
 }
 
-/// What so many bytes take at so many for a page: the last page need not be whole.
+/// Returns the stored size of `bytes` bytes at `per_page` bytes per page; the last page may be partial.
 fn stored(bytes: u64, per_page: u64) -> u64 {
     bytes.saturating_mul(per_page).div_ceil(PAGE)
 }

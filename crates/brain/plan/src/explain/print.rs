@@ -1,4 +1,4 @@
-//! An [`Explanation`] as text.
+//! Displays an [`Explanation`] as text.
 
 use std::fmt;
 

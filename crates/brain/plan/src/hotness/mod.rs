@@ -1,8 +1,10 @@
-//! How hot ranges are (HReplica IV-A: data-centric scoring): a score that each access raises and time halves.
+//! The hotness of ranges (HReplica IV-A: data-centric scoring): a score that each access raises and that decays over
+//! time.
 //!
-//! [`Hotness`] keeps the scores of keys, [`Ranges`] those of an object's blocks, finer for the hottest; [`spans`] tells
-//! in which order and at which splits an object is to be placed; [`promotions`] and [`demotions`] what is worth moving
-//! between tiers. A score is a number of accesses to the whole range, each worth half after a half-life.
+//! [`Hotness`] keeps the scores of keys. [`Ranges`] keeps the scores of an object's blocks, in finer parts for the
+//! hottest blocks. [`spans`] returns the order and the splits in which an object is placed. [`promotions`] and
+//! [`demotions`] return the moves between tiers that are worthwhile. A score counts accesses to the whole range; the
+//! weight of an access halves after each half-life.
 
 mod moves;
 mod ranges;
@@ -14,8 +16,8 @@ pub use ranges::Ranges;
 pub use spans::{Span, spans};
 pub use table::Hotness;
 
-/// How often a range is likely to be read in the half-life to come, if things go on as they did: a rate of `r` accesses
-/// in a half-life keeps the score at `r / ln 2`.
+/// Returns the expected number of reads in the next half-life at the present rate: a constant rate of `r` accesses per
+/// half-life keeps the score at `r / ln 2`.
 pub fn reads_to_come(score: f64) -> f64 {
     score * std::f64::consts::LN_2
 }

@@ -1,4 +1,4 @@
-//! [`promotions`] and [`demotions`]: what is worth moving between tiers.
+//! [`promotions`] and [`demotions`]: worthwhile moves between tiers.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,12 +7,12 @@ use terrace_cost::TargetRates;
 
 use crate::snapshot::Snapshot;
 
-/// A replica that may move: its key, its stored bytes, and the target that it is on.
+/// A replica that may be moved.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// The key of its score.
     pub key: u64,
-    /// Its size as stored.
+    /// Its stored size in bytes.
     pub bytes: u64,
     /// The index of its target.
     pub target: u8,
@@ -20,25 +20,26 @@ pub struct Entry {
     pub score: f64,
 }
 
-/// A hint to move a replica.
+/// A suggested move of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Move {
     /// The key of its score.
     pub key: u64,
-    /// The index of the target that it is on.
+    /// The index of its present target.
     pub from: u8,
-    /// The index of the target that it should be on.
+    /// The index of its new target.
     pub to: u8,
-    /// Seconds that this saves in the half-life to come, the time of the move taken off; negative where it costs.
+    /// The time saved in the next half-life minus the duration of the move, in seconds; negative if the move costs
+    /// time.
     pub gain: f64,
 }
 
-/// What is read so often that moving it to a faster tier saves more time than it takes: the most saved for each byte
-/// first, as long as there is room.
+/// Returns the moves to faster tiers that save more time than they take, in the order of the saving per byte, as far as
+/// there is room.
 pub fn promotions(entries: &[Entry], snapshot: &Snapshot) -> Vec<Move> {
     let up = |entry: &Entry, to: u8| tier(snapshot, to) < tier(snapshot, entry.target);
-    let mut room = room(snapshot);
-    let hint = |entry: &Entry| Some((best(entry, snapshot, &room, up)?, entry.bytes));
+    let mut room = compute_room(snapshot);
+    let hint = |entry: &Entry| Some((find_best_move(entry, snapshot, &room, up)?, entry.bytes));
     let mut moves: Vec<(Move, u64)> = entries.iter().filter_map(hint).filter(|(hint, _)| hint.gain > 0.0).collect();
     let per_byte = |(hint, bytes): &(Move, u64)| hint.gain / (*bytes).max(1) as f64;
     moves.sort_by(|a, b| per_byte(b).total_cmp(&per_byte(a)).then(a.0.key.cmp(&b.0.key)));
@@ -52,18 +53,19 @@ pub fn promotions(entries: &[Entry], snapshot: &Snapshot) -> Vec<Move> {
     moves.into_iter().map(|(hint, _)| hint).collect()
 }
 
-/// What leaves a target first so that at least `bytes` bytes become free: what costs least for each byte on the slower
-/// tier that serves it best and has room. All that there is, if that is not enough.
+/// Returns the moves to slower tiers that free at least `bytes` bytes of a target, in the order of the cost per byte.
+/// Each replica moves to the slower tier with room that serves it best. Returns all possible moves if they do not free
+/// enough.
 pub fn demotions(entries: &[Entry], snapshot: &Snapshot, target: u8, bytes: u64) -> Vec<Move> {
     let mut here: Vec<&Entry> = entries.iter().filter(|entry| entry.target == target).collect();
     here.sort_by(|a, b| a.score.total_cmp(&b.score).then(b.bytes.cmp(&a.bytes)).then(a.key.cmp(&b.key)));
     let down = |entry: &Entry, to: u8| tier(snapshot, to) > tier(snapshot, entry.target);
-    let (mut room, mut freed, mut moves) = (room(snapshot), 0, Vec::new());
+    let (mut room, mut freed, mut moves) = (compute_room(snapshot), 0, Vec::new());
     for entry in here {
         if freed >= bytes {
             break;
         }
-        if let Some(hint) = best(entry, snapshot, &room, down) {
+        if let Some(hint) = find_best_move(entry, snapshot, &room, down) {
             room[usize::from(hint.to)] -= entry.bytes;
             freed += entry.bytes;
             moves.push(hint);
@@ -72,24 +74,29 @@ pub fn demotions(entries: &[Entry], snapshot: &Snapshot, target: u8, bytes: u64)
     moves
 }
 
-/// The move of an entry to the target that gains most, of those that are allowed and have room.
-fn best(entry: &Entry, snapshot: &Snapshot, room: &[u64], allowed: impl Fn(&Entry, u8) -> bool) -> Option<Move> {
+/// Returns the move of an entry to the allowed target with room that gains the most.
+fn find_best_move(
+    entry: &Entry,
+    snapshot: &Snapshot,
+    room: &[u64],
+    allowed: impl Fn(&Entry, u8) -> bool,
+) -> Option<Move> {
     let rates = snapshot.rates();
     let from = rates.get(usize::from(entry.target))?;
     let moves = (0u8..).zip(rates).filter(|(to, _)| allowed(entry, *to) && room[usize::from(*to)] >= entry.bytes);
-    let hint = |(to, rates)| Move { key: entry.key, from: entry.target, to, gain: gain(entry, from, rates) };
+    let hint = |(to, rates)| Move { key: entry.key, from: entry.target, to, gain: compute_gain(entry, from, rates) };
     moves.map(hint).max_by(|a, b| a.gain.total_cmp(&b.gain).then(b.to.cmp(&a.to)))
 }
 
-fn gain(entry: &Entry, from: &TargetRates, to: &TargetRates) -> f64 {
+fn compute_gain(entry: &Entry, from: &TargetRates, to: &TargetRates) -> f64 {
     let bytes = entry.bytes as f64;
     let read = |rates: &TargetRates| rates.latency + bytes * rates.read;
     let write = to.latency + bytes * to.write;
     reads_to_come(entry.score) * (read(from) - read(to)) - (read(from) + write)
 }
 
-/// Free bytes of each target that are not promised; of one that is down none.
-fn room(snapshot: &Snapshot) -> Vec<u64> {
+/// Returns the free bytes of each target that are not reserved; 0 for a target that does not accept writes.
+fn compute_room(snapshot: &Snapshot) -> Vec<u64> {
     let free = |target: &crate::snapshot::Target| target.free.saturating_sub(target.reserved);
     snapshot.targets().iter().map(|target| if target.up { free(target) } else { 0 }).collect()
 }

@@ -3,12 +3,12 @@
 use super::Hotness;
 use crate::mix::mix;
 
-/// How many parts a hot block has.
-const PARTS: u64 = 16;
+/// The number of parts that a hot block is divided into.
+const PARTS_PER_BLOCK: u64 = 16;
 
-/// Scores of blocks of objects; of a block that is hot, also of its sixteenths.
+/// The scores of blocks of objects, and of the sixteenths of hot blocks.
 ///
-/// An access costs one step for each block, and one for each sixteenth of those that are hot.
+/// An access updates one score for each block, and one for each accessed sixteenth of a hot block.
 #[derive(Clone, Debug)]
 pub struct Ranges {
     scores: Hotness,
@@ -17,93 +17,93 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// A table of at least `keys` scores that halve in `half_life` seconds, for blocks of `block` bytes (at least 16);
-    /// one with a score of `hot` or more gets scores for its parts.
+    /// Creates a table of at least `keys` scores that halve in `half_life` seconds, for blocks of `block` bytes (at
+    /// least 16). A block with a score of `hot` or more also gets scores for its parts.
     pub fn new(keys: usize, half_life: f64, block: u64, hot: f64) -> Ranges {
-        Ranges { scores: Hotness::new(keys, half_life), block: block.max(PARTS), hot }
+        Ranges { scores: Hotness::new(keys, half_life), block: block.max(PARTS_PER_BLOCK), hot }
     }
 
-    /// Bytes of a block.
+    /// Returns the size of a block in bytes.
     pub fn block(&self) -> u64 {
         self.block
     }
 
-    /// The key of the block that holds a byte of an object; also [`Hotness`]'s.
+    /// Returns the key, also in [`Hotness`], of the block that contains a byte of an object.
     pub fn key(&self, object: u64, offset: u64) -> u64 {
         mix(mix(1, object), offset / self.block)
     }
 
-    /// The scores of all keys.
+    /// Returns the scores of all keys.
     pub fn scores(&self) -> &Hotness {
         &self.scores
     }
 
-    /// Notes an access to bytes of an object at a time in seconds. A block's score grows by the share of it that was
-    /// accessed.
+    /// Records an access to bytes of an object at a time in seconds. A block's score grows by the accessed share of the
+    /// block.
     pub fn touch(&mut self, object: u64, offset: u64, length: u64, now: f64) {
-        let (block, part) = (self.block, self.block / PARTS);
-        for (start, share) in covered(offset, offset.saturating_add(length), block) {
+        let (block, part) = (self.block, self.block / PARTS_PER_BLOCK);
+        for (start, share) in overlapping_steps(offset, offset.saturating_add(length), block) {
             let key = self.key(object, start);
             let score = self.scores.touch(key, share, now);
             if score < self.hot {
                 continue;
             }
             if score - share < self.hot {
-                // It is hot from now on: before, any part was as likely as another.
-                for key in (0..PARTS).map(|part| mix(key, part)) {
+                // The block becomes hot with this access. Its earlier accesses are distributed evenly over its parts.
+                for key in (0..PARTS_PER_BLOCK).map(|part| mix(key, part)) {
                     let missing = score - share - self.scores.score(key, now);
                     self.scores.touch(key, missing.max(0.0), now);
                 }
             }
             let from = offset.max(start) - start;
             let to = offset.saturating_add(length).min(start + block) - start;
-            for (start, share) in covered(from, to, part) {
+            for (start, share) in overlapping_steps(from, to, part) {
                 self.scores.touch(mix(key, start / part), share, now);
             }
         }
     }
 
-    /// The scores of an object's first `length` bytes, as (offset, length, score): block by block, and part by part
-    /// where the block is hot.
+    /// Returns the scores of an object's first `length` bytes as (offset, length, score): per block, or per part if the
+    /// block is hot.
     pub fn of(&self, object: u64, length: u64, now: f64) -> impl Iterator<Item = (u64, u64, f64)> {
         let blocks = (0..length.div_ceil(self.block)).map(move |index| index * self.block);
         blocks.flat_map(move |start| {
             let key = self.key(object, start);
             let score = self.scores.score(key, now);
             let of = move |part: u64| self.scores.score(mix(key, part), now);
-            let fine = score >= self.hot && (0..PARTS).any(|part| of(part) > 0.0);
-            let (parts, step) = if fine { (PARTS, self.block / PARTS) } else { (1, self.block) };
+            let fine = score >= self.hot && (0..PARTS_PER_BLOCK).any(|part| of(part) > 0.0);
+            let (parts, step) = if fine { (PARTS_PER_BLOCK, self.block / PARTS_PER_BLOCK) } else { (1, self.block) };
             let range = (0..parts).map(move |part| {
                 let from = start + part * step;
                 let to = if part + 1 == parts { start + self.block } else { from + step };
                 let held = to.min(length).saturating_sub(from);
                 let score = if fine { of(part) } else { score };
-                // Of the last one a part is all that can be accessed.
+                // The last range may be shorter than a block or part; its score is scaled to the bytes that exist.
                 (from, held, score * (to - from) as f64 / held.max(1) as f64)
             });
             range.filter(|(_, length, _)| *length > 0)
         })
     }
 
-    /// Takes back what [`Hotness::scores`] of another table gave at a time in seconds.
+    /// Restores the scores that [`Hotness::scores`] of another table returned at time `then` in seconds.
     pub fn restore(&mut self, scores: impl IntoIterator<Item = (u64, f64)>, then: f64) {
         for (key, score) in scores {
             self.scores.touch(key, score, then);
         }
     }
 
-    /// Forgets an object of so many bytes.
+    /// Removes the scores of an object of `length` bytes.
     pub fn forget(&mut self, object: u64, length: u64) {
         for index in 0..length.div_ceil(self.block) {
             let key = self.key(object, index * self.block);
             self.scores.forget(key);
-            (0..PARTS).for_each(|part| self.scores.forget(mix(key, part)));
+            (0..PARTS_PER_BLOCK).for_each(|part| self.scores.forget(mix(key, part)));
         }
     }
 }
 
-/// The steps of a grid that a range covers, each with the share of it that is covered.
-fn covered(from: u64, to: u64, step: u64) -> impl Iterator<Item = (u64, f64)> {
+/// Returns the start of each grid step that a range overlaps, and the covered share of the step.
+fn overlapping_steps(from: u64, to: u64, step: u64) -> impl Iterator<Item = (u64, f64)> {
     let first = from / step;
     let steps = if from < to { (to - 1) / step - first + 1 } else { 0 };
     (first..first + steps).map(move |index| {

@@ -2,26 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A run of an object's bytes that are about as hot.
+/// A run of an object's bytes with a similar hotness.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// Its first byte.
+    /// The offset of its first byte.
     pub offset: u64,
-    /// How many bytes.
+    /// Its length in bytes.
     pub length: u64,
     /// The mean score of its bytes.
     pub score: f64,
 }
 
-/// Joins ranges that follow one another and are about as hot, within a factor of four, and puts the hottest first: so
-/// they are to be planned, each with the space that those before it leave (HReplica IV-C.1, HCompress IV-F.2).
+/// Merges adjacent ranges whose scores are similar, within a factor of four, and sorts the result by hotness, hottest
+/// first. The spans should be planned in this order, each with the space that the preceding ones leave (HReplica
+/// IV-C.1, HCompress IV-F.2).
 ///
-/// Ranges come as [`Ranges::of`](super::Ranges::of) gives them.
+/// Takes ranges as [`Ranges::of`](super::Ranges::of) returns them.
 pub fn spans(ranges: impl IntoIterator<Item = (u64, u64, f64)>) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     for (offset, length, score) in ranges {
         match spans.last_mut() {
-            Some(last) if last.offset + last.length == offset && class(last.score) == class(score) => {
+            Some(last)
+                if last.offset + last.length == offset && classify_score(last.score) == classify_score(score) =>
+            {
                 let heat = last.score * last.length as f64 + score * length as f64;
                 last.length += length;
                 last.score = heat / last.length as f64;
@@ -33,8 +36,9 @@ pub fn spans(ranges: impl IntoIterator<Item = (u64, u64, f64)>) -> Vec<Span> {
     spans
 }
 
-/// Scores of a class differ by a factor below four; what is accessed less than once in four half-lives is one class.
-fn class(score: f64) -> i32 {
+/// Returns the class of a score. Scores of a class differ by a factor below four; all scores below one access in four
+/// half-lives are one class.
+fn classify_score(score: f64) -> i32 {
     if score < 1.0 / 16.0 { i32::MIN } else { (score.log2() / 2.0).floor() as i32 }
 }
 

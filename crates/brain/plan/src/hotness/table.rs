@@ -1,14 +1,14 @@
 //! [`Hotness`]: scores of keys.
 
-/// Entries of a bucket: what is looked through for one key.
-const WAYS: usize = 8;
+/// The number of entries in a bucket; a lookup examines one bucket.
+const ENTRIES_PER_BUCKET: usize = 8;
 
-/// Scores of the hottest keys, in a table that does not grow: a new key takes the place of the coldest of its bucket.
+/// The scores of the hottest keys, in a table with a fixed size. A new key replaces the coldest one in its bucket.
 ///
-/// A key is any 64-bit name of an extent or a range, well mixed or not. Times are seconds of any clock.
+/// A key is any 64-bit identifier of an extent or a range; it need not be a hash. Times are seconds of any clock.
 #[derive(Clone, Debug)]
 pub struct Hotness {
-    buckets: Vec<[Entry; WAYS]>,
+    buckets: Vec<[Entry; ENTRIES_PER_BUCKET]>,
     half_life: f64,
 }
 
@@ -19,23 +19,26 @@ struct Entry {
     at: f64,
 }
 
-const EMPTY: Entry = Entry { key: 0, score: 0.0, at: 0.0 };
+const EMPTY_ENTRY: Entry = Entry { key: 0, score: 0.0, at: 0.0 };
 
 impl Entry {
-    /// The score now. A time before the last access counts as that access's.
+    /// Returns the score at time `now`. If the clock went back, the score does not decay.
     fn now(&self, now: f64, half_life: f64) -> f64 {
         self.score * (-(now - self.at).max(0.0) / half_life).exp2()
     }
 }
 
 impl Hotness {
-    /// A table of at least `keys` entries (24 bytes each), whose scores halve in `half_life` seconds.
+    /// Creates a table of at least `keys` entries (24 bytes each) whose scores halve in `half_life` seconds.
     pub fn new(keys: usize, half_life: f64) -> Hotness {
-        let buckets = keys.div_ceil(WAYS).next_power_of_two();
-        Hotness { buckets: vec![[EMPTY; WAYS]; buckets], half_life: half_life.max(f64::MIN_POSITIVE) }
+        let buckets = keys.div_ceil(ENTRIES_PER_BUCKET).next_power_of_two();
+        Hotness {
+            buckets: vec![[EMPTY_ENTRY; ENTRIES_PER_BUCKET]; buckets],
+            half_life: half_life.max(f64::MIN_POSITIVE),
+        }
     }
 
-    /// Adds `weight` (1 for an access, or the share of the range that was accessed) to a key's score; gives the score.
+    /// Adds `weight` (1 for an access, or the accessed share of the range) to a key's score, and returns the score.
     pub fn touch(&mut self, key: u64, weight: f64, now: f64) -> f64 {
         let half_life = self.half_life;
         let bucket = self.bucket(key);
@@ -43,8 +46,8 @@ impl Hotness {
         let found = entries.iter().position(|entry| entry.key == key && entry.score > 0.0);
         let slot = found.unwrap_or_else(|| {
             let scores = entries.map(|entry| entry.now(now, half_life));
-            let coldest = (0..WAYS).min_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap_or(0);
-            entries[coldest] = EMPTY;
+            let coldest = (0..ENTRIES_PER_BUCKET).min_by(|a, b| scores[*a].total_cmp(&scores[*b])).unwrap_or(0);
+            entries[coldest] = EMPTY_ENTRY;
             coldest
         });
         let entry = &mut entries[slot];
@@ -53,23 +56,23 @@ impl Hotness {
         score
     }
 
-    /// A key's score; 0 for one that is not in the table.
+    /// Returns a key's score; 0 if it is not in the table.
     pub fn score(&self, key: u64, now: f64) -> f64 {
         let entries = &self.buckets[self.bucket(key)];
         entries.iter().find(|entry| entry.key == key).map_or(0.0, |entry| entry.now(now, self.half_life))
     }
 
-    /// Every key in the table with its score, in no order.
+    /// Returns every key in the table with its score, in arbitrary order.
     pub fn scores(&self, now: f64) -> impl Iterator<Item = (u64, f64)> {
         let entries = self.buckets.iter().flatten().filter(|entry| entry.score > 0.0);
         entries.map(move |entry| (entry.key, entry.now(now, self.half_life)))
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub fn forget(&mut self, key: u64) {
         let bucket = self.bucket(key);
         if let Some(entry) = self.buckets[bucket].iter_mut().find(|entry| entry.key == key) {
-            *entry = EMPTY;
+            *entry = EMPTY_ENTRY;
         }
     }
 

@@ -1,25 +1,32 @@
-//! What is tried in turn: fewer and fewer replicas, and for each number what gives way for it.
+//! The order of attempts: fewer and fewer replicas, and for each number the wishes that are dropped for it.
 
 use smallvec::SmallVec;
 
 use super::bound::Bound;
-use super::candidates::{Candidate, Terms, fill};
-use super::held::{kept, take};
+use super::candidates::{Candidate, Terms, fill_candidates};
+use super::held::{collect_held, count_kept_pages};
 use super::memo::{Key, Memo};
 use super::offers::Offers;
-use super::scheme::{GaveWay, Piece, Plan, most_pieces};
-use super::search::{Goal, NONE, Search, search};
+use super::scheme::{GaveWay, Piece, Plan, max_pieces};
+use super::search::{Goal, NO_TARGET, Search, search};
 use crate::policy::Replicas;
 use crate::snapshot::{PAGE, Snapshot};
 use terrace_cost::Costs;
 
-/// Makes the plan of a key; one without replicas if there is no room.
-pub(super) fn make(key: &Key, present: &[Piece], snapshot: &Snapshot, costs: &Costs, memo: &mut Memo, plan: &mut Plan) {
+/// Makes the plan for a key; the plan has no replicas if there is no room.
+pub(super) fn make_plan(
+    key: &Key,
+    present: &[Piece],
+    snapshot: &Snapshot,
+    costs: &Costs,
+    memo: &mut Memo,
+    plan: &mut Plan,
+) {
     let Key { pages, offers: of, targets, .. } = key;
     let policy = &of.policy;
     *plan = Plan { pages: *pages, wanted: policy.replicas, proven: true, ..Plan::default() };
     let Search { present: pieces, held, .. } = &mut memo.search;
-    take(present, costs, *pages, pieces, held);
+    collect_held(present, costs, *pages, pieces, held);
     let offers = memo.offers.get(of, snapshot, costs, &memo.search.held);
     for replicas in (1..=policy.replicas.min(Replicas::LIMIT).min(snapshot.domains_up(*targets))).rev() {
         let strict = Terms {
@@ -28,14 +35,14 @@ pub(super) fn make(key: &Key, present: &[Piece], snapshot: &Snapshot, costs: &Co
             targets: *targets,
             pages: *pages,
             replicas,
-            pieces: most_pieces(snapshot),
+            pieces: max_pieces(snapshot),
             raw_first: policy.raw_first,
             distinct_tiers: policy.distinct_tiers,
             any_target: false,
             budget: policy.budget.is_some() && replicas >= policy.least,
         };
-        for (terms, gave_way) in ladder(strict) {
-            if attempt(&terms, offers, costs, &mut memo.search, memo.steps, plan) {
+        for (terms, gave_way) in relax_step_by_step(strict) {
+            if attempt_plan(&terms, offers, costs, &mut memo.search, memo.steps, plan) {
                 plan.gave_way = gave_way;
                 return;
             }
@@ -43,8 +50,8 @@ pub(super) fn make(key: &Key, present: &[Piece], snapshot: &Snapshot, costs: &Co
     }
 }
 
-/// The terms to try for a number of replicas, each giving way in one thing more.
-fn ladder(strict: Terms) -> SmallVec<[(Terms, SmallVec<[GaveWay; 4]>); 6]> {
+/// Returns the terms to try for a number of replicas; each entry drops one more wish.
+fn relax_step_by_step(strict: Terms) -> SmallVec<[(Terms, SmallVec<[GaveWay; 4]>); 6]> {
     let Terms { snapshot, policy, replicas, pieces, .. } = strict;
     let targets = snapshot.targets().len();
     let steps = [
@@ -71,20 +78,20 @@ fn ladder(strict: Terms) -> SmallVec<[(Terms, SmallVec<[GaveWay; 4]>); 6]> {
     ladder
 }
 
-/// Whether there is a plan on these terms; it is in `plan` then.
-fn attempt(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search, steps: u32, plan: &mut Plan) -> bool {
+/// Searches for a plan on these terms and stores it in `plan`; returns whether there is one.
+fn attempt_plan(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search, steps: u32, plan: &mut Plan) -> bool {
     let &Terms { snapshot, policy, pages, replicas, .. } = terms;
     let enough = u64::from(pages) * PAGE;
     work.free.clear();
     work.free.extend((0..snapshot.targets().len()).map(|target| snapshot.space(target, enough)));
     work.domains.clear();
     work.domains.resize(snapshot.targets().len(), pages);
-    twins(terms, work);
+    find_twins(terms, work);
     let Search { lists: [first, rest], free, held, .. } = work;
-    fill(terms, true, &offers.classes[0], held, free, first);
+    fill_candidates(terms, true, &offers.classes[0], held, free, first);
     rest.clear();
     if replicas > 1 {
-        fill(terms, false, &offers.classes[1], held, free, rest);
+        fill_candidates(terms, false, &offers.classes[1], held, free, rest);
     }
     let budget = policy.budget.filter(|_| terms.budget).map(|budget| (budget.0 * enough as f64) as u64);
     let goal = Goal {
@@ -96,7 +103,7 @@ fn attempt(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search, ste
         budget: budget.unwrap_or(u64::MAX),
         steps,
     };
-    prepare(&goal, work);
+    prepare_bounds(&goal, work);
     let (cost, proven) = search(goal, work);
     plan.proven &= proven;
     let Some(cost) = cost else { return false };
@@ -106,7 +113,7 @@ fn attempt(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search, ste
         let piece = |placed: &super::search::Placed| {
             let candidate = &work.lists[index.min(1)][usize::from(placed.candidate)];
             let pages = placed.end - placed.start;
-            let stays = kept(&work.held, candidate.target, candidate.encoding, placed.start, placed.end);
+            let stays = count_kept_pages(&work.held, candidate.target, candidate.encoding, placed.start, placed.end);
             plan.moves += u64::from(pages - stays) * u64::from(candidate.stored);
             Piece {
                 start: placed.start,
@@ -121,8 +128,8 @@ fn attempt(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search, ste
     true
 }
 
-/// Finds for each target the one before it that could stand in its place, whatever is planned.
-fn twins(terms: &Terms, work: &mut Search) {
+/// Finds for each target the preceding target that is interchangeable with it in every plan.
+fn find_twins(terms: &Terms, work: &mut Search) {
     let Search { free, held, twins, .. } = work;
     let &Terms { snapshot, policy, targets, .. } = terms;
     let holds = |target: usize| held.iter().any(|held| usize::from(held.target) == target);
@@ -130,24 +137,24 @@ fn twins(terms: &Terms, work: &mut Search) {
     for target in 0..free.len() {
         let alike = |other: &usize| free[*other] == free[target] && snapshot.alike(*other, target, targets, policy);
         let before = if holds(target) { None } else { (0..target).rev().find(|other| alike(other) && !holds(*other)) };
-        twins.push(before.map_or(NONE, |other| other as u8));
+        twins.push(before.map_or(NO_TARGET, |other| other as u8));
     }
 }
 
-/// Bounds and order of the candidates; under a budget with the price of a byte at which the bound is sharpest.
-fn prepare(goal: &Goal, work: &mut Search) {
+/// Builds the bounds and orders the candidates. Under a budget, both use the byte price at which the bound is sharpest.
+fn prepare_bounds(goal: &Goal, work: &mut Search) {
     work.densest = work.lists.iter().flatten().map(|candidate| candidate.stored.into()).min().unwrap_or(1);
     let mut price = 0.0;
     if goal.budget < u64::MAX {
         Bound::byte_prices(&work.lists, &mut work.byte_prices);
-        price = sharpest(goal, work);
+        price = find_sharpest_byte_price(goal, work);
     }
     let prices = [if goal.is_async { 0.0 } else { price }, price];
-    build(goal, work, prices);
+    build_bounds(goal, work, prices);
     for (list, price) in work.lists.iter_mut().zip(prices) {
         let weight = |candidate: &Candidate| {
             let bytes = u64::from(candidate.stored) * u64::from(goal.pages);
-            let (fixed, per_page) = candidate.least();
+            let (fixed, per_page) = candidate.least_prices();
             (fixed + per_page * u64::from(goal.pages)) as f64 + price * bytes as f64
         };
         list.sort_unstable_by(|a, b| {
@@ -156,8 +163,8 @@ fn prepare(goal: &Goal, work: &mut Search) {
     }
 }
 
-/// Builds the bounds, where a stored byte costs so much for replica 0 and for the others.
-pub(super) fn build(goal: &Goal, work: &mut Search, prices: [f64; 2]) {
+/// Builds the bounds for the prices of a stored byte in replica 0 and in the others.
+pub(super) fn build_bounds(goal: &Goal, work: &mut Search, prices: [f64; 2]) {
     let Search { lists, bounds, joint, held, .. } = work;
     for ((bound, list), price) in bounds.iter_mut().zip(&*lists).zip(prices) {
         bound.build(&[(list, 0.0)], held, goal.pages, price);
@@ -167,11 +174,12 @@ pub(super) fn build(goal: &Goal, work: &mut Search, prices: [f64; 2]) {
     }
 }
 
-/// The byte price at which the others' bound is highest: it rises with the price, then falls.
-fn sharpest(goal: &Goal, work: &mut Search) -> f64 {
+/// Finds the byte price at which the bound of the other replicas is highest. The bound first rises with the price, then
+/// falls, so a binary search finds it.
+fn find_sharpest_byte_price(goal: &Goal, work: &mut Search) -> f64 {
     let Search { lists, bounds, byte_prices, free, domains, densest, held, .. } = work;
     let rest = (goal.replicas as u64 - 1) * u64::from(goal.pages);
-    // What replica 0 takes at least is not the others'.
+    // Replica 0 takes at least this part of the budget from the others.
     let bytes = goal.budget.saturating_sub(*densest * u64::from(goal.pages));
     let mut least = |index: usize| {
         bounds[1].build(&[(&lists[1], 0.0)], held, goal.pages, byte_prices[index]);

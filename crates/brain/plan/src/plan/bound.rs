@@ -1,9 +1,9 @@
-//! What pages that are still to be placed cost at least.
+//! A lower bound of the cost of the pages that are not placed yet.
 //!
-//! Leave out what makes the problem hard (a piece's fixed cost, whole pages, the number of pieces), and each target
-//! holds pages at a price that rises in steps: first in its cheapest encoding, until it is full; then page by page in
-//! the next denser one, until all are. Each domain holds a page once. The cheapest way to place so many pages is then
-//! to buy steps by price.
+//! Without fixed costs of pieces, whole pages and a limit on the number of pieces, each target holds pages at a price
+//! that rises in steps: first in its cheapest encoding until it is full, then page by page in the next denser encoding
+//! until all pages are. Each failure domain holds a page once. The cheapest way to place a number of pages is then to
+//! buy steps in the order of their price.
 
 use super::candidates::Candidate;
 use super::held::Held;
@@ -12,21 +12,21 @@ use crate::snapshot::{MAX_TARGETS, PAGE};
 /// A step of a target's price.
 #[derive(Clone, Copy, Debug)]
 struct Step {
-    /// For each page more.
+    /// The price of each additional page.
     price: f64,
     target: u8,
     domain: u8,
-    /// How many pages more a free byte holds.
+    /// The number of additional pages that a free byte holds.
     pages_per_byte: f64,
-    /// Bytes of a page after it, and before it; the same at a target's first.
+    /// Stored bytes of a page after the step, and before it. Both are equal at a target's first step.
     stored: (u32, u32),
-    /// Bytes that what stays would take, which needs no space.
+    /// The bytes of the pages that stay on the target; they need no free space.
     staying: u64,
-    /// Whether the pages after it, and before it, are replica 0's.
+    /// Whether the pages after the step, and before it, belong to replica 0.
     first: (bool, bool),
 }
 
-/// What an encoding on a target stores and costs for each page.
+/// The stored bytes and the price of a page in one encoding on one target.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     target: u8,
@@ -36,41 +36,42 @@ struct Point {
     first: bool,
 }
 
-/// So many pages on a target, each stored in so many bytes.
+/// A number of pages on a target, each stored in `stored` bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     pub target: u8,
     pub domain: u8,
     pub stored: u32,
     pub pages: u32,
-    /// Of the first of the bound's classes.
+    /// Whether the pages belong to the first class of the bound.
     pub first: bool,
 }
 
-/// The steps of some replicas, cheapest first.
+/// The price steps of one or two classes of replicas, cheapest first.
 #[derive(Debug, Default)]
 pub(super) struct Bound {
     steps: Vec<Step>,
     points: Vec<Point>,
-    /// What a stored byte costs on top: the multiplier by which a budget enters.
+    /// The additional price of a stored byte: the Lagrange multiplier of the budget.
     byte_price: f64,
 }
 
-/// What a page costs at least, and its share of what a piece costs that is as long as the request.
-pub(super) fn price(candidate: &Candidate, pages: u32) -> f64 {
-    let (fixed, per_page) = candidate.least();
+/// Returns the least price of a page, including its share of the fixed cost of a piece as long as the request.
+pub(super) fn bound_page_price(candidate: &Candidate, pages: u32) -> f64 {
+    let (fixed, per_page) = candidate.least_prices();
     per_page as f64 + fixed as f64 / f64::from(pages)
 }
 
 impl Bound {
-    /// The steps of all candidates of one class or two, each with what its pages count less.
+    /// Builds the steps of the candidates of one or two classes; the number with each class is subtracted from the
+    /// price of its pages.
     pub fn build(&mut self, classes: &[(&[Candidate], f64)], held: &[Held], pages: u32, byte_price: f64) {
         self.byte_price = byte_price;
         self.steps.clear();
         self.points.clear();
         for (&(list, less), first) in classes.iter().zip([true, false]) {
             self.points.extend(list.iter().map(|c| {
-                let (stored, price) = (f64::from(c.stored), price(c, pages) - less);
+                let (stored, price) = (f64::from(c.stored), bound_page_price(c, pages) - less);
                 Point { target: c.target, domain: c.domain, stored, price: price + byte_price * stored, first }
             }));
         }
@@ -87,7 +88,7 @@ impl Bound {
                 Step { price, target, domain, pages_per_byte, stored, staying, first }
             };
             self.steps.push(step(last.price, 1.0 / last.stored, last, last));
-            while let Some(next) = denser(group, last) {
+            while let Some(next) = find_next_denser(group, last) {
                 let price = (next.price * last.stored - last.price * next.stored) / (last.stored - next.stored);
                 self.steps.push(step(price, 1.0 / next.stored - 1.0 / last.stored, next, last));
                 last = next;
@@ -96,9 +97,9 @@ impl Bound {
         self.steps.sort_unstable_by(|a, b| a.price.total_cmp(&b.price).then(b.stored.0.cmp(&a.stored.0)));
     }
 
-    /// Buys so many pages where they are cheapest, calls `each` with every step and what is bought of it; gives how many
-    /// have no room. Domains of which `one` gives the same take together what that one can take.
-    fn buy(
+    /// Buys `pages` pages in the order of price, and calls `each` with every step and the pages bought from it. Returns
+    /// the number of pages without room. Domains that `one` maps to the same index share the capacity of that index.
+    fn buy_pages(
         &self,
         pages: u64,
         free: &[u64],
@@ -122,24 +123,25 @@ impl Bound {
         left
     }
 
-    /// The least that `pages` pages cost more than the price of `bytes` stored bytes, where a target has so many free
-    /// bytes and a domain can take so many pages. Infinite where they have no room.
+    /// Returns the least cost of `pages` pages minus the price of `bytes` stored bytes, for the given free bytes of
+    /// targets and free pages of domains. Infinite if the pages do not fit.
     pub fn least(&self, pages: u64, free: &[u64], domains: &[u32], bytes: u64) -> f64 {
         self.least_of(pages, free, domains, bytes, |domain| domain)
     }
 
-    /// The same where some domains count as one.
+    /// Like [`Bound::least`], but domains that `one` maps to the same index count as one domain.
     pub fn least_of(&self, pages: u64, free: &[u64], domains: &[u32], bytes: u64, one: impl Fn(u8) -> u8) -> f64 {
         let mut cost = 0.0;
-        let left = self.buy(pages, free, domains, one, |step, taken| cost += taken * step.price);
+        let left = self.buy_pages(pages, free, domains, one, |step, taken| cost += taken * step.price);
         let spare = if self.byte_price > 0.0 { self.byte_price * bytes as f64 } else { 0.0 };
         if left > 1e-6 { f64::INFINITY } else { cost - spare }
     }
 
-    /// The same where bytes have no price, and how many of the pages are of the first class.
+    /// Like [`Bound::least`] without a byte price; also returns the number of bought pages that belong to the first
+    /// class.
     pub fn least_and_first(&self, pages: u64, free: &[u64], domains: &[u32]) -> (f64, f64) {
         let (mut cost, mut first) = (0.0, 0.0);
-        let left = self.buy(
+        let left = self.buy_pages(
             pages,
             free,
             domains,
@@ -150,7 +152,7 @@ impl Bound {
                     first += if step.first.0 { taken } else { 0.0 };
                     return;
                 }
-                // So many bytes hold the denser pages now, and held the others before.
+                // These bytes now hold the denser pages instead of the sparser ones.
                 let bytes = taken / step.pages_per_byte;
                 first += if step.first.0 { bytes / f64::from(step.stored.0) } else { 0.0 };
                 first -= if step.first.1 { bytes / f64::from(step.stored.1) } else { 0.0 };
@@ -159,7 +161,7 @@ impl Bound {
         (if left > 1e-6 { f64::INFINITY } else { cost }, first)
     }
 
-    /// The shares of so many pages in whole pages, each bought where it is cheapest; false where they have no room.
+    /// Appends the shares of `pages` pages, in whole pages and in the order of price. Returns false if they do not fit.
     pub fn shares(&self, pages: u64, free: &[u64], domains: &[u32], shares: &mut Vec<Share>) -> bool {
         let mut left = pages;
         let (mut got, mut used) = ([(0u64, (0, 0), (false, false), 0); MAX_TARGETS], [0u64; MAX_TARGETS]);
@@ -195,8 +197,8 @@ impl Bound {
         left == 0
     }
 
-    /// Every byte price at which one encoding becomes worth as much as another of the same target; before them 0, after
-    /// them one at which all are as dense as can be.
+    /// Collects the byte prices at which two encodings of a target cost the same, in ascending order. The first entry
+    /// is 0; at the last one, the densest encodings are the cheapest everywhere.
     pub fn byte_prices(lists: &[Vec<Candidate>; 2], prices: &mut Vec<f64>) {
         prices.clear();
         prices.push(0.0);
@@ -213,8 +215,9 @@ impl Bound {
     }
 }
 
-/// Of the encodings denser than `last`, the one that saves a byte for the least: the next on the lower convex hull.
-fn denser(group: &[Point], last: Point) -> Option<Point> {
+/// Returns the encoding denser than `last` that saves a byte at the least price: the next point on the lower convex
+/// hull.
+fn find_next_denser(group: &[Point], last: Point) -> Option<Point> {
     let denser = group.iter().filter(|point| point.stored < last.stored);
     let per_byte = |point: &Point| (point.price - last.price) / (last.stored - point.stored);
     let order = |a: &&Point, b: &&Point| per_byte(a).total_cmp(&per_byte(b)).then(a.stored.total_cmp(&b.stored));

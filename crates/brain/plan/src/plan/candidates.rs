@@ -1,8 +1,8 @@
-//! What a replica may be put on, and in which encoding: the lists that the search goes through.
+//! The candidates of the search: targets and encodings that a replica may use.
 
 use serde::{Deserialize, Serialize};
 
-use super::held::{Held, staying};
+use super::held::{Held, discount_staying};
 use super::offers::{Offer, TargetOffers};
 use crate::policy::Policy;
 use crate::snapshot::{PAGE, Snapshot, TargetSet};
@@ -12,24 +12,25 @@ use crate::snapshot::{PAGE, Snapshot, TargetSet};
 pub(super) struct Candidate {
     pub target: u8,
     pub encoding: u8,
-    /// The target's domain, by its first target.
+    /// The target's failure domain, as the index of the domain's first target.
     pub domain: u8,
-    /// It holds the replica in one piece or not at all.
+    /// The target holds a replica in one piece or not at all.
     pub whole: bool,
     pub persistent: bool,
-    /// It has not the space for the whole replica.
+    /// The target has no room for the whole replica.
     pub tight: bool,
-    /// Some pages are there already.
+    /// Some pages are stored there already.
     pub held: bool,
-    /// No mix of two others on the target is both as cheap and as dense.
+    /// The candidate is on the lower convex hull: no mix of two others on the target is both as cheap and as dense.
     pub convex: bool,
-    /// Bytes stored for each page.
+    /// Stored bytes per page.
     pub stored: u32,
-    /// Cost of a piece, whatever its length.
+    /// The cost of a piece regardless of its length.
     pub fixed: u64,
-    /// Cost of each page.
+    /// The cost per page.
     pub per_page: u64,
-    /// Bits that no two replicas of a page may share: the domain's, and the tier's where tiers shall be distinct.
+    /// Bits that two replicas of a page must not have in common: the failure domain's bit, and the tier's bit if tiers
+    /// have to be distinct.
     pub excludes: u128,
 }
 
@@ -38,13 +39,17 @@ impl Candidate {
         self.fixed + self.per_page * u64::from(pages)
     }
 
-    /// The least that a piece and each of its pages cost.
-    pub fn least(&self) -> (u64, u64) {
-        if self.held { (staying(self.fixed), staying(self.per_page)) } else { (self.fixed, self.per_page) }
+    /// Returns the least fixed cost of a piece and the least cost per page.
+    pub fn least_prices(&self) -> (u64, u64) {
+        if self.held {
+            (discount_staying(self.fixed), discount_staying(self.per_page))
+        } else {
+            (self.fixed, self.per_page)
+        }
     }
 }
 
-/// What all candidates of an attempt have in common; what is not strict may have given way.
+/// The terms of one attempt, which all its candidates share. Wishes that are not strict may have been dropped.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub snapshot: &'a Snapshot,
@@ -52,40 +57,40 @@ pub(crate) struct Terms<'a> {
     pub targets: TargetSet,
     pub pages: u32,
     pub replicas: u8,
-    /// The most pieces of a replica.
+    /// The maximum number of pieces of a replica.
     pub pieces: usize,
-    /// Replica 0 is stored as it is.
+    /// Replica 0 is stored without an encoding.
     pub raw_first: bool,
     pub distinct_tiers: bool,
-    /// `tiers` and `max_latency` do not hold.
+    /// `tiers` and `max_latency` are ignored.
     pub any_target: bool,
     pub budget: bool,
 }
 
-/// Why a replica may not lie on a target, or not in an encoding, whatever it costs.
+/// Why a replica must not use a target or an encoding, regardless of the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Forbidden {
-    /// It cannot be written to.
+    /// The target does not accept writes.
     Down,
-    /// It is not among the targets that this may be put on.
+    /// The request excludes the target.
     Target,
-    /// `tiers` does not name its tier.
+    /// `tiers` does not contain the target's tier.
     Tier,
-    /// Its latency is above `max_latency`.
+    /// The target's latency is above `max_latency`.
     Latency,
-    /// It does not outlive a reboot, and this replica has to.
+    /// The target does not survive a reboot, and this replica has to.
     Volatile,
-    /// It holds bytes as they are.
+    /// The target stores bytes unencoded.
     Plain,
-    /// This replica is to be raw.
+    /// This replica has to be raw.
     RawFirst,
-    /// Bytes are to be in another encoding.
+    /// The costs are pinned to another encoding.
     Pinned,
 }
 
 impl Terms<'_> {
-    /// Why a class of replicas may not lie on a target.
+    /// Returns why a class of replicas must not use a target.
     pub fn forbids(&self, target: usize, first: bool) -> Option<Forbidden> {
         let &Terms { snapshot, policy, targets, any_target, .. } = self;
         let of = &snapshot.targets()[target];
@@ -106,7 +111,7 @@ impl Terms<'_> {
         }
     }
 
-    /// Why a class of replicas may not be encoded on a target.
+    /// Returns why a class of replicas must not be encoded on a target.
     pub fn forbids_encoding(&self, target: usize, first: bool) -> Option<Forbidden> {
         if self.snapshot.targets()[target].plain {
             Some(Forbidden::Plain)
@@ -119,7 +124,7 @@ impl Terms<'_> {
 }
 
 /// Fills `list` with the candidates of replica 0 (`first`) or of the others, target by target.
-pub(super) fn fill(
+pub(super) fn fill_candidates(
     terms: &Terms,
     first: bool,
     offers: &[TargetOffers],
@@ -151,22 +156,22 @@ pub(super) fn fill(
             excludes: 1 << domain | tier_bit,
         };
         if terms.forbids_encoding(index, first).is_some() {
-            list.extend(offers.raw.iter().map(candidate).filter(|raw| fits(raw, space[index])));
+            list.extend(offers.raw.iter().map(candidate).filter(|raw| has_room(raw, space[index])));
             continue;
         }
-        // Where space does not matter, the cheapest will do; and what is there already.
+        // If space does not matter, only the cheapest offer and the pieces that are stored already are candidates.
         let ample = !terms.budget && space[index] >= u64::from(pages) * PAGE;
         let front =
             if ample && held.is_empty() { &offers.front[..1.min(offers.front.len())] } else { &offers.front[..] };
         for (i, candidate) in front.iter().map(candidate).enumerate() {
-            if candidate.held || ((i == 0 || !ample) && fits(&candidate, space[index])) {
+            if candidate.held || ((i == 0 || !ample) && has_room(&candidate, space[index])) {
                 list.push(candidate);
             }
         }
     }
 }
 
-/// Whether there is room for a page, or for all where it must be.
-fn fits(candidate: &Candidate, space: u64) -> bool {
+/// Returns whether there is room for a page, or for the whole replica if it must not be split.
+fn has_room(candidate: &Candidate, space: u64) -> bool {
     candidate.held || (space >= u64::from(candidate.stored) && !(candidate.whole && candidate.tight))
 }

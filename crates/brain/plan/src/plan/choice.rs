@@ -1,7 +1,7 @@
-//! Which of several targets that are alike: the least busy, then the one with the most space.
+//! The choice between interchangeable targets: the least busy, then the one with the most space.
 //!
-//! Plans are remembered without what differs between such targets, and the choice is made anew for each request: it
-//! depends on the snapshot and on which pieces share a target, not on the targets that the remembered plan names.
+//! Remembered plans do not contain what differs between interchangeable targets. The choice is made for each request:
+//! it depends on the snapshot and on which pieces share a target, not on the targets that the remembered plan names.
 
 use std::cmp::Ordering;
 
@@ -9,8 +9,14 @@ use super::{Piece, Plan, Want};
 use crate::policy::Policy;
 use crate::snapshot::{MAX_TARGETS, PAGE, Snapshot};
 
-/// Puts each of a plan's targets in the place of the best of those alike that the plan has not named yet.
-pub(super) fn choose(plan: &mut Plan, want: &Want, present: &[Piece], snapshot: &Snapshot, policy: &Policy) {
+/// Replaces each target of a plan by the best interchangeable target that the plan does not use yet.
+pub(super) fn choose_among_interchangeable(
+    plan: &mut Plan,
+    want: &Want,
+    present: &[Piece],
+    snapshot: &Snapshot,
+    policy: &Policy,
+) {
     let enough = u64::from(want.pages()) * PAGE;
     let targets = snapshot.targets();
     let ample = |target: usize| {
@@ -26,7 +32,7 @@ pub(super) fn choose(plan: &mut Plan, want: &Want, present: &[Piece], snapshot: 
             if snapshot.has_twin(target) && ample(target) {
                 let alike = |other: &usize| snapshot.alike(*other, target, want.targets, policy) && ample(*other);
                 let free = (0..targets.len()).filter(|other| taken >> other & 1 == 0 && alike(other));
-                let best = free.min_by(|a, b| order(snapshot, *a, *b));
+                let best = free.min_by(|a, b| compare_targets(snapshot, *a, *b));
                 named[target] = best.unwrap_or(target) as u8;
             }
             taken |= 1 << named[target];
@@ -35,8 +41,8 @@ pub(super) fn choose(plan: &mut Plan, want: &Want, present: &[Piece], snapshot: 
     }
 }
 
-/// The less busy first, then the one with more space, then the one that is named first.
-fn order(snapshot: &Snapshot, a: usize, b: usize) -> Ordering {
+/// Orders targets by load, then by free space (most first), then by index.
+fn compare_targets(snapshot: &Snapshot, a: usize, b: usize) -> Ordering {
     let load = |target: usize| snapshot.targets()[target].load;
     let free = |target: usize| snapshot.targets()[target].free.saturating_sub(snapshot.targets()[target].reserved);
     load(a).total_cmp(&load(b)).then(free(b).cmp(&free(a)))

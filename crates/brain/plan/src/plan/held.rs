@@ -1,10 +1,10 @@
-//! What is stored already, as far as it may stay where it is.
+//! Pieces that are stored already and may stay where they are.
 
 use super::Piece;
 use crate::mix::mix;
 use terrace_cost::Costs;
 
-/// A run of pages on a target, in one of the encodings that are given.
+/// A run of stored pages on a target, in one of the encodings of the request's costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub target: u8,
@@ -13,9 +13,9 @@ pub(super) struct Held {
     pub end: u32,
 }
 
-/// Takes over what the request's pages and the encodings know of: as it comes to `pieces`; to `held` with runs that meet
-/// made one.
-pub(super) fn take(present: &[Piece], costs: &Costs, pages: u32, pieces: &mut Vec<Held>, held: &mut Vec<Held>) {
+/// Converts `present` to runs, and drops pages past the request and encodings that `costs` does not contain. Stores the
+/// runs as they come in `pieces`, and with adjacent runs merged in `held`.
+pub(super) fn collect_held(present: &[Piece], costs: &Costs, pages: u32, pieces: &mut Vec<Held>, held: &mut Vec<Held>) {
     held.clear();
     for piece in present {
         let encoding = costs.rates().iter().position(|of| of.encoding == piece.encoding);
@@ -35,20 +35,20 @@ pub(super) fn take(present: &[Piece], costs: &Costs, pages: u32, pieces: &mut Ve
     });
 }
 
-/// How many of the pages from `start` to `end` are there.
-pub(super) fn kept(held: &[Held], target: u8, encoding: u8, start: u32, end: u32) -> u32 {
+/// Counts the pages from `start` to `end` that are stored on the target in the encoding.
+pub(super) fn count_kept_pages(held: &[Held], target: u8, encoding: u8, start: u32, end: u32) -> u32 {
     let here = held.iter().filter(|run| (run.target, run.encoding) == (target, encoding));
     here.map(|run| run.end.min(end).saturating_sub(run.start.max(start))).sum()
 }
 
-/// The price of what stays: a twentieth less, the step by which speeds are rounded, so that what is as good or hardly
-/// better elsewhere is not moved.
-pub(super) fn staying(price: u64) -> u64 {
+/// Returns the price of something that stays: a twentieth less. That is the step by which speeds are rounded, so that
+/// nothing moves to a place that is equal or hardly better.
+pub(super) fn discount_staying(price: u64) -> u64 {
     price - price / 20
 }
 
-/// A hash; 0 of nothing.
-pub(super) fn hash(present: &[Piece]) -> u64 {
+/// Returns a hash of the pieces; 0 if there are none.
+pub(super) fn hash_pieces(present: &[Piece]) -> u64 {
     present.iter().fold(0, |hash, piece| {
         let bytes = u32::from_le_bytes(piece.encoding.to_bytes());
         let place = u64::from(piece.target) << 32 | u64::from(bytes);

@@ -1,51 +1,52 @@
-//! What all replicas cost together at least, where replica 0 and the others want the same space.
+//! A lower bound of the cost of all replicas together, if replica 0 and the others compete for the same space.
 //!
-//! Let a page of replica 0 count `more` less, buy as many pages as all replicas have where they are cheapest, whosever
-//! they are, and add `more` for each page of replica 0: no scheme costs less, whatever `more` is. That is sharpest where
-//! as many pages are bought for replica 0 as it has (Lagrange's multiplier).
+//! Subtract `more` from the price of a page of replica 0, buy the pages of all replicas where they are cheapest,
+//! regardless of the replica, and add `more` for each page of replica 0. No scheme costs less than the result, whatever
+//! `more` is. The bound is sharpest if it buys exactly as many pages for replica 0 as replica 0 has: `more` is a
+//! Lagrange multiplier.
 
-use super::bound::{Bound, price};
+use super::bound::{Bound, bound_page_price};
 use super::candidates::Candidate;
 use super::held::Held;
 use super::search::{Goal, Search};
 use crate::snapshot::MAX_TARGETS;
 
-/// The multiplier is looked for by at most so many bounds.
-const TRIES: u32 = 12;
+/// The maximum number of bounds that the search for the multiplier computes.
+const MAX_MULTIPLIER_TRIES: u32 = 12;
 
 /// The bound of all replicas together.
 #[derive(Debug, Default)]
 pub(super) struct Joint {
     pub bound: Bound,
-    /// How much less a page of replica 0 counts.
+    /// The multiplier: the amount subtracted from the price of a page of replica 0.
     more: f64,
-    /// A guess at how much less is enough for replica 0 to be bought first.
+    /// An estimate of the multiplier at which replica 0 is bought first.
     most: f64,
 }
 
 impl Joint {
-    /// Builds it for the smallest multiplier that may make a difference, where a stored byte costs so much.
+    /// Builds the bound for the smallest multiplier that may make a difference, with a price per stored byte.
     pub fn build(&mut self, goal: &Goal, lists: &[Vec<Candidate>; 2], held: &[Held], byte_price: f64) {
-        let (least, most) = dearer(goal, lists);
+        let (least, most) = extra_costs_of_first_replica(goal, lists);
         self.most = most;
-        self.set(goal, lists, held, byte_price, least);
+        self.set_multiplier(goal, lists, held, byte_price, least);
     }
 
-    fn set(&mut self, goal: &Goal, lists: &[Vec<Candidate>; 2], held: &[Held], byte_price: f64, more: f64) {
+    fn set_multiplier(&mut self, goal: &Goal, lists: &[Vec<Candidate>; 2], held: &[Held], byte_price: f64, more: f64) {
         self.more = more;
         let classes = [(&*lists[0], more), (&*lists[1], 0.0)];
         self.bound.build(&classes, held, goal.pages, byte_price);
     }
 
-    /// The least that pages of replica 0 and of the others cost; see [`Bound::least`].
+    /// Returns the least cost of pages of replica 0 and of the others; see [`Bound::least`].
     pub fn least(&self, [first, rest]: [u64; 2], free: &[u64], domains: &[u32], bytes: u64) -> f64 {
         self.bound.least(first + rest, free, domains, bytes) + self.more * first as f64
     }
 }
 
-/// Finds the multiplier at which the joint bound of the whole is sharpest, or high enough; gives the bound, and leaves it
-/// such that pages enough are bought for replica 0.
-pub(super) fn sharpen(goal: &Goal, work: &mut Search, enough: f64) -> f64 {
+/// Finds the multiplier at which the joint bound is sharpest, or at least `enough`. Returns the bound, and leaves the
+/// multiplier so that enough pages are bought for replica 0.
+pub(super) fn sharpen_joint_bound(goal: &Goal, work: &mut Search, enough: f64) -> f64 {
     let Search { lists, joint, free, domains, held, .. } = work;
     let pages = f64::from(goal.pages);
     let all = goal.replicas as u64 * u64::from(goal.pages);
@@ -59,17 +60,17 @@ pub(super) fn sharpen(goal: &Goal, work: &mut Search, enough: f64) -> f64 {
         return low.least;
     }
     let mut at = |more: f64| {
-        joint.set(goal, lists, held, 0.0, more);
+        joint.set_multiplier(goal, lists, held, 0.0, more);
         line(joint)
     };
     let mut high = at(most);
     if high.slope > 0.0 {
         low = high;
-        let dearest = lists[0].iter().map(|candidate| price(candidate, goal.pages)).fold(0.0, f64::max);
+        let dearest = lists[0].iter().map(|candidate| bound_page_price(candidate, goal.pages)).fold(0.0, f64::max);
         high = at(2.0 * dearest + 1.0);
     }
     let mut sharpest = low.least.max(high.least);
-    for _ in 0..TRIES {
+    for _ in 0..MAX_MULTIPLIER_TRIES {
         if sharpest >= enough || high.slope >= 0.0 {
             break;
         }
@@ -82,12 +83,12 @@ pub(super) fn sharpen(goal: &Goal, work: &mut Search, enough: f64) -> f64 {
         }
     }
     if joint.more != high.more {
-        joint.set(goal, lists, held, 0.0, high.more);
+        joint.set_multiplier(goal, lists, held, 0.0, high.more);
     }
     sharpest
 }
 
-/// The bound at a multiplier, and how much it rises with it.
+/// The value of the bound at a multiplier, and its slope there.
 #[derive(Clone, Copy)]
 struct Line {
     more: f64,
@@ -100,20 +101,20 @@ impl Line {
         self.least + self.slope * (more - self.more)
     }
 
-    /// Where both are as high.
+    /// Returns the multiplier at which two lines meet.
     fn meets(&self, other: &Line) -> f64 {
         (self.at(0.0) - other.at(0.0)) / (other.slope - self.slope)
     }
 }
 
-/// How much more a page of replica 0 costs than one of another at least on the same target, and where that is most on
-/// one, each in its cheapest encoding.
-fn dearer(goal: &Goal, lists: &[Vec<Candidate>; 2]) -> (f64, f64) {
+/// Returns the smallest and the largest difference, over all targets, between the price of a page of replica 0 and of
+/// another replica, each in its cheapest encoding.
+fn extra_costs_of_first_replica(goal: &Goal, lists: &[Vec<Candidate>; 2]) -> (f64, f64) {
     let mut cheapest = [[f64::INFINITY; MAX_TARGETS]; 2];
     for (cheapest, list) in cheapest.iter_mut().zip(lists) {
         for candidate in list {
             let least = &mut cheapest[usize::from(candidate.target)];
-            *least = least.min(price(candidate, goal.pages));
+            *least = least.min(bound_page_price(candidate, goal.pages));
         }
     }
     let more = cheapest[0].iter().zip(&cheapest[1]).map(|(first, rest)| first - rest);

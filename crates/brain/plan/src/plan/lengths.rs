@@ -1,14 +1,15 @@
-//! Where a long replica may be split.
+//! Candidate lengths for the pieces of a long replica.
 
 use smallvec::SmallVec;
 
 use super::candidates::Candidate;
 use super::search::{Goal, Search};
 
-/// The lengths worth trying for a piece of `candidate` that begins at `start` and may be `most` pages long, longest
-/// first: `most`; what leaves for another piece as much as that one's target holds; what of two encodings on one target
-/// fills it, or the budget; the cuts of earlier replicas; where something that is there already begins or ends.
-pub(super) fn lengths(
+/// Returns the lengths to try for a piece of `candidate` that begins at `start` and has at most `most` pages, longest
+/// first: `most`; the length that leaves exactly as many pages as another target can hold; the length at which two
+/// encodings fill their common target or the budget; the ends of earlier replicas' pieces; and the ends of runs that
+/// are stored already.
+pub(super) fn collect_piece_lengths(
     work: &Search,
     goal: &Goal,
     budget: u64,
@@ -35,7 +36,7 @@ pub(super) fn lengths(
             continue;
         }
         for whole in [rest, pages] {
-            add(fill(whole, room, stored, dense));
+            add(pages_that_fill(whole, room, stored, dense));
         }
     }
     if goal.budget < u64::MAX {
@@ -43,7 +44,7 @@ pub(super) fn lengths(
         for other in work.lists.iter().flatten().filter(|other| other.convex) {
             let dense = u64::from(other.stored);
             for after in [work.densest, dense, stored] {
-                add(fill(rest, budget.saturating_sub(later * after), stored, dense));
+                add(pages_that_fill(rest, budget.saturating_sub(later * after), stored, dense));
             }
         }
     }
@@ -57,8 +58,9 @@ pub(super) fn lengths(
     lengths
 }
 
-/// How many of so many pages, stored one way, and the others the other way, fill the room.
-fn fill(pages: u64, room: u64, stored: u64, other: u64) -> u64 {
+/// Returns how many of `pages` pages have to be stored in `stored` bytes each, and the remaining ones in `other` bytes
+/// each, to fill `room` bytes.
+fn pages_that_fill(pages: u64, room: u64, stored: u64, other: u64) -> u64 {
     match other.cmp(&stored) {
         std::cmp::Ordering::Less => room.saturating_sub(pages * other) / (stored - other),
         std::cmp::Ordering::Equal => 0,

@@ -1,4 +1,4 @@
-//! [`Memo`]: plans that were made already.
+//! [`Memo`]: a cache of plans.
 
 use super::offers::{OfferTable, OffersKey};
 use super::search::Search;
@@ -8,16 +8,17 @@ use crate::policy::Policy;
 use crate::snapshot::{PAGE, Snapshot, TargetSet};
 use terrace_cost::{Costs, down, nearest};
 
-/// All that a plan depends on, but for the choice between targets that are alike.
+/// Everything that a plan depends on, except for the choice between interchangeable targets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Key {
     pub pages: u32,
     pub offers: OffersKey,
-    /// A hash of the space of the targets that could not hold the request raw; that of the others makes no difference.
+    /// A hash of the free space of the targets that could not hold the raw request. The free space of the other targets
+    /// makes no difference.
     space: u64,
-    /// The targets above the policy's latency.
+    /// The targets whose latency is above the policy's limit, as a bit set.
     slow: u64,
-    /// Those that may be used.
+    /// The targets that may be used.
     pub targets: TargetSet,
 }
 
@@ -36,7 +37,7 @@ impl Key {
         let offers = OffersKey {
             snapshot: snapshot.fingerprint(policy.spread),
             costs: costs.fingerprint(),
-            present: held::hash(present),
+            present: held::hash_pieces(present),
             reads: nearest(want.reads),
             policy: *policy,
         };
@@ -48,7 +49,7 @@ impl Key {
     }
 }
 
-/// Plans that were made already, in a table that does not grow, and the planner's buffers. One for each thread.
+/// A cache of plans with a fixed size, and the planner's buffers. Each thread needs its own.
 #[derive(Debug)]
 pub struct Memo {
     plans: Vec<(Option<Key>, Plan)>,
@@ -56,14 +57,14 @@ pub struct Memo {
     pub(super) search: Search,
     pub(super) offers: OfferTable,
     pub(super) steps: u32,
-    /// Requests whose plan was there.
+    /// The number of cache hits.
     pub hits: u64,
-    /// Requests whose plan had to be made.
+    /// The number of cache misses.
     pub misses: u64,
 }
 
 impl Memo {
-    /// Room for at least `plans` plans, of about half a KiB each; 0 keeps none.
+    /// Creates a cache for at least `plans` plans of about half a KiB each; 0 disables caching.
     pub fn new(plans: usize) -> Memo {
         Memo {
             plans: vec![(None, Plan::default()); plans.next_power_of_two()],
@@ -76,19 +77,19 @@ impl Memo {
         }
     }
 
-    /// Cuts a plan's search short after so many steps (20,000 unless told; of a request above 16 pages after a
-    /// hundredth of that; a step takes 100 to 200 ns). The plan may then say that it is not proven. The first scheme is
-    /// looked for four times as long.
+    /// Limits the search for a plan to `steps` steps (20,000 by default). A step takes 100 to 200 ns. A request of more
+    /// than 16 pages gets a hundredth of the limit. Until the search has found a first scheme, the limit is four times
+    /// as high. A plan whose search reached the limit may report that it is not proven.
     pub fn with_steps(self, steps: u32) -> Memo {
         Memo { steps: steps.max(1), ..self }
     }
 
-    /// The share of requests whose plan was there.
+    /// Returns the share of requests that were cache hits.
     pub fn hit_rate(&self) -> f64 {
         self.hits as f64 / (self.hits + self.misses).max(1) as f64
     }
 
-    /// The plan of this key, made by `make` if it is not there.
+    /// Returns the plan of a key; calls `make` on a cache miss.
     pub(super) fn get(&mut self, key: Key, make: impl FnOnce(&mut Self, &mut Plan)) -> &mut Plan {
         let index = key.hash() as usize & (self.plans.len() - 1);
         if self.enabled && self.plans[index].0 == Some(key) {

@@ -1,24 +1,27 @@
-//! Where the replicas of a request go (HReplica IV-C, HCompress IV-F).
+//! Placement of a request's replicas (HReplica IV-C, HCompress IV-F).
 //!
-//! The problem: each of r_n replicas is cut into pieces, each piece put on a target in an encoding, so that the sum of
-//! their costs is least. Pieces are whole pages of 4096 bytes; a replica has at most as many as there are tiers and as
-//! lanes; what is put on a target fits its free space; replicas of a page lie in distinct domains; the last replica
-//! outlives a reboot. Where a write does not wait, replica 0 is made as cheap as can be first, then the others.
+//! The problem: cut each of r_n replicas into pieces and assign a target and an encoding to each piece, so that the sum
+//! of the costs is minimal. A piece consists of whole pages of 4096 bytes. A replica has at most as many pieces as
+//! there are tiers, and as there are lanes. The pieces on a target fit its free space. The replicas of a page are in
+//! distinct failure domains. The last replica survives a reboot. If a write does not wait for all replicas, the cost of
+//! replica 0 is minimised first, then the cost of the others.
 //!
-//! The papers walk tiers and codecs by *Match* and *Place*, split where the present tier is full, and remember
-//! sub-problems. That misses schemes that are cheaper: two encodings on one target so that both just fit, a fast target
-//! left to another replica, replicas that change places between two domains in mid-request. Here the same recursion,
-//! piece after piece and replica after replica, tries each candidate and each split, and is cut where a bound
-//! says that nothing better can follow; the bound comes from the problem without whole pages and fixed costs, which is
-//! solved by sorting. Whole requests are remembered, not sub-problems: the bound leaves few of these.
+//! The papers walk tiers and codecs by *Match* and *Place*, split a request where the current tier is full, and
+//! remember sub-problems. This misses cheaper schemes: two encodings on one target so that both just fit, a fast target
+//! left to another replica, replicas that exchange their domains in the middle of a request. The recursion here has the
+//! same shape, piece after piece and replica after replica, but tries every candidate and every split. It prunes a
+//! branch when a lower bound shows that the branch cannot improve on the best scheme. The bound is the solution of the
+//! relaxed problem without whole pages and fixed costs, which sorting solves. Whole requests are remembered instead of
+//! sub-problems, because the bound leaves few sub-problems.
 //!
-//! A request of up to 16 pages is planned exactly, if the search is not cut short. A longer one begins with the bound's
-//! own solution, laid out in pieces; that is the plan if it is within a thousandth of the bound. Where all replicas
-//! count together, the bound and its solution are first made sharper by a price for being replica 0. Otherwise the search
-//! goes on for some steps, with splits only where something becomes full, empty or forbidden. [`Plan::proven`] says
-//! which.
+//! A request of up to 16 pages is planned exactly, unless the search reaches its step limit. For a longer request, the
+//! solution of the bound is first laid out in pieces; it becomes the plan if it is within a thousandth of the bound. If
+//! all replicas count together, a Lagrange multiplier for replica 0 first sharpens the bound and its solution. If the
+//! solution is still not good enough, the search continues for a limited number of steps and splits only where a target
+//! becomes full, empty or forbidden. [`Plan::proven`] reports whether the plan is proven to be optimal.
 //!
-//! If the policy's replicas have no room, wishes that are not strict give way ([`GaveWay`]), then fewer are planned.
+//! If the replicas that the policy wants do not fit, the wishes that are not strict are dropped one by one
+//! ([`GaveWay`]), then fewer replicas are planned.
 
 mod attempts;
 mod bound;
@@ -44,19 +47,19 @@ use crate::policy::Policy;
 use crate::snapshot::{PAGE, Snapshot, TargetSet};
 use terrace_cost::Costs;
 
-/// A request: so many bytes, expected to be read so many times.
+/// A request: its size, its expected reads, and the targets that it may use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Want {
-    /// Its length. Planned in whole pages.
+    /// Its length in bytes; the planner rounds it up to whole pages.
     pub bytes: u64,
-    /// How often it is expected to be read; from its hotness, or 1.
+    /// The expected number of reads: from its hotness, or 1.
     pub reads: f64,
-    /// The targets that it may be put on.
+    /// The targets that may hold its replicas.
     pub targets: TargetSet,
 }
 
 impl Want {
-    /// A request of so many bytes that is read once, wherever it is put.
+    /// A request of `bytes` bytes that is read once and may use every target.
     pub fn bytes(bytes: u64) -> Want {
         Want { bytes, reads: 1.0, targets: TargetSet::ALL }
     }
@@ -66,7 +69,7 @@ impl Want {
     }
 }
 
-/// Not even one replica has a place.
+/// No target has room for even one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom;
 
@@ -78,8 +81,8 @@ impl fmt::Display for NoRoom {
 
 impl std::error::Error for NoRoom {}
 
-/// The cheapest plan for a request, with respect to the snapshot. Of targets that are alike, the least busy are taken,
-/// then those with the most space.
+/// Returns the cheapest plan for a request on a snapshot. Among interchangeable targets, it prefers the least busy,
+/// then the one with the most space.
 ///
 /// # Errors
 /// [`NoRoom`].
@@ -93,12 +96,12 @@ pub fn plan<'m>(
     replan(want, &[], snapshot, policy, costs, memo)
 }
 
-/// The cheapest plan for what is stored already, in the pieces of `present`, of whatever replicas.
+/// Returns the cheapest plan for a request that is stored already, in the pieces `present` of any replicas.
 ///
-/// A page that stays where it is, as it is, counts for a twentieth less than one that is to be written there and takes
-/// no space, so that nothing is moved for what is as good or hardly better. Pieces in an encoding that `costs` does not
-/// hold, or on a target that the policy does not allow, cannot stay. The space of what does not stay counts as taken:
-/// it is freed only after the move.
+/// A page that keeps its target and encoding costs a twentieth less than a page that has to be written there, and takes
+/// no space. The planner therefore moves nothing to a place that is equal or hardly better. A piece cannot stay if
+/// `costs` does not contain its encoding or the policy does not allow its target. The space of pieces that do not stay
+/// counts as used, because it is freed only after the move.
 ///
 /// # Errors
 /// [`NoRoom`].
@@ -111,7 +114,7 @@ pub fn replan<'m>(
     memo: &'m mut Memo,
 ) -> Result<&'m Plan, NoRoom> {
     let key = Key::new(want, present, snapshot, policy, costs);
-    let plan = memo.get(key, |memo, plan| attempts::make(&key, present, snapshot, costs, memo, plan));
-    choice::choose(plan, want, present, snapshot, policy);
+    let plan = memo.get(key, |memo, plan| attempts::make_plan(&key, present, snapshot, costs, memo, plan));
+    choice::choose_among_interchangeable(plan, want, present, snapshot, policy);
     if plan.replicas.is_empty() { Err(NoRoom) } else { Ok(plan) }
 }

@@ -1,4 +1,4 @@
-//! The prices of every target and encoding, remembered from request to request.
+//! The prices of every target and encoding, cached across requests.
 
 use smallvec::SmallVec;
 
@@ -12,26 +12,26 @@ use terrace_cost::{Costs, EncodingRates, TargetRates, Weights, Work};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Offer {
     pub encoding: u8,
-    /// Bytes stored for each page.
+    /// Stored bytes per page.
     pub stored: u32,
-    /// Cost of each page.
+    /// The cost per page.
     pub per_page: u64,
-    /// No mix of two others is both as cheap and as dense.
+    /// The offer is on the lower convex hull: no mix of two others is both as cheap and as dense.
     pub convex: bool,
 }
 
-/// What a target offers to a class of replicas: replica 0, or the others.
+/// The offers of a target to a class of replicas: replica 0, or the others.
 #[derive(Debug, Default)]
 pub(super) struct TargetOffers {
-    /// Cost of a piece, whatever its length and encoding.
+    /// The cost of a piece regardless of its length and encoding.
     pub fixed: u64,
-    /// The bytes as they are.
+    /// The offer without an encoding.
     pub raw: Option<Offer>,
-    /// Encodings of which none is both as cheap and as dense as another, cheapest first; and what is held.
+    /// The Pareto front of cost and density, cheapest first, and the encodings of pieces that are stored already.
     pub front: SmallVec<[Offer; 8]>,
 }
 
-/// All that offers depend on.
+/// Everything that offers depend on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct OffersKey {
     pub snapshot: u64,
@@ -59,7 +59,7 @@ pub(super) struct Offers {
     pub classes: [Vec<TargetOffers>; 2],
 }
 
-/// The offers that were needed last, in a table that does not grow.
+/// A cache of recent offers with a fixed size.
 #[derive(Debug)]
 pub(super) struct OfferTable(Vec<Offers>);
 
@@ -76,14 +76,14 @@ impl OfferTable {
         if offers.key != Some(*key) {
             offers.key = Some(*key);
             let Policy { first, rest, .. } = &key.policy;
-            fill(&mut offers.classes[0], key, first, key.reads, snapshot, costs, held);
-            fill(&mut offers.classes[1], key, rest, 0.0, snapshot, costs, held);
+            fill_offers(&mut offers.classes[0], key, first, key.reads, snapshot, costs, held);
+            fill_offers(&mut offers.classes[1], key, rest, 0.0, snapshot, costs, held);
         }
         offers
     }
 }
 
-fn fill(
+fn fill_offers(
     class: &mut Vec<TargetOffers>,
     key: &OffersKey,
     weights: &Weights,
@@ -94,9 +94,9 @@ fn fill(
 ) {
     class.resize_with(snapshot.targets().len(), TargetOffers::default);
     for (target, (offers, rates)) in (0u8..).zip(class.iter_mut().zip(snapshot.rates())) {
-        let rates = &if key.policy.spread { busy(rates) } else { *rates };
+        let rates = &if key.policy.spread { compute_rates_under_load(rates) } else { *rates };
         let offer = |encoding: u8, of: &EncodingRates| {
-            let (fixed, per_page) = price(&key.policy, rates, of, weights, reads);
+            let (fixed, per_page) = price_encoding(&key.policy, rates, of, weights, reads);
             (fixed, Offer { encoding, stored: of.page, per_page, convex: true })
         };
         let all = || (0..=u8::MAX).zip(costs.rates()).map(|(encoding, of)| offer(encoding, of));
@@ -117,7 +117,7 @@ fn fill(
     }
 }
 
-/// Finds those that are on the lower convex hull; they come cheapest first.
+/// Marks the offers on the lower convex hull. `front` is sorted by cost.
 fn mark_convex(front: &mut [Offer]) {
     let slope = |a: &Offer, b: &Offer| {
         let saved = f64::from(a.stored) - f64::from(b.stored);
@@ -137,8 +137,8 @@ fn mark_convex(front: &mut [Offer]) {
     }
 }
 
-/// The cost of a piece and of each of its pages, in whole picoseconds or picojoules.
-pub(crate) fn price(
+/// Returns the fixed cost of a piece and the cost per page, in whole picoseconds or picojoules.
+pub(crate) fn price_encoding(
     policy: &Policy,
     rates: &TargetRates,
     encoding: &EncodingRates,
@@ -149,8 +149,8 @@ pub(crate) fn price(
     ((cost.fixed * 1e12).round() as u64, (cost.per_byte * PAGE as f64 * 1e12).round() as u64)
 }
 
-/// A target that works off what waits for it first.
-pub(crate) fn busy(rates: &TargetRates) -> TargetRates {
+/// Returns the rates of a target that processes its queue first.
+pub(crate) fn compute_rates_under_load(rates: &TargetRates) -> TargetRates {
     let factor = 1.0 + rates.load;
     let Work { read, write, latency } = rates.work;
     let work = Work { read: read * factor, write: write * factor, latency: latency * factor };

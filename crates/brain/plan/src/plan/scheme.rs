@@ -1,4 +1,4 @@
-//! [`Plan`]: the planner's answer (the paper's scheme).
+//! [`Plan`]: the planner's result (the paper's scheme).
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -7,43 +7,44 @@ use terrace_codec::Encoding;
 use crate::policy::Policy;
 use crate::snapshot::{PAGE, Snapshot, Target};
 
-/// A run of a request's pages in one replica: where it goes, and how it is encoded.
+/// A run of a request's pages in one replica, with its target and encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Piece {
-    /// The first page, counted from the request's start.
+    /// The first page, relative to the start of the request.
     pub start: u32,
-    /// How many pages.
+    /// The number of pages.
     pub pages: u32,
     /// The index of the target.
     pub target: u8,
-    /// How its bytes are stored.
+    /// The encoding of its bytes.
     #[serde(with = "crate::named")]
     pub encoding: Encoding,
-    /// The bytes that it is expected to take.
+    /// The expected number of stored bytes.
     pub stored: u64,
 }
 
 impl Piece {
-    /// The first page after it.
+    /// Returns the first page after the piece.
     pub fn end(&self) -> u32 {
         self.start + self.pages
     }
 }
 
-/// What a plan costs, in picoseconds (picojoules under `min_energy`), compared part by part.
+/// The cost of a plan in picoseconds (picojoules under `min_energy`), compared field by field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cost {
-    /// The duration (HReplica eq. 1): of replica 0 where a write does not wait for the others, else of all.
+    /// The duration (HReplica eq. 1) of the write: of replica 0 if the write does not wait for the others, otherwise of
+    /// all replicas.
     pub first: u64,
-    /// What a write does not wait for: the other replicas.
+    /// The cost of the replicas that the write does not wait for.
     pub then: u64,
 }
 
-/// A replica-to-be: pieces in the order of their pages, which they cover without gaps.
+/// A planned replica: pieces in page order that cover all pages without gaps.
 pub type ReplicaPlan = SmallVec<[Piece; 2]>;
 
-/// A wish that is not strict, and was not fulfilled so that as many replicas have room; in the order in which they give
-/// way. Each gives way only after those before it that the policy holds.
+/// A wish that is not strict, and that the planner dropped so that as many replicas fit. The variants are in the order
+/// in which wishes are dropped. A wish is dropped only after those before it that the policy contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GaveWay {
@@ -59,33 +60,34 @@ pub enum GaveWay {
     Budget,
 }
 
-/// Where the replicas of a request go.
+/// The placement of a request's replicas.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The request's pages.
+    /// The number of pages of the request.
     pub pages: u32,
-    /// The replicas; the first is the one to be written first and read.
+    /// The replicas; the first is written first and read.
     pub replicas: SmallVec<[ReplicaPlan; 3]>,
-    /// How many replicas the policy wants.
+    /// The number of replicas that the policy wants.
     pub wanted: u8,
-    /// What it costs; what stays where it is counts for a twentieth less.
+    /// The cost; pages that stay where they are cost a twentieth less.
     pub cost: Cost,
-    /// Nothing cheaper exists for these replicas: nothing at all up to 16 pages, nothing cheaper by more than 1/1000
-    /// above. False where that is not known.
+    /// The plan is proven to be the cheapest for this number of replicas: exactly up to 16 pages, to within 1/1000
+    /// above. False if that is not known.
     pub proven: bool,
-    /// What could not be had with so many replicas.
+    /// The wishes that were dropped for this number of replicas.
     pub gave_way: SmallVec<[GaveWay; 4]>,
-    /// The bytes that are to be written: all, but for what stays where it is.
+    /// The bytes that have to be written; pages that stay where they are do not count.
     pub moves: u64,
 }
 
 impl Plan {
-    /// The bytes that all replicas are expected to take.
+    /// Returns the expected number of stored bytes of all replicas.
     pub fn stored(&self) -> u64 {
         self.replicas.iter().flatten().map(|piece| piece.stored).sum()
     }
 
-    /// Whether it shows that something gave way: some do only because they come before what had to.
+    /// Returns whether the plan in fact violates a wish. Some wishes are dropped only because they precede the one that
+    /// had to be.
     pub fn shows(&self, way: GaveWay, snapshot: &Snapshot, policy: &Policy) -> bool {
         let of = |piece: &Piece| snapshot.targets().get(usize::from(piece.target));
         let tier = |piece: &Piece| of(piece).map(|target| target.tier);
@@ -97,7 +99,7 @@ impl Plan {
         match way {
             GaveWay::RawFirst => all().any(|(at, piece)| at == 0 && piece.encoding != Encoding::NONE),
             GaveWay::DistinctTiers => all().any(|(at, a)| all().any(|(other, b)| at < other && meet(a, b))),
-            GaveWay::Pieces => self.replicas.iter().any(|pieces| pieces.len() > most_pieces(snapshot)),
+            GaveWay::Pieces => self.replicas.iter().any(|pieces| pieces.len() > max_pieces(snapshot)),
             GaveWay::Targets => all().any(|(at, piece)| other_tier(piece) || (at == 0 && slow(piece))),
             GaveWay::Budget => {
                 let given = f64::from(self.pages) * PAGE as f64;
@@ -106,7 +108,7 @@ impl Plan {
         }
     }
 
-    /// Promises its space of the snapshot to it, so that what is planned next knows. Counts what stays as new.
+    /// Reserves the plan's space in a snapshot, so that later plans take it into account. Pages that stay count as new.
     pub fn reserve(&self, snapshot: &mut Snapshot) {
         for piece in self.replicas.iter().flatten() {
             let target = usize::from(piece.target);
@@ -116,8 +118,8 @@ impl Plan {
         }
     }
 
-    /// Calls `each` with the first byte, the length and the pieces, one for each replica, of every extent of a request
-    /// of `bytes` bytes: what lies between two cuts of any of the replicas.
+    /// Calls `each` for every extent of a request of `bytes` bytes, with its first byte, its length and one piece of
+    /// each replica. An extent ends wherever any replica is cut.
     pub fn extents(&self, bytes: u64, mut each: impl FnMut(u64, u64, &[Piece])) {
         let mut start = 0;
         while start < self.pages {
@@ -131,8 +133,8 @@ impl Plan {
     }
 }
 
-/// The most pieces of a replica (HReplica Table II), as long as that does not give way.
-pub(super) fn most_pieces(snapshot: &Snapshot) -> usize {
+/// Returns the maximum number of pieces of a replica (HReplica Table II), unless [`GaveWay::Pieces`] lifts it.
+pub(super) fn max_pieces(snapshot: &Snapshot) -> usize {
     let lanes = snapshot.targets().iter().map(|target| usize::from(target.lanes)).sum();
     snapshot.tiers().len().min(lanes).max(1)
 }

@@ -1,4 +1,4 @@
-//! [`Ask`]: what one level asks for.
+//! [`Ask`]: the requirements of one level.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use super::{Ack, Asked};
 use crate::snapshot::TierSet;
 use terrace_cost::{NotUnderstood, Weights};
 
-/// Where something is asked for; the first that asks is heard.
+/// The level at which something is asked for. An earlier level overrides a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// With one request.
+    /// One request.
     Operation,
-    /// For the requests of an application, or for the keys that a rule names.
+    /// The requests of an application, or the keys that a rule names.
     Application,
-    /// For the whole store.
+    /// The whole store.
     System,
 }
 
@@ -31,19 +31,19 @@ impl fmt::Display for Level {
     }
 }
 
-/// How many replicas there may and should be (the paper's MIN, MAX and DEFAULT).
+/// The range and the default of the number of replicas (the paper's MIN, MAX and DEFAULT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replicas {
-    /// The fewest; at least 1.
+    /// The minimum; at least 1.
     pub min: u8,
-    /// The most; at most [`Replicas::LIMIT`].
+    /// The maximum; at most [`Replicas::LIMIT`].
     pub max: u8,
-    /// Where nothing is asked for.
+    /// The number if no level asks for one.
     pub default: u8,
 }
 
 impl Replicas {
-    /// More replicas than this are never planned.
+    /// The planner never plans more replicas than this.
     pub const LIMIT: u8 = 16;
 }
 
@@ -53,7 +53,7 @@ impl Default for Replicas {
     }
 }
 
-/// The most bytes stored per byte given, over all replicas; written as `3x`.
+/// The maximum number of stored bytes per byte of the request, over all replicas; written as `3x`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 pub struct Budget(pub f64);
 
@@ -67,24 +67,24 @@ impl FromStr for Budget {
     }
 }
 
-/// What one level asks for. Whatever is left out is left to the levels below it.
+/// The requirements of one level. A field without a value leaves the decision to the levels below.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
-    /// What matters; where two conflict, the first stands.
+    /// The requirements; of two that conflict, the first one applies.
     pub requirements: Vec<Asked>,
-    /// How many replicas; wins over this level's requirements, as do the next two.
+    /// The number of replicas. This field and the next two override the requirements of this level.
     pub replicas: Option<u8>,
-    /// When a write returns.
+    /// The acknowledgement that a write waits for.
     pub ack: Option<Ack>,
     /// The weights of all replicas.
     pub weights: Option<Weights>,
-    /// The most bytes stored per byte given.
+    /// The maximum number of stored bytes per byte of the request.
     pub budget: Option<Budget>,
-    /// The highest latency, in seconds, of a target that holds replica 0.
+    /// The maximum latency of a target that holds replica 0, in seconds.
     pub max_latency: Option<f64>,
-    /// The only tiers to use.
+    /// The tiers that may be used.
     pub tiers: Option<TierSet>,
-    /// Whether all replicas may lie on tiers that do not outlive a reboot.
+    /// Whether all replicas may be on volatile tiers.
     pub volatile: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! From what a user asks for to what the planner works with (HReplica IV-B.2, Table III).
+//! The translation of a user's requirements to the planner's policy (HReplica IV-B.2, Table III).
 
 mod ask;
 mod requirement;
@@ -15,69 +15,69 @@ use serde::{Deserialize, Serialize};
 use crate::snapshot::TierSet;
 use terrace_cost::{CostModel, Model, Weights, energy, measured, paper};
 
-/// When a write returns; each level includes those before it. The paper's r_m is ASYNC for the first, SYNC for the
-/// others.
+/// The acknowledgement that a write waits for; each level includes the preceding ones. The paper's r_m is ASYNC for the
+/// first and SYNC for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ack {
-    /// Replica 0 is written, the others are owed.
+    /// Replica 0 is written; the others are pending.
     #[default]
     Placed,
     /// All replicas are written.
     Replicated,
-    /// All replicas are on persistent targets, and synced.
+    /// All replicas are on persistent targets and synced.
     Durable,
 }
 
-/// What the planner is held to: the paper's metrics r_n, r_m, w_c, w_d and w_r, flags and constraints.
+/// The planner's objectives and constraints: the paper's metrics r_n, r_m, w_c, w_d and w_r, and flags.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
-    /// How many replicas are wanted (r_n). Under a budget: the most.
+    /// The wanted number of replicas (r_n); under a budget, the maximum.
     pub replicas: u8,
-    /// How many replicas the budget may not cost.
+    /// The number of replicas that a plan keeps even if the budget does not suffice.
     pub least: u8,
-    /// When a write returns (r_m).
+    /// The acknowledgement that a write waits for (r_m).
     pub ack: Ack,
-    /// The weights of replica 0, the one that reads go to.
+    /// The weights of replica 0, which serves the reads.
     pub first: Weights,
     /// The weights of the other replicas.
     pub rest: Weights,
-    /// Replica 0 is stored as it is, if there is room, so that any part of it is read without decoding more.
+    /// Store replica 0 unencoded if there is room, so that any part of it can be read without decoding more.
     pub raw_first: bool,
-    /// Costs are joules instead of seconds.
+    /// Measure costs in joules instead of seconds.
     pub energy: bool,
-    /// A target's load makes it dearer.
+    /// Increase a target's cost by its load.
     pub spread: bool,
-    /// Replicas of a page lie on distinct tiers, if there are that many.
+    /// Place the replicas of a page on distinct tiers if there are enough.
     pub distinct_tiers: bool,
-    /// `tiers` and `max_latency` give way rather than that a write fails.
+    /// Drop `tiers` and `max_latency` if a write would fail otherwise.
     pub any_target: bool,
-    /// All replicas may lie on tiers that do not outlive a reboot; otherwise the last one may not.
+    /// All replicas may be on volatile tiers; otherwise the last one has to be on a persistent tier.
     pub volatile: bool,
-    /// No replica lies on a tier that does not outlive a reboot, whenever a write returns.
+    /// No replica may be on a volatile tier, regardless of the acknowledgement.
     pub persistent: bool,
-    /// The most bytes stored per byte given, over all replicas.
+    /// The maximum number of stored bytes per byte of the request, over all replicas.
     pub budget: Option<Budget>,
-    /// The highest latency, in seconds, of a target that holds replica 0.
+    /// The maximum latency of a target that holds replica 0, in seconds.
     pub max_latency: Option<f64>,
-    /// The only tiers to use.
+    /// The tiers that may be used.
     pub tiers: TierSet,
-    /// How costs are estimated.
+    /// The cost model.
     pub model: Model,
 }
 
 impl Policy {
-    /// Whether only replica 0 counts towards a write's duration (r_m = ASYNC).
+    /// Returns whether only replica 0 counts towards a write's duration (r_m = ASYNC).
     pub fn is_async(&self) -> bool {
         self.ack == Ack::Placed
     }
 
-    /// Whether all replicas lie on tiers that outlive a reboot.
+    /// Returns whether all replicas have to be on persistent tiers.
     pub fn is_all_persistent(&self) -> bool {
         self.persistent || self.ack == Ack::Durable
     }
 
-    /// The model by which replicas are priced.
+    /// Returns the cost model that prices replicas.
     pub fn cost_model(&self) -> CostModel {
         match self.model {
             _ if self.energy => energy,
@@ -88,7 +88,7 @@ impl Policy {
 }
 
 impl Default for Policy {
-    /// The paper's: three replicas, asynchronous, equal weights.
+    /// Returns the paper's policy: three replicas, asynchronous, equal weights.
     fn default() -> Policy {
         Policy {
             replicas: 3,

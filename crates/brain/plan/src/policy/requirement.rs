@@ -1,4 +1,4 @@
-//! The ten requirements, what each sets, and which exclude each other.
+//! The ten requirements, the fields that each one sets, and their conflicts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Ack, Field};
 use terrace_cost::NotUnderstood;
 
-/// Something that matters more than the rest.
+/// A property that the user wants to optimise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Requirement {
@@ -34,14 +34,14 @@ pub enum Requirement {
     MinStorage,
 }
 
-/// A bound of the range of replicas.
+/// A bound of the range of replica counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     Min,
     Max,
 }
 
-/// A requirement's row of Table III; None is the table's dash.
+/// A requirement's row of Table III; None stands for the table's dash.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     pub name: &'static str,
@@ -55,7 +55,7 @@ const fn row(name: &'static str, replicas: Option<Count>, ack: Option<Ack>, weig
 }
 
 impl Requirement {
-    /// All of them.
+    /// Every requirement.
     pub const ALL: [Requirement; 10] = {
         use Requirement::*;
         [
@@ -88,7 +88,7 @@ impl Requirement {
         }
     }
 
-    /// What the two serve together, if they complement each other (HReplica IV-B.2).
+    /// Returns the field that two requirements serve together if they complement each other (HReplica IV-B.2).
     pub fn complement(self, other: Requirement) -> Option<Field> {
         use Requirement::*;
         let of = |a, b| match (a, b) {
@@ -100,8 +100,8 @@ impl Requirement {
         of(self, other).or_else(|| of(other, self))
     }
 
-    /// Over what the two exclude each other, if they do. `min_read_latency` and `min_storage` do not: they go together,
-    /// with weights of their own for replica 0.
+    /// Returns the field over which two requirements conflict, if they do. `min_read_latency` and `min_storage` do not
+    /// conflict: replica 0 has its own weights.
     pub fn conflict(self, other: Requirement) -> Option<Field> {
         use Requirement::*;
         let of = |a, b| match (a, b) {
@@ -121,24 +121,24 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// How a requirement is asked for.
+/// The value of a requirement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Value {
-    /// It does not matter, whatever the levels below say.
+    /// The requirement is off, and overrides the levels below.
     Off,
-    /// It matters.
+    /// The requirement is on.
     #[default]
     On,
-    /// It matters, and this is the number of replicas.
+    /// The requirement is on, with this number of replicas.
     Number(u8),
 }
 
 /// A requirement and its value; written as `min_storage`, `min_storage=false` or `max_durability=4`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// What.
+    /// The requirement.
     pub requirement: Requirement,
-    /// How.
+    /// The value.
     pub value: Value,
 }
 

@@ -1,4 +1,4 @@
-//! [`Resolution`]: why a policy is not all that was asked for.
+//! [`Resolution`]: why a policy differs from what was asked for.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{Level, Requirement};
 
-/// A part of a policy that two wishes can differ over.
+/// A part of a policy over which two requirements can differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Field {
-    /// How many replicas (r_n).
+    /// The number of replicas (r_n).
     Replicas,
-    /// When a write returns (r_m).
+    /// The acknowledgement that a write waits for (r_m).
     Ack,
-    /// What matters to the cost (w_c, w_d, w_r).
+    /// The weights of the cost (w_c, w_d, w_r).
     Weights,
-    /// Where replicas go.
+    /// The placement of replicas.
     Placement,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// Who set a part of the policy.
+/// The origin of a part of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// The level itself, by `replicas`, `ack` or `weights`.
@@ -48,68 +48,68 @@ impl fmt::Display for Source {
     }
 }
 
-/// One decision between wishes; prints as a sentence.
+/// A decision between requirements. It is displayed as a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resolution {
-    /// A requirement conflicts with one that stands, and has no effect at all.
+    /// A requirement conflicts with an accepted one, and has no effect.
     Dropped {
-        /// What is dropped.
+        /// The dropped requirement.
         requirement: Requirement,
-        /// Who asked for it.
+        /// The level that asked for it.
         level: Level,
-        /// What stands.
+        /// The accepted requirement.
         stands: Requirement,
-        /// Who asked for that.
+        /// The level that asked for the accepted requirement.
         above: Level,
-        /// What they conflict over.
+        /// The field over which they conflict.
         over: Field,
     },
-    /// A level above has switched the requirement off.
+    /// A higher level switched the requirement off.
     SwitchedOff {
-        /// Which.
+        /// The requirement.
         requirement: Requirement,
         /// Who asked for it.
         level: Level,
     },
-    /// One part of what is asked for is already decided differently; the rest of it holds.
+    /// A part of a requirement is already decided differently; its other parts apply.
     Overridden {
-        /// Whose wish.
+        /// The origin of the wish that has no effect.
         loser: Source,
-        /// Whose decision.
+        /// The origin of the decision that applies.
         winner: Source,
-        /// Over what.
+        /// The field.
         over: Field,
     },
-    /// Two requirements that differ go together: replica 0 serves one, the other replicas serve the other.
+    /// Two different requirements apply to different replicas: one to replica 0, the other to the other replicas.
     Shared {
-        /// What replica 0 serves.
+        /// The requirement that replica 0 serves.
         first: Requirement,
-        /// What the others serve.
+        /// The requirement that the other replicas serve.
         rest: Requirement,
     },
-    /// Two requirements complement each other: both hold in full.
+    /// Two requirements complement each other; both apply in full.
     Complement {
         /// The one that was asked for first.
         first: Requirement,
         /// The other.
         second: Requirement,
-        /// What both serve.
+        /// The field that both serve.
         over: Field,
     },
-    /// Two requirements of a level have weights of their own: the sum of both holds, and of any others.
+    /// Two requirements of a level set weights; the policy uses the sum of the weights of all its requirements.
     Added {
         /// The one that was asked for first.
         first: Requirement,
         /// The other.
         second: Requirement,
-        /// Who asked for them.
+        /// The level that asked for them.
         level: Level,
     },
-    /// The number of replicas is out of the range that is configured.
+    /// The number of replicas is outside the configured range.
     Clamped {
-        /// The number asked for.
+        /// The requested number.
         asked: u8,
-        /// The nearest allowed.
+        /// The nearest allowed number.
         used: u8,
     },
 }

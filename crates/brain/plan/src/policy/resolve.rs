@@ -1,4 +1,4 @@
-//! [`resolve`]: three levels of wishes become one policy.
+//! [`resolve`]: combines the requirements of three levels into one policy.
 
 use smallvec::SmallVec;
 
@@ -6,36 +6,39 @@ use super::requirement::Count;
 use super::{Ack, Ask, Field, Level, Policy, Replicas, Requirement, Resolution, Source, Value};
 use terrace_cost::Weights;
 
-/// The policy for what the three levels ask for, and each decision that was taken between their wishes.
+/// Returns the policy for the requirements of three levels, and each decision between them.
 ///
-/// What a level says outright (`replicas`, `ack`, `weights`) wins over its requirements, and a level over those below
-/// it. Of two requirements that conflict the later is dropped. The weights of a level's requirements add up
+/// The fields `replicas`, `ack` and `weights` of a level override its requirements, and a level overrides those below
+/// it. Of two conflicting requirements, the later one is dropped. The weights of a level's requirements add up
 /// (HReplica IV-B.2: complementary requirements).
 pub fn resolve(operation: &Ask, application: &Ask, system: &Ask, range: Replicas) -> (Policy, Vec<Resolution>) {
     resolve_levels(&[(Level::Operation, operation), (Level::Application, application), (Level::System, system)], range)
 }
 
-/// Like [`resolve`], for any number of levels, the highest first: a program and the rule for a key are both an application.
+/// Like [`resolve`], for any number of levels, highest first. A program and the rule for a key are both of level
+/// [`Level::Application`].
 pub fn resolve_levels(levels: &[(Level, &Ask)], range: Replicas) -> (Policy, Vec<Resolution>) {
     let mut log = Vec::new();
-    let accepted = accept(levels, &mut log);
-    log.extend(complements(&accepted));
+    let accepted = accept_requirements(levels, &mut log);
+    log.extend(find_complements(&accepted));
     let has = |requirement| accepted.iter().any(|wish| wish.requirement == requirement);
     let shared = has(Requirement::MinReadLatency) && has(Requirement::MinStorage);
 
     let (mut replicas, mut ack, mut weights) = (Slot(None), Slot(None), Slot(None));
     for (rank, &(level, ask)) in levels.iter().enumerate() {
         let explicit = Source::Explicit(level);
-        replicas.offer(ask.replicas, explicit, Field::Replicas, &mut log);
-        ack.offer(ask.ack, explicit, Field::Ack, &mut log);
-        weights.offer(ask.weights.map(|all| [all; 2]), explicit, Field::Weights, &mut log);
+        replicas.set_if_empty(ask.replicas, explicit, Field::Replicas, &mut log);
+        ack.set_if_empty(ask.ack, explicit, Field::Ack, &mut log);
+        weights.set_if_empty(ask.weights.map(|all| [all; 2]), explicit, Field::Weights, &mut log);
         let of_level = || accepted.iter().filter(|wish| wish.rank == rank);
         for wish in of_level() {
             let source = Source::Requirement(wish.requirement, level);
-            replicas.offer(wish.count(range, shared), source, Field::Replicas, &mut log);
-            ack.offer(wish.requirement.row().ack, source, Field::Ack, &mut log);
+            replicas.set_if_empty(wish.count(range, shared), source, Field::Replicas, &mut log);
+            ack.set_if_empty(wish.requirement.row().ack, source, Field::Ack, &mut log);
         }
-        let together = shared.then_some([READ, STORE]).filter(|_| of_level().any(|wish| wish.is_of_pair()));
+        let together = shared
+            .then_some([READ_LATENCY_WEIGHTS, MIN_STORAGE_WEIGHTS])
+            .filter(|_| of_level().any(|wish| wish.is_of_pair()));
         let weighed = || of_level().filter(|wish| wish.requirement.row().weights.is_some());
         if let Some(first) = weighed().next() {
             let sum = weighed().filter_map(|wish| wish.requirement.row().weights);
@@ -48,15 +51,15 @@ pub fn resolve_levels(levels: &[(Level, &Ask)], range: Replicas) -> (Policy, Vec
                 let added = |wish: &Wish| (first.requirement, wish.requirement);
                 log.extend(differ.map(added).map(|(first, second)| Resolution::Added { first, second, level }));
             }
-            weights.offer(both, source, Field::Weights, &mut log);
+            weights.set_if_empty(both, source, Field::Weights, &mut log);
         }
     }
-    if shared && weights.is([READ, STORE]) {
+    if shared && weights.is([READ_LATENCY_WEIGHTS, MIN_STORAGE_WEIGHTS]) {
         log.push(Resolution::Shared { first: Requirement::MinReadLatency, rest: Requirement::MinStorage });
     }
 
     let durable = accepted.iter().find(|wish| wish.requirement == Requirement::MaxDurability).map(|wish| wish.rank);
-    // What a level allows outright, its own requirements and the levels below do not take back.
+    // If a level allows volatile replicas explicitly, neither its requirements nor the levels below revoke that.
     let volatile = levels.iter().position(|(_, ask)| ask.volatile == Some(true));
 
     let budget = levels.iter().find_map(|(_, ask)| ask.budget);
@@ -88,16 +91,16 @@ pub fn resolve_levels(levels: &[(Level, &Ask)], range: Replicas) -> (Policy, Vec
     (policy, log)
 }
 
-/// What replica 0 is planned with where reads shall be fast and storage small.
-const READ: Weights = Weights { compress: 0.0, decompress: 1.0, ratio: 0.0 };
-/// What the other replicas are planned with then.
-const STORE: Weights = Weights::ARCHIVAL;
+/// The weights of replica 0 if both fast reads and small storage are required.
+const READ_LATENCY_WEIGHTS: Weights = Weights { compress: 0.0, decompress: 1.0, ratio: 0.0 };
+/// The weights of the other replicas if both fast reads and small storage are required.
+const MIN_STORAGE_WEIGHTS: Weights = Weights::ARCHIVAL;
 
-/// A requirement that stands.
+/// An accepted requirement.
 struct Wish {
     requirement: Requirement,
     number: Option<u8>,
-    /// The level's place among all, which two levels of one kind differ in.
+    /// The index of the level, which distinguishes two levels of the same kind.
     rank: usize,
     level: Level,
 }
@@ -107,7 +110,8 @@ impl Wish {
         matches!(self.requirement, Requirement::MinReadLatency | Requirement::MinStorage)
     }
 
-    /// The number of replicas that it sets, if it does. The two that go together set none, being opposed.
+    /// Returns the number of replicas that the requirement sets. If `min_read_latency` and `min_storage` apply
+    /// together, neither sets one, because they would set opposite bounds.
     fn count(&self, range: Replicas, shared: bool) -> Option<u8> {
         let bound = |count| match count {
             Count::Min => range.min,
@@ -118,8 +122,8 @@ impl Wish {
     }
 }
 
-/// The requirements that stand, by level, then order.
-fn accept(levels: &[(Level, &Ask)], log: &mut Vec<Resolution>) -> SmallVec<[Wish; 8]> {
+/// Returns the accepted requirements in the order of their levels, then of their positions.
+fn accept_requirements(levels: &[(Level, &Ask)], log: &mut Vec<Resolution>) -> SmallVec<[Wish; 8]> {
     let mut accepted: SmallVec<[Wish; 8]> = SmallVec::new();
     let mut off: SmallVec<[Requirement; 8]> = SmallVec::new();
     for (rank, &(level, ask)) in levels.iter().enumerate() {
@@ -147,8 +151,8 @@ fn accept(levels: &[(Level, &Ask)], log: &mut Vec<Resolution>) -> SmallVec<[Wish
     accepted
 }
 
-/// The pairs that complement each other.
-fn complements(accepted: &[Wish]) -> Vec<Resolution> {
+/// Returns the pairs of requirements that complement each other.
+fn find_complements(accepted: &[Wish]) -> Vec<Resolution> {
     let pairs =
         accepted.iter().enumerate().flat_map(|(i, first)| accepted[i + 1..].iter().map(move |second| (first, second)));
     let requirements = pairs.map(|(first, second)| (first.requirement, second.requirement));
@@ -158,11 +162,11 @@ fn complements(accepted: &[Wish]) -> Vec<Resolution> {
     requirements.filter_map(complement).collect()
 }
 
-/// A part of the policy and who set it: the first that does.
+/// A part of the policy and its origin; the first value set is kept.
 struct Slot<T>(Option<(T, Source)>);
 
 impl<T: PartialEq + Copy> Slot<T> {
-    fn offer(&mut self, value: Option<T>, source: Source, over: Field, log: &mut Vec<Resolution>) {
+    fn set_if_empty(&mut self, value: Option<T>, source: Source, over: Field, log: &mut Vec<Resolution>) {
         let Some(value) = value else { return };
         match self.0 {
             None => self.0 = Some((value, source)),

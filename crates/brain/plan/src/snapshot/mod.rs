@@ -1,4 +1,4 @@
-//! What the planner knows of the storage: plain data, read at some moment.
+//! The state of the storage that the planner sees: plain data, read at one moment.
 
 mod sets;
 
@@ -13,31 +13,31 @@ use terrace_cost::{TargetRates, Work, down, nearest};
 
 use crate::policy::Policy;
 
-/// The most targets of a snapshot.
+/// The maximum number of targets in a snapshot.
 pub const MAX_TARGETS: usize = 64;
-/// The most tiers of a snapshot.
+/// The maximum number of tiers in a snapshot.
 pub const MAX_TIERS: usize = 32;
 
-/// Steps in which a tier fills up: at each, what was planned is planned anew.
-const STEPS: f64 = 8.0;
+/// The fill level of a tier is rounded to one of this many steps. Remembered plans become invalid at each step.
+const FILL_LEVEL_STEPS: f64 = 8.0;
 
 /// A performance level.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tier {
-    /// Its name.
+    /// The tier's name.
     pub name: String,
-    /// Whether it outlives a reboot.
+    /// Whether data on the tier survive a reboot.
     pub persistent: bool,
-    /// What a target of it draws while it reads or writes, in watts.
+    /// Power that one of its targets draws while it reads or writes, in watts.
     pub watts: f64,
 }
 
 /// One device, directory, node or bucket of a tier.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// The index of its tier.
+    /// The index of the target's tier.
     pub tier: u8,
-    /// Replicas of a page never share a domain; any number.
+    /// The failure domain, an arbitrary number. Two replicas of a page never share one.
     pub domain: u32,
     /// Bytes read per second.
     pub read: f64,
@@ -47,42 +47,42 @@ pub struct Target {
     pub latency: f64,
     /// Free bytes.
     pub free: u64,
-    /// Bytes of these that are promised to others.
+    /// The part of `free` that other plans have reserved, in bytes.
     pub reserved: u64,
-    /// Operations waiting for each that it can do at a time; 0 is idle.
+    /// Queued operations per lane; 0 means idle.
     pub load: f64,
-    /// Operations that it can do at a time.
+    /// The number of operations that run at the same time.
     pub lanes: u16,
-    /// It holds an object's bytes whole and as they are.
+    /// The target stores each object whole and unencoded, as an ordinary file.
     pub plain: bool,
-    /// It can be written to.
+    /// The target accepts writes.
     pub up: bool,
 }
 
-/// Tiers and targets as they were at some moment, speeds and load rounded to steps of 5 %.
+/// Tiers and targets at one moment. Speeds and load are rounded to steps of 5 %, so that plans can be reused.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     tiers: Vec<Tier>,
     targets: Vec<Target>,
     core_watts: f64,
     rates: Vec<TargetRates>,
-    /// How full each tier is, in [`STEPS`].
+    /// The fill level of each tier, in steps of 1 / [`FILL_LEVEL_STEPS`].
     filled: [u8; MAX_TIERS],
     domains: Vec<u8>,
-    /// For each target the first that is alike, and whether there is another.
+    /// For each target, the first interchangeable target, and whether there is more than one.
     kinds: Vec<(u8, bool)>,
-    /// Without load and with it.
+    /// The fingerprint without the load, and the fingerprint with it.
     fingerprints: [u64; 2],
 }
 
-/// Why a snapshot cannot be.
+/// Why a snapshot is not valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotError {
     /// More tiers than [`MAX_TIERS`], or more targets than [`MAX_TARGETS`].
     TooMany,
-    /// This target names a tier that is not there.
+    /// The target with this index names a tier that does not exist.
     NoSuchTier(usize),
-    /// A speed of this target is not positive, or its latency or load is negative or no number.
+    /// A speed of the target with this index is not positive, or its latency or load is negative or not finite.
     NoSuchSpeed(usize),
 }
 
@@ -103,7 +103,7 @@ impl fmt::Display for SnapshotError {
 impl std::error::Error for SnapshotError {}
 
 impl Snapshot {
-    /// The tiers, fastest first, their targets, and the watts of a processor core.
+    /// Creates a snapshot of tiers (fastest first) and their targets; `core_watts` is the power of one processor core.
     ///
     /// # Errors
     /// Any [`SnapshotError`].
@@ -136,37 +136,38 @@ impl Snapshot {
         }
         let first_of = |domain| targets.iter().position(|target| target.domain == domain).unwrap_or(0) as u8;
         let domains = targets.iter().map(|target| first_of(target.domain)).collect();
-        let kinds = kinds(&targets, &rates);
-        let fingerprints = [false, true].map(|load| fingerprint(&tiers, &targets, &rates, load));
+        let kinds = find_interchangeable_targets(&targets, &rates);
+        let fingerprints = [false, true].map(|load| compute_fingerprint(&tiers, &targets, &rates, load));
         Ok(Snapshot { tiers, targets, core_watts, rates, filled: [0; MAX_TIERS], domains, kinds, fingerprints })
     }
 
-    /// The same, where so much of each tier is taken already (0 nothing, 1 all; tiers that are not named are empty).
+    /// Returns the snapshot with these used shares of the tiers (0 is empty, 1 is full). Tiers without a share are
+    /// empty.
     ///
-    /// What is stored in a tier that fills up pushes other data into the next one. How much more will come is not known;
-    /// where nothing but what has come so far tells, a tier of which the share `f` is taken will be filled with
-    /// probability `f` (amounts of data are spread evenly over orders of magnitude). So a byte there costs `f` times what
-    /// it takes longer to write and to read in the next tier.
+    /// Data stored in a tier that fills up displace other data to the next tier. The amount of data to come is unknown.
+    /// If it is distributed evenly over orders of magnitude, a tier with the used share `f` fills up with probability
+    /// `f`. A byte there therefore costs `f` times the additional time that the next tier takes to write and read it.
     pub fn filled(mut self, shares: impl IntoIterator<Item = f64>) -> Snapshot {
         self.set_filled(shares);
         self
     }
 
-    /// The same, where each target works for so long itself, in seconds: its speeds and its latency may be those of what is
-    /// waited for, which others' operations are part of, and which draws nothing.
+    /// Returns the snapshot with these durations of the targets' own work, in seconds. A target's speeds and latency
+    /// may describe what a caller waits for, which includes queueing behind other operations; queueing draws no power.
     pub fn working(mut self, works: impl IntoIterator<Item = Work>) -> Snapshot {
         for (rates, work) in self.rates.iter_mut().zip(works) {
             let [read, write, latency] = [work.read, work.write, work.latency].map(nearest);
             rates.work = Work { read, write, latency };
         }
-        self.kinds = kinds(&self.targets, &self.rates);
-        self.fingerprints = [false, true].map(|load| fingerprint(&self.tiers, &self.targets, &self.rates, load));
+        self.kinds = find_interchangeable_targets(&self.targets, &self.rates);
+        self.fingerprints =
+            [false, true].map(|load| compute_fingerprint(&self.tiers, &self.targets, &self.rates, load));
         self
     }
 
-    /// Says anew how much of each tier is taken, as [`filled`](Snapshot::filled) does.
+    /// Updates the used share of each tier; see [`filled`](Snapshot::filled).
     pub fn set_filled(&mut self, shares: impl IntoIterator<Item = f64>) {
-        let steps = |share: f64| (share.clamp(0.0, 1.0) * STEPS).round() as u8;
+        let steps = |share: f64| (share.clamp(0.0, 1.0) * FILL_LEVEL_STEPS).round() as u8;
         let mut filled = [0; MAX_TIERS];
         filled.iter_mut().zip(shares).for_each(|(filled, share)| *filled = steps(share));
         if filled == self.filled {
@@ -176,7 +177,7 @@ impl Snapshot {
             let later = |of: &Target| of.up && usize::from(of.tier) > tier;
             let next = self.targets.iter().zip(&self.rates).filter(|(target, _)| later(target));
             let Some(next) = next.min_by_key(|(target, _)| target.tier).map(|(_, rates)| *rates) else { break };
-            let share = f64::from(*steps) / STEPS;
+            let share = f64::from(*steps) / FILL_LEVEL_STEPS;
             for (_, rates) in self.targets.iter().zip(&mut self.rates).filter(|(of, _)| usize::from(of.tier) == tier) {
                 rates.displaced_write = share * (next.write - rates.write).max(0.0);
                 rates.displaced_read = share * (next.read - rates.read).max(0.0);
@@ -188,31 +189,32 @@ impl Snapshot {
             }
         }
         self.filled = filled;
-        self.kinds = kinds(&self.targets, &self.rates);
-        self.fingerprints = [false, true].map(|load| fingerprint(&self.tiers, &self.targets, &self.rates, load));
+        self.kinds = find_interchangeable_targets(&self.targets, &self.rates);
+        self.fingerprints =
+            [false, true].map(|load| compute_fingerprint(&self.tiers, &self.targets, &self.rates, load));
     }
 
-    /// The tiers.
+    /// Returns the tiers.
     pub fn tiers(&self) -> &[Tier] {
         &self.tiers
     }
 
-    /// The targets, as given.
+    /// Returns the targets as they were given.
     pub fn targets(&self) -> &[Target] {
         &self.targets
     }
 
-    /// What the cost models see of each target.
+    /// Returns the rates of each target that the cost models use.
     pub fn rates(&self) -> &[TargetRates] {
         &self.rates
     }
 
-    /// Watts of a processor core.
+    /// Returns the power of one processor core, in watts.
     pub fn core_watts(&self) -> f64 {
         self.core_watts
     }
 
-    /// The tiers of these names; the name that is none as the error.
+    /// Returns the set of the tiers with these names.
     ///
     /// # Errors
     /// The first name that no tier has.
@@ -221,43 +223,46 @@ impl Snapshot {
         Ok(TierSet::of(names.into_iter().map(index).collect::<Result<Vec<usize>, _>>()?))
     }
 
-    /// Sets a target's free bytes and those of them that are promised to others; no target of that index: nothing.
+    /// Sets a target's free bytes and the part of them that other plans have reserved. Does nothing if the target does
+    /// not exist.
     pub fn set_space(&mut self, target: usize, free: u64, reserved: u64) {
         if let Some(target) = self.targets.get_mut(target) {
             (target.free, target.reserved) = (free, reserved);
         }
     }
 
-    /// Says how busy a target is now, which decides between those that are alike; no target of that index: nothing. What
-    /// load costs, where a policy counts it, stays as it was given.
+    /// Sets the current load of a target, which decides between interchangeable targets. Does nothing if the target
+    /// does not exist. The load that costs are computed from, under a policy that counts it, stays as given to
+    /// [`Snapshot::new`].
     pub fn set_load(&mut self, target: usize, load: f64) {
         if let Some(target) = self.targets.get_mut(target) {
             target.load = load;
         }
     }
 
-    /// The bytes that a plan may take of a target: what is free and not promised, rounded down by at most 5 %; exact
-    /// above `enough`, where more makes no difference.
+    /// Returns the bytes that a plan may use on a target: free and not reserved, rounded down by at most 5 %. Returns
+    /// `enough` if there are at least `enough`, because more makes no difference.
     pub fn space(&self, target: usize, enough: u64) -> u64 {
         let target = &self.targets[target];
         let free = target.free.saturating_sub(target.reserved);
         if free >= enough { enough } else { down(free) }
     }
 
-    /// The index of the first target of a target's domain: a small number for it.
+    /// Returns the index of the first target in this target's failure domain, as a small number for the domain.
     pub(crate) fn domain(&self, target: usize) -> u8 {
         self.domains[target]
     }
 
-    /// How many domains of these targets can be written to: more replicas than that have no place.
+    /// Returns the number of failure domains among these targets that accept writes: the maximum number of replicas
+    /// that have a place.
     pub fn domains_up(&self, targets: TargetSet) -> u8 {
         let usable = |index: usize| self.targets[index].up && targets.has(index);
         let up = (0..self.targets.len()).filter(|index| usable(*index));
         up.fold(0u64, |set, index| set | 1 << self.domains[index]).count_ones() as u8
     }
 
-    /// Whether two targets differ in nothing that a plan for `among` these depends on, but for their space: either may
-    /// stand in the other's place.
+    /// Returns whether two targets are interchangeable: they differ in nothing that a plan for the targets `among`
+    /// depends on, except for their free space.
     pub(crate) fn alike(&self, a: usize, b: usize, among: TargetSet, policy: &Policy) -> bool {
         let slow = |target: usize| policy.max_latency.is_some_and(|most| self.targets[target].latency > most);
         self.kinds[a].0 == self.kinds[b].0
@@ -266,19 +271,21 @@ impl Snapshot {
             && (!policy.spread || self.rates[a].load == self.rates[b].load)
     }
 
-    /// Whether another target may be alike.
+    /// Returns whether another target may be interchangeable with this one.
     pub(crate) fn has_twin(&self, target: usize) -> bool {
         self.kinds[target].1
     }
 
-    /// A hash of all that plans depend on, but for the space, and the load where it does not matter.
+    /// Returns a hash of everything that plans depend on, except for the free space. The load is included only if
+    /// `load` is set.
     pub(crate) fn fingerprint(&self, load: bool) -> u64 {
         self.fingerprints[usize::from(load)]
     }
 }
 
-/// For each target the first of those with the same speeds on the same tier, in a domain of its own or in the same one.
-fn kinds(targets: &[Target], rates: &[TargetRates]) -> Vec<(u8, bool)> {
+/// Finds for each target the first one that is interchangeable with it: on the same tier, with the same rates, and
+/// either in the same domain or both alone in theirs.
+fn find_interchangeable_targets(targets: &[Target], rates: &[TargetRates]) -> Vec<(u8, bool)> {
     let alone = |of: &Target| targets.iter().filter(|target| target.domain == of.domain).count() == 1;
     let idle = |index: usize| TargetRates { load: 0.0, ..rates[index] };
     let alike = |a: usize, b: usize| {
@@ -292,7 +299,7 @@ fn kinds(targets: &[Target], rates: &[TargetRates]) -> Vec<(u8, bool)> {
     all().map(|target| (first(target), all().filter(|other| alike(*other, target)).count() > 1)).collect()
 }
 
-fn fingerprint(tiers: &[Tier], targets: &[Target], rates: &[TargetRates], with_load: bool) -> u64 {
+fn compute_fingerprint(tiers: &[Tier], targets: &[Target], rates: &[TargetRates], with_load: bool) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     for tier in tiers {
         tier.persistent.hash(&mut hasher);

@@ -9,22 +9,22 @@ use super::{MAX_TARGETS, MAX_TIERS};
 pub struct TierSet(u32);
 
 impl TierSet {
-    /// All tiers, whatever there are.
+    /// Every tier.
     pub const ALL: TierSet = TierSet(u32::MAX);
 
-    /// The tiers of these indexes; those past [`MAX_TIERS`] are left out.
+    /// The set of the tiers with these indexes; indexes from [`MAX_TIERS`] on are ignored.
     pub fn of(indexes: impl IntoIterator<Item = usize>) -> TierSet {
         TierSet(indexes.into_iter().filter(|index| *index < MAX_TIERS).fold(0, |set, index| set | 1 << index))
     }
 
-    /// Whether it holds the tier of this index.
+    /// Returns whether the set contains the tier with this index.
     pub fn has(self, tier: u8) -> bool {
         self.0.checked_shr(tier.into()).is_some_and(|set| set & 1 == 1)
     }
 }
 
 impl TierSet {
-    /// A number of its own for each set.
+    /// Returns a number that identifies the set.
     pub(crate) fn bits(self) -> u64 {
         self.0.into()
     }
@@ -41,20 +41,20 @@ impl Default for TierSet {
 pub struct TargetSet(u64);
 
 impl TargetSet {
-    /// All targets, whatever there are.
+    /// Every target.
     pub const ALL: TargetSet = TargetSet(u64::MAX);
 
-    /// The targets of these indexes; those past [`MAX_TARGETS`] are left out.
+    /// The set of the targets with these indexes; indexes from [`MAX_TARGETS`] on are ignored.
     pub fn of(indexes: impl IntoIterator<Item = usize>) -> TargetSet {
         TargetSet(indexes.into_iter().filter(|index| *index < MAX_TARGETS).fold(0, |set, index| set | 1 << index))
     }
 
-    /// Whether it holds the target of this index.
+    /// Returns whether the set contains the target with this index.
     pub fn has(self, target: usize) -> bool {
         target < MAX_TARGETS && self.0 >> target & 1 == 1
     }
 
-    /// A number of its own for each set.
+    /// Returns a number that identifies the set.
     pub(crate) fn bits(self) -> u64 {
         self.0
     }

@@ -1,7 +1,7 @@
-//! What bytes are: their format, the type of their elements, how those are distributed.
+//! The analysis of bytes: their format, the type of their elements, and the distribution of the elements.
 //!
-//! What a caller or the file itself says is taken; of the rest, nothing is inferred that can be tried: the width of the
-//! elements is the one whose filter makes lz4 of a sample shortest.
+//! The analysis trusts the caller and the file's metadata. It determines everything else by trial: the width of the
+//! elements is the width of the filter with which lz4 makes a sample smallest.
 
 mod distribution;
 mod element;
@@ -17,36 +17,36 @@ pub use metadata::{Content, Metadata, Span, content};
 use terrace_codec::Error;
 
 use crate::candidates::{self, LZ4};
-use crate::probe::{Bench, SMALL, sample};
+use crate::probe::{Bench, SMALL, take_sample};
 
-/// What an analysis found.
+/// The result of an analysis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Analysis {
-    /// What kind of file they are from.
+    /// The format of the file.
     pub format: Format,
-    /// The type of the elements: said by the caller, by the file, or found by trial. None for text, for bytes of many
-    /// types, and for what does not shrink.
+    /// The type of the elements, from the caller, from the file or by trial. None for text, for bytes of many types,
+    /// and for bytes that do not shrink.
     pub elements: Option<Elements>,
-    /// How the elements are distributed, where they are numbers and some family fits.
+    /// The distribution of the elements, if they are numbers and some family fits.
     pub distribution: Option<Distribution>,
-    /// Bits of information in a byte by frequency alone, 0 to 8.
+    /// The entropy of the byte frequencies in bits per byte, from 0 to 8.
     pub entropy: f64,
-    /// The share of bytes that text in ASCII is made of.
+    /// The share of bytes that are ASCII text.
     pub printable: f64,
 }
 
-/// Share by which a filter must beat plain lz4 before it says anything of the elements.
-const TELLING: f64 = 0.95;
+/// The maximum ratio of the filtered lz4 size to the plain one at which the filter indicates the element width.
+const MAX_FILTERED_SIZE_RATIO: f64 = 0.95;
 
 impl Analysis {
-    /// Analyzes the first block of a stream; `hint` is what the caller knows. About 0.1 ms.
+    /// Analyzes the first block of a stream; `hint` is the caller's knowledge of the elements. Takes about 0.1 ms.
     ///
     /// # Errors
     /// Where lz4's library fails.
     pub fn of(block: &[u8], hint: Option<Elements>) -> Result<Analysis, Error> {
         let format = Format::of(block);
         let mut small = Vec::with_capacity(SMALL);
-        sample(block, SMALL, &mut small);
+        take_sample(block, SMALL, &mut small);
         let Histogram { entropy, printable } = Histogram::of(&small);
         let said = content(&Metadata::new(format).hear(0, block), 0, block.len() as u64);
         let elements = match (hint, said) {
@@ -60,11 +60,11 @@ impl Analysis {
     }
 }
 
-/// The elements whose filter works, if one does.
+/// Returns the elements whose filter reduces the size, if there are any.
 fn found(small: &[u8]) -> Result<Option<Elements>, Error> {
     let mut bench = Bench::default();
     let mut run = |at: usize| bench.run(candidates::ALL[at].encoding, small, small.len() as u32, false);
-    let mut best = (run(LZ4)?.stored * TELLING, None);
+    let mut best = (run(LZ4)?.stored * MAX_FILTERED_SIZE_RATIO, None);
     for (at, candidate) in candidates::ALL.iter().enumerate().filter(|(_, c)| c.is_filter()) {
         let stored = run(at)?.stored;
         if stored < best.0 {
@@ -74,16 +74,16 @@ fn found(small: &[u8]) -> Result<Option<Elements>, Error> {
     Ok(best.1.and_then(|width| Elements::from_numbers(width, small)))
 }
 
-/// What the frequencies of bytes tell.
+/// The statistics of byte frequencies.
 pub(crate) struct Histogram {
-    /// Bits in a byte.
+    /// The entropy in bits per byte.
     pub entropy: f64,
-    /// The share that text is made of.
+    /// The share of text bytes.
     pub printable: f64,
 }
 
 impl Histogram {
-    /// Counts.
+    /// Counts the bytes of a block.
     pub fn of(sample: &[u8]) -> Histogram {
         if sample.is_empty() {
             return Histogram { entropy: 0.0, printable: 0.0 };
@@ -93,7 +93,7 @@ impl Histogram {
         let all = sample.len() as f64;
         let present = counts.iter().filter(|c| **c > 0).count();
         let sum: f64 = counts.iter().filter(|c| **c > 0).map(|c| f64::from(*c) * f64::from(*c).log2()).sum();
-        // Miller and Madow: a short sample looks more orderly than what it is from.
+        // The Miller-Madow correction: the entropy of a short sample is too low.
         let bias = (present as f64 - 1.0) / (2.0 * all * std::f64::consts::LN_2);
         let text = counts[9] + counts[10] + counts[13] + counts[32..127].iter().sum::<u32>();
         Histogram { entropy: (all.log2() - sum / all + bias).min(8.0), printable: f64::from(text) / all }

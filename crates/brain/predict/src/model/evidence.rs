@@ -1,4 +1,4 @@
-//! What is known of some bytes.
+//! The evidence about some bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,15 +6,15 @@ use crate::analyze::{Content, Format};
 use crate::candidates::COUNT;
 use terrace_cost::Expected;
 
-/// Kinds of bytes on which encodings do about as well: what a guess goes by before anything is measured. The numbers
-/// are places in saved models.
+/// Classes of bytes on which encodings perform similarly. A class is the basis of predictions before anything is
+/// measured. The discriminants are indexes into saved models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(usize)]
 pub enum Class {
-    /// Nothing is known, or they are of many types.
+    /// Unknown, or bytes of many types.
     #[default]
     Unknown = 0,
-    /// Compressed already.
+    /// Compressed bytes.
     Compressed = 1,
     /// Text.
     Text = 2,
@@ -28,11 +28,11 @@ pub enum Class {
     Records = 6,
 }
 
-/// How many classes there are.
+/// The number of classes.
 pub const CLASSES: usize = 7;
 
 impl Class {
-    /// The class of bytes in a file of some format, of which it is said what they are.
+    /// Returns the class of bytes in a file of a format, with the content that the file's metadata declare, if any.
     pub fn of(format: Format, said: Option<Content>) -> Class {
         let width = match said {
             Some(Content::Numbers(elements)) => elements.element.width(),
@@ -50,8 +50,8 @@ impl Class {
         }
     }
 
-    /// Whether transforms of elements of this width may work. Numbers may stand in records of 32 bytes, and short ones in
-    /// pairs.
+    /// Returns whether transforms of this element width may help. Numbers may be in records of 32 bytes, and short ones
+    /// in pairs.
     pub fn allows(self, width: usize) -> bool {
         match self {
             Class::Unknown => true,
@@ -69,25 +69,25 @@ impl Default for Evidence {
     }
 }
 
-/// What was measured of some bytes, in seconds and bytes for each byte.
+/// Measurements of some bytes, in seconds and bytes per byte.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// Their class.
+    /// The class of the bytes.
     pub class: Class,
-    /// Bits of information in a byte; none before the first probe.
+    /// The entropy in bits per byte; none before the first probe.
     pub entropy: Option<f64>,
-    /// The share of bytes of text.
+    /// The share of bytes that are text.
     pub printable: f64,
-    /// What each candidate did to the small sample.
+    /// The result of each candidate on the small sample.
     pub small: [Option<Expected>; COUNT],
-    /// What each candidate did to the large sample.
+    /// The result of each candidate on the large sample.
     pub large: [Option<Expected>; COUNT],
-    /// What those that were used since really did to blocks; a time of 0 was not measured.
+    /// The results on blocks of the candidates that were used since; a time of 0 was not measured.
     pub real: [Option<Expected>; COUNT],
 }
 
 impl Evidence {
-    /// Nothing yet.
+    /// Returns evidence without measurements.
     pub fn none(class: Class) -> Self {
         Evidence {
             class,
@@ -99,7 +99,7 @@ impl Evidence {
         }
     }
 
-    /// Takes in what a candidate really did to a block: half of what is known of it from then on.
+    /// Adds the result of a candidate on a block; the new result has half of the weight.
     pub fn realise(&mut self, at: usize, now: Expected) {
         let Some(before) = self.real[at] else {
             self.real[at] = Some(now);
@@ -116,7 +116,7 @@ impl Evidence {
         });
     }
 
-    /// Whether anything was measured.
+    /// Returns whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.entropy.is_none()
     }

@@ -1,12 +1,12 @@
 //! A running median.
 
-/// Values after which one more counts no less: so old ones fade.
-const MEMORY: f64 = 64.0;
-/// How many values a start that was learned before counts for.
-const LEARNED: f64 = 16.0;
+/// The number of values after which the weight of a new value no longer decreases, so that old values fade.
+const MAX_MEDIAN_WEIGHT: f64 = 64.0;
+/// The weight of a value that was learned before, as a number of values.
+const LEARNED_MEDIAN_WEIGHT: f64 = 16.0;
 
-/// The median of values that come one by one, nearly, in constant space: a value pulls no further than half the usual
-/// distance, so that outliers count for little.
+/// An approximate median of a sequence of values, in constant space. A value moves it by at most half of the usual
+/// distance, so that outliers have little influence.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Median {
     value: f64,
@@ -15,27 +15,27 @@ pub struct Median {
 }
 
 impl Median {
-    /// One that was learned before.
+    /// Creates a median from a value that was learned before.
     pub fn learned(value: f64) -> Self {
-        Median { value, spread: 0.1, count: LEARNED }
+        Median { value, spread: 0.1, count: LEARNED_MEDIAN_WEIGHT }
     }
 
-    /// The median; 0 before the first value.
+    /// Returns the median; 0 before the first value.
     pub fn value(&self) -> f64 {
         self.value
     }
 
-    /// The median, once there was a value.
+    /// Returns the median; None before the first value.
     pub fn known(&self) -> Option<f64> {
         (self.count > 0.0).then_some(self.value)
     }
 
-    /// Takes in a value; one that is not finite is left out.
+    /// Adds a value; ignores it if it is not finite.
     pub fn learn(&mut self, value: f64) {
         self.learn_toward(value, 0.5);
     }
 
-    /// The same, where this is to become not the median but another quantile: that which `share` of all lie below.
+    /// Adds a value so that the result approaches another quantile: the value that `share` of all values are below.
     pub fn learn_toward(&mut self, value: f64, share: f64) {
         if !value.is_finite() {
             return;
@@ -44,7 +44,7 @@ impl Median {
             *self = Median { value, spread: 0.0, count: 1.0 };
             return;
         }
-        self.count = (self.count + 1.0).min(MEMORY);
+        self.count = (self.count + 1.0).min(MAX_MEDIAN_WEIGHT);
         let off = value - self.value;
         self.spread += (off.abs() - self.spread) / self.count;
         let most = self.spread / 2.0;

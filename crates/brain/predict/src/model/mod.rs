@@ -1,7 +1,7 @@
-//! What was learned of encodings: how far probes are off, how fast encodings are.
+//! The learned model of encodings: the errors of probes, and the speeds of encodings.
 //!
-//! Sizes and speeds are predicted as logarithms, and times in terms of the machine's own speed, so that what one
-//! machine learned is of use on another.
+//! Sizes and speeds are predicted as logarithms, and times relative to the machine's own speed, so that a model from
+//! one machine is useful on another.
 
 mod evidence;
 mod median;
@@ -18,84 +18,85 @@ use std::collections::BTreeMap;
 use terrace_codec::{CodecId, Element};
 
 use median::Median;
-use regression::{INPUTS, Regression};
+use regression::{REGRESSION_INPUTS, Regression};
 
 use crate::candidates::{ALL, LZ4, NONE};
 use terrace_cost::Expected;
 
 use crate::ProfiledTier;
 
-/// What a predicted size stands on, nearest first.
+/// The basis of a predicted size, most reliable first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Its own probe of the large sample.
+    /// The candidate's own probe of the large sample.
     Large,
-    /// Its own probe of the small sample.
+    /// The candidate's own probe of the small sample.
     Small,
     /// The stand-in's probe of the small sample.
     StandIn,
     /// The filter's probe of the small sample.
     Filter,
-    /// What it usually does to bytes of this class.
+    /// The usual result on bytes of this class.
     Class(Class),
 }
 
-/// What a prediction was made from: what is needed to learn from how it turned out.
+/// The basis of a prediction, which is needed to learn from the outcome.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Basis {
-    /// What the size stands on.
+    /// The basis of the size.
     pub source: Source,
-    /// The logarithm of the size there.
+    /// The logarithm of the size in that source.
     log: f64,
-    /// Times to encode and decode the large sample.
+    /// The times to encode and decode the large sample.
     times: Option<(f64, f64)>,
-    inputs: [f64; INPUTS],
+    inputs: [f64; REGRESSION_INPUTS],
 }
 
-/// What was learned of one candidate.
+/// The learned model of one candidate.
 #[derive(Clone, Debug, Default)]
 struct Entry {
-    /// What to add to the logarithm of the size on the large sample, to get the whole's.
+    /// The correction of the logarithm of the size, from the large sample to the whole.
     large: Median,
-    /// The same for the small sample.
+    /// The correction from the small sample.
     small: Median,
-    /// The same for the stand-in's.
+    /// The correction from the stand-in's small sample.
     stand_in: Median,
-    /// The same for the filter's.
+    /// The correction from the filter's small sample.
     filter: Median,
-    /// What to add to the logarithms of the times on the large sample.
+    /// The correction of the logarithm of the encoding time on the large sample.
     encode: Median,
-    /// The same for decoding.
+    /// The correction of the logarithm of the decoding time on the large sample.
     decode: Median,
-    /// Logarithms of sizes, by class.
+    /// The logarithms of sizes, by class.
     classes: [Median; CLASSES],
-    /// Logarithms of times to encode and to decode.
+    /// The logarithms of the times to encode and to decode.
     times: Regression,
-    /// Seconds that a small and a large probe take, on a machine of speed 1; 0 is not known.
+    /// The duration of a small and a large probe in seconds, on a machine of speed 1; 0 if unknown.
     effort: [f64; 2],
 }
 
-/// What was learned.
+/// The learned model of all candidates.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Seconds for a byte that this machine takes for the reference work.
+    /// The seconds per byte that this machine takes for the reference work.
     machine: f64,
     entries: Vec<Entry>,
-    /// How predictions turned out.
+    /// The predictions and their outcomes.
     pub record: Record,
-    /// How quick tiers are, by name, as a profiler found.
+    /// The speeds of tiers by name, as a profiler measured them.
     pub tiers: BTreeMap<String, ProfiledTier>,
 }
 
-/// The least size and time whose logarithm is taken.
-const LEAST: f64 = 1e-6;
-/// The share of bytes of a class that shrink at least as much as is guessed: what does not shrink costs most.
-const CAUTION: f64 = 0.75;
-/// Seconds that a probe takes, as far as nothing is known of it.
-const UNKNOWN_EFFORT: f64 = 1e-3;
+/// The minimum size and time whose logarithm is taken.
+const MIN_LOG_ARGUMENT: f64 = 1e-6;
+/// The size predicted for a class is this quantile of the observed sizes. It is above the median, because bytes that do
+/// not shrink cost most.
+const SHRINKING_QUANTILE: f64 = 0.75;
+/// The assumed duration of a probe in seconds, until one is measured.
+const DEFAULT_PROBE_SECONDS: f64 = 1e-3;
 
 impl Model {
-    /// One that knows nothing, on a machine of this many seconds for a byte of the reference work.
+    /// Creates an untrained model on a machine that takes `machine` seconds per byte for the reference work.
     pub fn new(machine: f64) -> Self {
         Model {
             machine,
@@ -105,16 +106,16 @@ impl Model {
         }
     }
 
-    /// Seconds for a byte that this machine takes for the reference work.
+    /// Returns the seconds per byte that this machine takes for the reference work.
     pub fn machine(&self) -> f64 {
         self.machine
     }
 
-    /// What a candidate is expected to do to bytes of which this is known, and on what that stands.
+    /// Returns the expected result of a candidate on bytes with this evidence, and the basis of the expectation.
     pub fn expect(&self, at: usize, evidence: &Evidence) -> (Expected, Basis) {
         let entry = &self.entries[at];
-        let (source, log) = source(at, evidence);
-        let log_stored = (log + entry.correction(source).value() * weight(source, log)).min(0.0);
+        let (source, log) = nearest_source(at, evidence);
+        let log_stored = (log + entry.correction(source).value() * correction_weight(source, log)).min(0.0);
         let inputs = self.inputs(at, evidence, log_stored);
         let times = evidence.large[at].map(|probe| (probe.encode, probe.decode)).filter(|times| times.0 > 0.0);
         let basis = Basis { source, log, times, inputs };
@@ -130,45 +131,45 @@ impl Model {
         let expected = Expected {
             stored,
             encode: measured(there, &entry.encode, encode),
-            // What does not shrink is stored raw.
+            // Bytes that do not shrink are stored raw.
             decode: if stored < 1.0 { measured(back, &entry.decode, decode) } else { 0.0 },
         };
-        // What it did to blocks says more than what it does to samples.
+        // Results on blocks are more reliable than results on samples.
         let real = evidence.real[at].unwrap_or(Expected { stored, encode: 0.0, decode: 0.0 });
         let known = |real: f64, expected: f64| if real > 0.0 { real } else { expected };
         let (encode, decode) = (known(real.encode, expected.encode), known(real.decode, expected.decode));
         (Expected { stored: real.stored, encode, decode }, basis)
     }
 
-    /// The same of bytes of which only the size is known that a candidate made of each.
+    /// Returns the expected result of a candidate if only its stored size per byte is known.
     pub fn expect_of_size(&self, at: usize, stored: f64) -> (Expected, Basis) {
         let evidence = Evidence::none(Class::Unknown);
         let (_, basis) = self.expect(at, &evidence);
-        let inputs = self.inputs(at, &evidence, stored.clamp(LEAST, 1.0).ln());
+        let inputs = self.inputs(at, &evidence, stored.clamp(MIN_LOG_ARGUMENT, 1.0).ln());
         let [encode, decode] =
             self.entries[at].times.predict(&inputs).map(|log| self.machine * log.clamp(-12.0, 12.0).exp());
         (Expected { stored, encode, decode }, Basis { inputs, ..basis })
     }
 
-    /// Learns from how a candidate turned out; a time of none was not measured.
+    /// Learns from the outcome of a candidate; a value of None was not measured.
     pub fn learn(&mut self, at: usize, basis: &Basis, stored: Option<f64>, encode: Option<f64>, decode: Option<f64>) {
         let machine = self.machine;
         let entry = &mut self.entries[at];
         if at == NONE {
             return;
         }
-        // Where next to nothing shrank, how far it is off says nothing of other bytes.
-        if let Some(stored) = stored.filter(|_| weight(basis.source, basis.log) > 0.5) {
-            let off = stored.clamp(LEAST, 1.0).ln() - basis.log;
+        // If the bytes hardly shrank, the error says nothing about other bytes.
+        if let Some(stored) = stored.filter(|_| correction_weight(basis.source, basis.log) > 0.5) {
+            let off = stored.clamp(MIN_LOG_ARGUMENT, 1.0).ln() - basis.log;
             match basis.source {
                 Source::Large => entry.large.learn(off),
                 Source::Small => entry.small.learn(off),
                 Source::StandIn => entry.stand_in.learn(off),
                 Source::Filter => entry.filter.learn(off),
-                Source::Class(class) => entry.classes[class as usize].learn_toward(off, CAUTION),
+                Source::Class(class) => entry.classes[class as usize].learn_toward(off, SHRINKING_QUANTILE),
             }
         }
-        let log = |time: f64| (time.max(LEAST * machine) / machine).ln();
+        let log = |time: f64| (time.max(MIN_LOG_ARGUMENT * machine) / machine).ln();
         let times = [encode, decode].map(|time| time.filter(|t| *t > 0.0));
         entry.times.learn(&basis.inputs, times.map(|time| time.map(log)));
         if let Some((there, back)) = basis.times {
@@ -178,7 +179,7 @@ impl Model {
         }
     }
 
-    /// Learns from a large probe what small ones are worth; and from all probes what is usual in this class.
+    /// Learns the errors of small probes from large probes, and the usual results of the class from all probes.
     pub fn learn_from_probes(&mut self, evidence: &Evidence) {
         for at in 0..ALL.len() {
             if let Some(large) = evidence.large[at] {
@@ -192,27 +193,28 @@ impl Model {
             }
             if evidence.small[at].is_some() {
                 let stored = self.expect(at, evidence).0.stored;
-                self.entries[at].classes[evidence.class as usize].learn_toward(stored.max(LEAST).ln(), CAUTION);
+                self.entries[at].classes[evidence.class as usize]
+                    .learn_toward(stored.max(MIN_LOG_ARGUMENT).ln(), SHRINKING_QUANTILE);
             }
         }
     }
 
-    /// Seconds that a probe of the small sample, or the large one, takes.
+    /// Returns the expected duration of a probe of the small or the large sample, in seconds.
     pub fn effort(&self, at: usize, large: bool) -> f64 {
         match self.entries[at].effort[usize::from(large)] {
-            0.0 => UNKNOWN_EFFORT,
+            0.0 => DEFAULT_PROBE_SECONDS,
             effort => effort * self.machine,
         }
     }
 
-    /// Learns how long a probe took.
+    /// Learns from the duration of a probe.
     pub fn learn_effort(&mut self, at: usize, large: bool, seconds: f64) {
         let effort = &mut self.entries[at].effort[usize::from(large)];
         let now = seconds / self.machine;
         *effort = if *effort == 0.0 { now } else { *effort + 0.1 * (now.min(4.0 * *effort) - *effort) };
     }
 
-    fn inputs(&self, at: usize, evidence: &Evidence, log_stored: f64) -> [f64; INPUTS] {
+    fn inputs(&self, at: usize, evidence: &Evidence, log_stored: f64) -> [f64; REGRESSION_INPUTS] {
         let Some(entropy) = evidence.entropy else {
             return [1.0, log_stored, 0.0, 0.0, 0.0, 0.0];
         };
@@ -236,23 +238,23 @@ impl Entry {
     }
 }
 
-/// Whether a candidate may win: something was measured that tells of it, and no filter of another width worked better;
-/// or nothing was measured of any, and it seldom does harm.
+/// Returns whether a candidate may be chosen. If anything was measured, some measurement has to predict the candidate,
+/// and no filter of another width may be better. If nothing was measured, the candidate must rarely do harm.
 pub fn eligible(at: usize, evidence: &Evidence) -> bool {
-    let told = !matches!(source(at, evidence).0, Source::Class(_));
+    let told = !matches!(nearest_source(at, evidence).0, Source::Class(_));
     let plain = ALL[at].encoding.element == Element::Bytes;
     let guess =
         evidence.is_empty() && (plain || evidence.class != Class::Unknown && ALL[at].encoding.codec != CodecId::Pco);
     at == NONE || (told || guess) && fits(at, evidence)
 }
 
-/// Whether a candidate's width is that whose filter worked best of all with the same transform.
+/// Returns whether the candidate's width is the one whose filter gave the best result with the same transform.
 pub fn fits(at: usize, evidence: &Evidence) -> bool {
     let candidate = &ALL[at];
     if !evidence.class.allows(candidate.width()) {
         return false;
     }
-    // Decimals stored as floats look narrow to lz4, so pco is tried on either width.
+    // Lz4 treats decimals stored as floats like narrow elements, so that pco is tried with either width.
     if candidate.encoding.codec == CodecId::Pco && candidate.width() > 2 {
         return true;
     }
@@ -262,8 +264,8 @@ pub fn fits(at: usize, evidence: &Evidence) -> bool {
     others.min_by(|a, b| stored(*a).total_cmp(&stored(*b))) == Some(candidate.filter)
 }
 
-/// The nearest probe, and the logarithm of its size.
-fn source(at: usize, evidence: &Evidence) -> (Source, f64) {
+/// Returns the most reliable probe, and the logarithm of its size.
+fn nearest_source(at: usize, evidence: &Evidence) -> (Source, f64) {
     let candidate = &ALL[at];
     let small = |at: usize| evidence.small[at];
     let probes = [
@@ -274,13 +276,13 @@ fn source(at: usize, evidence: &Evidence) -> (Source, f64) {
     ];
     let nearest = probes.into_iter().find_map(|(source, probe)| Some((source, probe?)));
     match nearest {
-        Some((source, probe)) => (source, probe.stored.max(LEAST).ln()),
+        Some((source, probe)) => (source, probe.stored.max(MIN_LOG_ARGUMENT).ln()),
         None => (Source::Class(evidence.class), 0.0),
     }
 }
 
-/// How much of a correction applies: none of it to what did not shrink on the sample, for it will not on the whole.
-fn weight(source: Source, log: f64) -> f64 {
+/// Returns the weight of a correction: 0 if the sample did not shrink, because the whole will not shrink either.
+fn correction_weight(source: Source, log: f64) -> f64 {
     match source {
         Source::Class(_) => 1.0,
         _ => (-log / 0.2).clamp(0.0, 1.0),

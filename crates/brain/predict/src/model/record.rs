@@ -1,40 +1,40 @@
-//! What was predicted of what was chosen, and what came of it.
+//! Predictions for chosen candidates, and their outcomes.
 
 use serde::{Deserialize, Serialize};
 
 use crate::candidates::COUNT;
 use terrace_cost::Expected;
 
-/// Comparisons after which old ones begin to count for less.
-const MEMORY: f64 = 4096.0;
-/// The most that a prediction can be off, as a share: what was interrupted says no more.
-const FURTHEST: f64 = 1.0;
+/// The number of comparisons after which old ones lose weight.
+const MAX_COMPARISONS: f64 = 4096.0;
+/// The maximum relative error of a prediction; a larger one, as after an interruption, carries no more information.
+const MAX_RELATIVE_ERROR: f64 = 1.0;
 
-/// Of all candidates.
+/// The record of all candidates.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// By candidate.
+    /// The tallies, by candidate.
     pub tallies: Vec<Tally>,
-    /// Seconds spent on choosing.
+    /// The time spent on choosing, in seconds.
     pub spent: f64,
-    /// Seconds that moving what was chosen for takes.
+    /// The time to transfer the blocks that were chosen for, in seconds.
     pub transfer: f64,
 }
 
-/// Of one candidate.
+/// The record of one candidate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
-    /// How often it was chosen.
+    /// The number of times it was chosen.
     pub chosen: u64,
-    /// Bytes stored.
+    /// The stored bytes.
     pub stored: Pair,
-    /// Seconds to encode.
+    /// The seconds to encode.
     pub encode: Pair,
-    /// Seconds to decode.
+    /// The seconds to decode.
     pub decode: Pair,
 }
 
-/// Sums of what was predicted and of what came, over the blocks of which both are known.
+/// Sums of predictions and outcomes, over the blocks for which both are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     count: f64,
@@ -44,14 +44,14 @@ pub struct Pair {
     off: f64,
 }
 
-/// What was predicted beside what came.
+/// Predictions compared with outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The mean prediction: raw bytes for each stored byte, or for each second.
+    /// The mean prediction: raw bytes per stored byte, or per second.
     pub predicted: f64,
-    /// The mean of what came.
+    /// The mean outcome.
     pub realised: f64,
-    /// How far a prediction was off on average, as a share of what came.
+    /// The mean error of a prediction, relative to the outcome.
     pub error: f64,
 }
 
@@ -62,7 +62,7 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Compares what was expected of a candidate for each byte with what came of a block.
+    /// Compares the expectation for a candidate with the outcome on a block.
     pub fn compare(&mut self, at: usize, expected: &Expected, bytes: f64, real: [Option<f64>; 3]) {
         let Some(tally) = self.tallies.get_mut(at) else { return };
         let Tally { stored, encode, decode, .. } = tally;
@@ -77,11 +77,11 @@ impl Record {
 
 impl Pair {
     fn take(&mut self, bytes: f64, predicted: f64, real: f64) {
-        let off = (predicted / real - 1.0).abs().min(FURTHEST);
+        let off = (predicted / real - 1.0).abs().min(MAX_RELATIVE_ERROR);
         if !off.is_finite() {
             return;
         }
-        if self.count >= MEMORY {
+        if self.count >= MAX_COMPARISONS {
             let Pair { count, raw, predicted, realised, off } = self;
             [count, raw, predicted, realised, off].into_iter().for_each(|sum| *sum /= 2.0);
         }
@@ -92,7 +92,7 @@ impl Pair {
         self.off += off;
     }
 
-    /// None where nothing was compared.
+    /// Returns the comparison; None if there is none.
     pub fn compared(&self) -> Option<Compared> {
         let Pair { count, raw, predicted, realised, off } = *self;
         let compared = Compared { predicted: raw / predicted, realised: raw / realised, error: off / count };

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::median::Median;
 use super::record::Tally;
-use super::regression::{INPUTS, OUTPUTS, Regression};
+use super::regression::{REGRESSION_INPUTS, REGRESSION_OUTPUTS, Regression};
 use super::{Entry, Model};
 use crate::ProfiledTier;
 use crate::candidates::{ALL, position};
@@ -14,16 +14,16 @@ use crate::candidates::{ALL, position};
 /// Why a saved model cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It is not JSON of this form.
+    /// The text is not JSON of the expected form.
     #[error("the saved model cannot be read: {0}")]
     Form(#[from] serde_json::Error),
-    /// Its machine has no speed.
+    /// The speed of the model's machine is not valid.
     #[error("the saved model's machine takes {0} seconds for a byte; that must be a number over 0")]
     Machine(f64),
 }
 
-/// How far two machines' speeds may differ and pass for the same machine: so much the measurement varies.
-const SAME: f64 = 1.25;
+/// The maximum speed ratio of two measurements of the same machine; repeated measurements vary by this much.
+const SAME_MACHINE_SPEED_RATIO: f64 = 1.25;
 
 #[derive(Serialize, Deserialize)]
 struct Saved {
@@ -35,7 +35,7 @@ struct Saved {
     tiers: BTreeMap<String, ProfiledTier>,
 }
 
-/// Of encodings that were chosen.
+/// The saved record of chosen encodings.
 #[derive(Default, Serialize, Deserialize)]
 struct SavedRecord {
     spent: f64,
@@ -49,7 +49,7 @@ impl SavedRecord {
     }
 }
 
-/// Null and what is left out were never learned.
+/// The saved model of one candidate. Null and absent values were never learned.
 #[derive(Serialize, Deserialize)]
 struct SavedEntry {
     large: Option<f64>,
@@ -59,12 +59,12 @@ struct SavedEntry {
     encode: Option<f64>,
     decode: Option<f64>,
     classes: Vec<Option<f64>>,
-    times: [[f64; INPUTS]; OUTPUTS],
+    times: [[f64; REGRESSION_INPUTS]; REGRESSION_OUTPUTS],
     effort: [f64; 2],
 }
 
 impl Model {
-    /// As JSON.
+    /// Returns the model as JSON.
     pub fn to_json(&self) -> String {
         let encodings = ALL.iter().zip(&self.entries);
         let encodings = encodings.map(|(c, entry)| (c.encoding.to_string(), SavedEntry::from(entry))).collect();
@@ -75,12 +75,12 @@ impl Model {
             encodings: tallies.map(|(c, tally)| (c.encoding.to_string(), *tally)).collect(),
         };
         let saved = Saved { machine: self.machine, encodings, record, tiers: self.tiers.clone() };
-        // Numbers and strings always have a form in JSON.
+        // Numbers and strings can always be serialised as JSON.
         serde_json::to_string(&saved).unwrap_or_default()
     }
 
-    /// From JSON; `machine` is what this machine takes for a byte of the reference work, in seconds. Encodings of which
-    /// the saved model knows nothing start anew, those that are no candidates are left out.
+    /// Reads a model from JSON. `machine` is the time of the reference work on this machine, in seconds per byte.
+    /// Candidates that the saved model does not contain start untrained; encodings that are not candidates are ignored.
     ///
     /// # Errors
     /// [`LoadError`], where the text is not what [`Model::to_json`] makes.
@@ -90,7 +90,7 @@ impl Model {
             return Err(LoadError::Machine(saved.machine));
         }
         let faster = machine / saved.machine;
-        let same = (1.0 / SAME..SAME).contains(&faster);
+        let same = (1.0 / SAME_MACHINE_SPEED_RATIO..SAME_MACHINE_SPEED_RATIO).contains(&faster);
         let mut model = Model::new(if same { saved.machine } else { machine });
         for (name, entry) in saved.encodings {
             if let Some(at) = name.parse().ok().and_then(position) {
@@ -109,7 +109,7 @@ impl Model {
     }
 }
 
-/// How quick tiers are, by name, as a saved model has it from a profiler; those of which it makes no sense are left out.
+/// Returns the speeds of tiers by name that a profiler stored in a saved model; ignores invalid entries.
 pub fn profiled(json: &str) -> BTreeMap<String, ProfiledTier> {
     #[derive(Default, Deserialize)]
     struct Profiled {
@@ -124,7 +124,7 @@ pub fn profiled(json: &str) -> BTreeMap<String, ProfiledTier> {
 
 impl From<&Entry> for SavedEntry {
     fn from(entry: &Entry) -> Self {
-        let known = |median: &Median| median.known().map(short);
+        let known = |median: &Median| median.known().map(round_to_four_decimals);
         SavedEntry {
             large: known(&entry.large),
             small: known(&entry.small),
@@ -133,7 +133,7 @@ impl From<&Entry> for SavedEntry {
             encode: known(&entry.encode),
             decode: known(&entry.decode),
             classes: entry.classes.iter().map(known).collect(),
-            times: entry.times.weights().map(|weights| weights.map(short)),
+            times: entry.times.weights().map(|weights| weights.map(round_to_four_decimals)),
             effort: entry.effort.map(|effort| effort.round()),
         }
     }
@@ -158,7 +158,7 @@ impl From<SavedEntry> for Entry {
     }
 }
 
-/// Four digits after the point: what is more than that is noise.
-fn short(number: f64) -> f64 {
+/// Rounds to four decimals; further digits are noise.
+fn round_to_four_decimals(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }

@@ -1,4 +1,4 @@
-//! What outlives a process of what was learned of a stream.
+//! The part of a stream's state that is saved between processes.
 
 use serde::{Deserialize, Serialize};
 use terrace_codec::Encoding;
@@ -8,13 +8,13 @@ use crate::candidates::{ALL, COUNT, NONE, position};
 use crate::model::{Class, Evidence};
 use terrace_cost::Expected;
 
-/// Kinds of bytes of a class that are remembered: those that came last.
-const KINDS: usize = 2;
+/// The maximum number of kinds saved per class, the most recent ones.
+const MAX_REMEMBERED_KINDS: usize = 2;
 
-/// What was measured of the bytes of a stream, for a process that goes on with it.
+/// The measurements of a stream, for a process that continues it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Seconds for a byte that the machine took for the reference work.
+    /// The seconds per byte that the machine took for the reference work.
     machine: f64,
     kinds: Vec<Kind>,
 }
@@ -28,7 +28,7 @@ struct Kind {
     measured: Vec<Measured>,
 }
 
-/// What an encoding did to the small sample, to the large one, and to blocks.
+/// The results of an encoding on the small sample, on the large sample, and on blocks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Measured {
     encoding: Encoding,
@@ -36,17 +36,18 @@ struct Measured {
 }
 
 impl Memory {
-    /// Whether there is nothing to remember.
+    /// Returns whether the memory is empty.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
     }
 }
 
 impl Predictor {
-    /// What is worth remembering of a stream.
+    /// Returns the part of a stream's state to save.
     pub fn remember(&self, stream: &Stream) -> Memory {
-        let known =
-            stream.kinds().flat_map(|known| known.iter().take(KINDS).filter(|known| !known.evidence.is_empty()));
+        let known = stream
+            .kinds()
+            .flat_map(|known| known.iter().take(MAX_REMEMBERED_KINDS).filter(|known| !known.evidence.is_empty()));
         let kinds = known.map(|known| {
             let evidence = &*known.evidence;
             let did = |at: usize| [evidence.small[at], evidence.large[at], evidence.real[at]];
@@ -62,11 +63,11 @@ impl Predictor {
         Memory { machine: self.model.machine(), kinds: kinds.collect() }
     }
 
-    /// Goes on with a stream of which this is remembered; what took time on another machine is taken to take as much
-    /// longer or less here as all does. Where bytes have changed since, that is noticed as it is within a stream.
+    /// Restores the saved state of a stream. Times from another machine are scaled by the ratio of the machines'
+    /// speeds. If the bytes have changed since, the stream detects that as it does within a process.
     pub fn recall(&self, stream: &mut Stream, memory: &Memory) {
         let slower = Some(self.model.machine() / memory.machine).filter(|slower| slower.is_finite()).unwrap_or(1.0);
-        // The one that came last is added last.
+        // The most recent kind is added last, so that it becomes the current one.
         for kind in memory.kinds.iter().rev() {
             let mut evidence = Evidence::none(kind.class);
             (evidence.entropy, evidence.printable) = (kind.entropy, kind.printable);

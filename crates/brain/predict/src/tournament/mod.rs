@@ -1,4 +1,4 @@
-//! The staged tournament, and learning from how its choices turned out.
+//! The staged tournament between encodings, and learning from its outcomes.
 
 mod memory;
 mod profile;
@@ -12,21 +12,21 @@ use terrace_codec::Encoding;
 
 use crate::candidates::{ALL, NONE, position};
 use crate::model::{Basis, Class, Evidence, LoadError, Model, Source, eligible};
-use crate::probe::{Bench, machine, thread_seconds};
+use crate::probe::{Bench, measure_machine, thread_seconds};
 pub use memory::Memory;
 pub use report::{Report, ReportRow};
 pub use stream::Stream;
 use study::Study;
 use terrace_cost::{Expected, Objective};
 
-/// What was chosen for a block, and why.
+/// The choice for a block, and its basis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choice {
-    /// What to encode it with.
+    /// The encoding.
     pub encoding: Encoding,
-    /// What that is expected to do, for each raw byte.
+    /// The expected result per raw byte.
     pub expected: Expected,
-    /// By what share it is to be taken for dearer than that, as it was guessed from little.
+    /// The share by which the expected cost is increased for comparisons, because it is estimated from little evidence.
     doubt: f64,
     at: usize,
     class: Class,
@@ -35,8 +35,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// What it is expected to do, made worse by how little is known of it: of many guesses the best is likely to be too good. What
-    /// choices are to be weighed with.
+    /// Returns the expected result, increased by its uncertainty. Choices should be compared by this: the best of many
+    /// estimates is likely to be too optimistic.
     pub fn weighed(&self) -> Expected {
         let Expected { stored, encode, decode } = self.expected;
         let dearer = 1.0 + self.doubt;
@@ -44,67 +44,67 @@ impl Choice {
     }
 }
 
-/// How a choice turned out.
+/// The outcome of a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Raw bytes encoded.
+    /// The number of raw bytes encoded.
     pub bytes: usize,
-    /// Bytes stored, if they were encoded just now.
+    /// The number of stored bytes, if the bytes were encoded just now.
     pub stored: Option<usize>,
-    /// Seconds of thread time to encode them.
+    /// The thread time to encode them, in seconds.
     pub encode: Option<f64>,
-    /// Seconds of thread time to decode them.
+    /// The thread time to decode them, in seconds.
     pub decode: Option<f64>,
 }
 
-/// Chooses encodings by trying them on samples, as far as the time that takes is earned, and learns from what comes out.
-/// One for each thread, or behind a lock.
+/// Chooses encodings by trying them on samples, as far as the time budget allows, and learns from the outcomes. Each
+/// thread needs its own predictor, or a lock around it.
 pub struct Predictor {
     model: Model,
     bench: Bench,
     samples: [Vec<u8>; 2],
 }
 
-/// What a new predictor knows: of made-up data on some machine.
-const SEED: &str = include_str!("../seed.json");
+/// The model of a new predictor, trained on synthetic data on some machine.
+const SEED_MODEL_JSON: &str = include_str!("../seed.json");
 
-/// How far what really comes out may move before a stream counts as changed.
-const REALISED_MOVED: f64 = 0.10;
+/// The change of the realised size above which a stream counts as changed.
+const MAX_REALISED_SIZE_CHANGE: f64 = 0.10;
 
-/// How much dearer than expected a choice may turn out before it is thought over.
-const SURPRISE: f64 = 0.03;
+/// A choice that costs more than expected by more than this share is reconsidered.
+const MAX_EXPECTED_COST_EXCESS: f64 = 0.03;
 
-/// By what share a candidate is taken for dearer than expected that was not run on the large sample: by what it was guessed from,
-/// its own run on the small sample, its stand-in's, or less.
-const DOUBT: [f64; 3] = [0.04, 0.08, 0.12];
+/// The shares by which the expected cost of a candidate is increased that did not run on the large sample: if the
+/// estimate is from its own run on the small sample, from its stand-in's run, or from less.
+const UNCERTAINTY_SURCHARGES: [f64; 3] = [0.04, 0.08, 0.12];
 
 impl Default for Predictor {
     fn default() -> Self {
-        let machine = machine();
-        Predictor::with(Model::from_json(SEED, machine).unwrap_or_else(|_| Model::new(machine)))
+        let machine = measure_machine();
+        Predictor::from_model(Model::from_json(SEED_MODEL_JSON, machine).unwrap_or_else(|_| Model::new(machine)))
     }
 }
 
 impl Predictor {
-    /// One that knows nothing yet.
+    /// Creates an untrained predictor.
     pub fn ignorant() -> Self {
-        Predictor::with(Model::new(machine()))
+        Predictor::from_model(Model::new(measure_machine()))
     }
 
-    /// From what [`Predictor::save`] made, on this machine or another: speeds are rescaled.
+    /// Creates a predictor from the result of [`Predictor::save`] on this machine or another; speeds are rescaled.
     ///
     /// # Errors
-    /// Where the text is something else.
+    /// An error if the text is not a saved predictor.
     pub fn load(json: &str) -> Result<Self, LoadError> {
-        Ok(Predictor::with(Model::from_json(json, machine())?))
+        Ok(Predictor::from_model(Model::from_json(json, measure_machine())?))
     }
 
-    /// What it has learned, as JSON.
+    /// Returns the learned model as JSON.
     pub fn save(&self) -> String {
         self.model.to_json()
     }
 
-    fn with(model: Model) -> Self {
+    fn from_model(model: Model) -> Self {
         Predictor { model, bench: Bench::default(), samples: Default::default() }
     }
 
@@ -112,8 +112,8 @@ impl Predictor {
     pub fn choose(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> Choice {
         let learned = self.study(stream, block, objective);
         let class = stream.class();
-        // Thinking, too, must be paid for, but where it is known to be wrong.
-        let earned = stream.earned(0, objective) > 0.0;
+        // Choosing also needs budget, unless the last choice is known to be wrong.
+        let earned = stream.remaining_budget(0, objective) > 0.0;
         let known = stream.known(class);
         if learned || earned && known.decided != Some(*objective) {
             let start = thread_seconds();
@@ -127,15 +127,15 @@ impl Predictor {
         self.choice(known.chosen, class, known.kind, &known.evidence)
     }
 
-    /// Studies the next block of a stream for an objective, as far as that is earned; whether what is expected changed by
-    /// it, or by how the last choice turned out. For a planner, which then chooses by itself among what is [`expected`](Predictor::expected). Takes the
-    /// place of [`Predictor::choose`].
+    /// Studies the next block of a stream for an objective, as far as the budget allows. Returns whether the
+    /// expectations changed, by the study or by the outcome of the last choice. A planner uses this instead of
+    /// [`Predictor::choose`], and then chooses itself among the [`expected`](Predictor::expected) results.
     pub fn study(&mut self, stream: &mut Stream, block: &[u8], objective: &Objective) -> bool {
         let before = (stream.class(), stream.spent);
         let start = thread_seconds();
-        stream.see(block, stream.earned(block.len(), objective));
+        stream.add_block(block, stream.remaining_budget(block.len(), objective));
         stream.spent += thread_seconds() - start;
-        let learned = stream.earned(0, objective) > 0.0 && Study::of(self, stream, block, objective);
+        let learned = stream.remaining_budget(0, objective) > 0.0 && Study::run(self, stream, block, objective);
         let record = &mut self.model.record;
         record.spent += stream.spent - before.1;
         record.transfer += objective.transfer(block.len() as u64);
@@ -144,7 +144,8 @@ impl Predictor {
         learned || surprised || stream.class() != before.0
     }
 
-    /// What is expected of every candidate on bytes such as the last of a stream, as far as enough is known of them.
+    /// Returns the expected result of every candidate on bytes like the last block of a stream, for candidates with
+    /// enough evidence.
     pub fn expected(&self, stream: &Stream) -> Vec<Choice> {
         let class = stream.class();
         let nothing = Evidence::none(class);
@@ -152,7 +153,7 @@ impl Predictor {
         (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| self.choice(at, class, kind, evidence)).collect()
     }
 
-    /// Learns from how a choice turned out, at once or when the bytes are read again.
+    /// Learns from the outcome of a choice, at once or when the bytes are read again.
     pub fn feedback(&mut self, stream: &mut Stream, choice: &Choice, outcome: &Outcome) {
         let bytes = outcome.bytes as f64;
         if outcome.bytes == 0 {
@@ -178,18 +179,18 @@ impl Predictor {
             known.evidence.realise(choice.at, real);
             let cost = |objective: &Objective, expected| objective.cost(expected, outcome.bytes);
             let now = self.model.expect(choice.at, &known.evidence).0;
-            known.surprised |=
-                objective.is_some_and(|o| cost(&o, &now) > (1.0 + SURPRISE) * cost(&o, &choice.expected));
+            known.surprised |= objective
+                .is_some_and(|o| cost(&o, &now) > (1.0 + MAX_EXPECTED_COST_EXCESS) * cost(&o, &choice.expected));
             match known.realised {
                 Some((at, before)) if at == choice.at => {
-                    known.stale |= (stored / before).ln().abs() > REALISED_MOVED;
+                    known.stale |= (stored / before).ln().abs() > MAX_REALISED_SIZE_CHANGE;
                 }
                 _ => known.realised = Some((choice.at, stored)),
             }
         }
     }
 
-    /// Learns how long it took to decode a piece whose choice is long forgotten: when it is read.
+    /// Learns from the time to decode a piece that was chosen for long ago.
     pub fn decoded(&mut self, encoding: Encoding, bytes: usize, stored: usize, seconds: f64) {
         let Some(at) = position(encoding).filter(|_| bytes > 0 && stored > 0) else { return };
         let share = stored as f64 / bytes as f64;
@@ -204,14 +205,14 @@ impl Predictor {
         let doubt = match basis.source {
             _ if at == NONE || evidence.real[at].is_some() => 0.0,
             Source::Large => 0.0,
-            Source::Small => DOUBT[0],
-            Source::StandIn => DOUBT[1],
-            Source::Filter | Source::Class(_) => DOUBT[2],
+            Source::Small => UNCERTAINTY_SURCHARGES[0],
+            Source::StandIn => UNCERTAINTY_SURCHARGES[1],
+            Source::Filter | Source::Class(_) => UNCERTAINTY_SURCHARGES[2],
         };
         Choice { encoding: ALL[at].encoding, expected, doubt, at, class, kind, basis }
     }
 
-    /// The cheapest candidate among those of which enough is known.
+    /// Returns the cheapest candidate among those with enough evidence.
     fn best(&self, evidence: &Evidence, objective: &Objective, bytes: usize) -> usize {
         let cost = |at: usize| {
             let choice = self.choice(at, evidence.class, 0, evidence);

@@ -1,33 +1,34 @@
-//! Learning from everything: what a profiler does once, so that a new store does not begin with guesses.
+//! Profiling: one-time training of the model, so that a new store does not start with guesses.
 
 use std::collections::BTreeMap;
 
-use super::study::PIECE;
+use super::study::ENCODED_PIECE_BYTES;
 use super::{Choice, Predictor};
 use crate::analyze::{Analysis, Content, Elements, Histogram};
 use crate::candidates::{ALL, NONE};
 use crate::model::{Class, Evidence};
-use crate::probe::{LARGE, SMALL, sample, thread_seconds};
+use crate::probe::{LARGE, SMALL, take_sample, thread_seconds};
 use terrace_cost::Expected;
 
 use crate::ProfiledTier;
 
-/// Runs slower than this, in seconds, are done once, others twice.
-const SLOW: f64 = 0.006;
+/// Runs that take longer than this, in seconds, are done once; others are done twice.
+const MAX_REPEATED_RUN_SECONDS: f64 = 0.006;
 
 impl Predictor {
-    /// How quick tiers are, by name, as was found when they were profiled.
+    /// Returns the speeds of tiers by name, as profiled.
     pub fn tiers(&self) -> &BTreeMap<String, ProfiledTier> {
         &self.model.tiers
     }
 
-    /// Keeps how quick a tier is.
+    /// Stores the speed of a tier.
     pub fn keep_tier(&mut self, name: &str, tier: ProfiledTier) {
         self.model.tiers.insert(name.to_owned(), tier);
     }
 
-    /// Runs every candidate on samples of a block and on all of it, and learns from each. The block should be as long
-    /// as what is encoded at a time, 256 KiB; `elements` is their type, if that is known. Takes about half a second.
+    /// Runs every candidate on samples of a block and on the whole block, and learns from each run. The block should be
+    /// as long as one encoded piece, 256 KiB. `elements` is the type of its elements, if known. Takes about half a
+    /// second.
     ///
     /// # Errors
     /// Where a codec's library fails.
@@ -39,14 +40,14 @@ impl Predictor {
             let encoding = ALL[at].encoding;
             let first = self.bench.run(encoding, block, whole, true)?;
             real[at] = first;
-            if (first.encode + first.decode) * block.len() as f64 <= SLOW {
+            if (first.encode + first.decode) * block.len() as f64 <= MAX_REPEATED_RUN_SECONDS {
                 let again = self.bench.run(encoding, block, whole, true)?;
                 real[at].encode = first.encode.min(again.encode);
                 real[at].decode = first.decode.min(again.decode);
             }
         }
         for (at, real) in real.iter().enumerate().filter(|(at, _)| *at != NONE) {
-            for less in without(&evidence, at) {
+            for less in weaken_evidence(&evidence, at) {
                 let (_, basis) = self.model.expect(at, &less);
                 self.model.learn(at, &basis, Some(real.stored), Some(real.encode), Some(real.decode));
             }
@@ -68,7 +69,7 @@ impl Predictor {
         Ok((0..ALL.len()).map(|at| self.choice(at, evidence.class, 0, &evidence)).collect())
     }
 
-    /// Probes of every candidate.
+    /// Probes every candidate.
     fn evidence(
         &mut self,
         block: &[u8],
@@ -77,12 +78,12 @@ impl Predictor {
     ) -> Result<Evidence, terrace_codec::Error> {
         let format = Analysis::of(block, elements)?.format;
         let [mut small, mut large] = [Vec::new(), Vec::new()];
-        sample(block, SMALL, &mut small);
-        sample(block, LARGE, &mut large);
+        take_sample(block, SMALL, &mut small);
+        take_sample(block, LARGE, &mut large);
         let Histogram { entropy, printable } = Histogram::of(&small);
         let class = Class::of(format, elements.map(Content::Numbers));
         let mut evidence = Evidence { entropy: Some(entropy), printable, ..Evidence::none(class) };
-        let whole = block.len().min(PIECE) as u32;
+        let whole = block.len().min(ENCODED_PIECE_BYTES) as u32;
         for at in (0..ALL.len()).filter(|at| *at != NONE) {
             for (bytes, large) in [(&small, false), (&large, true)].into_iter().take(if both { 2 } else { 1 }) {
                 let start = thread_seconds();
@@ -96,8 +97,8 @@ impl Predictor {
     }
 }
 
-/// The evidence for a candidate, each time without what was nearest.
-fn without(evidence: &Evidence, at: usize) -> Vec<Evidence> {
+/// Returns copies of the evidence for a candidate, each one without the most reliable source of the preceding copy.
+fn weaken_evidence(evidence: &Evidence, at: usize) -> Vec<Evidence> {
     let mut all = vec![evidence.clone()];
     let mut less = |forget: &dyn Fn(&mut Evidence)| {
         let mut next = all.last().cloned().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How well predictions have served.
+//! A report about the quality of predictions.
 
 use serde::Serialize;
 
@@ -6,38 +6,38 @@ use super::Predictor;
 use crate::candidates::ALL;
 use crate::model::Compared;
 
-/// How well predictions have served, over all stores and streams that the predictor chose for.
+/// The quality of predictions, over all stores and streams of the predictor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// Blocks that were chosen for.
+    /// The number of blocks.
     pub blocks: u64,
-    /// Seconds of thread time spent on choosing.
+    /// The thread time spent on choosing, in seconds.
     pub spent: f64,
-    /// Seconds that moving the blocks takes.
+    /// The time to transfer the blocks, in seconds.
     pub transfer: f64,
-    /// Encodings that were chosen or read, the one chosen most first.
+    /// The encodings that were chosen or read, the most frequently chosen one first.
     pub encodings: Vec<ReportRow>,
 }
 
-/// How well predictions of one encoding have served.
+/// The quality of predictions for one encoding.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReportRow {
-    /// Its name.
+    /// The name of the encoding.
     pub encoding: String,
-    /// How often it was chosen.
+    /// The number of times it was chosen.
     pub chosen: u64,
-    /// The share of blocks for which it was.
+    /// The share of blocks for which it was chosen.
     pub share: f64,
-    /// Raw bytes for each stored byte.
+    /// Raw bytes per stored byte.
     pub ratio: Option<Compared>,
-    /// Raw bytes encoded in a second of thread time.
+    /// Raw bytes encoded per second of thread time.
     pub encode: Option<Compared>,
-    /// Raw bytes decoded in a second of thread time.
+    /// Raw bytes decoded per second of thread time.
     pub decode: Option<Compared>,
 }
 
 impl Predictor {
-    /// What was predicted, beside what came.
+    /// Returns a comparison of predictions with outcomes.
     pub fn report(&self) -> Report {
         let record = &self.model.record;
         let blocks = record.tallies.iter().map(|tally| tally.chosen).sum();

@@ -1,61 +1,61 @@
-//! Measuring, as far as it is worth it and earned.
+//! Measurements, as far as they are worthwhile and the budget allows.
 
 use super::{Predictor, Stream};
 use crate::analyze::Histogram;
 use crate::candidates::{ALL, LZ4, NONE};
 use crate::model::{Class, Evidence, eligible, fits};
-use crate::probe::{LARGE, SMALL, sample, thread_seconds};
+use crate::probe::{LARGE, SMALL, take_sample, thread_seconds};
 use terrace_cost::{Expected, Objective};
 
-/// How far the size that lz4 makes of a sample may move before a stream counts as changed.
-const MOVED: f64 = 0.15;
-/// The share of the cost of storing bytes as they are that a candidate's own time may take.
-const PRUNE: f64 = 0.9;
-/// How much more than that before anything is measured.
-const DOUBT: f64 = 3.0;
-/// Candidates that are run on the large sample: the best so far,
-const FINALISTS: usize = 5;
-/// and more where that takes less than such a part of what is earned.
-const MORE_FINALISTS: usize = 8;
-const AMPLE: f64 = 16.0;
-/// Runs on the large sample for one block, at most: each may change who is among the best.
-const FINALS: usize = 12;
-/// The share of printable bytes that text has.
-const TEXT: f64 = 0.97;
-/// Bytes that are encoded at a time.
-pub const PIECE: usize = 256 << 10;
+/// The change of the logarithm of a sample's lz4 size above which a stream counts as changed.
+const MAX_PROBE_SIZE_CHANGE: f64 = 0.15;
+/// A candidate's own time may take at most this share of the cost of storing the bytes raw.
+const MAX_TIME_SHARE_OF_RAW_COST: f64 = 0.9;
+/// The factor by which that share is larger before anything is measured.
+const UNMEASURED_TIME_SHARE_FACTOR: f64 = 3.0;
+/// The number of best candidates that run on the large sample,
+const DEFAULT_FINALISTS: usize = 5;
+/// and the higher number if these runs take less than 1 / `MORE_FINALISTS_BUDGET_FACTOR` of the budget.
+const MAX_FINALISTS: usize = 8;
+const MORE_FINALISTS_BUDGET_FACTOR: f64 = 16.0;
+/// The maximum number of runs on the large sample per block; each run may change which candidates are best.
+const MAX_LARGE_PROBES_PER_BLOCK: usize = 12;
+/// The minimum share of printable bytes in text.
+const MIN_TEXT_BYTE_SHARE: f64 = 0.97;
+/// The number of bytes encoded at a time.
+pub const ENCODED_PIECE_BYTES: usize = 256 << 10;
 
-/// One block, studied for one objective.
+/// The study of one block for one objective.
 pub struct Study<'a> {
     predictor: &'a mut Predictor,
     block: &'a [u8],
     objective: &'a Objective,
-    /// The thread's time at which all that was earned is spent.
+    /// The thread time at which the budget is spent.
     until: f64,
     /// Whether the small and the large sample were taken.
     sampled: [bool; 2],
 }
 
-/// What the bytes are that came.
+/// The relation of the block to the preceding ones.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// As those before.
+    /// The block is like the preceding ones.
     Same,
-    /// Others than those before; it is known which, or they are new.
+    /// The block differs from the preceding ones; its kind is known or was added.
     Other,
-    /// Others than were measured, and looking at them was not earned.
+    /// The block may differ from the measured ones, and the budget allows no measurement.
     Unknown,
 }
 
 impl<'a> Study<'a> {
-    /// Studies a block of a stream. Whether anything new was learned of it.
-    pub fn of(predictor: &'a mut Predictor, stream: &mut Stream, block: &'a [u8], objective: &'a Objective) -> bool {
+    /// Studies a block of a stream; returns whether the evidence changed.
+    pub fn run(predictor: &'a mut Predictor, stream: &mut Stream, block: &'a [u8], objective: &'a Objective) -> bool {
         let start = thread_seconds();
-        let earned = stream.earned(0, objective);
+        let earned = stream.remaining_budget(0, objective);
         let mut study = Study { predictor, block, objective, until: start + earned, sampled: [false; 2] };
         let mut found = Found::Same;
         if !stream.known(stream.class()).evidence.is_empty() {
-            found = study.check(stream);
+            found = study.compare_with_evidence(stream);
         }
         let known = stream.known(stream.class());
         let mut changed = found == Found::Other;
@@ -67,9 +67,9 @@ impl<'a> Study<'a> {
         changed
     }
 
-    /// Compares what lz4 does now with what it did. Where that has moved, goes on with another kind of bytes of which the same is
-    /// known, or with a new one, of which that is all that is known until more is earned.
-    fn check(&mut self, stream: &mut Stream) -> Found {
+    /// Compares the lz4 sizes of this block with those of the evidence. If they differ, selects another kind with
+    /// matching sizes, or adds a new kind whose only evidence is these sizes until the budget allows more.
+    fn compare_with_evidence(&mut self, stream: &mut Stream) -> Found {
         let class = stream.class();
         let known = stream.known(class);
         let stale = known.stale;
@@ -89,19 +89,20 @@ impl<'a> Study<'a> {
                 let stored = [&now, before].map(|evidence| evidence.small[*at].map(|expected| expected.stored));
                 if let [Some(now), Some(before)] = stored { (now / before).ln().abs() } else { 0.0 }
             };
-            probes.iter().all(|at| moved(at) <= MOVED)
+            probes.iter().all(|at| moved(at) <= MAX_PROBE_SIZE_CHANGE)
         };
         if !stale && alike(&known.evidence) {
             return Found::Same;
         }
-        if stream.turn_to(class, |known| !known.stale && alike(&known.evidence)) {
+        if stream.select_kind(class, |known| !known.stale && alike(&known.evidence)) {
             return Found::Other;
         }
         stream.add(class, now);
         Found::Other
     }
 
-    /// Runs what is worth running and not yet run: filters, then the other candidates, then the best on more bytes.
+    /// Runs the worthwhile probes that have not run yet: the filters, then the other candidates, then the best
+    /// candidates on the large sample.
     fn deepen(&mut self, evidence: &mut Evidence) -> bool {
         if !(0..ALL.len()).any(|at| at != NONE && self.is_fast(at, evidence)) {
             return false;
@@ -121,12 +122,14 @@ impl<'a> Study<'a> {
                 changed |= self.try_probe(at, evidence, false);
             }
         }
-        for _ in 0..FINALS {
+        for _ in 0..MAX_LARGE_PROBES_PER_BLOCK {
             let mut best = self.ranked(&contenders, evidence);
             best.retain(|at| eligible(*at, evidence));
-            best.truncate(MORE_FINALISTS);
-            let ample = |at: usize| self.affords(AMPLE * self.predictor.model.effort(at, true));
-            let last = |(rank, at): &(usize, usize)| evidence.large[*at].is_none() && (*rank < FINALISTS || ample(*at));
+            best.truncate(MAX_FINALISTS);
+            let ample = |at: usize| self.affords(MORE_FINALISTS_BUDGET_FACTOR * self.predictor.model.effort(at, true));
+            let last = |(rank, at): &(usize, usize)| {
+                evidence.large[*at].is_none() && (*rank < DEFAULT_FINALISTS || ample(*at))
+            };
             let left: Vec<_> = best.into_iter().enumerate().filter(last).collect();
             if !left.iter().any(|(_, at)| self.try_probe(*at, evidence, true)) {
                 break;
@@ -136,13 +139,13 @@ impl<'a> Study<'a> {
         changed
     }
 
-    /// Candidates that may win: fast enough, and of the width whose filter works best.
+    /// Returns the candidates that may be chosen: fast enough, and of the element width whose filter is best.
     fn contenders(&self, evidence: &Evidence) -> Vec<usize> {
         let all = (0..ALL.len()).filter(|at| *at != NONE && fits(*at, evidence));
         all.filter(|at| self.is_fast(*at, evidence)).collect()
     }
 
-    /// By what they are expected to cost, the cheapest first.
+    /// Sorts candidates by expected cost, cheapest first.
     fn ranked(&self, candidates: &[usize], evidence: &Evidence) -> Vec<usize> {
         let cost = |at: usize| self.objective.cost(&self.predictor.model.expect(at, evidence).0, self.block.len());
         let mut ranked: Vec<(usize, f64)> = candidates.iter().map(|at| (*at, cost(*at))).collect();
@@ -150,13 +153,14 @@ impl<'a> Study<'a> {
         ranked.into_iter().map(|(at, _)| at).collect()
     }
 
-    /// Whether a candidate's own time leaves room for a gain.
+    /// Returns whether a candidate is fast enough for a gain.
     fn is_fast(&self, at: usize, evidence: &Evidence) -> bool {
         let expected = self.predictor.model.expect(at, evidence).0;
         let bytes = self.block.len();
-        // What shrinks well is fast, too, and that is known only of what was tried.
-        let doubt = if evidence.is_empty() { DOUBT } else { 1.0 };
-        self.objective.work(&expected, bytes) < doubt * PRUNE * self.objective.cost(&Expected::NONE, bytes)
+        // Encoding is faster on bytes that shrink well, which is known only for measured candidates.
+        let doubt = if evidence.is_empty() { UNMEASURED_TIME_SHARE_FACTOR } else { 1.0 };
+        self.objective.work(&expected, bytes)
+            < doubt * MAX_TIME_SHARE_OF_RAW_COST * self.objective.cost(&Expected::NONE, bytes)
     }
 
     fn effort(&self, probes: &[usize]) -> f64 {
@@ -167,7 +171,7 @@ impl<'a> Study<'a> {
         thread_seconds() + seconds <= self.until
     }
 
-    /// Runs a candidate on a sample, unless it was run already or that is too dear.
+    /// Runs a candidate on a sample, unless it already ran or exceeds the budget. Returns whether it ran.
     fn try_probe(&mut self, at: usize, evidence: &mut Evidence, large: bool) -> bool {
         let done = if large { &evidence.large } else { &evidence.small };
         if done[at].is_some() || !self.affords(self.predictor.model.effort(at, large)) {
@@ -181,21 +185,21 @@ impl<'a> Study<'a> {
         let Predictor { model, bench, samples } = &mut *self.predictor;
         let sampled = &mut samples[usize::from(large)];
         if !self.sampled[usize::from(large)] {
-            sample(self.block, if large { LARGE } else { SMALL }, sampled);
+            take_sample(self.block, if large { LARGE } else { SMALL }, sampled);
             self.sampled[usize::from(large)] = true;
         }
         if evidence.is_empty() {
             let Histogram { entropy, printable } = Histogram::of(sampled);
             evidence.entropy = Some(entropy);
             evidence.printable = printable;
-            if evidence.class == Class::Unknown && printable > TEXT {
+            if evidence.class == Class::Unknown && printable > MIN_TEXT_BYTE_SHARE {
                 evidence.class = Class::Text;
             }
         }
         let start = thread_seconds();
-        let whole = self.block.len().min(PIECE) as u32;
+        let whole = self.block.len().min(ENCODED_PIECE_BYTES) as u32;
         let both = large && self.objective.reads_back();
-        // What fails here would fail on the block too: it is never worth choosing.
+        // A candidate that fails here would also fail on the block, so that it is recorded as never worthwhile.
         let failed = Expected { stored: 1.0, encode: 1.0, decode: 1.0 };
         let probe = bench.run(ALL[at].encoding, sampled, whole, both).unwrap_or(failed);
         model.learn_effort(at, large, thread_seconds() - start);
@@ -231,7 +235,7 @@ mod tests {
         let (mut stream, class) = (Stream::new(), Class::Unknown);
         let first = stream.known(class).kind;
         stream.add(class, Evidence::none(class));
-        assert!(stream.turn_to(class, |known| known.kind == first));
+        assert!(stream.select_kind(class, |known| known.kind == first));
         (0..7).for_each(|_| stream.add(class, Evidence::none(class)));
         assert!(stream.known_of(class, first).is_some() && stream.known_of(class, first + 1).is_none());
     }

@@ -6,8 +6,8 @@ use brotli::enc::BrotliEncoderParams;
 
 use super::{Result, text};
 
-/// Bytes that the decoder takes in at a time.
-const BUFFER: usize = 4096;
+/// The size of the decoder's input buffer in bytes.
+const DECODER_BUFFER_BYTES: usize = 4096;
 
 pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
     let params = BrotliEncoderParams {
@@ -20,7 +20,7 @@ pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
 }
 
 pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {
-    let mut reader = brotli::Decompressor::new(stored, BUFFER);
+    let mut reader = brotli::Decompressor::new(stored, DECODER_BUFFER_BYTES);
     reader.read_exact(target).map_err(text)?;
     match reader.read(&mut [0]).map_err(text)? {
         0 => Ok(target.len()),

@@ -6,7 +6,7 @@ use super::{Result, text};
 
 pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
     let level = Compression::new(u32::from(level.clamp(1, 9).unsigned_abs()));
-    // What the format says bytes that do not shrink may grow to.
+    // The maximum size of incompressible bytes, according to the format.
     out.resize(source.len() + source.len() / 100 + 600, 0);
     let mut compress = Compress::new(level, 0);
     match compress.compress(source, out, Action::Finish).map_err(text)? {
@@ -22,7 +22,7 @@ pub fn decode(stored: &[u8], target: &mut [u8]) -> Result<usize> {
     let mut decompress = Decompress::new(false);
     let status = decompress.decompress(stored, target).map_err(text)?;
     let length = usize::try_from(decompress.total_out()).map_err(text)?;
-    // A full target ends before the end mark is read.
+    // If the target is full, the decoder stops before it reads the end mark.
     match status {
         Status::StreamEnd => Ok(length),
         _ => match decompress.decompress(&stored[consumed(&decompress, stored)..], &mut []).map_err(text)? {

@@ -4,7 +4,7 @@ use libdeflater::{CompressionLvl, Compressor, Decompressor};
 
 use super::{Result, text};
 
-/// Contexts that are used again; a compressor is kept for the level used last.
+/// Reusable contexts; the compressor is for the level used last.
 #[derive(Default)]
 pub struct Contexts {
     compressor: Option<(i8, Compressor)>,

@@ -1,14 +1,15 @@
-//! Huffman coding only: Zstandard frames whose matches are so dear that only literals are left. They decode as others.
+//! Huffman coding only: Zstandard frames at a level at which matches are so expensive that only literals remain. They
+//! decode like other frames.
 
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, ParamSwitch};
 
 use super::{Result, text, zstd as frames};
 
-/// The lowest level there is.
-const LITERALS: i32 = -131_072;
+/// The lowest Zstandard level.
+const HUFFMAN_ONLY_LEVEL: i32 = -131_072;
 
-/// A compressor that is used again.
+/// A reusable compressor.
 #[derive(Default)]
 pub struct Context(Option<Compressor<'static>>);
 
@@ -17,7 +18,7 @@ impl Context {
         let compressor = match &mut self.0 {
             Some(compressor) => compressor,
             slot => {
-                let mut new = frames::compressor(LITERALS)?;
+                let mut new = frames::compressor(HUFFMAN_ONLY_LEVEL)?;
                 new.set_parameter(CParameter::LiteralCompressionMode(ParamSwitch::Enable)).map_err(text)?;
                 slot.insert(new)
             }

@@ -1,5 +1,5 @@
-//! The codecs, a file each. Every one appends to `out`, and fills a slice from bytes that may be damaged: what it
-//! returns is how many bytes it filled, what it allocates has a bound that the stored bytes cannot move.
+//! The codecs, one per file. Each encoder appends to `out`. Each decoder fills a slice from bytes that may be damaged,
+//! and returns the number of bytes it filled; the stored bytes cannot raise the bound of its allocations.
 
 mod brotli;
 mod bzip2;
@@ -16,7 +16,7 @@ mod zstd;
 
 use crate::{CodecId, Encoding};
 
-/// What codecs keep from one call to the next.
+/// The state that codecs keep between calls.
 #[derive(Default)]
 pub struct Contexts {
     zstd: zstd::Contexts,
@@ -25,7 +25,7 @@ pub struct Contexts {
     numbers: Vec<u64>,
 }
 
-/// Why a codec failed, in words.
+/// The result of a codec, with a message as the error.
 type Result<T> = std::result::Result<T, String>;
 
 /// Runs the encoding's codec over bytes already transformed; `out` is empty.
@@ -64,7 +64,7 @@ pub fn encode_sample(
     }
 }
 
-/// Fills `target` with what the encoding's codec makes of `stored`; the transform is not yet undone.
+/// Decodes `stored` into `target` with the encoding's codec; does not undo the transform.
 pub fn decode(encoding: Encoding, stored: &[u8], target: &mut [u8], contexts: &mut Contexts) -> Result<usize> {
     match encoding.codec {
         CodecId::None if stored.len() == target.len() => {

@@ -1,5 +1,5 @@
-//! Pco: the numeric codec. The bytes after the last whole number stand first, as they are; so a wrong length misses
-//! the magic number that pco's own begin with.
+//! Pco: the numeric codec. The bytes after the last whole number come first, uncompressed. With a wrong length, the
+//! decoder therefore does not find pco's magic number.
 
 use bytemuck::{Pod, cast_slice_mut, try_cast_slice, try_cast_slice_mut};
 use pco::ChunkConfig;
@@ -9,7 +9,7 @@ use pco::standalone::{simple_compress_into, simple_decompress_into};
 use super::{Result, text};
 use crate::Element;
 
-/// Calls a function for the element's type of number.
+/// Calls a function for the number type of the element.
 macro_rules! of_type {
     ($element:expr, $function:ident($($argument:expr),*)) => {
         match $element {
@@ -28,7 +28,7 @@ macro_rules! of_type {
 
 pub fn encode(element: Element, source: &[u8], level: i8, out: &mut Vec<u8>, numbers: &mut Vec<u64>) -> Result<()> {
     let (whole, rest) = source.split_at(source.len() - source.len() % element.width());
-    // Above 12 there is no level; what 9 to 12 gain over 8 is small and dear.
+    // The maximum level is 12; levels 9 to 12 gain little over 8 at a high cost.
     let level = usize::from(level.clamp(0, 12).unsigned_abs());
     out.extend_from_slice(rest);
     of_type!(element, encode_numbers(whole, level, out, numbers))
@@ -79,7 +79,7 @@ fn fill<T: Number + Pod>(stored: &[u8], target: &mut [T]) -> Result<usize> {
     Ok(progress.n_processed * size_of::<T>())
 }
 
-/// Room for `length` bytes, aligned for every number.
+/// Returns a buffer of `length` bytes that is aligned for every number type.
 fn aligned(numbers: &mut Vec<u64>, length: usize) -> &mut [u8] {
     numbers.resize(length.div_ceil(size_of::<u64>()), 0);
     &mut cast_slice_mut(numbers)[..length]

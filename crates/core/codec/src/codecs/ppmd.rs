@@ -6,18 +6,18 @@ use ppmd_rust::{PPMD7_MIN_ORDER, Ppmd7Decoder, Ppmd7Encoder};
 
 use super::{Result, text};
 
-/// Bytes of the model. Part of the format: both sides must agree.
-const MEMORY: u32 = 8 << 20;
+/// The size of the model in bytes. It is part of the format: the encoder and the decoder must agree.
+const MODEL_MEMORY_BYTES: u32 = 8 << 20;
 
 pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
-    let mut encoder = Ppmd7Encoder::new(out, order(level), MEMORY).map_err(text)?;
+    let mut encoder = Ppmd7Encoder::new(out, order(level), MODEL_MEMORY_BYTES).map_err(text)?;
     encoder.write_all(source).map_err(text)?;
     encoder.finish(true).map_err(text)?;
     Ok(())
 }
 
 pub fn decode(stored: &[u8], level: i8, target: &mut [u8]) -> Result<usize> {
-    let mut decoder = Ppmd7Decoder::new(stored, order(level), MEMORY).map_err(text)?;
+    let mut decoder = Ppmd7Decoder::new(stored, order(level), MODEL_MEMORY_BYTES).map_err(text)?;
     decoder.read_exact(target).map_err(text)?;
     match decoder.read(&mut [0]).map_err(text)? {
         0 => Ok(target.len()),

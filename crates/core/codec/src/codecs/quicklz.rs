@@ -4,12 +4,12 @@ use quicklz::CompressionLevel;
 
 use super::{Result, text};
 
-/// The library's tables hold places in 32 bits, less what its header may need.
-const LONGEST: usize = 1 << 31;
+/// The maximum source length: the library's tables store positions in 32 bits, minus the space for its header.
+const MAX_SOURCE_BYTES: usize = 1 << 31;
 
 pub fn encode(source: &[u8], level: i8, out: &mut Vec<u8>) -> Result<()> {
-    if source.len() > LONGEST {
-        return Err(format!("{} bytes are too many for QuickLZ; it takes {LONGEST}", source.len()));
+    if source.len() > MAX_SOURCE_BYTES {
+        return Err(format!("{} bytes are too many for QuickLZ; it takes {MAX_SOURCE_BYTES}", source.len()));
     }
     let level = if level < 3 { CompressionLevel::Lvl1 } else { CompressionLevel::Lvl3 };
     *out = quicklz::compress(source, level);

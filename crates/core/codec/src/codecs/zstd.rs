@@ -1,4 +1,4 @@
-//! Zstandard frames without magic number, content size and checksum: what those say stands in our own header.
+//! Zstandard frames without magic number, content size and checksum, because our own header contains that information.
 
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective::{ZSTD_e_continue, ZSTD_e_end};
@@ -6,10 +6,10 @@ use zstd::zstd_safe::{CParameter, DParameter, FrameFormat, InBuffer, OutBuffer, 
 
 use super::{Result, text};
 
-/// Samplers that are kept at most.
-const SAMPLERS: usize = 6;
+/// The maximum number of cached samplers.
+const MAX_SAMPLERS: usize = 6;
 
-/// Contexts that are used again; a compressor is kept for the level used last, samplers for several.
+/// Reusable contexts: a compressor for the level used last, and samplers for several levels.
 #[derive(Default)]
 pub struct Contexts {
     compressor: Option<(i8, Compressor<'static>)>,
@@ -26,14 +26,14 @@ impl Contexts {
         run(compressor, source, out)
     }
 
-    /// Encodes a sample with the parameters, strategy among them, that a source of `whole` bytes would get.
+    /// Encodes a sample with the parameters, including the strategy, that a source of `whole` bytes would get.
     pub fn encode_sample(&mut self, sample: &[u8], whole: u32, level: i8, out: &mut Vec<u8>) -> Result<()> {
         let at = match self.samplers.iter().position(|(l, w, _)| (*l, *w) == (level, whole)) {
             Some(at) => at,
             None => {
                 let mut new = compressor(i32::from(level))?;
                 new.set_parameter(CParameter::SrcSizeHint(whole)).map_err(text)?;
-                if self.samplers.len() == SAMPLERS {
+                if self.samplers.len() == MAX_SAMPLERS {
                     self.samplers.remove(0);
                 }
                 self.samplers.push((level, whole, new));
@@ -46,7 +46,8 @@ impl Contexts {
         out.reserve(compress_bound(sample.len()));
         let mut target = OutBuffer::around_pos(out, start);
         let mut source = InBuffer::around(sample);
-        // The hint counts only where the source's size is not known, as it would be if the first call were the last.
+        // Zstandard uses the size hint only if the source's size is unknown. A single call that is also the last one
+        // would make it known.
         while source.pos() < sample.len() {
             context.compress_stream2(&mut target, &mut source, ZSTD_e_continue).map_err(name)?;
         }
@@ -69,7 +70,7 @@ impl Contexts {
     }
 }
 
-/// A compressor of our kind of frames.
+/// Creates a compressor for our kind of frames.
 pub fn compressor(level: i32) -> Result<Compressor<'static>> {
     let mut compressor = Compressor::new(level).map_err(text)?;
     compressor.set_parameter(CParameter::Format(FrameFormat::Magicless)).map_err(text)?;

@@ -1,15 +1,15 @@
 //! Bitshuffle: bits of equal rank side by side. A block is shuffled, then each eight bytes of a plane, the same bytes of
 //! eight elements, become a byte for each bit.
 
-use super::{BLOCK, shuffle};
+use super::{BLOCK_BYTES, shuffle};
 
 /// Spreads a block's elements, the first of which is element `first` of all, over the planes of bits.
 pub fn apply(width: usize, block: &[u8], first: usize, planes: &mut [u8]) {
-    let mut bytes = [0; BLOCK];
+    let mut bytes = [0; BLOCK_BYTES];
     let bytes = &mut bytes[..block.len()];
     shuffle::apply(width, block, 0, bytes);
     let (all, eighths) = (planes.len() / width / 8, block.len() / width / 8);
-    let mut bits = [[0; BLOCK / 8]; 8];
+    let mut bits = [[0; BLOCK_BYTES / 8]; 8];
     for (rank, plane) in bytes.chunks_exact(eighths * 8).enumerate() {
         for (at, eight) in plane.as_chunks::<8>().0.iter().enumerate() {
             bits.iter_mut().zip(transposed(*eight)).for_each(|(bits, byte)| bits[at] = byte);
@@ -22,7 +22,7 @@ pub fn apply(width: usize, block: &[u8], first: usize, planes: &mut [u8]) {
 
 /// Undoes [`apply`]: fills the block from the planes.
 pub fn undo(width: usize, planes: &[u8], first: usize, block: &mut [u8]) {
-    let mut bytes = [0; BLOCK];
+    let mut bytes = [0; BLOCK_BYTES];
     let bytes = &mut bytes[..block.len()];
     let (all, eighths) = (planes.len() / width / 8, block.len() / width / 8);
     for (rank, plane) in bytes.chunks_exact_mut(eighths * 8).enumerate() {

@@ -1,5 +1,5 @@
-//! Transforms, over blocks that stay in the first-level cache. Bytes after the last whole element stay as they are; for
-//! bitshuffle, after the last whole eight elements.
+//! Transforms, on blocks that fit the first-level cache. Bytes after the last whole element (for bitshuffle, after the
+//! last whole eight elements) stay unchanged.
 
 mod bits;
 mod delta;
@@ -7,18 +7,18 @@ mod shuffle;
 
 use crate::{Encoding, Transform};
 
-/// Bytes of a block: a multiple of every width.
-const BLOCK: usize = 8192;
+/// The size of a block in bytes: a multiple of every width.
+const BLOCK_BYTES: usize = 8192;
 
-/// Fills `out`, which is as long as `raw`.
+/// Transforms `raw` into `out`, which has the same length.
 pub fn apply(encoding: Encoding, raw: &[u8], out: &mut [u8]) {
     let width = encoding.element.width();
     let (whole, rest) = raw.split_at(whole(encoding, raw.len()));
     let (planes, end) = out.split_at_mut(whole.len());
     end.copy_from_slice(rest);
-    let mut differences = [0; BLOCK];
-    for start in (0..whole.len()).step_by(BLOCK) {
-        let block = &whole[start..whole.len().min(start + BLOCK)];
+    let mut differences = [0; BLOCK_BYTES];
+    for start in (0..whole.len()).step_by(BLOCK_BYTES) {
+        let block = &whole[start..whole.len().min(start + BLOCK_BYTES)];
         match encoding.transform {
             Transform::Delta => {
                 let differences = &mut differences[..block.len()];
@@ -31,21 +31,21 @@ pub fn apply(encoding: Encoding, raw: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Bytes out of `length` that are transformed.
+/// Returns how many of `length` bytes are transformed.
 fn whole(encoding: Encoding, length: usize) -> usize {
     let least = encoding.element.width() * if encoding.transform == Transform::BitShuffle { 8 } else { 1 };
     length - length % least
 }
 
-/// Undoes [`apply`]: fills `raw`, which is as long as `transformed`.
+/// Undoes [`apply`]: fills `raw`, which has the same length as `transformed`.
 pub fn undo(encoding: Encoding, transformed: &[u8], raw: &mut [u8]) {
     let width = encoding.element.width();
     let (planes, rest) = transformed.split_at(whole(encoding, raw.len()));
     let (whole, end) = raw.split_at_mut(planes.len());
     end.copy_from_slice(rest);
     let mut sums = delta::Sums::default();
-    for (number, block) in whole.chunks_mut(BLOCK).enumerate() {
-        let first = number * (BLOCK / width);
+    for (number, block) in whole.chunks_mut(BLOCK_BYTES).enumerate() {
+        let first = number * (BLOCK_BYTES / width);
         match encoding.transform {
             Transform::BitShuffle => bits::undo(width, planes, first, block),
             _ => shuffle::undo(width, planes, first, block),
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// These bytes stand on disks.
+    /// Bytes transformed by earlier versions are on disks and must stay readable.
     #[test]
     fn transformed_bytes_never_change() {
         let of = |transform, element, raw: &[u8]| {

@@ -3,7 +3,7 @@
 //! A block's words of one place are gathered, then taken apart by rank. The loops are plain enough for the compiler
 //! to use vectors.
 
-use super::BLOCK;
+use super::BLOCK_BYTES;
 
 /// Spreads a block's elements, the first of which is element `first` of all, over the planes.
 pub fn apply(width: usize, block: &[u8], first: usize, planes: &mut [u8]) {
@@ -28,7 +28,7 @@ pub fn apply(width: usize, block: &[u8], first: usize, planes: &mut [u8]) {
             }
         }
         _ => {
-            let mut words = [0u32; BLOCK / 8];
+            let mut words = [0u32; BLOCK_BYTES / 8];
             let words = &mut words[..count];
             for place in 0..width / 4 {
                 gather(width, block, place, words);
@@ -55,7 +55,7 @@ pub fn undo(width: usize, planes: &[u8], first: usize, block: &mut [u8]) {
         }
         4 => put_together(block.as_chunks_mut::<4>().0, |rank| plane(rank)),
         _ => {
-            let mut words = [[0u8; 4]; BLOCK / 8];
+            let mut words = [[0u8; 4]; BLOCK_BYTES / 8];
             let words = &mut words[..count];
             for place in 0..width / 4 {
                 put_together(words, |rank| plane(4 * place + rank));

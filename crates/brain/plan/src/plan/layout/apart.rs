@@ -1,26 +1,27 @@
-//! Replica 0 first, then the others on what it leaves.
+//! The layout of replica 0, then of the others on the space that it leaves.
 
 use super::super::candidates::Candidate;
-use super::super::search::{Goal, NONE, Placed, Search};
+use super::super::search::{Goal, NO_TARGET, Placed, Search};
 use super::line::Line;
 use crate::snapshot::MAX_TARGETS;
 
-/// Replica 0 where it is cheapest, the others on what that leaves; gives the least that these cost.
-pub(super) fn apart(goal: &Goal, work: &mut Search) -> Option<f64> {
+/// Lays out replica 0 where it is cheapest, then the others on the remaining space. Returns the least cost of the
+/// others.
+pub(super) fn lay_out_apart(goal: &Goal, work: &mut Search) -> Option<f64> {
     work.current.iter_mut().for_each(Vec::clear);
     work.shares.clear();
     let pages = u64::from(goal.pages);
     let fits = work.bounds[0].shares(pages, &work.free, &work.domains, &mut work.shares);
-    if !fits || !Line::default().lay(goal, work, 0) {
+    if !fits || !Line::default().lay_out(goal, work, 0) {
         return None;
     }
-    let least = least_then(goal, work);
-    others(goal, work).then_some(least)
+    let least = least_cost_of_others(goal, work);
+    lay_out_others(goal, work).then_some(least)
 }
 
-/// Replica 0 where the bound of all replicas has it, and what it has not where it is cheapest; the others on what that
-/// leaves. Tells whether they have room.
-pub(super) fn along(goal: &Goal, work: &mut Search) -> bool {
+/// Lays out replica 0 as the joint bound places it, pages without a place there where they are cheapest, then the
+/// others on the remaining space. Returns whether everything has room.
+pub(super) fn lay_out_along_joint_bound(goal: &Goal, work: &mut Search) -> bool {
     let Search { joint, bounds, free, domains, shares, .. } = work;
     let pages = u64::from(goal.pages);
     shares.clear();
@@ -44,25 +45,26 @@ pub(super) fn along(goal: &Goal, work: &mut Search) -> bool {
             return false;
         }
     }
-    Line::default().lay(goal, work, 0) && others(goal, work)
+    Line::default().lay_out(goal, work, 0) && lay_out_others(goal, work)
 }
 
-/// Lays the others on what replica 0 leaves; tells whether they have room.
-fn others(goal: &Goal, work: &mut Search) -> bool {
-    let (free, mut domains) = left_by_first(work);
+/// Lays out the others on the space that replica 0 leaves. Returns whether they have room.
+fn lay_out_others(goal: &Goal, work: &mut Search) -> bool {
+    let (free, mut domains) = space_left_by_first(work);
     let domain = |piece: &Placed| work.lists[0][usize::from(piece.candidate)].domain;
-    // What continues on the domain that replica 0 ends on comes first on the line, and meets it nowhere.
+    // A share on the domain on which replica 0 ends comes first on the line, so that it never holds the same page as
+    // replica 0.
     let last = work.current[0].last().map(domain);
     for domain in work.current[0].iter().map(domain).filter(|domain| Some(*domain) != last) {
         domains[usize::from(domain)] = 0;
     }
     let later = (goal.replicas as u64 - 1) * u64::from(goal.pages);
     work.shares.clear();
-    work.bounds[1].shares(later, &free, &domains, &mut work.shares) && Line::beginning_with(last).lay(goal, work, 1)
+    work.bounds[1].shares(later, &free, &domains, &mut work.shares) && Line::beginning_with(last).lay_out(goal, work, 1)
 }
 
-/// The bytes of each target, and the pages of each domain, that replica 0 leaves.
-fn left_by_first(work: &Search) -> (Vec<u64>, Vec<u32>) {
+/// Returns the free bytes of each target, and the pages of each domain, that replica 0 leaves.
+fn space_left_by_first(work: &Search) -> (Vec<u64>, Vec<u32>) {
     let (mut free, mut domains) = (work.free.clone(), work.domains.clone());
     for piece in &work.current[0] {
         let candidate = &work.lists[0][usize::from(piece.candidate)];
@@ -72,15 +74,17 @@ fn left_by_first(work: &Search) -> (Vec<u64>, Vec<u32>) {
     (free, domains)
 }
 
-/// The least that the others cost beside this replica 0, or one that is as cheap: of domains among which it may choose,
-/// it leaves as many pages, of whichever.
-fn least_then(goal: &Goal, work: &Search) -> f64 {
-    let (mut free, mut domains) = left_by_first(work);
+/// Returns the least cost of the others beside this replica 0, or beside one of equal cost. Domains that replica 0
+/// could choose among are merged, because replica 0 leaves the same number of pages on them together.
+fn least_cost_of_others(goal: &Goal, work: &Search) -> f64 {
+    let (mut free, mut domains) = space_left_by_first(work);
     let mut one: [u8; MAX_TARGETS] = std::array::from_fn(|domain| domain as u8);
     for piece in &work.current[0] {
         let of = &work.lists[0][usize::from(piece.candidate)];
         let as_cheap = |other: &&Candidate| other.cost(goal.pages) == of.cost(goal.pages);
-        for other in work.lists[0].iter().filter(as_cheap).filter(|other| !twins(work, other.target, of.target)) {
+        for other in
+            work.lists[0].iter().filter(as_cheap).filter(|other| !are_interchangeable(work, other.target, of.target))
+        {
             free[usize::from(of.target)] = work.free[usize::from(of.target)];
             let (from, to) = (one[usize::from(other.domain)], one[usize::from(of.domain)]);
             if from != to {
@@ -93,10 +97,10 @@ fn least_then(goal: &Goal, work: &Search) -> f64 {
     work.bounds[1].least_of(later, &free, &domains, goal.budget, |domain| one[usize::from(domain)])
 }
 
-/// Whether two targets may change places.
-fn twins(work: &Search, a: u8, b: u8) -> bool {
+/// Returns whether two targets are interchangeable.
+fn are_interchangeable(work: &Search, a: u8, b: u8) -> bool {
     let mut target = a.max(b);
-    while target != NONE && target > a.min(b) {
+    while target != NO_TARGET && target > a.min(b) {
         target = work.twins[usize::from(target)];
     }
     target == a.min(b)

@@ -1,27 +1,27 @@
-//! Shares laid one after another on a line.
+//! A line on which shares are laid one after another.
 
 use super::super::candidates::Candidate;
 use super::super::scheme::Cost;
 use super::super::search::{Goal, Placed, Search};
 
-/// Where the line has come to.
+/// The current end of the line.
 #[derive(Default)]
 pub(super) struct Line {
     replica: usize,
     page: u32,
-    /// The domain that comes first.
+    /// The domain whose shares come first.
     first: Option<u8>,
 }
 
 impl Line {
-    /// One on which this domain comes first.
+    /// Returns a line on which the shares of this domain come first.
     pub fn beginning_with(first: Option<u8>) -> Line {
         Line { first, ..Line::default() }
     }
 
-    /// Lays the shares one after another, from the start of a replica on; those that do not outlive a reboot first, so
-    /// that the last replica does.
-    pub fn lay(&mut self, goal: &Goal, work: &mut Search, replica: usize) -> bool {
+    /// Lays the shares one after another, beginning with a replica. Shares that do not survive a reboot come first, so
+    /// that the last replica survives one.
+    pub fn lay_out(&mut self, goal: &Goal, work: &mut Search, replica: usize) -> bool {
         (self.replica, self.page) = (replica, 0);
         let Search { lists, shares, current, .. } = work;
         let of = |target: u8| lists.iter().flatten().find(|candidate| candidate.target == target);
@@ -48,8 +48,8 @@ impl Line {
     }
 }
 
-/// Whether what is laid out is a scheme.
-pub(super) fn valid(goal: &Goal, work: &Search) -> bool {
+/// Returns whether the layout is a valid scheme.
+pub(super) fn is_valid(goal: &Goal, work: &Search) -> bool {
     let replicas = &work.current[..goal.replicas];
     let of = |replica: usize, piece: &Placed| work.lists[replica.min(1)][usize::from(piece.candidate)];
     let mut stored = 0;
@@ -73,8 +73,8 @@ pub(super) fn valid(goal: &Goal, work: &Search) -> bool {
     stored <= goal.budget
 }
 
-/// What the scheme that is laid out costs.
-pub(super) fn cost(goal: &Goal, work: &Search) -> Cost {
+/// Returns the cost of the layout.
+pub(super) fn compute_cost(goal: &Goal, work: &Search) -> Cost {
     let mut cost = Cost::default();
     for (replica, pieces) in work.current[..goal.replicas].iter().enumerate() {
         for piece in pieces {

@@ -1,4 +1,5 @@
-//! The search: replica after replica, piece after piece, leaving out what cannot be better than the best found.
+//! The branch-and-bound search: it goes replica after replica, piece after piece, and skips what cannot improve on the
+//! best scheme.
 
 mod prune;
 mod settle;
@@ -8,20 +9,22 @@ use super::bound::{Bound, Share};
 use super::candidates::Candidate;
 use super::held::Held;
 use super::joint::Joint;
-use super::layout::lay_out;
-use super::lengths::lengths;
+use super::layout::lay_out_bound;
+use super::lengths::collect_piece_lengths;
 use super::scheme::Cost;
 use crate::policy::Replicas;
 use crate::snapshot::MAX_TARGETS;
 
-/// Up to this many pages, every split is tried; above, those at which something becomes full, empty or forbidden.
-pub(super) const EVERY_SPLIT: u32 = 16;
-/// Above that many pages, a scheme that is cheaper by less than this share is not looked for.
-const NEAR: f64 = 0.001;
-/// No target.
-pub(super) const NONE: u8 = u8::MAX;
+/// The maximum number of pages for which every split is tried. Longer requests are split only where a target or the
+/// budget becomes full, or a piece becomes empty or forbidden.
+pub(super) const MAX_EXHAUSTIVE_PAGES: u32 = 16;
+/// For requests of more than [`MAX_EXHAUSTIVE_PAGES`] pages, the search ignores schemes that are cheaper by less than
+/// this share.
+const MIN_IMPROVEMENT_SHARE: f64 = 0.001;
+/// The index that stands for no target.
+pub(super) const NO_TARGET: u8 = u8::MAX;
 
-/// A piece of a replica, while searching.
+/// A piece of a replica during the search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placed {
     /// The index into the class's candidates.
@@ -31,7 +34,7 @@ pub(super) struct Placed {
     pub excludes: u128,
 }
 
-/// A piece that may come next, and the least that a scheme with it costs.
+/// A possible next piece, and the lower bound of schemes that contain it.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     least: (u64, u64),
@@ -39,44 +42,44 @@ struct Step {
     pages: u32,
 }
 
-/// What is searched for.
+/// The parameters of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Goal {
     pub pages: u32,
     pub replicas: usize,
-    /// The most pieces of a replica.
+    /// The maximum number of pieces of a replica.
     pub pieces: usize,
-    /// Only replica 0 counts first.
+    /// The write waits for replica 0 only, so that its cost is minimised first.
     pub is_async: bool,
-    /// The last replica must outlive a reboot.
+    /// The last replica must survive a reboot.
     pub last_persistent: bool,
-    /// The most bytes to store.
+    /// The maximum number of stored bytes.
     pub budget: u64,
-    /// After so many steps the best found is taken.
+    /// The search ends after this many steps with the best scheme found.
     pub steps: u32,
 }
 
-/// Buffers and state of the search; used again from plan to plan.
+/// Buffers and state of the search, which are reused from plan to plan.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// Candidates of replica 0 and of the others, cheapest first.
+    /// The candidates of replica 0, and those of the other replicas, cheapest first.
     pub lists: [Vec<Candidate>; 2],
     pub bounds: [Bound; 2],
     /// The bound of all replicas together.
     pub joint: Joint,
     /// Free bytes of each target.
     pub free: Vec<u64>,
-    /// Pages that each domain can still take.
+    /// The number of pages that each failure domain can still take.
     pub domains: Vec<u32>,
-    /// The target before each that is like it in all that matters; [`NONE`] if there is none.
+    /// For each target, the preceding interchangeable target; [`NO_TARGET`] if there is none.
     pub twins: Vec<u8>,
-    /// What is stored already, as it came.
+    /// The pieces that are stored already, in the order given.
     pub present: Vec<Held>,
-    /// The same, runs that meet made one.
+    /// The pieces that are stored already, with adjacent runs merged.
     pub held: Vec<Held>,
-    /// Under a budget: the prices of a stored byte at which something changes, in order.
+    /// Under a budget, the ascending prices of a stored byte at which the preference between encodings changes.
     pub byte_prices: Vec<f64>,
-    /// Fewest bytes that any candidate stores for a page.
+    /// The minimum number of bytes that any candidate stores for a page.
     pub densest: u64,
     /// The best scheme so far.
     pub best: Vec<Vec<Placed>>,
@@ -85,41 +88,42 @@ pub(super) struct Search {
     pub shares: Vec<Share>,
 }
 
-/// One run of the search.
+/// The state of one search.
 struct Run<'a> {
     goal: Goal,
     work: &'a mut Search,
     cost: Cost,
     best: Option<Cost>,
-    /// Pages of all replicas that are still to be placed.
+    /// The number of pages of all replicas that are not placed yet.
     left: u64,
     budget: u64,
     count: u32,
     done: bool,
-    /// It has come to its last step somewhere.
+    /// The search reached its step limit.
     cut: bool,
-    /// Looks for the cheapest replica 0 only, the others being sure to have room as far as the bound tells.
-    alone: bool,
-    /// The least that the whole may cost.
+    /// Search for the cheapest replica 0 only, and require merely that the bound finds room for the others.
+    first_replica_only: bool,
+    /// A lower bound of the cost of every scheme.
     floor: (f64, f64),
-    /// Some candidate cannot hold a whole replica, or holds some of it, so that splits may pay.
+    /// Some candidate cannot hold a whole replica, or holds a part of it already, so that splits may reduce the cost.
     tight: bool,
-    /// Whatever is another order of the same is tried, too.
+    /// Every split is tried, so that permutations of the same scheme can be skipped.
     every_split: bool,
     used: [u16; MAX_TARGETS],
 }
 
-/// The cost of the cheapest scheme and whether that is proven; None where there is none. The scheme is in `best`.
+/// Finds the cheapest scheme and stores it in `best`. Returns its cost, or None if there is no scheme, and whether it
+/// is proven to be the cheapest.
 ///
-/// Where a write does not wait for the others, replica 0 is settled first: the others are then searched for under one
-/// of its cheapest places only.
+/// If a write does not wait for all replicas, the search first fixes the cheapest cost of replica 0, and then minimises
+/// the cost of the others for one of the cheapest placements of replica 0.
 pub(super) fn search(mut goal: Goal, work: &mut Search) -> (Option<Cost>, bool) {
     work.current.resize_with(usize::from(Replicas::LIMIT), Vec::new);
     work.best.resize_with(usize::from(Replicas::LIMIT), Vec::new);
     work.current.iter_mut().for_each(Vec::clear);
     let splits = |candidate: &Candidate| candidate.tight || candidate.held;
     let tight = goal.budget < u64::MAX || work.lists.iter().flatten().any(splits);
-    if goal.pages > EVERY_SPLIT {
+    if goal.pages > MAX_EXHAUSTIVE_PAGES {
         goal.steps = (goal.steps / 100).max(1);
     }
     let mut run = Run {
@@ -132,24 +136,24 @@ pub(super) fn search(mut goal: Goal, work: &mut Search) -> (Option<Cost>, bool) 
         count: 0,
         done: false,
         cut: false,
-        alone: false,
+        first_replica_only: false,
         floor: (0.0, 0.0),
         tight,
-        every_split: goal.pages <= EVERY_SPLIT || !tight,
+        every_split: goal.pages <= MAX_EXHAUSTIVE_PAGES || !tight,
         used: [0; MAX_TARGETS],
     };
-    run.floor = run.least(0, 0);
+    run.floor = run.lower_bound(0, 0);
     if run.floor.0 + run.floor.1 == f64::INFINITY {
         return (None, true);
     }
-    let laid = if tight { lay_out(&goal, run.work) } else { None };
+    let laid = if tight { lay_out_bound(&goal, run.work) } else { None };
     if let Some(laid) = laid {
         run.best = Some(laid.cost);
-        if goal.pages > EVERY_SPLIT {
-            run.floor.1 = run.floor.1.max(laid.least_then);
+        if goal.pages > MAX_EXHAUSTIVE_PAGES {
+            run.floor.1 = run.floor.1.max(laid.least_cost_of_others);
         }
         if run.improves(run.floor) {
-            run.sharpen();
+            run.sharpen_floor();
         }
         if !run.improves(run.floor) {
             return (run.best, true);
@@ -157,7 +161,7 @@ pub(super) fn search(mut goal: Goal, work: &mut Search) -> (Option<Cost>, bool) 
     }
     let floor = run.floor;
     if goal.is_async && goal.replicas > 1 && tight {
-        run.alone();
+        run.minimize_first_replica_then_rest();
     } else {
         run.place(0, 0);
     }
@@ -166,13 +170,13 @@ pub(super) fn search(mut goal: Goal, work: &mut Search) -> (Option<Cost>, bool) 
 }
 
 impl Run<'_> {
-    /// Places the rest of a replica from page `start` on, and the replicas after it.
+    /// Places the rest of a replica from page `start` on, then the following replicas.
     fn place(&mut self, replica: usize, start: u32) {
         if start == self.goal.pages {
-            if replica + 1 < self.goal.replicas && !self.alone {
+            if replica + 1 < self.goal.replicas && !self.first_replica_only {
                 self.place(replica + 1, 0);
             } else {
-                self.keep();
+                self.keep_if_cheaper();
             }
             return;
         }
@@ -180,10 +184,10 @@ impl Run<'_> {
         if !self.tight {
             return self.place_whole(replica);
         }
-        self.collect(replica, start);
-        // What costs least more than it must for each page first; of those that are alike the longest piece on the
-        // cheapest candidate.
-        let (first, then) = self.least(replica, start);
+        self.collect_steps(replica, start);
+        // Steps are tried in the order of their additional cost per page over the lower bound. The sort is stable:
+        // among equal steps, the longest piece on the cheapest candidate comes first.
+        let (first, then) = self.lower_bound(replica, start);
         let more = |step: &Step| {
             let more = |least: u64, now: f64| ((least as f64 - now).max(0.0) / f64::from(step.pages)) as u64;
             (more(step.least.0, first), more(step.least.1, then))
@@ -195,55 +199,64 @@ impl Run<'_> {
             }
             let Step { index, pages, least } = self.work.steps[next];
             if self.improves((least.0 as f64, least.1 as f64)) {
-                self.enter(replica, start, index, pages);
+                self.place_piece(replica, start, index, pages);
             }
         }
         self.work.steps.truncate(from);
     }
 
-    /// Places a whole replica, where nothing is to be gained from splits: the cheapest that is left is mostly the best.
+    /// Places a whole replica in one piece if splits cannot reduce the cost. The cheapest remaining candidate is
+    /// usually the best.
     fn place_whole(&mut self, replica: usize) {
         for index in 0..self.work.lists[replica.min(1)].len() {
             let candidate = self.work.lists[replica.min(1)][index];
             let pages = self.goal.pages;
-            if self.done || self.pointless(replica, 0, index) || self.room(&candidate, replica, 0) < pages {
+            if self.done
+                || self.is_redundant(replica, 0, index)
+                || self.count_fitting_pages(&candidate, replica, 0) < pages
+            {
                 continue;
             }
-            self.consider(replica, 0, index, pages);
+            self.consider_piece(replica, 0, index, pages);
             if let Some(Step { index, pages, .. }) = self.work.steps.pop() {
-                self.enter(replica, 0, index, pages);
+                self.place_piece(replica, 0, index, pages);
             }
         }
     }
 
-    /// The pieces worth trying next.
-    fn collect(&mut self, replica: usize, start: u32) {
+    /// Collects the next pieces to try in `work.steps`.
+    fn collect_steps(&mut self, replica: usize, start: u32) {
         let class = replica.min(1);
-        let (rest, long) = (self.goal.pages - start, self.goal.pages > EVERY_SPLIT);
+        let (rest, long) = (self.goal.pages - start, self.goal.pages > MAX_EXHAUSTIVE_PAGES);
         let last = self.work.current[replica].len() + 1 == self.goal.pieces;
         for index in 0..self.work.lists[class].len() {
             let candidate = self.work.lists[class][index];
-            let most = if self.pointless(replica, start, index) { 0 } else { self.room(&candidate, replica, start) };
+            let most = if self.is_redundant(replica, start, index) {
+                0
+            } else {
+                self.count_fitting_pages(&candidate, replica, start)
+            };
             let inner = long && !candidate.convex && !candidate.held;
             let whole = candidate.whole && most < self.goal.pages;
             if most == 0 || whole || (most < rest && (last || inner)) {
                 continue;
             }
             if last || inner || candidate.whole {
-                self.consider(replica, start, index, most);
+                self.consider_piece(replica, start, index, most);
             } else if long {
-                let mut lengths = lengths(self.work, &self.goal, self.budget, &candidate, replica, start, most);
-                lengths.extend(self.leaving_room(replica, start, index, most));
-                lengths.into_iter().for_each(|pages| self.consider(replica, start, index, pages));
+                let mut lengths =
+                    collect_piece_lengths(self.work, &self.goal, self.budget, &candidate, replica, start, most);
+                lengths.extend(self.longest_leaving_room(replica, start, index, most));
+                lengths.into_iter().for_each(|pages| self.consider_piece(replica, start, index, pages));
             } else {
-                (1..=most).rev().for_each(|pages| self.consider(replica, start, index, pages));
+                (1..=most).rev().for_each(|pages| self.consider_piece(replica, start, index, pages));
             }
         }
     }
 
-    /// Notes a piece of so many pages on a candidate, if that can lead to something better.
-    fn consider(&mut self, replica: usize, start: u32, index: usize, pages: u32) {
-        if self.done || self.mirrored(replica, start + pages, index) {
+    /// Adds a piece of `pages` pages on a candidate to the steps if it can lead to an improvement.
+    fn consider_piece(&mut self, replica: usize, start: u32, index: usize, pages: u32) {
+        if self.done || self.is_mirrored(replica, start + pages, index) {
             return;
         }
         self.count += 1;
@@ -252,9 +265,9 @@ impl Run<'_> {
         self.done = self.count >= steps;
         self.cut |= self.done;
         let cost = self.cost;
-        let taken = self.put(replica, start, index, pages);
-        let least = self.least(replica, start + pages);
-        self.take_back(replica, index, pages, taken);
+        let taken = self.add_piece(replica, start, index, pages);
+        let least = self.lower_bound(replica, start + pages);
+        self.remove_piece(replica, index, pages, taken);
         self.cost = cost;
         if self.improves(least) {
             let least = (least.0.round() as u64, least.1.round() as u64);
@@ -262,15 +275,15 @@ impl Run<'_> {
         }
     }
 
-    /// Puts a piece on a candidate and goes on.
-    fn enter(&mut self, replica: usize, start: u32, index: u16, pages: u32) {
+    /// Places a piece on a candidate, searches the rest, and removes the piece again.
+    fn place_piece(&mut self, replica: usize, start: u32, index: u16, pages: u32) {
         let cost = self.cost;
-        let taken = self.put(replica, start, index.into(), pages);
+        let taken = self.add_piece(replica, start, index.into(), pages);
         let excludes = self.work.lists[replica.min(1)][usize::from(index)].excludes;
         self.work.current[replica].push(Placed { candidate: index, start, end: start + pages, excludes });
         self.place(replica, start + pages);
         self.work.current[replica].pop();
-        self.take_back(replica, index.into(), pages, taken);
+        self.remove_piece(replica, index.into(), pages, taken);
         self.cost = cost;
     }
 }

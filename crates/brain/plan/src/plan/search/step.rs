@@ -1,14 +1,14 @@
-//! What a piece takes and costs.
+//! The space and the cost of a piece.
 
 use super::super::candidates::Candidate;
-use super::super::held::{kept, staying};
+use super::super::held::{count_kept_pages, discount_staying};
 use super::Run;
 
 impl Run<'_> {
-    /// Takes a piece's space and adds its cost; gives the bytes that it takes of its target.
-    pub(super) fn put(&mut self, replica: usize, start: u32, index: usize, pages: u32) -> u64 {
+    /// Adds a piece: takes its space and adds its cost. Returns the bytes that it takes of its target.
+    pub(super) fn add_piece(&mut self, replica: usize, start: u32, index: usize, pages: u32) -> u64 {
         let candidate = self.work.lists[replica.min(1)][index];
-        let (price, new) = self.price(&candidate, start, pages);
+        let (price, new) = self.price_piece(&candidate, start, pages);
         let taken = u64::from(candidate.stored) * u64::from(new);
         if self.goal.is_async && replica > 0 {
             self.cost.then += price;
@@ -23,7 +23,7 @@ impl Run<'_> {
         taken
     }
 
-    pub(super) fn take_back(&mut self, replica: usize, index: usize, pages: u32, taken: u64) {
+    pub(super) fn remove_piece(&mut self, replica: usize, index: usize, pages: u32, taken: u64) {
         let candidate = self.work.lists[replica.min(1)][index];
         self.work.free[usize::from(candidate.target)] += taken;
         self.work.domains[usize::from(candidate.domain)] += pages;
@@ -32,28 +32,28 @@ impl Run<'_> {
         self.left += u64::from(pages);
     }
 
-    /// What a piece costs, and how many of its pages are not there yet.
-    pub(super) fn price(&self, candidate: &Candidate, start: u32, pages: u32) -> (u64, u32) {
+    /// Returns the cost of a piece, and the number of its pages that are not stored there yet.
+    pub(super) fn price_piece(&self, candidate: &Candidate, start: u32, pages: u32) -> (u64, u32) {
         if !candidate.held {
             return (candidate.cost(pages), pages);
         }
-        let kept = |end| kept(&self.work.held, candidate.target, candidate.encoding, start, end);
+        let kept = |end| count_kept_pages(&self.work.held, candidate.target, candidate.encoding, start, end);
         let (stay, begins) = (kept(start + pages), kept(start + 1) == 1);
-        let fixed = if begins { staying(candidate.fixed) } else { candidate.fixed };
+        let fixed = if begins { discount_staying(candidate.fixed) } else { candidate.fixed };
         let (new, per_page) = (pages - stay, candidate.per_page);
-        (fixed + per_page * u64::from(new) + staying(per_page) * u64::from(stay), new)
+        (fixed + per_page * u64::from(new) + discount_staying(per_page) * u64::from(stay), new)
     }
 
-    /// How many pages from `start` on the candidate can take: what fits, what no earlier replica forbids, what leaves
-    /// enough of the budget.
-    pub(super) fn room(&self, candidate: &Candidate, replica: usize, start: u32) -> u32 {
+    /// Returns how many pages from `start` on the candidate can take. The limits are the free space, the pieces of
+    /// earlier replicas, and the budget that the remaining pages need.
+    pub(super) fn count_fitting_pages(&self, candidate: &Candidate, replica: usize, start: u32) -> u32 {
         let stored = u64::from(candidate.stored);
         let free = self.work.free[usize::from(candidate.target)];
         let rest = self.goal.pages - start;
         let mut most = (free / stored).min(rest.into()) as u32;
         if candidate.held {
-            let fits = |pages: u32| u64::from(self.price(candidate, start, pages).1) * stored <= free;
-            most = longest(rest, fits);
+            let fits = |pages: u32| u64::from(self.price_piece(candidate, start, pages).1) * stored <= free;
+            most = largest_fitting(rest, fits);
         }
         for piece in self.work.current[..replica].iter().flatten() {
             if piece.end > start && piece.excludes & candidate.excludes != 0 {
@@ -71,8 +71,9 @@ impl Run<'_> {
     }
 }
 
-/// The largest number up to `most` for which `fits` holds; it holds for 0 and for all below one for which it does.
-pub(super) fn longest(most: u32, mut fits: impl FnMut(u32) -> bool) -> u32 {
+/// Returns the largest number up to `most` for which `fits` holds. `fits` must hold for 0 and for every number below
+/// one for which it holds.
+pub(super) fn largest_fitting(most: u32, mut fits: impl FnMut(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, most);
     while low < high {
         let middle = high - (high - low) / 2;

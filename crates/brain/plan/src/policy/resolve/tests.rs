@@ -76,7 +76,7 @@ fn fast_reads_and_little_storage_go_together() {
     for levels in [[&["min_read_latency", "min_storage"][..], &[], &[]], [&["min_storage"], &[], &["min_read_latency"]]]
     {
         let (policy, log) = resolved(levels);
-        assert_eq!((policy.replicas, policy.first, policy.rest), (3, READ, STORE));
+        assert_eq!((policy.replicas, policy.first, policy.rest), (3, READ_LATENCY_WEIGHTS, MIN_STORAGE_WEIGHTS));
         assert_eq!(log.len(), 1, "{log:?}");
         assert!(log[0].contains("go together"));
     }
@@ -106,7 +106,7 @@ fn what_is_said_outright_wins_over_requirements_of_its_level() {
     assert_eq!((policy.replicas, policy.ack, log.len()), (2, Ack::Replicated, 2));
     let system = Ask { weights: Some(Weights::ARCHIVAL), ..Ask::default() };
     let (policy, _) = resolve(&asks(&["min_read_latency"]), &Ask::default(), &system, Replicas::default());
-    assert_eq!(policy.first, READ, "a requirement of a higher level wins over what a lower one says");
+    assert_eq!(policy.first, READ_LATENCY_WEIGHTS, "a requirement of a higher level wins over what a lower one says");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn every_complement_holds_in_full_and_says_so() {
     let serve = "max_write_availability and max_load_balance complement each other: both serve where replicas go";
     assert_eq!(log, [serve]);
     let (policy, log) = resolved([&["min_energy", "min_storage"], &[], &[]]);
-    assert_eq!((policy.replicas, policy.first, policy.energy), (1, STORE, true));
+    assert_eq!((policy.replicas, policy.first, policy.energy), (1, MIN_STORAGE_WEIGHTS, true));
     assert_eq!(log, ["min_energy and min_storage complement each other: both serve the weights"]);
     let (policy, log) = resolved([&["max_read_availability", "max_durability"], &[], &[]]);
     assert_eq!((policy.replicas, policy.ack), (5, Ack::Durable));

@@ -1,8 +1,8 @@
-//! What self-describing files say of their own bytes: which ranges hold numbers of which type, and which are compressed.
+//! The metadata of self-describing files: which ranges contain numbers of which type, and which ranges are compressed.
 //!
-//! A file comes in windows: a block at a time, as it is written. What a window holds whole is understood; what points
-//! out of it is left. Nothing here trusts the bytes: lengths and counts are bounds-checked, and what makes no sense says
-//! nothing.
+//! A file arrives in windows, one block at a time, as it is written. The parser uses what a window contains completely,
+//! and ignores references out of it. It does not trust the bytes: lengths and counts are bounds-checked, and invalid
+//! metadata are ignored.
 
 mod containers;
 mod fits;
@@ -15,31 +15,31 @@ mod window;
 use super::{Elements, Format};
 use window::Window;
 
-/// Bytes of a file of which its metadata tells.
+/// A range of a file that its metadata describe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The first byte's place in the file.
+    /// The offset of the first byte.
     pub start: u64,
-    /// The place after the last byte.
+    /// The offset after the last byte.
     pub end: u64,
-    /// What they are.
+    /// The content of the range.
     pub content: Content,
 }
 
-/// What bytes are.
+/// The content of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Content {
     /// Numbers of one type.
     Numbers(Elements),
-    /// Compressed already.
+    /// Compressed bytes.
     Compressed,
 }
 
-/// Spans that are kept of a window, at most: a container of more is taken for one of unknown bytes.
-const MOST: usize = 4096;
+/// The maximum number of spans, and of objects examined, per window; a container with more counts as unknown bytes.
+const MAX_ENTRIES_PER_WINDOW: usize = 4096;
 
 impl Span {
-    /// None where nothing lies between.
+    /// Returns None if the range is empty.
     fn new(start: u64, length: u64, content: Content) -> Option<Span> {
         let end = start.checked_add(length)?;
         (end > start).then_some(Span { start, end, content })
@@ -50,7 +50,7 @@ impl Span {
 #[derive(Clone, Debug)]
 pub struct Metadata {
     format: Format,
-    /// What HDF5 pointed to that was not there yet.
+    /// HDF5 references to later windows.
     pending: hdf5::Pending,
 }
 
@@ -60,8 +60,8 @@ impl Metadata {
         Metadata { format, pending: hdf5::Pending::default() }
     }
 
-    /// What a window says that begins at byte `base`, in order of place. Windows come in order; the first should hold the
-    /// file's head, 64 KiB to 1 MiB.
+    /// Returns the spans that a window at offset `base` describes, in ascending order. Windows arrive in order; the
+    /// first one should contain the head of the file, 64 KiB to 1 MiB.
     pub fn hear(&mut self, base: u64, window: &[u8]) -> Vec<Span> {
         let window = Window { base, bytes: window };
         let mut spans = match self.format {
@@ -75,14 +75,14 @@ impl Metadata {
             Format::Orc => containers::orc(window).into_iter().collect(),
             _ => Vec::new(),
         };
-        spans.truncate(MOST);
+        spans.truncate(MAX_ENTRIES_PER_WINDOW);
         spans.sort_by_key(|span| (span.start, span.end));
         spans.dedup();
         spans
     }
 }
 
-/// What most of the bytes from `start` to `end` are, if more than half of them are the same.
+/// Returns the content of most of the bytes from `start` to `end`, if it covers more than half of them.
 pub fn content(spans: &[Span], start: u64, end: u64) -> Option<Content> {
     let mut shares: Vec<(Content, u64)> = Vec::new();
     for span in spans {

@@ -3,7 +3,7 @@
 use terrace_codec::Element;
 
 use super::window::{Fields, Window};
-use super::{Content, Elements, MOST, Span};
+use super::{Content, Elements, MAX_ENTRIES_PER_WINDOW, Span};
 
 /// Tags of lists in the header.
 const DIMENSIONS: u64 = 0x0A;
@@ -45,7 +45,7 @@ pub fn spans(window: Window) -> Option<Vec<Span>> {
     let mut variables = Vec::new();
     for _ in 0..list(&mut fields, VARIABLES, widths)? {
         variables.push(variable(&mut fields, widths, unlimited)?);
-        if variables.len() > MOST {
+        if variables.len() > MAX_ENTRIES_PER_WINDOW {
             return None;
         }
     }
@@ -72,7 +72,7 @@ fn in_records(variables: &[&Variable], records: u64) -> Vec<Span> {
         let start = variable.start.checked_add(record.checked_mul(stride)?)?;
         Span::new(start, variable.length, Content::Numbers(variable.elements))
     };
-    places.take(MOST).filter_map(span).collect()
+    places.take(MAX_ENTRIES_PER_WINDOW).filter_map(span).collect()
 }
 
 /// How many entries a list has. An absent one is two zeros.

@@ -4,7 +4,7 @@
 use terrace_codec::Element;
 
 use super::window::{Fields, Window};
-use super::{Content, Elements, MOST, Span};
+use super::{Content, Elements, MAX_ENTRIES_PER_WINDOW, Span};
 
 /// Structures within structures, at most.
 const DEPTH: usize = 16;
@@ -43,7 +43,7 @@ pub fn spans(window: Window) -> Option<Vec<Span>> {
                     structure(column, 4, &mut |number, kind, fields| match (number, kind) {
                         (3, STRUCT) => {
                             chunks.push(chunk(fields)?);
-                            (chunks.len() <= MOST).then_some(true)
+                            (chunks.len() <= MAX_ENTRIES_PER_WINDOW).then_some(true)
                         }
                         _ => Some(false),
                     })

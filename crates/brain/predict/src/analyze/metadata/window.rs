@@ -1,16 +1,16 @@
 //! Bounds-checked reading.
 
-/// Bytes of a file from some place on.
+/// A window: the bytes of a file from an offset on.
 #[derive(Clone, Copy)]
 pub struct Window<'a> {
-    /// The place of the first.
+    /// The offset of the first byte.
     pub base: u64,
     /// The bytes.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Window<'a> {
-    /// The place after the last byte.
+    /// Returns the offset after the last byte.
     pub fn end(&self) -> u64 {
         self.base.saturating_add(self.bytes.len() as u64)
     }
@@ -22,7 +22,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// What is still to be read.
+/// The unread fields.
 #[derive(Clone, Copy)]
 pub struct Fields<'a>(pub &'a [u8]);
 
@@ -34,7 +34,7 @@ impl<'a> Fields<'a> {
         Some(taken)
     }
 
-    /// Passes over bytes.
+    /// Skips bytes.
     pub fn skip(&mut self, length: usize) -> Option<()> {
         self.take(length).map(drop)
     }

@@ -1,7 +1,7 @@
 //! Where a dataset's chunks are: a B-tree of version 1.
 
 use super::super::window::Window;
-use super::super::{MOST, Span};
+use super::super::{MAX_ENTRIES_PER_WINDOW, Span};
 use super::{Tree, Widths};
 
 /// Nodes that are looked at in a window, at most.
@@ -12,7 +12,7 @@ pub fn chunks(window: Window, mut nodes: Vec<Tree>, widths: Widths) -> (Vec<Span
     let (mut chunks, mut later, mut seen) = (Vec::new(), Vec::new(), 0);
     while let Some(tree) = nodes.pop() {
         seen += 1;
-        if seen > NODES || chunks.len() > MOST {
+        if seen > NODES || chunks.len() > MAX_ENTRIES_PER_WINDOW {
             break;
         }
         if tree.address >= window.end() {
@@ -37,7 +37,7 @@ fn node(window: Window, tree: Tree, widths: Widths, chunks: &mut Vec<Span>, node
         let address = fields.little(widths.address)?;
         if level == 0 {
             chunks.extend(Span::new(address, length, tree.content));
-        } else if nodes.len() < MOST {
+        } else if nodes.len() < MAX_ENTRIES_PER_WINDOW {
             nodes.push(Tree { address, ..tree });
         }
     }

@@ -1,4 +1,4 @@
-//! Object headers: messages, of which a dataset's type, layout and filters are told.
+//! Object headers: messages that describe a dataset's type, layout and filters.
 
 use super::super::Elements;
 use super::super::window::{Fields, Window};
@@ -19,7 +19,7 @@ const SHARED: u8 = 0x02;
 const SHUFFLE: u64 = 2;
 const CHECKSUM: u64 = 3;
 
-/// A dataset of which is known where it is.
+/// A dataset with a known location.
 #[derive(Debug)]
 pub struct Dataset {
     pub elements: Option<Elements>,
@@ -28,14 +28,14 @@ pub struct Dataset {
     pub layout: Layout,
 }
 
-/// Where a dataset is.
+/// The location of a dataset.
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {
     Contiguous { start: u64, length: u64 },
     Chunks { tree: u64, dimensions: usize },
 }
 
-/// What the messages told so far.
+/// The contents of the messages so far.
 #[derive(Default)]
 struct Told {
     elements: Option<Elements>,
@@ -107,7 +107,7 @@ impl Told {
         (self.messages <= MESSAGES).then_some(true)
     }
 
-    /// Takes in a message; one that is not understood tells nothing.
+    /// Reads a message; ignores an unknown one.
     fn hear(&mut self, kind: u16, flags: u8, fields: Fields, widths: Widths) {
         let _ = match kind {
             _ if flags & SHARED > 0 => None,

@@ -10,7 +10,7 @@ mod header;
 use memchr::memmem;
 
 use super::window::{Fields, Window};
-use super::{Content, MOST, Span};
+use super::{Content, MAX_ENTRIES_PER_WINDOW, Span};
 use header::{Dataset, Layout};
 
 /// Bytes of addresses and of lengths.
@@ -44,18 +44,18 @@ impl Pending {
         let (mut spans, mut trees) = (Vec::new(), std::mem::take(&mut self.trees));
         let mut take = |dataset: Dataset| match (content(&dataset), dataset.layout) {
             (Some(content), Layout::Contiguous { start, length }) => spans.extend(Span::new(start, length, content)),
-            (Some(content), Layout::Chunks { tree, dimensions }) if trees.len() < MOST => {
+            (Some(content), Layout::Chunks { tree, dimensions }) if trees.len() < MAX_ENTRIES_PER_WINDOW => {
                 trees.push(Tree { address: tree, dimensions, content });
             }
             _ => {}
         };
-        for at in memmem::find_iter(window.bytes, b"OHDR").take(MOST) {
+        for at in memmem::find_iter(window.bytes, b"OHDR").take(MAX_ENTRIES_PER_WINDOW) {
             header::new(window, window.base + at as u64, widths).into_iter().for_each(&mut take);
         }
         let mut headers = std::mem::take(&mut self.headers);
-        for at in memmem::find_iter(window.bytes, b"SNOD").take(MOST) {
+        for at in memmem::find_iter(window.bytes, b"SNOD").take(MAX_ENTRIES_PER_WINDOW) {
             headers.extend(group(Fields(&window.bytes[at + 4..]), widths));
-            headers.truncate(MOST);
+            headers.truncate(MAX_ENTRIES_PER_WINDOW);
         }
         let (later, here) = headers.into_iter().partition(|address| *address >= window.end());
         self.headers = later;
