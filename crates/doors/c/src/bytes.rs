@@ -16,13 +16,13 @@ use crate::options::{encoding, text};
 use crate::store::{give, given, room};
 use crate::{Failure, Status};
 
-const MAGIC: &[u8; 4] = b"TRC1";
-const HEADER: usize = 24;
-/// Codecs count in 32 bits.
-const LONGEST: usize = 1 << 30;
+const COMPRESSED_MAGIC: &[u8; 4] = b"TRC1";
+const HEADER_BYTES: usize = 24;
+/// The longest input, because the codecs count in 32 bits.
+const MAX_RAW_BYTES: usize = 1 << 30;
 
-/// What is compressed without a store is assumed to go to a disk, and to be read once.
-fn disk() -> Objective {
+/// The cost assumptions for bytes compressed without a store: written to a disk, and read once.
+fn disk_objective() -> Objective {
     Objective::time(TargetRates::from_speeds(200e6, 200e6, 5e-3), 1.0)
 }
 
@@ -34,7 +34,7 @@ thread_local! {
 /// The most bytes that `terrace_compress` makes of `length` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_compressed_most(length: usize) -> usize {
-    length.saturating_add(HEADER)
+    length.saturating_add(HEADER_BYTES)
 }
 
 /// Compresses bytes, a gibibyte at the most, into `out`; `made` gets the number of bytes. `encoding` is a name such as
@@ -50,23 +50,25 @@ pub extern "C" fn terrace_compress(
 ) -> Status {
     guard(|| {
         let (raw, out) = (given(bytes, length)?, room(out, capacity)?);
-        if length > LONGEST {
-            return Err(Failure::Invalid(format!("{length} bytes are too many for one call; {LONGEST} are the most")));
+        if length > MAX_RAW_BYTES {
+            return Err(Failure::Invalid(format!(
+                "{length} bytes are too many for one call; {MAX_RAW_BYTES} are the most"
+            )));
         }
         let wanted = text(encoding, "the encoding")?.map(self::encoding).transpose()?;
-        let wanted = wanted.unwrap_or_else(|| choose(raw));
+        let wanted = wanted.unwrap_or_else(|| choose_encoding(raw));
         let mut stored = Vec::new();
         let shrunk = SCRATCH.with_borrow_mut(|scratch| terrace_codec::encode(wanted, raw, &mut stored, scratch));
         let shrunk = shrunk.map_err(|error| Failure::Internal(error.to_string()))?;
         let (used, payload) = if shrunk.is_some() { (wanted, stored.as_slice()) } else { (Encoding::NONE, raw) };
-        let need = HEADER + payload.len();
+        let need = HEADER_BYTES + payload.len();
         let have = out.len();
         let target = out.get_mut(..need).ok_or(Failure::TooShort { need: need as u64, have })?;
-        target[..4].copy_from_slice(MAGIC);
+        target[..4].copy_from_slice(COMPRESSED_MAGIC);
         target[4..8].copy_from_slice(&used.to_bytes());
         target[8..16].copy_from_slice(&(raw.len() as u64).to_le_bytes());
         target[16..24].copy_from_slice(&xxh3_64(raw).to_le_bytes());
-        target[HEADER..].copy_from_slice(payload);
+        target[HEADER_BYTES..].copy_from_slice(payload);
         give(made, need);
         Ok(())
     })
@@ -85,7 +87,8 @@ pub extern "C" fn terrace_decompress(
     guard(|| {
         let (stored, out) = (given(bytes, length)?, room(out, capacity)?);
         let damaged = |reason: &str| Failure::Damaged(reason.to_owned());
-        let (header, payload) = stored.split_at_checked(HEADER).ok_or_else(|| damaged("the bytes are too few"))?;
+        let (header, payload) =
+            stored.split_at_checked(HEADER_BYTES).ok_or_else(|| damaged("the bytes are too few"))?;
         let number = |at: usize| {
             let mut word = [0; 8];
             word.copy_from_slice(&header[at..at + 8]);
@@ -94,7 +97,7 @@ pub extern "C" fn terrace_decompress(
         let names = [header[4], header[5], header[6], header[7]];
         let encoding = Encoding::from_bytes(names).map_err(|error| Failure::Damaged(error.to_string()))?;
         let need = number(8);
-        if &header[..4] != MAGIC || need > LONGEST as u64 {
+        if &header[..4] != COMPRESSED_MAGIC || need > MAX_RAW_BYTES as u64 {
             return Err(damaged("the bytes begin otherwise"));
         }
         give(made, need as usize);
@@ -109,11 +112,11 @@ pub extern "C" fn terrace_decompress(
     })
 }
 
-/// What serves bytes like these best; what is found out is remembered by the thread.
-fn choose(raw: &[u8]) -> Encoding {
+/// Chooses the cheapest encoding for bytes like these. The thread's predictor remembers its measurements.
+fn choose_encoding(raw: &[u8]) -> Encoding {
     PREDICTOR.with_borrow_mut(|predictor| {
         let predictor = predictor.get_or_insert_default();
         let mut stream = Stream::new().with_length(raw.len() as u64);
-        predictor.choose(&mut stream, raw, &disk()).encoding
+        predictor.choose(&mut stream, raw, &disk_objective()).encoding
     })
 }

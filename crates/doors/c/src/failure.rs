@@ -1,4 +1,4 @@
-//! What went wrong, as a number and in words.
+//! Failures as a number and as text.
 
 use std::ffi::c_char;
 
@@ -29,27 +29,27 @@ pub enum Status {
     Failed = 8,
 }
 
-/// Why a call failed.
+/// The reasons why a call fails.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The engine says so.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] engine::Error),
-    /// An argument cannot be used.
+    /// An unusable argument.
     #[error("{0}")]
     Invalid(String),
     /// The caller's buffer is too short.
     #[error("the buffer has {have} bytes, and {need} are needed")]
     TooShort {
-        /// Bytes needed.
+        /// Needed bytes.
         need: u64,
-        /// Bytes that there are.
+        /// Available bytes.
         have: usize,
     },
-    /// Compressed bytes are damaged.
+    /// Damaged compressed bytes.
     #[error("{0}; they are not what terrace_compress made")]
     Damaged(String),
-    /// A bug.
+    /// A bug: the call panicked.
     #[error("{0}; this is a bug of Terrace")]
     Internal(String),
 }
@@ -82,7 +82,7 @@ pub extern "C" fn terrace_last_error() -> *const c_char {
     words::last()
 }
 
-/// Runs a call, and keeps what went wrong.
+/// Runs a call and records its failure for the thread.
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
     match words::kept(call, |bug| Failure::Internal(bug.into())) {
         Ok(()) => Status::Ok,

@@ -1,7 +1,6 @@
-//! The stores that C has open. Their handles are numbers that are never given twice, so one that is closed, or never was open, is
-//! known as such.
+//! The stores that C has open. Handles are numbers that are never reused, so a closed or invalid handle is always detected.
 //!
-//! The map is replaced whole and never locked: a fork would inherit the lock of a thread that it has not.
+//! The map is replaced as a whole and never locked: after a fork, the child would inherit a lock whose holder does not exist in it.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -14,11 +13,11 @@ use crate::Failure;
 use crate::store::Store;
 
 static OPEN: LazyLock<ArcSwap<HashMap<usize, Arc<Store>>>> = LazyLock::new(ArcSwap::default);
-/// As far apart as addresses of structures are, and none of them null.
+/// Handles are as far apart as addresses of structures, and never null.
 const HANDLE_STEP: usize = 16;
 static NEXT: AtomicUsize = AtomicUsize::new(HANDLE_STEP);
 
-/// A handle for a store, which `take` gives back.
+/// Returns a new handle for a store; [`take`] releases it.
 pub fn keep(store: Store) -> *mut Store {
     let handle = NEXT.fetch_add(HANDLE_STEP, Ordering::Relaxed);
     let store = Arc::new(store);
@@ -30,12 +29,12 @@ pub fn keep(store: Store) -> *mut Store {
     ptr::without_provenance_mut(handle)
 }
 
-/// The store of a handle.
+/// Returns the store of a handle.
 pub fn find(handle: *const Store) -> Result<Arc<Store>, Failure> {
     OPEN.load().get(&handle.addr()).cloned().ok_or_else(|| not_open(handle))
 }
 
-/// The store of a handle, which is none from now on. Of two who take it one gets it.
+/// Removes a handle and returns its store. If two threads take the same handle, exactly one gets the store.
 pub fn take(handle: *const Store) -> Result<Arc<Store>, Failure> {
     let before = OPEN.rcu(|open| {
         let mut open = HashMap::clone(open);

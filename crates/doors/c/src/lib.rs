@@ -1,8 +1,8 @@
-//! Terrace for C. Every function returns a status; what went wrong in words is [`terrace_last_error`]'s. No panic comes out.
+//! The C API of Terrace. Every function returns a status; [`terrace_last_error`] returns the message. No panic crosses the boundary.
 
-// C hands over pointers; what must hold of them is said at each function.
+// C passes raw pointers; each function documents their requirements.
 #![allow(unsafe_code)]
-// Only C calls these: it cannot be told that they are unsafe.
+// Only C calls these functions, where `unsafe` has no meaning.
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 mod bytes;

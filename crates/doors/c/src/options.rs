@@ -27,12 +27,12 @@ pub struct Options {
     pub replicas: u8,
 }
 
-/// What a pointer of the caller's says; none where it is null.
+/// Returns the text at a caller's pointer; `None` for null.
 pub(crate) fn text<'a>(pointer: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
     if pointer.is_null() {
         return Ok(None);
     }
-    // SAFETY: the caller gave a string that ends with a NUL.
+    // SAFETY: the caller passes a string that ends with a NUL.
     let text = unsafe { CStr::from_ptr(pointer) }.to_str();
     text.map(Some).map_err(|_| Failure::Invalid(format!("{what} is not UTF-8")))
 }
@@ -42,7 +42,7 @@ fn parsed<T: FromStr<Err: std::fmt::Display>>(pointer: *const c_char, what: &str
     text(pointer, what)?.map(|text| text.parse().map_err(wrong)).transpose()
 }
 
-/// An element's type by the name that encodings have for it.
+/// Returns the element type that encodings have under this name.
 fn element(name: &str) -> Result<Element, Failure> {
     let known = Element::ALL.iter().copied().find(|element| element.name() == name);
     let names = || Element::ALL.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ");
@@ -80,8 +80,8 @@ impl Options {
     }
 }
 
-/// What a pointer to options asks for; nothing where it is null.
+/// Returns the options at a caller's pointer; the defaults for null.
 pub(crate) fn understood(options: *const Options) -> Result<PutOptions, Failure> {
-    // SAFETY: the caller gave null or a valid pointer.
+    // SAFETY: the caller passes null or a valid pointer.
     unsafe { options.as_ref() }.map_or_else(|| Ok(PutOptions::default()), Options::understood)
 }

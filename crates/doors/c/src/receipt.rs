@@ -1,4 +1,4 @@
-//! What a write has reached.
+//! Receipts: the progress of a write.
 
 use std::ptr;
 
@@ -32,16 +32,16 @@ pub struct Receipt {
     pub seal: u32,
 }
 
-/// Bytes before the seal: no padding is among them.
+/// The size of the fields before the seal, which have no padding between them.
 const SEALED: usize = std::mem::offset_of!(Receipt, seal);
 
-/// The seal of these bytes of a receipt of the store of this number.
+/// Computes the seal of a receipt's bytes for the store of this number.
 fn seal_of(bytes: &[u8; SEALED], store: u64) -> u32 {
     xxh3_64_with_seed(bytes, store) as u32
 }
 
 impl Receipt {
-    /// What C gets of a receipt of the store of this number.
+    /// Converts the engine's receipt for the store of this number.
     pub(crate) fn of(receipt: &engine::Receipt, store: u64) -> Receipt {
         let mut made = Receipt {
             object: receipt.object,
@@ -55,27 +55,27 @@ impl Receipt {
             durable: receipt.durable,
             seal: 0,
         };
-        // SAFETY: the bytes before the seal are those of whole fields without padding between them.
+        // SAFETY: the bytes before the seal belong to fields without padding between them, so all are initialised.
         made.seal = seal_of(unsafe { &*ptr::from_ref(&made).cast() }, store);
         made
     }
 
-    /// The engine's, as far as waiting needs it, if a call on the store of this number has filled it.
+    /// Converts back to the engine's receipt, with the fields that waiting needs, if a call on the store of this number filled it.
     ///
     /// # Safety
-    /// `receipt` is null, or a place that is as long as a receipt. What is there may be anything.
+    /// `receipt` is null, or points to as many bytes as a receipt has. Their content may be anything.
     pub(crate) unsafe fn known(receipt: *const Receipt, store: u64) -> Result<engine::Receipt, Failure> {
         if receipt.is_null() {
             return Err(Failure::Invalid("the receipt is null".into()));
         }
-        // SAFETY: the caller says that so many bytes are there. Bytes may be anything, which a receipt's fields may not.
+        // SAFETY: the caller provides this number of bytes. They are read as bytes because they may not be valid field values.
         let (bytes, seal) =
             unsafe { (receipt.cast::<[u8; SEALED]>().read_unaligned(), (&raw const (*receipt).seal).read_unaligned()) };
         if seal != seal_of(&bytes, store) {
             let what = "the receipt is none that a call on this store has filled, or was changed since";
             return Err(Failure::Invalid(what.into()));
         }
-        // SAFETY: these are the bytes of a receipt that this library has made.
+        // SAFETY: the seal matches, so these are the bytes of a receipt that this library made.
         let known = unsafe { receipt.read_unaligned() };
         Ok(engine::Receipt {
             key: Vec::new(),

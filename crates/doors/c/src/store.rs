@@ -26,7 +26,7 @@ fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a [u8], Failure> {
     if pointer.is_null() {
         return Err(Failure::Invalid(format!("{what} is null")));
     }
-    // SAFETY: the caller gave a string that ends with a NUL.
+    // SAFETY: the caller passes a string that ends with a NUL.
     Ok(unsafe { CStr::from_ptr(pointer) }.to_bytes())
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn given<'a>(bytes: *const c_void, length: usize) -> Result<&'a [u8],
         (_, 0) => Ok(&[]),
         (true, _) => Err(Failure::Invalid("the bytes are null".into())),
         (false, _) if isize::try_from(length).is_err() => Err(too_many(length)),
-        // SAFETY: the caller says that so many bytes are there.
+        // SAFETY: the caller passes a pointer to this number of bytes.
         (false, _) => Ok(unsafe { slice::from_raw_parts(bytes.cast(), length) }),
     }
 }
@@ -45,7 +45,7 @@ pub(crate) fn room<'a>(bytes: *mut c_void, length: usize) -> Result<&'a mut [u8]
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Failure::Invalid("the buffer is null".into())),
         (false, _) if isize::try_from(length).is_err() => Err(too_many(length)),
-        // SAFETY: the caller says that so many bytes are there, and lends them.
+        // SAFETY: the caller passes a pointer to this number of bytes, and no other code uses them during the call.
         (false, _) => Ok(unsafe { slice::from_raw_parts_mut(bytes.cast(), length) }),
     }
 }
@@ -56,7 +56,7 @@ fn too_many(length: usize) -> Failure {
 
 pub(crate) fn give<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: the caller gave null or a place for it.
+        // SAFETY: the caller passes null or a valid place for the value.
         unsafe { place.write(value) };
     }
 }
@@ -110,7 +110,7 @@ pub extern "C" fn terrace_close(store: *mut Store) -> Status {
         if store.is_null() {
             return Ok(());
         }
-        // Another thread may be in a call still: the last one ends it.
+        // Another thread may still be in a call with this store; the last reference closes it.
         Ok(handles::take(store)?.store.clone().close()?)
     })
 }
@@ -227,7 +227,7 @@ pub extern "C" fn terrace_wait(store: *const Store, receipt: *mut Receipt, level
     guard(|| {
         let store = there(store)?;
         let level = ack(text(level, "the level")?.ok_or_else(|| Failure::Invalid("the level is null".into()))?)?;
-        // SAFETY: the caller gave null or a place that is as long as a receipt.
+        // SAFETY: the caller passes null or a place as long as a receipt.
         let mut known = unsafe { Receipt::known(receipt, store.store.id()) }?;
         store.store.wait(&mut known, level)?;
         give(receipt, Receipt::of(&known, store.store.id()));
@@ -266,7 +266,7 @@ pub extern "C" fn terrace_plan(
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_free(text: *mut c_char) {
     if !text.is_null() {
-        // SAFETY: one of the calls above made it.
+        // SAFETY: one of the calls above allocated the text.
         drop(unsafe { CString::from_raw(text) });
     }
 }

@@ -1,5 +1,4 @@
-//! Calls that come from C: no panic goes out, and what went wrong last is kept in words, for each thread. The library for dumps
-//! has this file, too.
+//! Wraps calls from C: catches panics, and keeps the last error message of each thread. The library for dumps includes this file, too.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -10,12 +9,12 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// What the last call of this thread that failed has kept, until the next one does; empty where none has.
+/// Returns the message of this thread's last failed call, valid until the next failure; empty if none has failed.
 pub fn last() -> *const c_char {
     LAST.with_borrow(|last| last.as_ptr())
 }
 
-/// Runs a call, and keeps what went wrong; a panic is what `bug` says.
+/// Runs a call and keeps its error message. Converts a panic into the error that `bug` returns.
 pub fn kept<E: Display>(call: impl FnOnce() -> Result<(), E>, bug: impl FnOnce(&str) -> E) -> Result<(), E> {
     let done = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(bug("a call panicked")));
     done.inspect_err(|error| {

@@ -1,4 +1,4 @@
-//! Deleting, renaming, settling and rebuilding.
+//! The commands that delete, rename, sync, rebuild, prune and destroy.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +43,7 @@ pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show
     let mut deleted = 0;
     for key in &keys {
         match store.remove(key) {
-            // Somebody else was quicker.
+            // Another process has deleted it already.
             Err(Error::NotFound { .. }) if recursive => {}
             removed => {
                 removed?;
@@ -67,7 +67,7 @@ pub fn mv(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
 pub fn sync(store: &Store, show: Show) -> Result<bool> {
     let (datasets, mut good) = (Datasets::new(store), true);
     for dataset in datasets.list()? {
-        // What replicas of datasets lack of others is owed, too.
+        // Updates between replicas of datasets are pending work, too.
         let settled = datasets.open(&dataset).and_then(|dataset| {
             dataset.settle()?;
             Ok(dataset.replicas()?.iter().any(|(_, _, behind)| *behind))

@@ -15,8 +15,8 @@ use terrace_dump::gc;
 use crate::arguments::Arguments;
 use crate::output::{Show, count};
 
-/// The program that dumps.
-const PROGRAM: &str = "terrace-dump";
+/// The program that dumps with MPI.
+const DUMP_PROGRAM: &str = "terrace-dump";
 
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -43,10 +43,10 @@ pub enum Care {
     Ls,
 }
 
-/// Becomes the program that dumps, which takes the same arguments.
+/// Replaces this process by the dump program, which parses the same arguments.
 pub fn become_program(arguments: &Arguments) -> Result<Infallible> {
-    let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(PROGRAM)).filter(|path| path.exists());
-    let program = beside.unwrap_or_else(|| PathBuf::from(PROGRAM));
+    let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(DUMP_PROGRAM)).filter(|path| path.exists());
+    let program = beside.unwrap_or_else(|| PathBuf::from(DUMP_PROGRAM));
     let mut command = process::Command::new(&program);
     let error = command.args(std::env::args_os().skip(1)).env("TERRACE_STORE", arguments.store()?).exec();
     Err(error).with_context(|| {
@@ -66,7 +66,8 @@ fn collect(store: &Store, name: Option<&str>, keep: usize, show: Show) -> Result
     for name in names {
         let before = used(store)?;
         let dropped = gc::collect(store, &name, keep)?;
-        // What was deleted is given back once a sync covers that; otherwise the store waits half a minute, or for a later write.
+        // Sync, because deleted space is freed once a sync covers the deletion; without it, the store would wait half a minute or for a
+        // later write.
         let freeing = store.sync().and_then(|()| store.reap_now());
         let freed = before.saturating_sub(used(store)?);
         let versions = count(dropped.versions.len() as u64, "version");
@@ -81,7 +82,7 @@ fn collect(store: &Store, name: Option<&str>, keep: usize, show: Show) -> Result
     Ok(true)
 }
 
-/// Bytes that the tiers hold.
+/// Returns the bytes used on all tiers.
 fn used(store: &Store) -> Result<u64> {
     Ok(store.status()?.tiers.iter().map(|tier| tier.used).sum())
 }

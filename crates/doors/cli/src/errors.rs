@@ -1,4 +1,4 @@
-//! Errors in words: what, where, and what to do next.
+//! Error messages: the problem, its place, and the next step.
 
 use std::fs;
 use std::io;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 
-/// The error with its causes, and what to do next.
+/// Formats the error with its causes and advice.
 pub fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(|cause| cause.to_string()) {
         let cause = cause.trim_end();
-        // Some errors' own words end with those of their cause.
+        // Skip a cause whose text already ends the text of the error above it.
         if text.ends_with(cause) {
             continue;
         }
@@ -27,9 +27,9 @@ pub fn describe(error: &anyhow::Error) -> String {
     text
 }
 
-/// What to do about an error that does not say so itself.
+/// Returns advice for an error whose message contains none.
 fn advice(error: &anyhow::Error) -> Option<&'static str> {
-    // An error with words of its own says what to do.
+    // A message of our own already contains its advice.
     io_error(error)?.raw_os_error()?;
     Some(match io_kind(error)? {
         io::ErrorKind::NotFound => "see that the path is right",
@@ -45,7 +45,7 @@ fn advice(error: &anyhow::Error) -> Option<&'static str> {
     })
 }
 
-/// What the system said, where it is its error.
+/// Returns the system error's kind, if the cause is a system error.
 pub fn io_kind(error: &anyhow::Error) -> Option<io::ErrorKind> {
     io_error(error).map(io::Error::kind)
 }
@@ -56,7 +56,7 @@ fn io_error(error: &anyhow::Error) -> Option<&io::Error> {
     })
 }
 
-/// The text of a configuration, which must be UTF-8.
+/// Reads the text of a configuration, which must be UTF-8.
 pub fn read_text(path: &Path) -> Result<String> {
     let bytes = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
     String::from_utf8(bytes).map_err(|e| {

@@ -1,4 +1,4 @@
-//! `terrace explain`: what is weighed for some bytes, what wins, and why.
+//! `terrace explain`: the encodings and tiers considered for some bytes, the choice, and the reasons.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,8 +14,8 @@ use terrace::{Explained, PutOptions, Question, Store, element_of, key};
 use crate::arguments::Explain;
 use crate::output::{Show, name, size, table};
 
-/// Encodings of each tier that are shown, beside those that are chosen or stored.
-const CHEAPEST: usize = 3;
+/// The number of the cheapest encodings shown for each tier, besides the chosen and the stored ones.
+const CHEAPEST_SHOWN: usize = 3;
 
 pub fn explain(store: &Store, asked: &Explain, show: Show) -> Result<bool> {
     asked.wishes.check(store.config())?;
@@ -48,7 +48,7 @@ pub fn explain(store: &Store, asked: &Explain, show: Show) -> Result<bool> {
     Ok(true)
 }
 
-/// The key asked for, a block of its bytes, and what was asked for with it when it was stored.
+/// Returns the requested key, a block of its bytes, and the requirements with which it was stored.
 fn subject(store: &Store, asked: &Explain) -> Result<(Vec<u8>, Vec<u8>, PutOptions)> {
     let block = store.config().store.block.0;
     let stored = asked.subject.as_bytes();
@@ -76,7 +76,7 @@ fn subject(store: &Store, asked: &Explain) -> Result<(Vec<u8>, Vec<u8>, PutOptio
     Ok((asked.key.as_deref().unwrap_or(name).as_bytes().to_vec(), bytes, PutOptions::default()))
 }
 
-/// Where the replicas go, in a line.
+/// Summarises the places of the replicas in one line.
 fn summary(explained: &Explained) -> String {
     let piece = |replica: &Replica| {
         let pieces = replica.pieces.iter().map(|piece| {
@@ -94,7 +94,7 @@ fn summary(explained: &Explained) -> String {
     format!("{}; {} stored", replicas.join(", "), size(of.stored))
 }
 
-/// What was weighed, replica by replica.
+/// Formats the considered candidates, replica by replica.
 fn words(explained: &Explained, all: bool) -> String {
     let of = &explained.explanation;
     if of.bytes == 0 {
@@ -139,7 +139,7 @@ fn words(explained: &Explained, all: bool) -> String {
     text.trim_end().to_owned()
 }
 
-/// The rows to show, tier by tier, the cheapest first: what is chosen, what is stored, and of each tier the cheapest.
+/// Returns the rows to show, by tier and then by cost: the chosen ones, the stored ones, and the cheapest of each tier.
 fn shown<'a>(explained: &Explained, replica: &'a Replica, all: bool) -> Vec<&'a Weighed> {
     let mut rows: Vec<&Weighed> = replica.weighed.iter().collect();
     rows.sort_by(|a, b| a.cost.total_cmp(&b.cost));
@@ -148,14 +148,14 @@ fn shown<'a>(explained: &Explained, replica: &'a Replica, all: bool) -> Vec<&'a 
         let so_far = seen.entry(&row.tier).or_default();
         *so_far += 1;
         let chosen = matches!(row.verdict, Verdict::Chosen { .. });
-        all || chosen || measured(explained, row).is_some() || *so_far <= CHEAPEST
+        all || chosen || measured(explained, row).is_some() || *so_far <= CHEAPEST_SHOWN
     });
     let tier = |row: &Weighed| replica.weighed.iter().position(|first| first.tier == row.tier);
     rows.sort_by_key(|row| tier(row));
     rows
 }
 
-/// Bytes that a byte really takes on a tier and in an encoding, where the object is stored so.
+/// Returns the measured ratio of stored bytes to bytes for a tier and an encoding, if the object is stored so.
 fn measured(explained: &Explained, row: &Weighed) -> Option<f64> {
     let encoding = row.encoding.to_string();
     let same = |m: &&terrace::Measured| m.tier == row.tier && m.encoding == encoding;

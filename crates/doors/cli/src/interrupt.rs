@@ -1,4 +1,4 @@
-//! Ending soon, and leaving nothing half done, when asked to by Ctrl-C or SIGTERM.
+//! Ends the process promptly and cleanly on Ctrl-C or SIGTERM.
 
 use std::fs;
 use std::io;
@@ -12,20 +12,20 @@ use signal_hook::iterator::Signals;
 
 use crate::output::complain;
 
-/// The file that is being written beside its place.
+/// The temporary file that is being written.
 static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on a signal ends the process at once, with the exit code by which shells know it. What is in the store is
-/// whole or invisible whenever a process ends; a file beside its place is removed.
+/// Starts to handle signals: each ends the process at once, with the exit code that shells expect. Ending at any moment is safe, because
+/// store contents are committed completely or not at all; the temporary file is removed.
 pub fn listen() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let wait = move || {
         if let Some(signal) = signals.forever().next() {
-            // Held until the end, so that no other file is begun.
+            // Hold the lock until the process ends, so that no other temporary file is created.
             let unfinished = unfinished();
             if let Some(path) = &*unfinished {
                 let _ = fs::remove_file(path);
@@ -38,34 +38,34 @@ pub fn listen() -> io::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
-/// A file beside its place; removed when it is dropped, or a signal ends the process, before it is in its place.
-pub struct Beside(PathBuf);
+/// A temporary file beside its final path. Removed on drop, and on a signal, unless it was renamed into place.
+pub struct TemporaryFile(PathBuf);
 
-impl Beside {
-    /// Makes it for a file that is to be at `path`. What a killed process of the same number left there is removed.
-    pub fn make<T>(path: &Path, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<(Beside, T)> {
+impl TemporaryFile {
+    /// Creates the temporary file for `path`. Removes one that a killed process with the same id left there.
+    pub fn make<T>(path: &Path, make: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<(TemporaryFile, T)> {
         let mut unfinished = unfinished();
         let beside = path.with_file_name(format!(".terrace-{}", process::id()));
         let _ = fs::remove_file(&beside);
         let made = make(&beside)?;
         *unfinished = Some(beside.clone());
-        Ok((Beside(beside), made))
+        Ok((TemporaryFile(beside), made))
     }
 
-    /// Where it is.
+    /// Its temporary path.
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Puts it in its place.
+    /// Renames it to its final path.
     pub fn into_place(self, path: &Path) -> io::Result<()> {
         fs::rename(&self.0, path)
     }
 }
 
-impl Drop for Beside {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // After a rename nothing is there; what cannot be removed is not the error to tell of.
+        // After a rename there is nothing to remove; a failed removal must not hide the original error.
         let _ = fs::remove_file(&self.0);
         *unfinished() = None;
     }

@@ -1,4 +1,4 @@
-//! What is told of while a command runs.
+//! Logging while a command runs.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -13,7 +13,7 @@ use tracing_subscriber::{EnvFilter, fmt as lines_of};
 use crate::arguments::Arguments;
 use crate::output::{complain, tell};
 
-/// Warnings, or what TERRACE_LOG, -v or -q ask for, go to stderr.
+/// Logs to stderr: warnings, or the level that TERRACE_LOG, -v or -q select.
 pub fn begin(arguments: &Arguments) {
     let usual = match arguments.verbose {
         _ if arguments.quiet => "terrace=error",
@@ -36,7 +36,7 @@ pub fn begin(arguments: &Arguments) {
     lines.with_target(false).without_time().init();
 }
 
-/// Tells events as JSON, as all other messages then are.
+/// Logs events as JSON, the format of all other messages in that mode.
 struct ByJson;
 
 impl<S: Subscriber> Layer<S> for ByJson {
@@ -56,7 +56,7 @@ impl<S: Subscriber> Layer<S> for ByJson {
     }
 }
 
-/// An event's message and fields, in the order of the other format.
+/// An event's message and fields, in the order of the text format.
 #[derive(Default)]
 struct Text(String);
 
@@ -70,10 +70,10 @@ impl Visit for Text {
     }
 }
 
-/// The line that was written last.
+/// The last written line.
 static LAST: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
-/// Writes lines to stderr, each of several same ones in a row once: what is tried again and again fails again and again.
+/// A writer to stderr that drops repeated lines: a retried operation fails with the same message again and again.
 struct Once;
 
 impl Write for Once {

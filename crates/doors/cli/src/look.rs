@@ -1,4 +1,4 @@
-//! Looking: where things are and how they do.
+//! The commands that show where objects are stored, and the store's status.
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
@@ -15,19 +15,21 @@ use terrace::{HotRange, Kind, Object, Store, key};
 use crate::flush;
 use crate::output::{Show, count, name, print, size, table, time};
 
-const PAGE: usize = 1024;
-/// The longest bar of a heat map.
-const HEAT: u8 = 12;
+const KEYS_PER_PAGE: usize = 1024;
+/// The length of the longest bar of a heat map.
+const MAX_HEAT_BAR_LENGTH: u8 = 12;
 
-/// Below which lies what the store keeps for itself: streams, files that are open and deleted.
-const OWN: &[u8] = b".terrace";
+/// The prefix of the store's own objects: streams, and files that are deleted but open.
+const STORE_OWN_PREFIX: &[u8] = b".terrace";
 
-/// Every object at or below a prefix; what the store keeps for itself only where it is asked for.
+/// Visits every object at or below a prefix. Skips the store's own objects unless the prefix selects them.
 pub fn each(store: &Store, prefix: &[u8], mut visit: impl FnMut(&[u8], &Object) -> Result<()>) -> Result<()> {
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let page = store.list(prefix, after.as_deref(), PAGE)?;
-        for (key, object) in page.iter().filter(|(key, _)| key::below(prefix, OWN) || !key::below(key, OWN)) {
+        let page = store.list(prefix, after.as_deref(), KEYS_PER_PAGE)?;
+        for (key, object) in
+            page.iter().filter(|(key, _)| key::below(prefix, STORE_OWN_PREFIX) || !key::below(key, STORE_OWN_PREFIX))
+        {
             visit(key, object)?;
         }
         match page.into_iter().next_back() {
@@ -37,7 +39,7 @@ pub fn each(store: &Store, prefix: &[u8], mut visit: impl FnMut(&[u8], &Object) 
     }
 }
 
-/// Sees that something is stored at or below a prefix, so that a mistyped one is told of.
+/// Fails if no object is stored at or below a prefix, so that a mistyped one is reported.
 pub fn there(store: &Store, prefix: &[u8]) -> Result<()> {
     if !prefix.is_empty() && store.list(prefix, None, 1)?.is_empty() {
         bail!("nothing is stored at or below {:?}; `terrace ls` lists what is", key::show(prefix));
@@ -45,7 +47,7 @@ pub fn there(store: &Store, prefix: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What is told of an object; of a key that is not UTF-8 its bytes, too, beside the key as it is printed.
+/// An object with its key; a key that is not UTF-8 is also given as bytes.
 #[derive(Serialize)]
 struct Named<T> {
     #[serde(flatten)]
@@ -144,7 +146,7 @@ pub fn stat(store: &Store, key: &OsStr, show: Show) -> Result<bool> {
     Ok(true)
 }
 
-/// The hottest ranges, each with a bar as long as it is hot.
+/// Lists the hottest ranges, each with a bar for its heat.
 pub fn hot(store: &Store, prefix: Option<&OsStr>, limit: usize, show: Show) -> Result<bool> {
     let ranges = store.hot(prefix.unwrap_or_default().as_bytes(), limit)?;
     if show.json {
@@ -158,8 +160,10 @@ pub fn hot(store: &Store, prefix: Option<&OsStr>, limit: usize, show: Show) -> R
     let hottest = ranges[0].score;
     let mut rows = table(&["reads", "", "tier", "offset", "length", "key"]);
     for HotRange { key, offset, length, score, tier } in &ranges {
-        // Twice as hot is a step more, so that what is warm can be told from what is cold.
-        let steps = (f64::from(HEAT) + (score / hottest).log2()).round().clamp(1.0, HEAT.into()) as usize;
+        // Scale logarithmically: each doubling adds a step, so that warm ranges differ visibly from cold ones.
+        let steps = (f64::from(MAX_HEAT_BAR_LENGTH) + (score / hottest).log2())
+            .round()
+            .clamp(1.0, MAX_HEAT_BAR_LENGTH.into()) as usize;
         rows.add_row([
             format!("{score:.2}"),
             "\u{2588}".repeat(steps),
@@ -187,7 +191,7 @@ pub fn status(store: &Store, show: Show) -> Result<bool> {
     Ok(true)
 }
 
-/// The store's status, again and again; on a terminal in one place, else once.
+/// Shows the store's status repeatedly: in place on a terminal, otherwise once.
 pub fn top(store: &Store, interval: f64, times: Option<u64>, show: Show) -> Result<bool> {
     let interval = Duration::try_from_secs_f64(interval)
         .map_err(|_| anyhow!("--interval {interval}: write a number of seconds such as 0.5"))?;

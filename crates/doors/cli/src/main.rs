@@ -1,4 +1,4 @@
-//! The binary `terrace`: arguments in, engine calls, errors out.
+//! The binary `terrace`: parses arguments, calls the engine, and reports errors.
 
 mod arguments;
 mod care;
@@ -33,12 +33,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use arguments::{Arguments, Command, StoreCommand};
 use clap::{CommandFactory, Parser};
-use output::{Show, complain, print, tell_by_json};
+use output::{Show, complain, print, use_json_messages};
 use terrace::Store;
 
-/// Exit code where something bad was found, or an operation failed.
+/// The exit code if damage was found or an operation failed.
 const FOUND_BAD: u8 = 1;
-/// Exit code where the arguments are wrong; clap's own.
+/// The exit code for wrong arguments, which is also clap's.
 const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         Err(wrong) => return wrong_usage(&wrong),
     };
     if arguments.json {
-        tell_by_json();
+        use_json_messages();
     }
     log::begin(&arguments);
     match run(&arguments) {
@@ -59,11 +59,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says what is wrong with the arguments, or prints the help that they ask for.
+/// Reports wrong arguments, or prints the requested help.
 fn wrong_usage(wrong: &clap::Error) -> ExitCode {
-    // What cannot be parsed does not tell whether JSON is wanted, but that the word is there.
+    // After a parse error only the presence of the word `--json` shows that JSON is wanted.
     if wrong.use_stderr() && env::args_os().any(|argument| argument == "--json") {
-        tell_by_json();
+        use_json_messages();
         complain(wrong.to_string().trim_start_matches("error: ").trim_end());
         return ExitCode::from(WRONG_USAGE);
     }
@@ -76,10 +76,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let store = || arguments.store();
     let opened = || opening::open(&arguments.store()?, show);
     match &arguments.command {
-        // These listen for signals themselves; what a mount runs has an exit code.
+        // These commands listen for signals themselves; a mount returns the exit code of its program.
         Command::Mount(mount) => mount::mount(arguments, mount),
         Command::Serve(served) => serve::serve(arguments, served).map(|()| ExitCode::SUCCESS),
-        // They become another program, which listens by itself.
+        // These commands replace the process by another program, which handles signals itself.
         Command::Dump(dump::Dump { care: None, .. }) | Command::Restore(_) => {
             dump::become_program(arguments).map(|never| match never {})
         }
@@ -104,7 +104,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
 }
 
-/// Runs a command that Ctrl-C and SIGTERM end at once; it says false where it found something bad.
+/// Runs a command that Ctrl-C and SIGTERM end at once. The command returns false if it found damage.
 fn stoppable(command: impl FnOnce() -> Result<bool>) -> Result<ExitCode> {
     interrupt::listen().context("listening for signals")?;
     Ok(if command()? { ExitCode::SUCCESS } else { ExitCode::from(FOUND_BAD) })
@@ -148,7 +148,7 @@ fn known<'a>(store: &Store, prefix: &'a OsStr) -> Result<&'a [u8]> {
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<bool> {
-    // By way of memory, since the generator panics where it cannot write.
+    // Generate into memory, because the generator panics on a write error.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "terrace", &mut script);
     print(&script).map(|()| true)

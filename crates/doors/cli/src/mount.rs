@@ -35,7 +35,7 @@ pub fn mount(arguments: &Arguments, wanted: &arguments::Mount) -> Result<ExitCod
     let files = Files::new(&store)?;
     let mut mounted = Mount::begin(&files, &wanted.directory)?;
     let answered = answer(&mut mounted, wanted, &store, &files, signals);
-    // Whatever happened, what was written is flushed, and its replicas are made.
+    // After success or failure, flush the written bytes and make their replicas.
     drop(mounted);
     let flushed = files.flush().context("writing what was kept back");
     drop(files);
@@ -44,7 +44,7 @@ pub fn mount(arguments: &Arguments, wanted: &arguments::Mount) -> Result<ExitCod
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// Serves the mount until it ends, or the program that is run on it; its exit code.
+/// Serves the mount until it ends or the program run on it exits. Returns the exit code.
 fn answer(
     mounted: &mut Mount,
     wanted: &arguments::Mount,
@@ -63,7 +63,7 @@ fn answer(
         }
         None => {
             let mut out = std::io::stdout();
-            // Whoever waits for this line may be gone.
+            // The reader of this line may have gone, which is not an error.
             let _ = writeln!(out, "{} is mounted on {}", store.dir().display(), mounted.path().display());
             let _ = out.flush();
             if wanted.detached {
@@ -78,7 +78,7 @@ fn answer(
     Ok(code)
 }
 
-/// The first of the errors, all others printed.
+/// Returns the first error and prints the others.
 fn first_error(done: Result<i32>, then: [Result<()>; 2]) -> Result<i32> {
     then.into_iter().fold(done, |done, next| match (done, next) {
         (Ok(code), Ok(())) => Ok(code),
@@ -92,7 +92,7 @@ fn first_error(done: Result<i32>, then: [Result<()>; 2]) -> Result<i32> {
     })
 }
 
-/// The first signal unmounts, and what is open may be used further; the second ends the process.
+/// The first signal unmounts, and open files stay usable; the second ends the process.
 fn end_by(mut signals: Signals, files: &Files, path: &Path) {
     let (files, path) = (files.clone(), path.to_owned());
     thread::spawn(move || {
@@ -107,13 +107,13 @@ fn end_by(mut signals: Signals, files: &Files, path: &Path) {
     });
 }
 
-/// A program that is run gets the signals that come to this process.
+/// Forwards this process's signals to the program that runs on the mount.
 fn pass_on(mut signals: Signals, child: u32) {
     thread::spawn(move || {
         for signal in signals.forever() {
             let to = i32::try_from(child).ok().and_then(Pid::from_raw);
             if let (Some(to), Some(signal)) = (to, Signal::from_named_raw(signal)) {
-                // It may have ended by itself.
+                // The program may have ended by itself.
                 let _ = kill_process(to, signal);
             }
         }
@@ -139,7 +139,7 @@ fn daemon(directory: &Path) -> Result<ExitCode> {
         BufReader::new(out).read_line(&mut line).context("waiting for the mount")?;
     }
     if line.is_empty() {
-        // It has told why.
+        // The started process has reported the reason.
         let _ = child.wait();
         bail!("{} was not mounted", directory.display());
     }

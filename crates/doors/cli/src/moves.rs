@@ -1,4 +1,4 @@
-//! Moving data between tiers, and changing the tiers.
+//! The commands that move data between tiers and change the tiers.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::arguments::Tiers;
 use crate::errors::read_text;
 use crate::output::{Show, count};
 
-/// Says what was moved; false where something had to stay.
+/// Reports moved data; returns false if some had to stay.
 pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} made, {} dropped", count(moved.made, "replica"), moved.dropped))?;
     if moved.kept > 0 {
@@ -20,13 +20,13 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     Ok(moved.kept == 0)
 }
 
-/// Says what was encoded more densely. What is as dense as can be stays, and that is well.
+/// Reports re-encoded data. Data that is as dense as possible stays, which is not a failure.
 pub fn tuned(moved: &Moved, show: Show) -> Result<bool> {
     show.result(moved, &format!("{} made anew, more densely", count(moved.made, "replica")))?;
     Ok(true)
 }
 
-/// Adds tiers to a store, removes or renews one.
+/// Adds, removes or replaces the tiers of a store.
 pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
     match change {
         Tiers::Add { config, before } => {

@@ -1,4 +1,4 @@
-//! Making stores and opening them.
+//! Creates and opens stores.
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -17,10 +17,10 @@ pub fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {
         Some(path) => Some(Config::parse(&read_text(path)?, &path.display().to_string())?),
         None => None,
     };
-    let _alone = alone(dir)?;
+    let _alone = lock_store_directory(dir)?;
     let store = match given {
         Some(config) => Store::init(dir, &config)?,
-        None => found(dir, show)?,
+        None => create_default_store(dir, show)?,
     };
     let tiers = store.config().tiers.len();
     let words = format!("a store with {} is ready in {}", count(tiers as u64, "tier"), path_name(dir));
@@ -28,22 +28,22 @@ pub fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {
     Ok(true)
 }
 
-/// Opens the store; the one in the user's data directory is made when it is first used.
+/// Opens the store; creates the default store, in the user's data directory, on first use.
 pub fn open(dir: &Path, show: Show) -> Result<Store> {
     let made = || dir.join("store").exists();
     if !made() && default_store().is_ok_and(|default| dir == default) {
-        let _alone = alone(dir)?;
-        // Another process may have made it while this one waited.
+        let _alone = lock_store_directory(dir)?;
+        // Another process may have created it while this one waited.
         if !made() {
-            return found(dir, show);
+            return create_default_store(dir, show);
         }
     }
     Ok(Store::open(dir)?)
 }
 
-/// Sees to it that nobody else makes a store there meanwhile.
-fn alone(dir: &Path) -> Result<File> {
-    // First of all: nothing is made where no store can be.
+/// Locks the directory, so that no other process creates a store there meanwhile.
+fn lock_store_directory(dir: &Path) -> Result<File> {
+    // Check first, so that nothing is created where a store is impossible.
     Store::check_place(dir)?;
     let make = || {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -54,8 +54,8 @@ fn alone(dir: &Path) -> Result<File> {
     make().with_context(|| format!("making {}", dir.display()))
 }
 
-/// Makes a store with the tiers that this machine has.
-fn found(dir: &Path, show: Show) -> Result<Store> {
+/// Creates a store with the tiers found on this machine.
+fn create_default_store(dir: &Path, show: Show) -> Result<Store> {
     let (config, why) =
         Config::discover(dir).with_context(|| format!("looking for tiers for a store in {}", dir.display()))?;
     let store = Store::init(dir, &config)?;

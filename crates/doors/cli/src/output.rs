@@ -1,4 +1,4 @@
-//! What people and scripts see.
+//! Output for people and for scripts.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
-/// How to show results.
+/// The output format.
 #[derive(Clone, Copy)]
 pub struct Show {
     pub json: bool,
@@ -18,7 +18,7 @@ pub struct Show {
 }
 
 impl Show {
-    /// A line, or several, for people.
+    /// Prints one or several lines for people.
     pub fn line(self, text: &str) -> Result<()> {
         if !self.json && !self.quiet {
             return print(format!("{}\n", visible(text, |c| c == '\n' || c == '\t')).as_bytes());
@@ -26,19 +26,19 @@ impl Show {
         Ok(())
     }
 
-    /// A value for scripts.
+    /// Prints a value for scripts.
     pub fn value(self, value: &impl Serialize) -> Result<()> {
         let mut text = serde_json::to_vec(value)?;
         text.push(b'\n');
         print(&text)
     }
 
-    /// A result: the value for scripts, or its words for people.
+    /// Prints a result: the value for scripts, or the words for people.
     pub fn result(self, value: &impl Serialize, words: &str) -> Result<()> {
         if self.json { self.value(value) } else { self.line(words) }
     }
 
-    /// A bar over `total` bytes, on a terminal only.
+    /// Creates a progress bar over `total` bytes, on a terminal only.
     pub fn bar(self, total: u64) -> ProgressBar {
         if self.json || self.quiet || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
@@ -48,19 +48,19 @@ impl Show {
         ProgressBar::new(total).with_style(style)
     }
 
-    /// A bar over so many steps, on a terminal only.
+    /// Creates a progress bar over `total` steps, on a terminal only.
     pub fn steps(self, total: u64) -> ProgressBar {
         let style = ProgressStyle::with_template("{msg:24!} {wide_bar} {elapsed}");
         self.bar(total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
     }
 
-    /// A sign of life where it is not known how much there is to do, on a terminal only.
+    /// Creates a spinner for work of unknown size, on a terminal only.
     pub fn spinner(self) -> ProgressBar {
         if self.json || self.quiet { ProgressBar::hidden() } else { ProgressBar::new_spinner() }
     }
 }
 
-/// Writes to stdout. A reader that has gone away is no error of ours.
+/// Writes to stdout. A closed reader is not an error.
 pub fn print(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -72,23 +72,23 @@ pub fn print(bytes: &[u8]) -> Result<()> {
 /// Whether messages on stderr are JSON.
 static MESSAGES_ARE_JSON: AtomicBool = AtomicBool::new(false);
 
-/// From now on messages on stderr are JSON, an object a line.
-pub fn tell_by_json() {
-    // Only this flag itself is shared: no order is needed.
+/// Switches messages on stderr to JSON, one object per line.
+pub fn use_json_messages() {
+    // Relaxed order suffices, because no other data depends on the flag.
     MESSAGES_ARE_JSON.store(true, Ordering::Relaxed);
 }
 
-/// Says what is wrong.
+/// Prints an error message.
 pub fn complain(text: &str) {
     tell("error", text);
 }
 
-/// Says what else must be known, which is no error.
+/// Prints a message that is not an error.
 pub fn note(text: &str) {
     tell("note", text);
 }
 
-/// A message on stderr. Where nobody can be told, nothing more can be done.
+/// Prints a message on stderr. A write error is ignored, because it cannot be reported anywhere.
 pub fn tell(kind: &str, text: &str) {
     let line = match MESSAGES_ARE_JSON.load(Ordering::Relaxed) {
         true => format!("{}\n", json!({ kind: text })),
@@ -97,7 +97,7 @@ pub fn tell(kind: &str, text: &str) {
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// A key as people see it: one line, without anything that a terminal obeys, and different keys look different.
+/// Formats a key for display: one line, without terminal control characters; different keys stay different.
 pub fn name(key: &[u8]) -> String {
     let mut shown = String::new();
     for chunk in key.utf8_chunks() {
@@ -107,13 +107,12 @@ pub fn name(key: &[u8]) -> String {
     shown
 }
 
-/// A file's path as people see it, like a key.
+/// Formats a file's path for display, like a key.
 pub fn path_name(path: &Path) -> String {
     name(path.as_os_str().as_bytes())
 }
 
-/// The text with all characters escaped that a terminal obeys, or that change the order in which others are shown, but for those that
-/// may stay.
+/// Escapes all characters that control a terminal or change the display order of others, except those that `may_stay` selects.
 fn visible(text: &str, may_stay: impl Fn(char) -> bool) -> String {
     let obeyed = |c: char| {
         c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -128,17 +127,17 @@ fn visible(text: &str, may_stay: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Bytes as people read them.
+/// Formats a number of bytes for people.
 pub fn size(bytes: u64) -> String {
     indicatif::BinaryBytes(bytes).to_string()
 }
 
-/// So many of them: `1 object`, `2 objects`.
+/// Formats a count with its noun: `1 object`, `2 objects`.
 pub fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Nanoseconds since 1970 as a date and a time of day, UTC.
+/// Formats nanoseconds since 1970 as date and time in UTC.
 pub fn time(nanoseconds: i64) -> String {
     let seconds = nanoseconds.div_euclid(1_000_000_000);
     let (mut day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
@@ -163,7 +162,7 @@ pub fn time(nanoseconds: i64) -> String {
     format!("{year}-{month:02}-{:02} {:02}:{:02}:{:02}", day + 1, second / 3600, second / 60 % 60, second % 60)
 }
 
-/// A table without lines, its numbers to the right.
+/// Creates a table without lines, with right-aligned numbers.
 pub fn table(head: &[&str]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_header(head);

@@ -1,4 +1,4 @@
-//! What is known of how well predictions serve: `terrace predictor`.
+//! `terrace predictor`: the accuracy of predictions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,27 +8,27 @@ use serde_json::json;
 use terrace_predict::{Compared, Predictor, Report};
 
 use crate::errors::read_text;
-use crate::interrupt::Beside;
+use crate::interrupt::TemporaryFile;
 use crate::output::{Show, table};
 
-/// Where a store keeps what was learned.
+/// Returns the path of a store's learned state.
 pub fn kept(store: &Path) -> PathBuf {
     store.join("predictor.json")
 }
 
-/// Puts what was learned in its place, whole or not at all.
+/// Saves the learned state atomically.
 pub fn keep(predictor: &Predictor, path: &Path) -> Result<()> {
     let context = || format!("writing {}", path.display());
-    let (beside, ()) = Beside::make(path, |at| fs::write(at, predictor.save() + "\n")).with_context(context)?;
+    let (beside, ()) = TemporaryFile::make(path, |at| fs::write(at, predictor.save() + "\n")).with_context(context)?;
     beside.into_place(path).with_context(context)
 }
 
-/// What was learned, as a file has it.
+/// Loads the learned state from a file.
 pub fn load(path: &Path) -> Result<Predictor> {
     Predictor::load(&read_text(path)?).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Shows how far predictions were off; or takes in what was learned elsewhere.
+/// Shows the errors of predictions, or imports state learned elsewhere.
 pub fn predictor(store: &Path, take: Option<&Path>, show: Show) -> Result<bool> {
     if !store.join("store").exists() {
         bail!("no store is in {}; `terrace init` makes one", store.display());

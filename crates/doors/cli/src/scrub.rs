@@ -1,4 +1,4 @@
-//! Finding what is damaged, and mending it.
+//! `terrace scrub`: finds and repairs damage.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,8 +11,8 @@ use terrace_datasets::Datasets;
 
 use crate::output::{Show, complain, count, name};
 
-/// Objects that are named, at most, where extents are lost.
-const NAMED: usize = 20;
+/// The largest number of objects with lost extents that are named.
+const MAX_NAMED_OBJECTS: usize = 20;
 
 pub fn scrub(
     store: &Store,
@@ -35,7 +35,7 @@ pub fn scrub(
         (found.lost, found.lost_of) = (lost, lost_of);
     }
     spinner.finish_and_clear();
-    // What a dataset's other replicas have is not lost, as long as nobody has tried.
+    // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
     let needs = if repair { 0 } else { take_of_datasets(store, &mut found)? };
     let good = found.lost == 0 && needs == 0 && found.bad == found.repaired;
     let mut words = format!(
@@ -49,15 +49,15 @@ pub fn scrub(
         words.push_str(&format!(", {} to be made of other replicas of a dataset", count(needs, "extent")));
     }
     show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
-    for (key, extents) in found.lost_of.iter().take(NAMED) {
+    for (key, extents) in found.lost_of.iter().take(MAX_NAMED_OBJECTS) {
         show.line(&format!(
             "no good replica is left of {} of {}; put it again",
             count(*extents, "extent"),
             name(key.as_bytes())
         ))?;
     }
-    if found.lost_of.len() > NAMED {
-        show.line(&format!("and so of {} more; --json names all", found.lost_of.len() - NAMED))?;
+    if found.lost_of.len() > MAX_NAMED_OBJECTS {
+        show.line(&format!("and so of {} more; --json names all", found.lost_of.len() - MAX_NAMED_OBJECTS))?;
     }
     if found.bad > found.repaired + found.lost && !repair {
         show.line("`terrace repair` makes bad replicas anew from good ones")?;
@@ -65,7 +65,7 @@ pub fn scrub(
     Ok(good)
 }
 
-/// What a scrub found, with the extents that only their dataset can make.
+/// The result of a scrub, with the extents that only their dataset can restore.
 #[derive(Serialize)]
 struct Found<'a> {
     #[serde(flatten)]
@@ -78,7 +78,7 @@ fn is_none(count: &u64) -> bool {
     *count == 0
 }
 
-/// Takes the extents of datasets' replicas out of those that are lost, and counts them.
+/// Removes extents of datasets' replicas from the lost ones, and counts them.
 fn take_of_datasets(store: &Store, found: &mut Scrubbed) -> Result<u64> {
     if found.lost == 0 {
         return Ok(0);
@@ -90,7 +90,7 @@ fn take_of_datasets(store: &Store, found: &mut Scrubbed) -> Result<u64> {
     Ok(needs)
 }
 
-/// Makes what replicas of datasets lack of others in other layouts. False where there was nothing to do.
+/// Updates replicas of datasets from those in other layouts. Returns false if there was nothing to do.
 fn repair_datasets(store: &Store, prefix: &[u8], lost: bool) -> Result<bool> {
     let datasets = Datasets::new(store);
     let mut repaired = false;

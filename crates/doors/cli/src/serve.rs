@@ -1,4 +1,4 @@
-//! `terrace serve`: until a signal comes.
+//! `terrace serve`: serves until a signal arrives.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -50,7 +50,7 @@ pub fn serve(arguments: &Arguments, Serve::Nine(wanted): &Serve) -> Result<()> {
     let limits = Limits { idle, ..Limits::default() };
     let mut server = Server::begin(&files, &address, wanted.trust_network, limits)?;
     let mut out = std::io::stdout();
-    // Whoever waits for this line may be gone.
+    // The reader of this line may have gone, which is not an error.
     let _ = writeln!(out, "{} is served by 9P2000 on {}", store.dir().display(), server.address());
     let _ = out.flush();
     signals.forever().next();

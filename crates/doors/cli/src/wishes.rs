@@ -50,7 +50,7 @@ impl FromStr for Constraint {
 }
 
 impl Wishes {
-    /// How an object is to be written.
+    /// Returns the options with which an object is written.
     pub fn options(&self) -> PutOptions {
         let (requirements, weights, budget) = (self.requirements(), self.weights, self.budget);
         let mut options = PutOptions { requirements, weights, budget, ..PutOptions::default() };
@@ -64,7 +64,7 @@ impl Wishes {
         options
     }
 
-    /// Sees that the tiers to use are there.
+    /// Checks that the requested tiers exist.
     pub fn check(&self, config: &Config) -> anyhow::Result<()> {
         let named = self.constraint.iter().filter_map(|constraint| match constraint {
             Constraint::Tiers(names) => Some(names),
@@ -79,13 +79,13 @@ impl Wishes {
         Ok(())
     }
 
-    /// All that is required: what `--require` names first.
+    /// Returns all requirements, those of `--require` first.
     fn requirements(&self) -> Vec<Asked> {
         self.require.iter().chain(&self.flags.0).copied().collect()
     }
 }
 
-/// The requirements that have flags of their own here, in the order given.
+/// Returns the requirements with flags of their own here, in the given order.
 struct Flags(Vec<Asked>);
 
 impl Args for Flags {

@@ -1,4 +1,4 @@
-//! What `Files` says, in FUSE's words.
+//! Converts results of the file tree to FUSE replies.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use terrace::Kind;
 use terrace::files::{Special, Stat};
 use terrace_tree::{Error, Node};
 
-/// What a file is.
+/// Converts the type of a file.
 pub fn kind(kind: Kind, special: Option<Special>) -> FileType {
     match (special, kind) {
         (Some(Special::Pipe), _) => FileType::NamedPipe,
@@ -20,7 +20,7 @@ pub fn kind(kind: Kind, special: Option<Special>) -> FileType {
     }
 }
 
-/// What `mknod` is to make beside regular files.
+/// Converts the special-file type that `mknod` creates.
 pub fn special(mode: u32, device: u32) -> Option<Special> {
     match mode & libc::S_IFMT {
         libc::S_IFIFO => Some(Special::Pipe),
@@ -31,7 +31,7 @@ pub fn special(mode: u32, device: u32) -> Option<Special> {
     }
 }
 
-/// A file's attributes.
+/// Converts a file's attributes.
 pub fn attributes(node: &Node) -> FileAttr {
     let stat: &Stat = &node.stat;
     FileAttr {
@@ -62,7 +62,7 @@ fn time(nanoseconds: i64) -> SystemTime {
     time.unwrap_or(UNIX_EPOCH)
 }
 
-/// Nanoseconds since 1970.
+/// Converts a time to nanoseconds since 1970.
 pub fn nanoseconds(time: TimeOrNow) -> i64 {
     let time = match time {
         TimeOrNow::SpecificTime(time) => time,
@@ -75,7 +75,7 @@ pub fn nanoseconds(time: TimeOrNow) -> i64 {
     }
 }
 
-/// The error's number. What the caller cannot know from it is logged.
+/// Converts an error to its number. Logs details that the number cannot convey to the caller.
 pub fn errno(error: &Error) -> Errno {
     if error.is_the_stores() {
         tracing::warn!(%error, "a request failed");

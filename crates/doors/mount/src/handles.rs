@@ -1,4 +1,4 @@
-//! What the kernel has open.
+//! The handles of files and directories that the kernel has open.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix_futex_sync::RwLock;
 
-/// Things by numbers that are never given twice.
+/// A map of open items by handle. Handles are never reused.
 pub struct Handles<T> {
     next: AtomicU64,
     all: RwLock<HashMap<u64, Arc<T>>>,
@@ -19,24 +19,24 @@ impl<T> Default for Handles<T> {
 }
 
 impl<T> Handles<T> {
-    /// Keeps a thing; its number.
+    /// Stores an item and returns its handle.
     pub fn keep(&self, thing: T) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.all.write().insert(number, Arc::new(thing));
         number
     }
 
-    /// The thing of a number.
+    /// Returns the item of a handle.
     pub fn get(&self, number: u64) -> Option<Arc<T>> {
         self.all.read().get(&number).cloned()
     }
 
-    /// All that are kept.
+    /// Returns all items.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.all.read().values().cloned().collect()
     }
 
-    /// Gives it up.
+    /// Removes an item.
     pub fn give_up(&self, number: u64) -> Option<Arc<T>> {
         self.all.write().remove(&number)
     }

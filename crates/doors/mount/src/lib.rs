@@ -1,4 +1,4 @@
-//! A store's files as a mounted file system, by FUSE. Thin: requests in, [`terrace_tree::Tree`], answers out.
+//! Mounts a store's files as a FUSE file system. A thin layer: it passes each request to [`terrace_tree::Tree`] and sends the reply.
 
 mod answer;
 mod handles;

@@ -1,4 +1,4 @@
-//! Telling the kernel what of its mapped pages is no longer so.
+//! Invalidates the kernel's mapped pages of views that have changed.
 
 use std::sync::mpsc::{Sender, channel};
 
@@ -8,17 +8,18 @@ use terrace_tree::Open;
 
 use crate::handles::Handles;
 
-/// Views that show other bytes now.
+/// The queue of views whose bytes have changed.
 #[derive(Default)]
 pub struct Stale(Mutex<Option<Sender<u64>>>);
 
 impl Stale {
-    /// From now on the kernel is told. That is done by a thread of its own: within a request the kernel would wait for itself.
-    pub fn tell(&self, notifier: Notifier) -> std::io::Result<()> {
+    /// Starts to notify the kernel, in a thread of its own: a notification from within a request would deadlock, because the kernel would
+    /// wait for that request.
+    pub fn start_notifier(&self, notifier: Notifier) -> std::io::Result<()> {
         let (sender, receiver) = channel::<u64>();
         let run = move || {
             while let Ok(number) = receiver.recv() {
-                // What the kernel does not know it need not forget.
+                // An error means that the kernel does not cache the view, so nothing is stale.
                 let _ = notifier.inval_inode(INodeNo(number), 0, 0);
             }
         };
@@ -27,13 +28,13 @@ impl Stale {
         Ok(())
     }
 
-    /// A view was written to: other views of the dataset that are open show other bytes now.
-    pub fn written(&self, written: &Open, open: &Handles<Open>) {
+    /// Queues the other open views of the dataset after a write to one view.
+    pub fn queue_related_views(&self, written: &Open, open: &Handles<Open>) {
         let Some(dataset) = written.dataset() else { return };
         let Some(sender) = self.0.lock().clone() else { return };
         for other in open.all() {
             if other.number() != written.number() && other.dataset() == Some(dataset) {
-                // Where nobody listens any more, nothing is mapped.
+                // An error means that the notifier has ended with the mount, so nothing is mapped.
                 let _ = sender.send(other.number());
             }
         }

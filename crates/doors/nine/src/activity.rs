@@ -1,33 +1,33 @@
-//! What a connection does, as far as others must know: who has to give way where there are too many.
+//! The activity of a connection, from which the server chooses the connections to close when there are too many.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is lost with a connection, least first.
+/// State that closing a connection would lose, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Holding {
-    /// Nothing: it has not said what it speaks.
+    /// None: the client has not agreed on a version.
     Nothing,
-    /// Names of files.
+    /// Numbers of files that are not open.
     Names,
     /// Open files.
     Files,
 }
 
-/// What a connection does. One thread tells, others look; each number says by itself enough, so that no order is needed.
+/// The activity of a connection. One thread writes it, others read it. Each atomic is meaningful by itself, so relaxed order suffices.
 pub struct Activity {
     begun: Instant,
-    /// Since when it waits for a request: milliseconds since it begun, or [`BUSY`].
+    /// The start of the wait for a request, in milliseconds since the connection began, or [`BUSY`].
     waits_since: AtomicU64,
     holding: AtomicU8,
 }
 
-/// A request is being read or answered.
+/// The value while a request is being read or answered.
 const BUSY: u64 = u64::MAX;
 
 impl Activity {
-    /// Of a connection that was taken just now.
+    /// Creates the activity of a new connection.
     pub fn new() -> Activity {
         Activity {
             begun: Instant::now(),
@@ -36,18 +36,18 @@ impl Activity {
         }
     }
 
-    /// A request comes in.
+    /// Marks the start of a request.
     pub fn hear(&self) {
         self.waits_since.store(BUSY, Ordering::Relaxed);
     }
 
-    /// It is answered.
+    /// Marks the end of a request.
     pub fn wait(&self, holding: Holding) {
         self.holding.store(holding as u8, Ordering::Relaxed);
         self.waits_since.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// What it holds, and for how long it has been waiting for a request; none while it is at one.
+    /// Returns the state that the connection holds and its idle time; `None` while it handles a request.
     pub fn idle(&self) -> Option<(Holding, Duration)> {
         let since = self.waits_since.load(Ordering::Relaxed);
         let holding = match self.holding.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! The address on which a server listens.
 
 use std::fmt;
 use std::fs;
@@ -12,10 +12,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, 
 
 use crate::stream::Listener;
 
-/// Connections that may wait to be taken.
-const WAITING: i32 = 128;
+/// The backlog of connections that are not accepted yet.
+const ACCEPT_BACKLOG: i32 = 128;
 
-/// Where a server listens.
+/// The address on which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A TCP port.
@@ -24,7 +24,7 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// Why nothing is served.
+/// The reasons why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address can be reached from other machines.
@@ -33,10 +33,10 @@ pub enum ServeError {
          authentication; listen on 127.0.0.1 and forward the port by ssh, or say --trust-network"
     )]
     Open(SocketAddr),
-    /// Something that is no socket has the path.
+    /// The path belongs to a file that is not a socket.
     #[error("{0} is there already and is no socket; name another path")]
     InTheWay(PathBuf),
-    /// The address cannot be had.
+    /// The system refused the address.
     #[error("listening on {address}: {source}; is it in use, or kept for root? Name another")]
     Refused {
         /// The address.
@@ -56,7 +56,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Listens there; `trusted` where other machines may reach it.
+    /// Listens on the address. `trusted` allows addresses that other machines can reach.
     pub(crate) fn listen(&self, trusted: bool) -> Result<Listener, ServeError> {
         let refused = |source| ServeError::Refused { address: self.to_string(), source };
         match self {
@@ -70,25 +70,25 @@ impl Address {
     }
 }
 
-/// Removes a socket on which nobody listens any more.
+/// Removes a socket without a listener.
 fn clear(path: &Path) -> Result<(), ServeError> {
     match fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => return Err(ServeError::InTheWay(path.to_owned())),
         Ok(_) if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) => {
-            // What cannot be removed is in the way when the new one is made, which tells.
+            // If the removal fails, creating the new socket fails too and reports the reason.
             let _ = fs::remove_file(path);
         }
-        // It is in use, or nothing is there.
+        // The socket is in use, or does not exist.
         _ => {}
     }
     Ok(())
 }
 
-/// A socket of the owner's alone: others cannot connect before it listens.
+/// Creates a socket for the owner alone: permissions are set before it listens, so no other user can connect.
 fn own(path: &Path) -> io::Result<UnixListener> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    listen(&socket, WAITING)?;
+    listen(&socket, ACCEPT_BACKLOG)?;
     Ok(socket.into())
 }

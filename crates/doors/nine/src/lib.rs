@@ -1,7 +1,7 @@
-//! A store for programs that speak other protocols: so far 9P2000.
+//! Serves a store by network protocols: so far 9P2000.
 //!
-//! [`Server::begin`] serves [`terrace::Files`], and the views of datasets, at an [`Address`]; [`Server::end`] stops it when
-//! the requests at hand are answered.
+//! [`Server::begin`] serves [`terrace::Files`] and the views of datasets at an [`Address`]. [`Server::end`] stops the server after it has
+//! answered the requests in progress.
 
 mod activity;
 mod address;

@@ -1,4 +1,4 @@
-//! [`Server`]: takes connections, and ends them.
+//! [`Server`]: accepts connections, and closes them.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -18,21 +18,21 @@ use crate::address::{Address, ServeError};
 use crate::nine;
 use crate::stream::{Listener, Stream};
 
-/// For so long a client may take its last answer, when the server ends.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// A pause where no connection can be taken, as when there are no descriptors.
-const PAUSE: Duration = Duration::from_millis(50);
+/// How long a client may take to receive its last reply when the server ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a failed accept, for example without free descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// How many connections there may be, and for how long.
+/// The limits on the number and idle time of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once: each may hold a few MiB, and what it has open. For one more, the one that has waited longest for a
-    /// request is ended: first of those that have said nothing, then of those without open files, then of all.
+    /// The largest number of connections; each may hold a few MiB and its open files. To admit one more, the server closes the connection
+    /// that has been idle longest: first among those without a version, then among those without open files, then among all.
     pub connections: usize,
-    /// A connection that has been waiting for less is not ended for another, unless it has said nothing at all; with open files
-    /// twelve times as long.
+    /// A connection that has been idle for less than this is not closed for another, unless it has no version. A connection with open
+    /// files is spared for twelve times as long.
     pub spared: Duration,
-    /// A connection that has not asked for anything, or not taken its answer, for so long is ended; none: never.
+    /// A connection that sends no request, or does not receive its reply, for this long is closed; `None` disables the limit.
     pub idle: Option<Duration>,
 }
 
@@ -42,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// A served store. It ends when this is dropped.
+/// A running server. Dropping it ends it.
 pub struct Server {
     address: Address,
     shared: Arc<Shared>,
@@ -55,22 +55,22 @@ struct Shared {
     limits: Limits,
     ending: AtomicBool,
     connections: Mutex<HashMap<u64, Connection>>,
-    /// One connection less.
+    /// Signals that a connection has ended.
     ended: Condvar,
 }
 
 struct Connection {
     stream: Stream,
     activity: Arc<Activity>,
-    /// It was ended for another, and is closing what it had open.
-    leaves: bool,
+    /// Whether it was closed for another connection, and is closing its files.
+    is_closing: bool,
 }
 
 impl Server {
-    /// Serves files and views by 9P2000. Whoever connects may do everything: other machines are let in only if `trusted`.
+    /// Serves files and views by 9P2000. Every client has full access; `trusted` admits other machines.
     ///
     /// # Errors
-    /// Where the address cannot be had, or can be reached by others than are trusted.
+    /// If the system refuses the address, or other machines can reach it without `trusted`.
     pub fn begin(files: &Files, address: &Address, trusted: bool, limits: Limits) -> Result<Server, ServeError> {
         let listener = address.listen(trusted)?;
         let address = listener.address(address);
@@ -91,13 +91,12 @@ impl Server {
         Ok(Server { address, shared, accepting: Some(accepting) })
     }
 
-    /// Where it listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Takes no more connections, and ends those that there are when the requests at hand are answered. What they had open is
-    /// closed then.
+    /// Stops accepting connections, and closes the existing ones after the requests in progress. Then closes their files.
     pub fn end(&mut self) {
         let Some(accepting) = self.accepting.take() else { return };
         let shared = &self.shared;
@@ -108,19 +107,19 @@ impl Server {
         }
         let _ = accepting.join();
         if let Address::Unix(path) = &self.address {
-            // It may have been removed by somebody else.
+            // Another process may have removed the socket.
             let _ = fs::remove_file(path);
         }
         let begun = Instant::now();
         let mut connections = shared.connections.lock();
         end_all(&connections, Shutdown::Read);
         while !connections.is_empty() {
-            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let left = SHUTDOWN_TIMEOUT.saturating_sub(begun.elapsed());
             let late;
             (connections, late) = shared.ended.wait_timeout(connections, left);
             if late.timed_out() {
                 end_all(&connections, Shutdown::Both);
-                (connections, _) = shared.ended.wait_timeout(connections, PATIENCE);
+                (connections, _) = shared.ended.wait_timeout(connections, SHUTDOWN_TIMEOUT);
             }
         }
     }
@@ -134,7 +133,7 @@ impl Drop for Server {
 
 fn end_all(connections: &HashMap<u64, Connection>, how: Shutdown) {
     for connection in connections.values() {
-        // It may have ended by itself.
+        // The connection may have ended by itself.
         let _ = connection.stream.shutdown(how);
     }
 }
@@ -148,46 +147,47 @@ fn accept(shared: &Arc<Shared>) {
         let begun = taken.and_then(|stream| begin(shared, number, stream));
         if let Err(error) = begun {
             tracing::warn!(%error, "a connection cannot be taken");
-            thread::sleep(PAUSE);
+            thread::sleep(ACCEPT_RETRY_DELAY);
         }
     }
 }
 
-/// Answers a connection's requests, by a thread of its own.
+/// Answers a connection's requests in a thread of its own.
 fn begin(shared: &Arc<Shared>, number: u64, stream: Stream) -> std::io::Result<()> {
     let activity = Arc::new(Activity::new());
     stream.set_patience(shared.limits.idle)?;
     {
         let mut connections = shared.connections.lock();
         make_room(&mut connections, shared.limits)?;
-        let connection = Connection { stream: stream.again()?, activity: activity.clone(), leaves: false };
+        let connection = Connection { stream: stream.again()?, activity: activity.clone(), is_closing: false };
         connections.insert(number, connection);
     }
-    let leave = Leave { shared: shared.clone(), number };
+    let guard = ConnectionGuard { shared: shared.clone(), number };
     let run = move || {
-        if let Err(error) = nine::serve(&leave.shared.tree, &stream, &activity) {
+        if let Err(error) = nine::serve(&guard.shared.tree, &stream, &activity) {
             tracing::info!(%error, "a connection broke, or was idle for too long");
         }
         drop(stream);
-        drop(leave);
+        drop(guard);
     };
     thread::Builder::new().name("terrace-nine".into()).spawn(run).map(drop)
 }
 
-/// Sees that there is room for one more connection.
+/// Makes room for one more connection.
 fn make_room(connections: &mut HashMap<u64, Connection>, limits: Limits) -> std::io::Result<()> {
-    let leaving = connections.values().filter(|connection| connection.leaves).count();
-    if connections.len() - leaving < limits.connections {
+    let closing = connections.values().filter(|connection| connection.is_closing).count();
+    if connections.len() - closing < limits.connections {
         return Ok(());
     }
-    // Those that leave may be long at writing what they had open: there are not to be any number of them.
-    let idle = connections.values_mut().filter(|connection| leaving < limits.connections && !connection.leaves);
-    let ended = idle.filter_map(|connection| Some((rank(connection.activity.idle()?, limits.spared)?, connection)));
+    // A closing connection may take long to write its files, so limit the number of closing ones too.
+    let idle = connections.values_mut().filter(|connection| closing < limits.connections && !connection.is_closing);
+    let ended =
+        idle.filter_map(|connection| Some((closing_rank(connection.activity.idle()?, limits.spared)?, connection)));
     match ended.max_by_key(|(rank, _)| *rank) {
         Some((_, connection)) => {
-            connection.leaves = true;
+            connection.is_closing = true;
             tracing::info!("a connection that was idle is ended, to let another in");
-            // It may have ended by itself. Its thread closes what it has open.
+            // The connection may have ended by itself. Its thread closes its files.
             let _ = connection.stream.shutdown(Shutdown::Both);
             Ok(())
         }
@@ -195,8 +195,8 @@ fn make_room(connections: &mut HashMap<u64, Connection>, limits: Limits) -> std:
     }
 }
 
-/// Which of the idle connections is ended first: the greatest; none where it is spared.
-fn rank((holding, waits): (Holding, Duration), spared: Duration) -> Option<(Reverse<Holding>, Duration)> {
+/// Ranks an idle connection; the greatest rank is closed first. `None` spares the connection.
+fn closing_rank((holding, waits): (Holding, Duration), spared: Duration) -> Option<(Reverse<Holding>, Duration)> {
     let spared = match holding {
         Holding::Nothing => Duration::ZERO,
         Holding::Names => spared,
@@ -205,13 +205,13 @@ fn rank((holding, waits): (Holding, Duration), spared: Duration) -> Option<(Reve
     (waits >= spared).then_some((Reverse(holding), waits))
 }
 
-/// A connection that is taken off the list at its end, however that comes.
-struct Leave {
+/// Removes a connection from the list when it is dropped, including during a panic.
+struct ConnectionGuard {
     shared: Arc<Shared>,
     number: u64,
 }
 
-impl Drop for Leave {
+impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         self.shared.connections.lock().remove(&self.number);
         self.shared.ended.notify_all();
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn who_loses_least_is_ended_first_and_nobody_at_once() {
-        let rank = |holding, seconds| rank((holding, Duration::from_secs(seconds)), Duration::from_secs(5));
+        let rank = |holding, seconds| closing_rank((holding, Duration::from_secs(seconds)), Duration::from_secs(5));
         use Holding::{Files, Names, Nothing};
         let order =
             [rank(Files, 60), rank(Files, 900), rank(Names, 5), rank(Names, 800), rank(Nothing, 0), rank(Nothing, 1)];

@@ -1,4 +1,4 @@
-//! Connections over TCP and over sockets of the file system, alike.
+//! Connections over TCP or over sockets of the file system.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::Address;
 
-/// Where connections come in.
+/// A listening socket.
 pub enum Listener {
     Tcp(TcpListener),
     Unix(UnixListener),
@@ -26,7 +26,7 @@ impl Listener {
         Ok(match self {
             Listener::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
-                // Answers are whole messages: nothing is gained by waiting for more.
+                // Replies are whole messages, so delaying them (Nagle's algorithm) gains nothing.
                 stream.set_nodelay(true)?;
                 Stream::Tcp(stream)
             }
@@ -34,7 +34,7 @@ impl Listener {
         })
     }
 
-    /// Where it listens in fact: a port of 0 has become one.
+    /// The actual address; a port of 0 is replaced by the assigned one.
     pub fn address(&self, asked: &Address) -> Address {
         match self {
             Listener::Tcp(listener) => listener.local_addr().map_or_else(|_| asked.clone(), Address::Tcp),
@@ -42,7 +42,7 @@ impl Listener {
         }
     }
 
-    /// Ends waiting in [`accept`](Self::accept), by an error.
+    /// Interrupts a wait in [`accept`](Self::accept) with an error.
     pub fn end(&self) -> io::Result<()> {
         let descriptor: BorrowedFd = match self {
             Listener::Tcp(listener) => listener.as_fd(),
@@ -53,7 +53,7 @@ impl Listener {
 }
 
 impl Stream {
-    /// The same connection once more.
+    /// Duplicates the handle of the connection.
     pub fn again(&self) -> io::Result<Stream> {
         Ok(match self {
             Stream::Tcp(stream) => Stream::Tcp(stream.try_clone()?),
@@ -61,7 +61,7 @@ impl Stream {
         })
     }
 
-    /// Ends a read or a write, by an error, that has waited for so long.
+    /// Sets the timeout after which a read or a write fails.
     pub fn set_patience(&self, most: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_read_timeout(most).and_then(|()| stream.set_write_timeout(most)),
@@ -69,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// Ends one direction, or both.
+    /// Shuts down one direction, or both.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.shutdown(how),

@@ -1,4 +1,4 @@
-//! What is known about a file beside its bytes and its name.
+//! Attributes of files: everything but their bytes and names.
 
 use terrace::files::{File, Setting, Stat};
 
@@ -7,7 +7,7 @@ use crate::nodes::Nodes;
 use crate::{Node, Open, Result, Tree, views};
 
 impl Tree {
-    /// What a number is like; `open` where it is open.
+    /// Returns the attributes of a number; `open` is its open file, if any.
     pub fn node(&self, number: u64, open: Option<&Open>) -> Result<Node> {
         if views::is(number) {
             return self.views.node(number);
@@ -26,8 +26,8 @@ impl Tree {
         }
     }
 
-    /// Changes attributes, and the length where one is given. Cutting a view does nothing, as programs do that before they write;
-    /// extending it cannot be.
+    /// Changes attributes, and the length if one is given. Truncating a view has no effect, because programs truncate before they write;
+    /// extending a view is an error.
     pub fn set(&self, number: u64, open: Option<&Open>, size: Option<u64>, setting: &Setting) -> Result<Node> {
         if views::is(number) {
             let node = self.views.node(number)?;
@@ -58,12 +58,12 @@ impl Tree {
         Ok(Node { number, stat })
     }
 
-    /// The open file of a number.
+    /// Returns the open file of a number.
     fn opened(&self, nodes: &Nodes, number: u64) -> Option<File> {
         nodes.object(number).and_then(|object| self.files.opened(object))
     }
 
-    /// The path of a file or directory, which views have none of.
+    /// Returns the path of a file or directory. Views have none.
     pub fn path(&self, number: u64) -> Result<Option<Vec<u8>>> {
         match views::is(number) {
             true => Ok(None),
@@ -71,7 +71,7 @@ impl Tree {
         }
     }
 
-    /// Where a symbolic link points.
+    /// Returns the target of a symbolic link.
     pub fn read_link(&self, number: u64) -> Result<Vec<u8>> {
         let nodes = self.nodes.read();
         Ok(self.files.read_link(&nodes.path_of(number)?)?)

@@ -1,17 +1,17 @@
-//! What can go wrong in the tree, each with the error number that it is in POSIX.
+//! The errors of the tree, each with its POSIX error number.
 
 use terrace::files::FileError;
 
-/// What can go wrong in the tree.
+/// The errors of the tree.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Files say no.
+    /// An error of the store's files.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Datasets say no.
+    /// An error of a dataset.
     #[error(transparent)]
     View(#[from] terrace_datasets::Error),
-    /// Refused, for the reason that the error number tells.
+    /// A refusal with this error number.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Refused(i32),
 }
@@ -20,7 +20,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// The error's number, as in `errno`.
+    /// Returns the error number, as in `errno`.
     pub fn errno(&self) -> i32 {
         use terrace_datasets::Error as View;
         match self {
@@ -37,7 +37,7 @@ impl Error {
         }
     }
 
-    /// Whether its number says less than who runs the store should know.
+    /// Whether the error number hides details that the store's operator should see.
     pub fn is_the_stores(&self) -> bool {
         match self {
             Error::File(error) => matches!(error, FileError::Engine(_)),
@@ -51,5 +51,5 @@ pub(crate) fn refused<T>(number: i32) -> Result<T> {
     Err(Error::Refused(number))
 }
 
-/// The file is no longer there.
+/// The file no longer exists.
 pub(crate) const STALE: Error = Error::Refused(libc::ESTALE);

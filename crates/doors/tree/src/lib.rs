@@ -1,7 +1,7 @@
-//! A store's files and its datasets' views as one tree: what mounts and servers show, whatever protocol they speak.
+//! A store's files and its datasets' views as one tree, which mounts and servers of any protocol present.
 //!
-//! [`Tree`] numbers what is in it. A number stays that of a file while the file is renamed, until it has been forgotten as often as it
-//! was found; it is never given to another file. Views are below `.views/DATASET/`.
+//! [`Tree`] assigns numbers to its entries. A file keeps its number when it is renamed, until the number has been forgotten as often as
+//! it was looked up; numbers are never reused for other files. Views are below `.views/DATASET/`.
 
 mod attributes;
 mod error;
@@ -23,36 +23,36 @@ use terrace::files::Stat;
 use nodes::Nodes;
 use views::Views;
 
-/// A store's files and views. Many threads may use it at once.
+/// A store's files and views. Usable by many threads at once.
 pub struct Tree {
     files: Files,
     views: Views,
-    /// Written while names change, read while a path is used.
+    /// Write-locked while names change, read-locked while a path is in use, so that a path stays valid.
     nodes: RwLock<Nodes>,
 }
 
-/// Something in the tree.
+/// An entry of the tree.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// Its number.
     pub number: u64,
-    /// What is known about it.
+    /// Its attributes.
     pub stat: Stat,
 }
 
 impl Tree {
-    /// The tree of a store's files.
+    /// Creates the tree of a store's files.
     pub fn new(files: &Files) -> Tree {
         Tree { files: files.clone(), views: Views::new(files), nodes: RwLock::default() }
     }
 
-    /// The files below.
+    /// The store's files.
     pub fn files(&self) -> &Files {
         &self.files
     }
 }
 
-/// Whether a number is that of a view, or of a directory of views.
+/// Whether a number is that of a view or of a directory of views.
 pub fn is_view(number: u64) -> bool {
     views::is(number)
 }

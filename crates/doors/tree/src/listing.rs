@@ -1,4 +1,4 @@
-//! What is in a directory.
+//! Directory listings.
 
 use terrace::Kind;
 use terrace::files::Special;
@@ -6,24 +6,24 @@ use terrace::files::Special;
 use crate::nodes::ROOT;
 use crate::{Result, Tree, views};
 
-/// Names are listed in pages of so many.
-const PAGE: usize = 1024;
+/// The number of names that one page of a listing holds.
+const NAMES_PER_PAGE: usize = 1024;
 
-/// A name in a directory.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The number that it has, or would get.
+    /// The number that the entry has, or would get.
     pub number: u64,
     /// File, directory or symbolic link.
     pub kind: Kind,
-    /// What it is where it is no file after all.
+    /// The type of a special file.
     pub special: Option<Special>,
-    /// The name.
+    /// Its name.
     pub name: Vec<u8>,
 }
 
 impl Tree {
-    /// All names in a directory.
+    /// Lists all entries of a directory.
     pub fn list(&self, number: u64) -> Result<Vec<Listed>> {
         if views::is(number) {
             return self.views.list(number);
@@ -32,11 +32,11 @@ impl Tree {
         let path = nodes.path_of(number)?;
         let mut all = Vec::new();
         if number == ROOT && self.views.any() {
-            all.push(Listed::view(views::FOLDER, Kind::Directory, views::NAME.to_owned()));
+            all.push(Listed::view(views::VIEWS_NUMBER, Kind::Directory, views::VIEWS_NAME.to_owned()));
         }
         let mut from = Vec::new();
         loop {
-            let (page, next) = self.files.list(&path, &from, PAGE)?;
+            let (page, next) = self.files.list(&path, &from, NAMES_PER_PAGE)?;
             all.extend(page.into_iter().map(|entry| Listed {
                 number: nodes.number(number, &entry.name, entry.id),
                 kind: entry.kind,

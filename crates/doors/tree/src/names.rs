@@ -1,4 +1,4 @@
-//! Names: looked up, made, removed, changed.
+//! Operations on names: lookup, creation, removal and renaming.
 
 use terrace::Kind;
 use terrace::files::{File, FileResult, Owner, Special, Stat};
@@ -8,7 +8,7 @@ use crate::nodes::Nodes;
 use crate::{Node, Open, Result, Tree, views};
 
 impl Tree {
-    /// Finds a name in a directory. Its number is to be forgotten as often as it was found.
+    /// Looks up a name in a directory. Each lookup must be balanced by one forget.
     pub fn find(&self, parent: u64, name: &[u8]) -> Result<Node> {
         if views::is(parent) || views::is_folder(parent, name) {
             return self.views.find(parent, name);
@@ -25,7 +25,7 @@ impl Tree {
         }
     }
 
-    /// The directory that holds a number; the root is its own. It is to be forgotten as one that was found.
+    /// Returns the directory that holds a number; the root is its own parent. Counts as a lookup.
     pub fn above(&self, number: u64) -> Result<Node> {
         if views::is(number) {
             return self.node(self.views.above(number)?, None);
@@ -37,17 +37,17 @@ impl Tree {
         Ok(Node { number: above, stat })
     }
 
-    /// A number that is known is used once more: it is to be forgotten once more.
+    /// Adds a lookup to a known number; it must be forgotten once more.
     pub fn hold(&self, number: u64) {
         self.nodes.write().again(number);
     }
 
-    /// A number was found so many times, and is not used any more.
+    /// Removes this number of lookups from an unused number.
     pub fn forget(&self, number: u64, times: u64) {
         self.nodes.write().forget(number, times);
     }
 
-    /// Makes a file and opens it.
+    /// Creates a file and opens it.
     pub fn create(&self, parent: u64, name: &[u8], mode: u32, by: Owner, exclusive: bool) -> Result<(Node, Open)> {
         let mut opened: Option<File> = None;
         let node = self.make(parent, name, |path| {
@@ -59,17 +59,17 @@ impl Tree {
         Ok((node, open))
     }
 
-    /// Makes a directory.
+    /// Creates a directory.
     pub fn make_directory(&self, parent: u64, name: &[u8], mode: u32, by: Owner) -> Result<Node> {
         self.make(parent, name, |path| self.files.make_directory(path, mode, by))
     }
 
-    /// Makes a pipe, a socket or a device.
+    /// Creates a pipe, a socket or a device.
     pub fn make_special(&self, parent: u64, name: &[u8], special: Special, mode: u32, by: Owner) -> Result<Node> {
         self.make(parent, name, |path| self.files.make_special(path, special, mode, by))
     }
 
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     pub fn make_link(&self, parent: u64, name: &[u8], to: &[u8], by: Owner) -> Result<Node> {
         self.make(parent, name, |path| self.files.make_link(path, to, by))
     }
@@ -83,7 +83,7 @@ impl Tree {
         found(&mut nodes, parent, name, stat)
     }
 
-    /// Removes a file or a link; it lives as long as it is open.
+    /// Removes a file or a link, whose content lives as long as it is open.
     pub fn remove(&self, parent: u64, name: &[u8]) -> Result<()> {
         self.take(parent, name, |path| self.files.remove(path))
     }
@@ -101,7 +101,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes a file, a link or an empty directory, whatever its name is now.
+    /// Removes a file, a link or an empty directory under its present name.
     pub fn remove_number(&self, number: u64) -> Result<()> {
         if views::is(number) {
             return refused(libc::EPERM);
@@ -116,7 +116,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives a number another name in its directory, which nothing may have.
+    /// Renames a number within its directory; fails if the name exists.
     pub fn rename_number(&self, number: u64, name: &[u8]) -> Result<()> {
         if views::is(number) {
             return refused(libc::EPERM);
@@ -129,7 +129,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Changes a name. What has the new one is replaced, if `replace`.
+    /// Renames an entry. With `replace`, it replaces an existing entry of the new name.
     pub fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), replace: bool) -> Result<()> {
         writable(from.0, from.1)?;
         writable(to.0, to.1)?;
@@ -140,7 +140,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Where a number is: its directory, and its name there, which is empty for the root.
+    /// Returns a number's directory and its name there, which is empty for the root.
     pub fn place(&self, number: u64) -> Result<(u64, Vec<u8>)> {
         match views::is(number) {
             true => Ok((self.views.above(number)?, self.views.name(number)?)),
@@ -149,7 +149,7 @@ impl Tree {
     }
 }
 
-/// Views' names are those of declarations.
+/// Rejects changes of views' names, which belong to declarations.
 fn writable(parent: u64, name: &[u8]) -> Result<()> {
     match views::is(parent) || views::is_folder(parent, name) {
         true => refused(libc::EPERM),
@@ -157,7 +157,7 @@ fn writable(parent: u64, name: &[u8]) -> Result<()> {
     }
 }
 
-/// Notes that somebody is told of a name.
+/// Counts a lookup of a name.
 fn found(nodes: &mut Nodes, parent: u64, name: &[u8], stat: Stat) -> Result<Node> {
     let number = nodes.found(parent, name, stat.id, stat.kind == Kind::Directory)?;
     Ok(Node { number, stat })

@@ -1,4 +1,4 @@
-//! Numbers for files, and which paths they mean now.
+//! The numbers of files, and the paths that they stand for.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,23 +8,23 @@ use crate::{Error, Result};
 
 /// The root's number.
 pub const ROOT: u64 = 1;
-/// Set in numbers of directories that are no objects.
-const IMPLIED: u64 = 1 << 63;
+/// The bit set in numbers of directories that are not objects.
+const IMPLIED_DIRECTORY_BIT: u64 = 1 << 63;
 
 struct Node {
     parent: u64,
     name: Vec<u8>,
-    /// The object; none for a directory that was none when it was looked up.
+    /// The object; `None` for a directory without an object at its lookup.
     object: Option<u64>,
     directory: bool,
     lookups: u64,
-    /// How many know of it as their parent: it is kept for their paths.
+    /// The number of nodes with this parent. The node is kept for their paths.
     children: u64,
-    /// It was removed, and lives only as long as it is open.
+    /// Whether it was removed, so that it lives only while it is open.
     gone: bool,
 }
 
-/// What is known to those who use the tree. A renamed directory takes along what is below it.
+/// The nodes that users of the tree know. A renamed directory moves its descendants along.
 #[derive(Default)]
 pub struct Nodes {
     all: HashMap<u64, Node>,
@@ -33,12 +33,12 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// How often a name was taken away or changed: what was looked up before is to be looked up again.
+    /// Counts removed and changed names. After a change, earlier lookups must be repeated.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// The path of a number, if it has one.
+    /// Returns the path of a number, if it has one.
     pub fn path(&self, mut number: u64) -> Option<Vec<u8>> {
         let mut names = Vec::new();
         while number != ROOT {
@@ -50,12 +50,12 @@ impl Nodes {
         Some(names.join(&b'/'))
     }
 
-    /// The path of a number that must have one.
+    /// Returns the path of a number, or [`STALE`].
     pub fn path_of(&self, number: u64) -> Result<Vec<u8>> {
         self.path(number).ok_or(STALE)
     }
 
-    /// The path of a name in a directory.
+    /// Returns the path of a name in a directory.
     pub fn child_of(&self, parent: u64, name: &[u8]) -> Result<Vec<u8>> {
         if name.is_empty() || name.contains(&b'/') {
             return Err(Error::Refused(libc::EINVAL));
@@ -68,7 +68,7 @@ impl Nodes {
         Ok(path)
     }
 
-    /// Where a number is: its directory and its name, which is empty for the root.
+    /// Returns a number's directory and its name, which is empty for the root.
     pub fn place(&self, number: u64) -> Result<(u64, Vec<u8>)> {
         if number == ROOT {
             return Ok((ROOT, Vec::new()));
@@ -77,12 +77,12 @@ impl Nodes {
         Ok((node.parent, node.name.clone()))
     }
 
-    /// The object that a number means.
+    /// Returns the object of a number.
     pub fn object(&self, number: u64) -> Option<u64> {
         self.all.get(&number)?.object
     }
 
-    /// The number that a name in a directory has or would get.
+    /// Returns the number that a name in a directory has, or would get.
     pub fn number(&self, parent: u64, name: &[u8], object: Option<u64>) -> u64 {
         let known = self.names.get(&(parent, name.to_vec())).filter(|number| {
             let node = self.all.get(number);
@@ -92,24 +92,24 @@ impl Nodes {
             (Some(number), _) => *number,
             (None, Some(object)) => object + ROOT,
             (None, None) => {
-                // One that was renamed keeps its number.
+                // A renamed directory keeps its number, so that number is taken.
                 let elsewhere = |number: &u64| {
                     self.all.get(number).is_some_and(|node| (node.parent, &*node.name) != (parent, name))
                 };
                 let mut turns = (0u32..).map(|turn| {
                     let mut hasher = DefaultHasher::new();
                     (parent, name, turn).hash(&mut hasher);
-                    hasher.finish() | IMPLIED
+                    hasher.finish() | IMPLIED_DIRECTORY_BIT
                 });
-                turns.find(|number| !elsewhere(number)).unwrap_or(IMPLIED)
+                turns.find(|number| !elsewhere(number)).unwrap_or(IMPLIED_DIRECTORY_BIT)
             }
         }
     }
 
-    /// Notes that somebody was told of a name once more; its number.
+    /// Counts a lookup of a name and returns its number.
     ///
     /// # Errors
-    /// [`STALE`] where the directory is known to be below what was found: others have moved both.
+    /// [`STALE`] if the directory is known to be below the entry found: other processes have moved both.
     pub fn found(&mut self, parent: u64, name: &[u8], object: Option<u64>, directory: bool) -> Result<u64> {
         let place = (parent, name.to_vec());
         if let Some(number) = self.names.get(&place)
@@ -137,7 +137,7 @@ impl Nodes {
         });
         node.lookups += 1;
         node.gone = false;
-        // It may have been renamed by another process.
+        // Another process may have renamed it.
         let moved = node.parent != parent || node.name != name;
         if is_new {
             self.adopted(parent);
@@ -148,7 +148,7 @@ impl Nodes {
         Ok(number)
     }
 
-    /// Whether a number is another one, or one of its directories.
+    /// Whether a number equals another one or is one of its ancestors.
     fn is_above(&self, number: u64, mut below: u64) -> bool {
         while below != number {
             match self.all.get(&below) {
@@ -159,7 +159,7 @@ impl Nodes {
         true
     }
 
-    /// Gives a number another place.
+    /// Moves a number to another place.
     fn put(&mut self, number: u64, parent: u64, name: &[u8]) {
         let Some(node) = self.all.get_mut(&number) else { return };
         let before = (std::mem::replace(&mut node.parent, parent), std::mem::replace(&mut node.name, name.to_vec()));
@@ -183,14 +183,14 @@ impl Nodes {
         self.drop_unused(parent);
     }
 
-    /// A number was found once more.
+    /// Adds a lookup to a number.
     pub fn again(&mut self, number: u64) {
         if let Some(node) = self.all.get_mut(&number) {
             node.lookups += 1;
         }
     }
 
-    /// A number is forgotten so many times.
+    /// Removes this number of lookups from a number.
     pub fn forget(&mut self, number: u64, times: u64) {
         if let Some(node) = self.all.get_mut(&number) {
             node.lookups = node.lookups.saturating_sub(times);
@@ -198,7 +198,7 @@ impl Nodes {
         }
     }
 
-    /// Drops a number that nobody knows any more, and then maybe its directory's.
+    /// Drops a number without lookups, and then its directory's number if that is unused too.
     fn drop_unused(&mut self, mut number: u64) {
         while self.all.get(&number).is_some_and(|node| node.lookups == 0 && node.children == 0) {
             let Some(node) = self.all.remove(&number) else { return };
@@ -213,13 +213,13 @@ impl Nodes {
         }
     }
 
-    /// A name was removed.
+    /// Handles the removal of a name.
     pub fn removed(&mut self, parent: u64, name: &[u8]) {
         self.changes += 1;
         self.take(parent, name);
     }
 
-    /// A name means something else than before, if it was known.
+    /// Detaches a known name whose meaning has changed.
     fn take(&mut self, parent: u64, name: &[u8]) {
         if let Some(number) = self.names.remove(&(parent, name.to_vec())) {
             self.changes += 1;
@@ -229,7 +229,7 @@ impl Nodes {
         }
     }
 
-    /// A name was changed; what had the new one is removed.
+    /// Handles a renaming; an entry that had the new name is removed.
     pub fn renamed(&mut self, from: (u64, &[u8]), to: (u64, &[u8])) {
         if from == to {
             return;
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(nodes.path(file).as_deref(), Some(b"d/f".as_slice()));
         nodes.renamed((ROOT, b"d"), (other, b"x"));
         assert_eq!(nodes.path(file).as_deref(), Some(b"e/x/f".as_slice()));
-        // It has become an object meanwhile, and keeps its number.
+        // It has become an object meanwhile; it keeps its number.
         assert_eq!(nodes.found(other, b"x", Some(9), true).unwrap(), directory);
         nodes.removed(directory, b"f");
         assert_eq!(nodes.path(file), None);
@@ -275,7 +275,7 @@ mod tests {
         nodes.forget(a, 1);
         nodes.forget(b, 1);
         assert_eq!(nodes.path(c).as_deref(), Some(b"a/b/c".as_slice()));
-        // Moved to a directory that only it keeps, and then forgotten.
+        // It was moved to a directory that only it keeps alive, and then forgotten.
         let d = nodes.found(ROOT, b"d", Some(4), true).unwrap();
         nodes.renamed((b, b"c"), (d, b"c"));
         nodes.forget(d, 1);
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(nodes.found(ROOT, b"a", Some(6), true).unwrap(), b);
         assert_eq!(nodes.found(b, b"a", Some(5), true).unwrap(), a);
         assert_eq!((nodes.path(b).as_deref(), nodes.path(a).as_deref()), (Some(&b"a"[..]), Some(&b"a/a"[..])));
-        // Of a directory that is looked up while it is moved, what is above it may be found below.
+        // While a directory is moved during its lookup, its ancestor may be found below it.
         assert!(nodes.found(a, b"x", Some(6), true).is_err());
         assert_eq!(nodes.path(a).as_deref(), Some(&b"a/a"[..]));
     }

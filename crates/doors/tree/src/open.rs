@@ -7,7 +7,7 @@ use crate::error::refused;
 use crate::views::OpenView;
 use crate::{Error, Result, Tree, views};
 
-/// An open file or view. A file is closed when this is dropped, and an error then only logged; [`Open::flush`] tells.
+/// An open file or view. Dropping it closes the file and only logs an error; [`Open::flush`] returns it.
 pub struct Open {
     number: u64,
     bytes: Bytes,
@@ -28,7 +28,7 @@ impl Tree {
         Ok(Open::file(number, self.files.open(&nodes.path_of(number)?)?))
     }
 
-    /// Makes what was written to it durable.
+    /// Makes the written bytes durable.
     pub fn sync(&self, open: &Open) -> Result<()> {
         open.flush()?;
         match &open.bytes {
@@ -40,7 +40,7 @@ impl Tree {
 }
 
 impl Tree {
-    /// Makes a file durable, whoever has it open, or names in a directory.
+    /// Makes a file durable, including bytes written through other handles, or the names in a directory.
     pub fn sync_number(&self, number: u64) -> Result<()> {
         let stat = self.node(number, None)?.stat;
         match stat.kind == Kind::File && stat.special.is_none() {
@@ -60,7 +60,7 @@ impl Open {
         self.number
     }
 
-    /// The file, where it is no view.
+    /// The file, unless it is a view.
     pub fn as_file(&self) -> Option<&File> {
         match &self.bytes {
             Bytes::File(file) => Some(file),
@@ -68,7 +68,7 @@ impl Open {
         }
     }
 
-    /// The dataset of which it is a view, if it is one.
+    /// The dataset of the view, if it is one.
     pub fn dataset(&self) -> Option<&str> {
         match &self.bytes {
             Bytes::File(_) => None,
@@ -76,7 +76,7 @@ impl Open {
         }
     }
 
-    /// Reads; the bytes read, fewer only at the end.
+    /// Reads bytes and returns their number, which is smaller only at the end.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         match &self.bytes {
             Bytes::File(file) => Ok(file.read_at(offset, out)?),
@@ -84,7 +84,7 @@ impl Open {
         }
     }
 
-    /// The same, and lends the bytes to `answer`: in `out`, or where they were fetched ahead.
+    /// Reads like [`Open::read_at`] and lends the bytes to `answer`: from `out`, or from the prefetch buffer.
     pub fn read_to<T>(&self, offset: u64, out: &mut [u8], answer: impl FnOnce(Result<&[u8]>) -> T) -> T {
         match &self.bytes {
             Bytes::File(file) => file.read_to(offset, out, |read| answer(read.map_err(Error::from))),
@@ -92,7 +92,7 @@ impl Open {
         }
     }
 
-    /// Writes; the bytes written, fewer only at the end of a view, which has a length of its own.
+    /// Writes bytes and returns their number, which is smaller only at the end of a view, whose length is fixed.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
         match &self.bytes {
             Bytes::File(file) => {
@@ -103,7 +103,7 @@ impl Open {
         }
     }
 
-    /// The same; `accepted` is told as soon as all who use the tree are sure to see the bytes
+    /// Writes like [`Open::write_at`], and calls `accepted` as soon as all users of the tree are sure to see the bytes
     /// ([`File::write_behind`](terrace::files::File::write_behind)).
     pub fn write_behind(&self, offset: u64, bytes: &[u8], accepted: impl FnOnce(Result<usize>)) {
         match &self.bytes {
@@ -114,8 +114,8 @@ impl Open {
         }
     }
 
-    /// Writes behind the last byte, wherever that is when the bytes reach the store; else as [`Open::write_behind`]. A view has a length
-    /// of its own, so bytes go to `offset` of it.
+    /// Appends at the end that the file has when the bytes reach the store; otherwise works like [`Open::write_behind`]. The length of a
+    /// view is fixed, so its bytes go to `offset`.
     pub fn append_behind(&self, offset: u64, bytes: &[u8], accepted: impl FnOnce(Result<usize>)) {
         match &self.bytes {
             Bytes::File(file) => file.append_behind(bytes, |appended| {
@@ -125,7 +125,7 @@ impl Open {
         }
     }
 
-    /// The same; returns when that is done.
+    /// Appends like [`Open::append_behind`], and returns once the bytes are written.
     pub fn append(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
         match &self.bytes {
             Bytes::File(file) => {
@@ -136,7 +136,7 @@ impl Open {
         }
     }
 
-    /// Writes what is kept back, as closing does; replicas of a dataset follow that wait for this.
+    /// Writes buffered bytes, as closing does; then updates the replicas of a dataset that follow on close.
     pub fn flush(&self) -> Result<()> {
         match &self.bytes {
             Bytes::File(file) => Ok(file.flush()?),
@@ -144,7 +144,7 @@ impl Open {
         }
     }
 
-    /// What is known about the file.
+    /// Returns the file's attributes.
     pub(crate) fn stat(&self) -> Option<Result<Stat>> {
         self.as_file().map(|file| Ok(file.stat()?))
     }

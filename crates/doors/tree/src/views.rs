@@ -1,6 +1,6 @@
 //! Datasets' views as files, under `.views/DATASET/VIEW`.
 //!
-//! A view is as long as what it shows: like a device it cannot be cut or extended, and what goes beyond its end is not written.
+//! A view has a fixed length: like a device it cannot be truncated or extended, and bytes beyond its end are not written.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::error::{STALE, refused};
 use crate::nodes::ROOT;
 use crate::{Error, Listed, Node, Result};
 
-/// Their directory in the root.
-pub const NAME: &str = ".views";
-/// The number of that directory; those of all below come after it.
-pub const FOLDER: u64 = 1 << 62;
+/// The name of the views' directory in the root.
+pub const VIEWS_NAME: &str = ".views";
+/// The number of that directory; all entries below it have greater numbers.
+pub const VIEWS_NUMBER: u64 = 1 << 62;
 
 /// Datasets' views as files.
 pub struct Views {
@@ -25,7 +25,7 @@ pub struct Views {
     known: RwLock<Known>,
 }
 
-/// What has a number.
+/// An entry with a number.
 #[derive(Default)]
 struct Known {
     places: Vec<Place>,
@@ -39,14 +39,14 @@ struct Place {
     view: Option<String>,
 }
 
-/// Whether a number is that of something here.
+/// Whether a number belongs to the views.
 pub fn is(number: u64) -> bool {
     number >> 62 == 1
 }
 
-/// Whether a name in a directory is that of all views.
+/// Whether a name in a directory is the directory of all views.
 pub fn is_folder(parent: u64, name: &[u8]) -> bool {
-    parent == ROOT && name == NAME.as_bytes()
+    parent == ROOT && name == VIEWS_NAME.as_bytes()
 }
 
 impl Views {
@@ -54,19 +54,19 @@ impl Views {
         Views { files: files.clone(), datasets: Datasets::new(files.store()), known: RwLock::default() }
     }
 
-    /// Whether there are any.
+    /// Whether there are views.
     pub fn any(&self) -> bool {
         self.datasets.list().is_ok_and(|names| !names.is_empty())
     }
 
-    /// What a name in a directory is.
+    /// Looks up a name in a directory.
     pub fn find(&self, parent: u64, name: &[u8]) -> Result<Node> {
         if parent == ROOT {
-            return self.node(FOLDER);
+            return self.node(VIEWS_NUMBER);
         }
         let name = std::str::from_utf8(name).map_err(|_| Error::Refused(libc::ENOENT))?;
         let place = match parent {
-            FOLDER => Place { dataset: self.datasets.open(name)?, view: None },
+            VIEWS_NUMBER => Place { dataset: self.datasets.open(name)?, view: None },
             parent => {
                 let Place { dataset, view: None } = self.place(parent)? else { return refused(libc::ENOTDIR) };
                 dataset.view(name)?;
@@ -83,39 +83,39 @@ impl Views {
             return *number;
         }
         known.places.push(place);
-        let number = FOLDER + known.places.len() as u64;
+        let number = VIEWS_NUMBER + known.places.len() as u64;
         known.numbers.insert(key, number);
         number
     }
 
     fn place(&self, number: u64) -> Result<Place> {
-        let at = number.checked_sub(FOLDER + 1).ok_or(Error::Refused(libc::EISDIR))?;
+        let at = number.checked_sub(VIEWS_NUMBER + 1).ok_or(Error::Refused(libc::EISDIR))?;
         self.known.read().places.get(at as usize).cloned().ok_or(STALE)
     }
 
-    /// The directory that holds a number.
+    /// Returns the directory that holds a number.
     pub fn above(&self, number: u64) -> Result<u64> {
-        if number == FOLDER {
+        if number == VIEWS_NUMBER {
             return Ok(ROOT);
         }
         let place = self.place(number)?;
-        Ok(if place.view.is_some() { self.number(Place { view: None, ..place }) } else { FOLDER })
+        Ok(if place.view.is_some() { self.number(Place { view: None, ..place }) } else { VIEWS_NUMBER })
     }
 
-    /// What a number is called.
+    /// Returns the name of a number.
     pub fn name(&self, number: u64) -> Result<Vec<u8>> {
-        if number == FOLDER {
-            return Ok(NAME.into());
+        if number == VIEWS_NUMBER {
+            return Ok(VIEWS_NAME.into());
         }
         let Place { dataset, view } = self.place(number)?;
         Ok(view.unwrap_or_else(|| dataset.name().to_owned()).into_bytes())
     }
 
-    /// What a number is like.
+    /// Returns the attributes of a number.
     pub fn node(&self, number: u64) -> Result<Node> {
         let root = self.files.stat(b"")?;
         let (kind, mode, length, modified) = match number {
-            FOLDER => (Kind::Directory, 0o555, 0, root.modified),
+            VIEWS_NUMBER => (Kind::Directory, 0o555, 0, root.modified),
             number => {
                 let Place { dataset, view } = self.place(number)?;
                 let modified = dataset.modified()?;
@@ -133,10 +133,10 @@ impl Views {
         Ok(Node { number, stat })
     }
 
-    /// The names in a directory.
+    /// Returns the entries of a directory.
     pub fn list(&self, number: u64) -> Result<Vec<Listed>> {
         let mut all = Vec::new();
-        if number == FOLDER {
+        if number == VIEWS_NUMBER {
             for name in self.datasets.list()? {
                 let dataset = match self.datasets.open(&name) {
                     Ok(dataset) => dataset,
@@ -176,7 +176,7 @@ impl OpenView {
         Ok(self.0.read_at(offset, out)?)
     }
 
-    /// Writes what lies before the end; the bytes written.
+    /// Writes the bytes before the end and returns their number.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<usize> {
         let room = self.0.length()?.saturating_sub(offset);
         let fits = bytes.get(..room.min(bytes.len() as u64) as usize).unwrap_or_default();
@@ -187,7 +187,7 @@ impl OpenView {
         Ok(fits.len())
     }
 
-    /// A file is closed: replicas follow that wait for this.
+    /// Updates the replicas that follow when a file is closed.
     pub fn flush(&self) -> Result<()> {
         Ok(self.0.close()?)
     }

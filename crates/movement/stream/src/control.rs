@@ -1,4 +1,4 @@
-//! What others may tell a stream that runs, and ask it.
+//! The shared handle that controls and observes a running stream.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,18 +8,18 @@ use terrace_pipeline::Figures;
 
 use crate::request::Name;
 
-/// Files of watched directories that are not delivered and removed.
+/// Files of watched directories that have not been delivered and removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// How many.
+    /// The number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
-    /// Of those that are not merely on their way, the path and why they are not taken.
+    /// The path of each file that is blocked rather than merely waiting its turn, and the reason.
     pub stays: Vec<(String, String)>,
 }
 
-/// Shared with a stream that runs.
+/// Control and observation of a running stream, shared between threads.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,
@@ -29,22 +29,22 @@ pub struct Control {
     files: AtomicU64,
     requests: AtomicU64,
     wanted_again: Mutex<Vec<Name>>,
-    /// What it has done.
+    /// Progress of the stream so far.
     pub figures: Figures,
 }
 
 impl Control {
-    /// Ends it after what is under way; the rest waits in its sources.
+    /// Stops the stream after the writes in progress. The remaining requests stay in their sources.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
 
-    /// Ends it once its sources have no more.
+    /// Stops the stream once its sources are empty.
     pub fn drain(&self) {
         self.drain.store(true, Ordering::Release);
     }
 
-    /// Whether it was told to end.
+    /// Whether [`stop`](Self::stop) was called.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
@@ -53,7 +53,7 @@ impl Control {
         self.drain.load(Ordering::Acquire)
     }
 
-    /// What is left in the directories that it pulls.
+    /// The files that remain in the directories that the stream pulls.
     pub fn left(&self) -> Left {
         let mut all = Left::default();
         for left in self.left.lock().values() {
@@ -64,17 +64,17 @@ impl Control {
         all
     }
 
-    /// Files that were delivered whole and removed.
+    /// The number of files that were delivered completely and removed.
     pub fn files_done(&self) -> u64 {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Requests that were delivered, each of them once.
+    /// The number of requests that were delivered, each counted once.
     pub fn requests_done(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Has a destination that was given up tried again.
+    /// Requests a retry of a parked destination.
     pub fn retry(&self, destination: Name) {
         self.wanted_again.lock().push(destination);
     }
@@ -83,19 +83,19 @@ impl Control {
         std::mem::take(&mut self.wanted_again.lock())
     }
 
-    pub(crate) fn tell_requests_done(&self, requests: u64) {
+    pub(crate) fn add_requests_done(&self, requests: u64) {
         self.requests.fetch_add(requests, Ordering::Relaxed);
     }
 
-    pub(crate) fn tell_left(&self, source: usize, left: Left) {
+    pub(crate) fn set_left(&self, source: usize, left: Left) {
         self.left.lock().insert(source, left);
     }
 
-    pub(crate) fn tell_file_done(&self) {
+    pub(crate) fn add_file_done(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn tell_parked(&self, destination: &Name, is_parked: bool) {
+    pub(crate) fn set_parked(&self, destination: &Name, is_parked: bool) {
         let mut parked = self.parked.lock();
         match is_parked {
             true => drop(parked.insert(destination.clone())),

@@ -1,4 +1,4 @@
-//! Delivery: what is done with a segment at its destination. The pipeline's end.
+//! Delivery, the last stage of the pipeline: writes each segment to its destination.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,23 +16,24 @@ use crate::{Error, Failure};
 
 const SAME_FILE: &str = "it is the file itself, under another name; remove one of the two";
 
-/// Writes segments to destinations and notes how far they have got.
+/// Writes segments to destinations and records the progress of each.
 pub struct Deliver {
-    /// Where the bytes go.
+    /// The destination of the bytes.
     pub destination: Arc<dyn Destination>,
-    /// How far each name has got.
+    /// The progress of each name.
     pub ledger: Arc<Ledger>,
     /// The names of the sources, by number.
     pub sources: Vec<String>,
-    /// What others may ask.
+    /// Control and progress counters shared with other threads.
     pub control: Arc<Control>,
-    /// Names that were begun with since the last failure there.
+    /// Names that were checked against the ledger since their last failure.
     pub begun: Mutex<HashSet<Name>>,
 }
 
 impl Deliver {
-    /// Sees that what is there agrees with what is known of it. Where nothing is, what is there is what appends go behind.
-    fn begin(&self, name: &Name) -> Outcome<Mark> {
+    /// Checks that the destination's state agrees with its mark. A destination without a mark appends behind the bytes that exist
+    /// already.
+    fn check_destination(&self, name: &Name) -> Outcome<Mark> {
         let known = self.ledger.mark(name)?;
         if let Some(mark) = known.as_ref().filter(|_| self.begun.lock().contains(name)) {
             return Ok(mark.clone());
@@ -42,7 +43,8 @@ impl Deliver {
         let watermark = match mark.watermark {
             Some(watermark) => watermark,
             None => {
-                // It must be known before the first byte is written: a run that dies, or a loss of power, leaves some of them.
+                // The watermark must be durable before the first byte is written: a crash or a power cut may leave some of the bytes, and
+                // the next run must not append behind those.
                 let watermark = length.unwrap_or(0);
                 mark.watermark = Some(watermark);
                 self.ledger.commit(name, mark.clone())?;
@@ -61,13 +63,13 @@ impl Deliver {
         Ok(mark)
     }
 
-    /// Writes what is there of files.
+    /// Writes the entries that are parts of files.
     fn write_parts(&self, name: &Name, entries: &[Entry]) -> Outcome<()> {
         let mut writes: Vec<Run> = Vec::new();
         let mut checked: Option<u64> = None;
         for (entry, file) in entries.iter().filter_map(|entry| Some((entry, entry.file.as_ref()?))) {
             let Place::At(offset) = entry.request.place else { continue };
-            // Once for each file, and before its first byte is written: a file that is written to itself would be cut, and removed.
+            // Check once per file, and before its first byte is written: a file written to itself would be truncated and then removed.
             if checked.replace(file.inode) != Some(file.inode)
                 && self.destination.is_file(name, file.device, file.inode)
             {
@@ -90,7 +92,7 @@ impl Deliver {
         if requests.peek().is_none() {
             return Ok(None);
         }
-        let mut mark = self.begin(name)?;
+        let mut mark = self.check_destination(name)?;
         let before = mark.clone();
         let mut end = mark.watermark.unwrap_or(0);
         let mut writes: Vec<Run> = Vec::new();
@@ -125,7 +127,7 @@ impl Deliver {
             if entry.request.ends {
                 self.write(name, first, &mut writes)?;
                 if before.watermark.is_some_and(|watermark| end < watermark) {
-                    // Else nobody could tell a cut that was not noted from a file that somebody has damaged.
+                    // Record the cut before it happens: otherwise the next run could not tell it from a file that was damaged.
                     let cut = Some(before.cut.map_or(end, |cut| cut.min(end)));
                     self.ledger.commit(name, Mark { cut, ..before.clone() })?;
                     self.ledger.sync()?;
@@ -143,7 +145,7 @@ impl Deliver {
         if runs.is_empty() { Ok(()) } else { self.destination.write(name, first, &runs) }
     }
 
-    fn forget<T>(&self, name: &Name, outcome: Outcome<T>) -> Outcome<T> {
+    fn recheck_after_error<T>(&self, name: &Name, outcome: Outcome<T>) -> Outcome<T> {
         if outcome.is_err() {
             self.begun.lock().remove(name);
         }
@@ -156,24 +158,24 @@ impl Sink<Entry> for Deliver {
     type Error = Error;
 
     fn write(&self, name: &Name, entries: &[Entry]) -> Outcome<Option<Mark>> {
-        let delivered = self.forget(name, self.deliver(name, entries));
+        let delivered = self.recheck_after_error(name, self.deliver(name, entries));
         terrace::fail::point("stream:written");
         delivered
     }
 
     fn sync(&self, name: &Name, mark: Option<Mark>) -> Outcome<()> {
-        self.forget(name, self.destination.sync(name))?;
+        self.recheck_after_error(name, self.destination.sync(name))?;
         terrace::fail::point("stream:synced");
         match mark {
             Some(mark) => {
                 let before = self.ledger.mark(name)?.map_or(0, |before| before.requests);
-                self.control.tell_requests_done(mark.requests.saturating_sub(before));
+                self.control.add_requests_done(mark.requests.saturating_sub(before));
                 self.ledger.commit(name, mark)?;
             }
-            // A file has no mark of its own, unless it was given up before.
+            // A file has no mark of its own, unless its destination was parked before.
             None => self.ledger.unpark(name)?,
         }
-        self.control.tell_parked(name, false);
+        self.control.set_parked(name, false);
         terrace::fail::point("stream:committed");
         Ok(())
     }
@@ -182,7 +184,7 @@ impl Sink<Entry> for Deliver {
         let wanted = self.control.take_wanted_again();
         for name in &wanted {
             self.ledger.unpark(name)?;
-            self.control.tell_parked(name, false);
+            self.control.set_parked(name, false);
         }
         Ok(wanted)
     }
@@ -190,7 +192,7 @@ impl Sink<Entry> for Deliver {
     fn park(&self, name: &Name, reason: &str) -> Result<(), Error> {
         tracing::error!(destination = %String::from_utf8_lossy(name), reason, "a destination is parked");
         let mark = self.ledger.mark(name)?.unwrap_or_default();
-        self.control.tell_parked(name, true);
+        self.control.set_parked(name, true);
         self.ledger.commit(name, Mark { parked: Some(reason.into()), ..mark })
     }
 }

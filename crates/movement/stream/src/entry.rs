@@ -1,4 +1,4 @@
-//! What moves through the pipeline: a request, with its place in its source.
+//! The unit that the pipeline moves: a request with its position in its source.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use terrace_pipeline::Move;
 
 use crate::request::{Name, Request};
 
-/// A request's place in the order of its source: for the log its sequence, for Redis both halves of its id.
+/// A request's position in the order of its source: the sequence in the log, or both halves of a Redis id.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64, pub u64);
 
 impl Position {
-    /// What `Display` wrote.
+    /// Parses the output of `Display`.
     pub fn parse(text: &str) -> Option<Position> {
         let (high, low) = text.split_once('-').unwrap_or((text, "0"));
         Some(Position(high.parse().ok()?, low.parse().ok()?))
@@ -29,43 +29,43 @@ impl fmt::Display for Position {
     }
 }
 
-/// A file that a request is a part of.
+/// The file that a request is a part of.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
-    /// As it is to be at the end.
+    /// The attributes of the complete file.
     pub attributes: Attributes,
-    /// The device that it is on.
+    /// The device that holds the file.
     pub device: u64,
-    /// Its number there.
+    /// Its inode number.
     pub inode: u64,
 }
 
-/// A request that was pulled.
+/// A request that was pulled from a source.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The request.
     pub request: Request,
-    /// Its source's number in the stream.
+    /// The number of its source in the stream.
     pub source: usize,
-    /// Its place there.
+    /// Its position in that source.
     pub position: Position,
-    /// The file that it is a part of. All parts of a file come in order, and again from the first byte
-    /// where one was not written. Where it is a request by itself, none: then it is noted with its destination that it is done.
+    /// The file that the request is a part of, or `None` for an independent request. The parts of a file arrive in order, and restart
+    /// from the first byte after a failed write. Only an independent request is recorded as done in its destination's mark.
     pub file: Option<Arc<SourceFile>>,
-    /// The file that it was added to, where files are followed; none where the source itself is what is followed.
+    /// The followed file that the request was read from; `None` if the position in the source itself is recorded.
     pub lane: Option<Lane>,
 }
 
-/// A file that is followed: how far it is delivered is noted under a name of its own.
+/// A file that is followed. Its progress is recorded under a name of its own.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// Its name in the marks of destinations.
+    /// Its name in the destinations' marks.
     pub name: Arc<str>,
-    /// How far it is delivered once the request is done.
+    /// The progress to record once the request is done.
     pub until: Position,
-    /// The device that the file is on.
+    /// The device that holds the file.
     pub device: u64,
-    /// Its number there.
+    /// Its inode number.
     pub inode: u64,
 }
 
@@ -87,7 +87,7 @@ impl Move for Entry {
     }
 
     fn is_progress(&self) -> bool {
-        // A file is begun with again from its first byte.
+        // A failed file restarts from its first byte, so only its last part is progress.
         self.file.is_none() || self.request.ends
     }
 }

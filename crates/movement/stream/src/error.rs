@@ -1,23 +1,23 @@
-//! What can go wrong with a stream, and what to do next.
+//! The errors of a stream. Each message says how to proceed.
 
 use std::path::PathBuf;
 
 /// This crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every way in which a stream can fail. What goes wrong at one destination is no error of the stream: it is retried, then parked.
+/// The errors of a stream. A failure at one destination is not among them: the stream retries it, then parks the destination.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] terrace::Error),
-    /// What several callers asked for at once failed.
+    /// The write that several callers shared failed.
     #[error("{0}")]
     Shared(std::sync::Arc<Error>),
-    /// A name that no stream may have.
+    /// An invalid stream name.
     #[error("{0:?} is no name for a stream; take 1 to 64 letters, digits, '-', '_' or '.', not beginning with '.'")]
     BadName(String),
-    /// A destination's name that is not allowed.
+    /// An invalid destination name.
     #[error("the destination {name:?} is not allowed: {reason}")]
     BadDestination {
         /// The name, printed lossily.
@@ -25,37 +25,37 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A request that cannot be accepted.
-    #[error("a request of {bytes} bytes is too long; cut it into parts of at most {most} bytes", most = crate::MOST_BYTES)]
+    /// A request that the stream does not accept.
+    #[error("a request of {bytes} bytes is too long; cut it into parts of at most {most} bytes", most = crate::MAX_REQUEST_BYTES)]
     TooLong {
         /// Bytes of the request.
         bytes: usize,
     },
-    /// A producer's identity that is not allowed.
+    /// An invalid producer name or sequence.
     #[error("{0:?} is no name for a producer; take 1 to 255 bytes without NUL")]
     BadProducer(String),
-    /// A producer went too far ahead of what is missing.
+    /// A producer is too far ahead of its lowest missing sequence.
     #[error("producer {producer:?} sent sequence {sequence}, but {missing} is still missing; send that first")]
     TooFar {
         /// The producer, printed lossily.
         producer: String,
-        /// What it sent.
+        /// The sequence that it sent.
         sequence: u64,
-        /// The lowest sequence that never came.
+        /// The lowest sequence that is missing.
         missing: u64,
     },
-    /// Bytes that are no framed request.
+    /// Bytes that are not a framed request.
     #[error("byte {at} of the input begins no request: {reason}")]
     BadFrame {
-        /// Where in the input.
+        /// The offset in the input.
         at: u64,
         /// What is wrong there.
         reason: String,
     },
-    /// Several sources for a destination that takes one.
+    /// Several sources for a destination that accepts only one.
     #[error("objects of a bucket are named by their source's order; give each source a stream of its own")]
     OneSource,
-    /// A directory that no stream may pull from.
+    /// A directory that a stream must not pull from.
     #[error("{} cannot be flushed: {reason}", source_path.display())]
     BadSource {
         /// The directory.
@@ -63,7 +63,7 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A directory that no stream may write to.
+    /// A directory that a stream must not write to.
     #[error("{} cannot be flushed to: {reason}", path.display())]
     BadDirectory {
         /// The directory.
@@ -71,13 +71,13 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// Files that grow, to a destination that takes whole files.
+    /// Followed files for a destination that accepts only whole files.
     #[error("what is added to files is delivered to files and keys only, not to buckets")]
     NoTail,
     /// Another process runs the stream.
     #[error("stream {0:?} is run by another process; end that one, or give this stream another name")]
     Running(String),
-    /// What is stored of a stream does not decode.
+    /// A stored record of a stream does not decode.
     #[error("{what} is damaged: {reason}")]
     Damaged {
         /// Which record.
@@ -85,12 +85,12 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("{context}: {cause}")]
     Io {
-        /// What was being done, to what.
+        /// The operation and its subject.
         context: String,
-        /// The system's words.
+        /// The system's error.
         cause: std::io::Error,
     },
 }

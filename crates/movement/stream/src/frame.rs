@@ -1,4 +1,4 @@
-//! How requests are framed: in the log and on stdin.
+//! The frame format of requests in the log and on stdin.
 //!
 //! All integers are little-endian. A frame is a header of 32 bytes, then the destination, the producer and the bytes:
 //!
@@ -16,14 +16,14 @@ use std::io::Read;
 
 use bytes::Bytes;
 
-use crate::request::{Framed, MOST_BYTES, Name, Origin, Place, Request};
+use crate::request::{Framed, MAX_REQUEST_BYTES, Name, Origin, Place, Request};
 use crate::{Error, Result};
 
-/// Bytes of a frame before its names.
-const HEADER: usize = 32;
-const MAGIC: [u8; 4] = *b"tfr1";
-const APPEND: u32 = 1;
-const ENDS: u32 = 2;
+/// The size of the fixed header of a frame.
+const HEADER_BYTES: usize = 32;
+const FRAME_MAGIC: [u8; 4] = *b"tfr1";
+const FLAG_APPEND: u32 = 1;
+const FLAG_ENDS: u32 = 2;
 
 impl Framed {
     /// Appends the frame to `out`.
@@ -40,11 +40,11 @@ impl Framed {
             return Err(Error::BadProducer(String::from_utf8_lossy(producer).into()));
         }
         let (offset, append) = match request.place {
-            Place::Append => (0, APPEND),
+            Place::Append => (0, FLAG_APPEND),
             Place::At(offset) => (offset, 0),
         };
-        let flags = append | if request.ends { ENDS } else { 0 };
-        out.extend_from_slice(&MAGIC);
+        let flags = append | if request.ends { FLAG_ENDS } else { 0 };
+        out.extend_from_slice(&FRAME_MAGIC);
         out.extend_from_slice(&(request.destination.len() as u16).to_le_bytes());
         out.extend_from_slice(&(producer.len() as u16).to_le_bytes());
         out.extend_from_slice(&(request.bytes.len() as u32).to_le_bytes());
@@ -69,12 +69,12 @@ struct Header {
 }
 
 impl Header {
-    fn parse(raw: &[u8; HEADER]) -> Result<Header, String> {
+    fn parse(raw: &[u8; HEADER_BYTES]) -> Result<Header, String> {
         let number = |range: std::ops::Range<usize>| {
             raw.get(range).unwrap_or_default().iter().rev().fold(0, |n: u64, byte| n << 8 | u64::from(*byte))
         };
-        if raw.first_chunk() != Some(&MAGIC) {
-            return Err(format!("it should begin with {:?}", String::from_utf8_lossy(&MAGIC)));
+        if raw.first_chunk() != Some(&FRAME_MAGIC) {
+            return Err(format!("it should begin with {:?}", String::from_utf8_lossy(&FRAME_MAGIC)));
         }
         let header = Header {
             destination: number(4..6) as usize,
@@ -84,13 +84,13 @@ impl Header {
             offset: number(16..24),
             sequence: number(24..32),
         };
-        if header.flags & !(APPEND | ENDS) != 0 {
+        if header.flags & !(FLAG_APPEND | FLAG_ENDS) != 0 {
             return Err(format!("flags {:#x} are not known", header.flags));
         }
-        if header.bytes > MOST_BYTES {
+        if header.bytes > MAX_REQUEST_BYTES {
             return Err(Error::TooLong { bytes: header.bytes }.to_string());
         }
-        if header.flags & APPEND != 0 && header.offset != 0 {
+        if header.flags & FLAG_APPEND != 0 && header.offset != 0 {
             return Err("an append has an offset".into());
         }
         if (header.producer == 0) != (header.sequence == 0) {
@@ -103,16 +103,16 @@ impl Header {
         self.destination + self.producer + self.bytes
     }
 
-    /// The frame, of the bytes that follow on the header.
+    /// Decodes the frame from the bytes that follow the header.
     fn frame(&self, body: &Bytes) -> Result<Framed, String> {
         let names = self.destination + self.producer;
         let part = |range: std::ops::Range<usize>| body.get(range).unwrap_or_default();
-        let place = if self.flags & APPEND != 0 { Place::Append } else { Place::At(self.offset) };
+        let place = if self.flags & FLAG_APPEND != 0 { Place::Append } else { Place::At(self.offset) };
         let request = Request {
             destination: part(0..self.destination).into(),
             place,
             bytes: body.slice(names..),
-            ends: self.flags & ENDS != 0,
+            ends: self.flags & FLAG_ENDS != 0,
         };
         request.check().map_err(|e| e.to_string())?;
         let producer: Name = part(self.destination..names).into();
@@ -124,7 +124,7 @@ impl Header {
     }
 }
 
-/// Takes the frame that `bytes` begin with off them; none where nothing is left. `at` is where they begin.
+/// Splits the first frame off `bytes`, or returns `None` at their end. `at` is the offset of `bytes` in the input.
 pub fn take(bytes: &mut Bytes, at: u64) -> Result<Option<Framed>> {
     if bytes.is_empty() {
         return Ok(None);
@@ -132,14 +132,14 @@ pub fn take(bytes: &mut Bytes, at: u64) -> Result<Option<Framed>> {
     let bad = |reason: String| Error::BadFrame { at, reason };
     let cut = || bad("it is cut off".into());
     let header = Header::parse(bytes.first_chunk().ok_or_else(cut)?).map_err(bad)?;
-    if bytes.len() < HEADER + header.length() {
+    if bytes.len() < HEADER_BYTES + header.length() {
         return Err(cut());
     }
-    let mut body = bytes.split_to(HEADER + header.length());
-    header.frame(&body.split_off(HEADER)).map(Some).map_err(bad)
+    let mut body = bytes.split_to(HEADER_BYTES + header.length());
+    header.frame(&body.split_off(HEADER_BYTES)).map(Some).map_err(bad)
 }
 
-/// Frames of a stream of bytes.
+/// An iterator over the frames of a byte stream.
 pub struct Frames<R> {
     source: R,
     at: u64,
@@ -154,10 +154,10 @@ impl<R: Read> Frames<R> {
     fn read(&mut self) -> Result<Option<Framed>> {
         let at = self.at;
         let bad = |reason: String| Error::BadFrame { at, reason };
-        let mut header = [0; HEADER];
+        let mut header = [0; HEADER_BYTES];
         match fill(&mut self.source, &mut header)? {
             0 => return Ok(None),
-            HEADER => {}
+            HEADER_BYTES => {}
             _ => return Err(bad("it is cut off".into())),
         }
         let header = Header::parse(&header).map_err(bad)?;
@@ -165,7 +165,7 @@ impl<R: Read> Frames<R> {
         if fill(&mut self.source, &mut body)? < body.len() {
             return Err(bad("it is cut off".into()));
         }
-        self.at += (HEADER + body.len()) as u64;
+        self.at += (HEADER_BYTES + body.len()) as u64;
         header.frame(&Bytes::from(body)).map(Some).map_err(bad)
     }
 }
@@ -178,7 +178,7 @@ impl<R: Read> Iterator for Frames<R> {
     }
 }
 
-/// Reads until `out` is full or the source ends; how much was read.
+/// Reads until `out` is full or the source ends, and returns the number of bytes read.
 fn fill(source: &mut impl Read, out: &mut [u8]) -> Result<usize> {
     let mut filled = 0;
     while let Some(rest) = out.get_mut(filled..).filter(|rest| !rest.is_empty()) {

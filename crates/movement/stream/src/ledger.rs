@@ -1,4 +1,4 @@
-//! How far each destination has got: a record of the catalog for each, the attributes of an empty object.
+//! The progress of each destination: one catalog record for each, kept as the attributes of an empty object.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,20 +9,20 @@ use crate::entry::Position;
 use crate::request::{Name, escape, unescape};
 use crate::{Error, Result};
 
-/// How far a destination has got. It is committed only when the bytes are there to stay.
+/// The progress of a destination. It is committed only after the delivered bytes are durable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// The end of all that went there; an append goes there. None where nothing was begun.
+    /// The end of all delivered bytes, and the offset of the next append. `None` before the first delivery.
     pub watermark: Option<u64>,
-    /// Of each source, by its name, the last request that is done.
+    /// The last delivered request of each source, by the source's name.
     pub done: BTreeMap<String, Position>,
-    /// To which length, below the watermark, it is being cut.
+    /// The length of a truncation in progress, if it is below the watermark.
     pub cut: Option<u64>,
-    /// Why it was given up, where it was.
+    /// Why the destination is parked, if it is.
     pub parked: Option<String>,
-    /// Requests that are done. It is committed with them, so that each is counted once.
+    /// The number of delivered requests. It is committed with them, so that each is counted once.
     pub requests: u64,
-    /// Bytes of these.
+    /// The number of their bytes.
     pub bytes: u64,
 }
 
@@ -33,16 +33,16 @@ const REQUESTS: &str = "requests";
 const BYTES: &str = "bytes";
 const DONE: &str = "done ";
 
-/// How the names of followed files begin.
+/// The prefix of the names under which followed files are recorded.
 pub const LANE_PREFIX: &str = "tail ";
 
 impl Mark {
-    /// The greatest position that is done, of any source.
+    /// The greatest delivered position of any source.
     pub fn newest(&self) -> Position {
         self.done.values().max().copied().unwrap_or_default()
     }
 
-    /// Whether requests went there, and not only what was added to followed files.
+    /// Whether requests were delivered here, rather than only bytes of followed files.
     pub fn takes_requests(&self) -> bool {
         self.watermark.is_some() && self.done.keys().any(|source| !source.starts_with(LANE_PREFIX))
     }
@@ -77,7 +77,7 @@ impl Mark {
     }
 }
 
-/// The marks of a stream's destinations. One process writes them.
+/// The marks of a stream's destinations. Only one process writes them.
 pub struct Ledger {
     store: Store,
     folder: Vec<u8>,
@@ -85,7 +85,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Of the destinations whose records lie below `folder`.
+    /// Creates a ledger whose records lie below `folder`.
     pub fn new(store: &Store, folder: Vec<u8>) -> Ledger {
         Ledger { store: store.clone(), folder, known: Mutex::default() }
     }
@@ -94,12 +94,12 @@ impl Ledger {
         [&self.folder, b"/".as_slice(), &escape(destination)].concat()
     }
 
-    /// How far a destination has got; none where nothing was ever begun there.
+    /// Returns the progress of a destination, or `None` before its first delivery.
     pub fn mark(&self, destination: &Name) -> Result<Option<Mark>> {
         self.look(destination, |mark| mark.cloned())
     }
 
-    /// The last request of a source that is done at a destination.
+    /// Returns the last request of a source that was delivered to a destination.
     pub fn done(&self, destination: &Name, source: &str) -> Result<Option<Position>> {
         self.look(destination, |mark| mark?.done.get(source).copied())
     }
@@ -118,7 +118,7 @@ impl Ledger {
         Ok(seen)
     }
 
-    /// Notes how far a destination has got.
+    /// Commits the progress of a destination.
     pub fn commit(&self, destination: &Name, mark: Mark) -> Result<()> {
         let key = self.key(destination);
         let is_new = self.mark(destination)?.is_none();
@@ -132,13 +132,13 @@ impl Ledger {
         Ok(())
     }
 
-    /// Notes that a destination is not given up any more.
+    /// Records that a destination is no longer parked.
     pub fn unpark(&self, destination: &Name) -> Result<()> {
         let Some(mark) = self.mark(destination)?.filter(|mark| mark.parked.is_some()) else { return Ok(()) };
         self.set(destination, Mark { parked: None, ..mark })
     }
 
-    /// Notes how far a destination has got. A mark that says nothing goes.
+    /// Sets the progress of a destination. An empty mark removes the record.
     pub fn set(&self, destination: &Name, mark: Mark) -> Result<()> {
         if mark != Mark::default() {
             return self.commit(destination, mark);
@@ -151,12 +151,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns when a loss of power takes nothing of what was noted any more.
+    /// Returns once all committed marks survive a power cut.
     pub fn sync(&self) -> Result<()> {
         Ok(self.store.sync_placed()?)
     }
 
-    /// All destinations and how far they have got.
+    /// Returns all destinations with their progress.
     pub fn all(&self) -> Result<Vec<(Vec<u8>, Mark)>> {
         let mut all = Vec::new();
         let mut after: Option<Vec<u8>> = None;

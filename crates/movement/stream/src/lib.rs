@@ -1,13 +1,13 @@
-//! Streams of requests that flow down the tiers all the time, exactly once (RFlush).
+//! Streams of requests that flow continuously down the tiers, exactly once (RFlush).
 //!
 //! A [`Request`] is bytes for a place in a destination: a file, an object of a bucket, a key. Producers append requests to a [`Stream`]'s
-//! log in the store; one that runs it ([`Running`]) pulls them, groups them by destination, writes them there and trims the log. Sources other than the log are
-//! pulled in the same way, and at the same time.
+//! log in the store. The process that runs the stream ([`Running`]) pulls the requests, groups them by destination, writes them, and
+//! trims the log. It pulls sources other than the log in the same way, and concurrently.
 //!
-//! **Exactly once.** A request is accepted when it is in the log, which survives what the stream's `Ack` says. What is
-//! committed, after the bytes are down to stay, is how far each destination has got: the last request that is done there,
-//! and the watermark behind which the next append goes. So whoever dies at any moment, the next run writes the same bytes at the same
-//! places. A producer that numbers its requests may send each as often as it likes ([`Origin`]).
+//! **Exactly once.** A request is accepted when it is in the log, with the durability that the stream's `Ack` requires. After the written
+//! bytes are durable, the stream commits the progress of each destination: the last request delivered there, and the watermark, which is
+//! the offset of the next append. So after a crash at any moment, the next run writes the same bytes at the same offsets. A producer that
+//! numbers its requests may send each any number of times ([`Origin`]).
 //!
 //! ```
 //! # use terrace::{Ack, Config, Store};
@@ -55,10 +55,10 @@ pub use ledger::{Ledger, Mark};
 pub use log::{Accepted, Submitted};
 pub use parked::Dropped;
 pub use places::check_directories;
-pub use request::{Framed, MOST_BYTES, Name, Origin, Place, Request};
+pub use request::{Framed, MAX_REQUEST_BYTES, Name, Origin, Place, Request};
 pub use run::{AnySource, Running};
 pub use runs::Run;
 pub use seen::Seen;
 pub use stream::{Backlog, Done, Producer, Stream};
 pub use terrace_pipeline::{Failure, Figures, Pulled, Settings, Source};
-pub use window::{AHEAD, Window};
+pub use window::{MAX_SEQUENCE_LEAD, Window};

@@ -1,4 +1,4 @@
-//! Where a directory really is, whatever path leads to it: by symbolic links, mounts and bind mounts.
+//! The identity of a directory, independent of the path to it: through symbolic links, mounts and bind mounts.
 
 use std::ffi::OsString;
 use std::fs;
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 
-/// A directory, as a place in a file system.
+/// The location of a directory in a file system.
 #[derive(Clone, Debug)]
 pub struct Location {
     /// The file system, and the path from its root.
     at: Option<InFileSystem>,
-    /// Devices and inodes of the directory and of all above it.
+    /// Devices and inodes of the directory and of all its parents.
     upwards: Vec<(u64, u64)>,
-    /// The other file systems that are mounted below it, or parts of the same.
+    /// Other file systems, or other parts of the same one, that are mounted below it.
     mounted: Vec<InFileSystem>,
-    /// Whether it lies in a store that is mounted.
+    /// Whether it lies in a mounted store.
     is_mounted_store: bool,
 }
 
@@ -38,7 +38,7 @@ struct Mount {
 }
 
 impl Location {
-    /// Where the directory is; of one that is not there yet, where it would be made.
+    /// Locates a directory; for one that does not exist yet, the place where it would be created.
     pub fn of(path: &Path) -> io::Result<Location> {
         let (there, rest) = existing(path)?;
         let mounts = mounts();
@@ -52,18 +52,18 @@ impl Location {
         let number = |folder: &Path| fs::metadata(folder).map(|metadata| (metadata.dev(), metadata.ino()));
         let upwards = match rest.as_os_str().is_empty() {
             true => there.ancestors().map(number).collect::<io::Result<_>>()?,
-            // What is not there yet has no number, and nothing is in it.
+            // A directory that does not exist has no inode and contains nothing.
             false => std::iter::once(Ok((0, 0))).chain(there.ancestors().map(number)).collect::<io::Result<_>>()?,
         };
         Ok(Location { at, upwards, mounted, is_mounted_store: mount.is_some_and(Mount::is_store) })
     }
 
-    /// Whether the two are the same directory, or one is somewhere in the other.
+    /// Whether the two are the same directory, or one contains the other.
     pub fn overlaps(&self, other: &Location) -> bool {
         self.contains(other) || other.contains(self)
     }
 
-    /// Whether `other` is this directory, or somewhere in it.
+    /// Whether `other` is this directory or lies in it.
     pub fn contains(&self, other: &Location) -> bool {
         let holds = |outer: &InFileSystem, inner: &InFileSystem| {
             outer.device == inner.device && inner.path.starts_with(&outer.path)
@@ -73,20 +73,21 @@ impl Location {
         other.at.as_ref().is_some_and(by_path) || self.upwards.first().is_some_and(is_numbered)
     }
 
-    /// Whether it is in a store that is mounted.
+    /// Whether the directory lies in a mounted store.
     pub fn is_mounted_store(&self) -> bool {
         self.is_mounted_store
     }
 }
 
 impl Mount {
-    /// Whether it shows a store. Mounts that root makes without the helper `fusermount3` have no subtype: only their source tells.
+    /// Whether the mount is a store. A mount that root makes without the helper `fusermount3` has no subtype; only its source identifies
+    /// it.
     fn is_store(&self) -> bool {
         self.kind == "fuse.terrace" || self.kind == "fuse" && self.source == "terrace"
     }
 }
 
-/// The part of a path that is there, without symbolic links, and the rest.
+/// Splits a path into the part that exists, without symbolic links, and the rest.
 fn existing(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let mut rest = Vec::new();
     let mut there = std::path::absolute(path)?;
@@ -109,7 +110,7 @@ fn mount_id(path: &Path) -> Option<u64> {
 }
 
 fn mounts() -> Vec<Mount> {
-    // Where /proc is not there, numbers of devices and inodes have to do.
+    // Without /proc, the comparison relies on device and inode numbers alone.
     let text = fs::read("/proc/self/mountinfo").unwrap_or_default();
     text.split(|byte| *byte == b'\n').filter_map(mount).collect()
 }
@@ -129,7 +130,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Spaces and the like stand in `mountinfo` as a backslash and three octal digits.
+/// Decodes the octal escapes of `mountinfo`: a backslash and three digits.
 fn without_escapes(word: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(word.len());
     let mut rest = word;

@@ -1,5 +1,5 @@
-//! Which directory a destination belongs to, where a stream pulls several: files of one name in two directories would be written
-//! over each other.
+//! Ownership of destinations, for streams that pull several directories: files with the same name in two directories would overwrite each
+//! other.
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -15,28 +15,28 @@ use crate::Result;
 use crate::ledger::Ledger;
 use crate::request::{Name, escape};
 
-/// The attribute of a record that names the directory.
+/// The record's attribute that names the directory.
 const DIRECTORY: &str = "directory";
 
-/// The directories that destinations of a stream belong to. A destination belongs to the first directory that delivers to it, in all
-/// runs, until it is forgotten.
+/// The owners of a stream's destinations. A destination belongs to the first directory that delivers to it, across all runs, until it is
+/// forgotten.
 pub struct Owners {
     store: Store,
     stream: String,
     folder: Vec<u8>,
-    /// How many directories the stream pulls.
+    /// The number of directories that the stream pulls.
     directories: AtomicUsize,
-    /// Directories whose files are on their way.
+    /// The owners of files that are being delivered.
     claimed: Mutex<HashMap<Name, PathBuf>>,
 }
 
-/// A path as text, so that no two paths are the same text.
+/// Encodes a path as text. Different paths have different encodings.
 fn text(directory: &Path) -> String {
     directory.as_os_str().as_bytes().escape_ascii().to_string()
 }
 
 impl Owners {
-    /// Of the stream of this name, whose records lie below `folder`.
+    /// Opens the owners of the named stream, whose records lie below `folder`.
     pub fn new(store: &Store, stream: &str, folder: &str) -> Owners {
         let folder = format!("{folder}/owners").into_bytes();
         Owners {
@@ -48,7 +48,7 @@ impl Owners {
         }
     }
 
-    /// The stream pulls another directory. Called before any of them is pulled.
+    /// Counts one more pulled directory. Call it before any directory is pulled.
     pub fn add_directory(&self) {
         self.directories.fetch_add(1, Relaxed);
     }
@@ -57,7 +57,7 @@ impl Owners {
         [&self.folder, b"/".as_slice(), &escape(name)].concat()
     }
 
-    /// Whether the destination belongs to a directory.
+    /// Whether the destination has an owner.
     pub fn knows(&self, name: &[u8]) -> Result<bool> {
         self.recorded(name).map(|owner| owner.is_some())
     }
@@ -70,7 +70,7 @@ impl Owners {
         }
     }
 
-    /// Gives a destination to whoever delivers to it next.
+    /// Removes the owner of a destination; the next directory that delivers to it owns it.
     pub fn forget(&self, name: &[u8]) -> Result<()> {
         match self.recorded(name)? {
             Some(_) => Ok(self.store.remove(&self.key(name))?),
@@ -79,7 +79,7 @@ impl Owners {
     }
 }
 
-/// The destinations of one directory's files.
+/// The ownership of one directory's files.
 pub struct Claims {
     root: PathBuf,
     owners: Arc<Owners>,
@@ -87,7 +87,7 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// Of the files below `root`.
+    /// Creates the claims of the files below `root`.
     pub fn new(root: &Path, owners: &Arc<Owners>, ledger: &Arc<Ledger>) -> Claims {
         Claims { root: root.to_owned(), owners: owners.clone(), ledger: ledger.clone() }
     }
@@ -97,10 +97,10 @@ impl Claims {
         &self.root
     }
 
-    /// Gives a destination to the directory. Where it belongs to another one, or to requests, the answer is the reason why the file of
-    /// this name is not taken.
+    /// Claims a destination for the directory. If it belongs to another directory or to requests, returns the reason why the file of this
+    /// name is not taken.
     pub fn claim(&self, name: &Name) -> Result<Option<String>> {
-        // One lock over the look and the claim, so that of two directories that claim at once one sees the other.
+        // Hold one lock over both the check and the claim, so that two directories cannot claim the same name at once.
         let mut claimed = self.owners.claimed.lock();
         let shown = String::from_utf8_lossy(name);
         let reason = |other: &str| {
@@ -123,8 +123,7 @@ impl Claims {
         Ok(None)
     }
 
-    /// Records that the destination is the directory's, in the commit that records that a file of it is delivered. Where a stream pulls
-    /// one directory only, nothing is recorded.
+    /// Adds the ownership to the commit that records a delivered file. A stream that pulls only one directory records nothing.
     pub fn record(&self, name: &Name, batch: &mut Batch<'_>) -> Result<()> {
         if self.owners.directories.load(Relaxed) > 1 && self.owners.recorded(name)?.is_none() {
             let mut attributes = Attributes::now();
@@ -134,7 +133,7 @@ impl Claims {
         Ok(())
     }
 
-    /// As [`Claims::record`], in a commit of its own.
+    /// Does the same as [`Claims::record`] in a commit of its own.
     pub fn record_now(&self, name: &Name) -> Result<()> {
         let mut batch = self.owners.store.batch();
         self.record(name, &mut batch)?;
@@ -142,7 +141,7 @@ impl Claims {
         Ok(())
     }
 
-    /// No file of this name is under way any more. What is recorded stays.
+    /// Releases the claim of a name without a file in delivery. A recorded ownership stays.
     pub fn release(&self, name: &Name) {
         self.owners.claimed.lock().remove(name);
     }

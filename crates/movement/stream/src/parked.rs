@@ -1,30 +1,30 @@
-//! What is done with destinations that were given up: they are tried again, or what waits for them is thrown away, or it is
-//! forgotten how far they have got.
+//! Operations on parked destinations: retry them, drop their pending requests, or forget their progress.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 
 use crate::entry::Position;
 use crate::ledger::Mark;
-use crate::log::SOURCE;
+use crate::log::LOG_SOURCE_NAME;
 use crate::request::Name;
 use crate::stream::Stream;
 use crate::{Error, Result};
 
-/// How the files end in which others ask who runs a stream to try destinations again.
-const WISHES: &str = ".again";
+/// The suffix of the file in which other processes ask the running process to retry destinations.
+const RETRY_REQUESTS_SUFFIX: &str = ".again";
 
-/// What was thrown away.
+/// The requests that were dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Requests.
+    /// The number of requests.
     pub requests: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
 }
 
 impl Stream {
-    /// Has these destinations tried again: at once where a process runs the stream, which is the answer, else by the next run.
+    /// Requests a retry of these destinations. Returns whether a process runs the stream and retries them now; otherwise the next run
+    /// does.
     pub fn retry(&self, destinations: &[Name]) -> Result<bool> {
         match self.lock() {
             Ok(_lock) => {
@@ -32,7 +32,7 @@ impl Stream {
                 Ok(false)
             }
             Err(Error::Running(_)) => {
-                let path = self.path(WISHES);
+                let path = self.path(RETRY_REQUESTS_SUFFIX);
                 let mut wishes: HashSet<Vec<u8>> = load(&path);
                 wishes.extend(destinations.iter().map(|destination| destination.to_vec()));
                 let new = path.with_extension(format!("new-{}", std::process::id()));
@@ -45,18 +45,18 @@ impl Stream {
         }
     }
 
-    /// The destinations that others want tried again.
-    pub(crate) fn take_wishes(&self) -> Vec<Name> {
-        let path = self.path(WISHES);
+    /// Takes the retries that other processes have requested.
+    pub(crate) fn take_retry_requests(&self) -> Vec<Name> {
+        let path = self.path(RETRY_REQUESTS_SUFFIX);
         let wishes = load(&path);
         if !wishes.is_empty() {
-            // Where it cannot be removed they are tried again once more.
+            // If the file cannot be removed, the destinations are only retried once more.
             let _ = fs::remove_file(&path);
         }
         wishes.into_iter().map(|name| name.as_slice().into()).collect()
     }
 
-    /// Throws away all requests of the log that wait for these destinations.
+    /// Drops all pending requests of the log for these destinations.
     ///
     /// # Errors
     /// [`Error::Running`] where a process runs the stream.
@@ -83,7 +83,7 @@ impl Stream {
                     destination = %String::from_utf8_lossy(destination), requests = dropped.get(destination).map_or(0, |one| one.requests),
                     "requests are thrown away, as was asked for"
                 );
-                mark.done.insert(SOURCE.into(), *last);
+                mark.done.insert(LOG_SOURCE_NAME.into(), *last);
             }
             ledger.set(destination, mark)?;
         }
@@ -91,8 +91,8 @@ impl Stream {
         Ok(dropped)
     }
 
-    /// Forgets how far these destinations have got, that they were given up, and to which directory they belong. The next append goes behind whatever is there then. What was
-    /// done is not done again.
+    /// Forgets the progress, the parked state and the owning directory of these destinations. The next append goes behind the bytes that
+    /// exist then. Requests that were delivered are not delivered again.
     ///
     /// # Errors
     /// [`Error::Running`] where a process runs the stream.

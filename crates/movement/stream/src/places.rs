@@ -1,4 +1,4 @@
-//! The directories that a stream reads and writes, so that no stream delivers its own output again or another's.
+//! The directories that a stream reads and writes. They are checked so that no stream delivers its own output, or another's, again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +10,12 @@ use crate::location::Location;
 use crate::stream::Stream;
 use crate::{Error, Result};
 
-/// The directories of a stream that runs.
+/// The directories of a running stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Places {
-    /// Those that it pulls and removes files from.
+    /// The directories whose files it delivers and removes.
     pub from: Vec<PathBuf>,
-    /// The one that it writes to.
+    /// The directory that it writes to.
     pub to: Option<PathBuf>,
 }
 
@@ -27,13 +27,13 @@ fn refuse(source: &Path, reason: String) -> Error {
     Error::BadSource { source_path: source.to_owned(), reason }
 }
 
-/// The directories that the store keeps its own files in.
+/// The directories in which the store keeps its own files.
 fn own_directories(store: &Store) -> impl Iterator<Item = &Path> {
     let tiers = store.config().tiers.iter().filter(|tier| tier.service.is_none());
     tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path()).chain([store.dir()])
 }
 
-/// Sees that these directories may be pulled to this one, before anything is made there.
+/// Checks that these directories may be pulled to this one, before anything is created there.
 ///
 /// # Errors
 /// [`Error::BadSource`] and [`Error::BadDirectory`].
@@ -48,7 +48,7 @@ pub fn check_directories(store: &Store, sources: &[&Path], to: Option<&Path>) ->
 }
 
 impl Places {
-    /// Sees that no file of `source` can come back to it, and that none is a store's own.
+    /// Checks that no file delivered from `source` can return to it, and that no file in it belongs to a store.
     pub fn check(&self, source: &Path, store: &Store) -> Result<()> {
         let at = locate(source)?;
         if at.is_mounted_store() {
@@ -75,7 +75,7 @@ impl Places {
         Ok(())
     }
 
-    /// Sees that the destination is not among the store's own files.
+    /// Checks that the destination does not lie among the store's own files.
     pub fn check_destination(&self, store: &Store) -> Result<()> {
         let Some(to) = &self.to else { return Ok(()) };
         let at = locate(to)?;
@@ -88,7 +88,8 @@ impl Places {
         Ok(())
     }
 
-    /// Sees that no other stream that runs writes to what this one empties, nor the other way round, nor that both empty the same.
+    /// Checks the other running streams: none writes to a directory that this one empties, none empties a directory that this one writes
+    /// to, and no directory is emptied by both.
     pub fn check_others(&self, stream: &Stream) -> Result<()> {
         for (name, other) in stream.others()? {
             for source in &self.from {
@@ -99,7 +100,7 @@ impl Places {
                     .map(|to| (to, "writes to"))
                     .chain(other.from.iter().map(|from| (from, "pulls from")))
                 {
-                    // What is gone by now is in nobody's way.
+                    // A stream that has ended since the listing cannot conflict.
                     if Location::of(path).is_ok_and(|other| at.overlaps(&other)) {
                         let reason =
                             format!("stream {name:?}, which runs, {does} {}; end that one first", path.display());
@@ -125,7 +126,7 @@ impl Places {
         written.map_err(Error::io(format!("writing {}", path.display())))
     }
 
-    /// What was left there; nothing where that is not understood.
+    /// Loads the directories that a stream saved; empty if the file is missing or unreadable.
     pub(crate) fn load(path: &Path) -> Places {
         fs::read(path).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }

@@ -9,15 +9,15 @@ use crate::{Error, Result};
 /// A destination's or a producer's name.
 pub type Name = Arc<[u8]>;
 
-/// Bytes of a request, at most.
-pub const MOST_BYTES: usize = 16 << 20;
-/// Bytes of a destination's name, at most, each `/` and `%` counted three times: it is part of a key.
-const MOST_NAME: usize = 900;
+/// The largest number of bytes in a request.
+pub const MAX_REQUEST_BYTES: usize = 16 << 20;
+/// The longest name of a destination, counting each `/` and `%` as three bytes, because the escaped name is part of a key.
+const MAX_ESCAPED_NAME_BYTES: usize = 900;
 
-/// Where in its destination a request's bytes go.
+/// The place of a request's bytes in its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Behind all that went there before.
+    /// Behind all bytes that were delivered before.
     Append,
     /// At this offset.
     At(u64),
@@ -26,31 +26,31 @@ pub enum Place {
 /// Bytes for a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where they go: a path below what the stream flushes to, such as `runs/a.h5`.
+    /// The destination: a path below the stream's target, such as `runs/a.h5`.
     pub destination: Name,
-    /// Where in it.
+    /// The place in the destination.
     pub place: Place,
     /// The bytes.
     pub bytes: Bytes,
-    /// Whether the destination ends behind them: what it holds there is cut off.
+    /// Whether the destination ends behind these bytes; later bytes are cut off.
     pub ends: bool,
 }
 
-/// Who sent a request, so that it is known when it is sent again.
+/// The sender of a request, used to recognise duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The producer's name.
     pub producer: Name,
-    /// Its number among the producer's requests, which begin with 1.
+    /// Its sequence among the producer's requests, starting at 1.
     pub sequence: u64,
 }
 
-/// A request with its origin, as it is framed.
+/// A request with its origin, as the frame format encodes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Framed {
     /// The request.
     pub request: Request,
-    /// Who sent it; none where it will not be sent again.
+    /// The sender; `None` if the request is never sent again.
     pub origin: Option<Origin>,
 }
 
@@ -61,22 +61,22 @@ impl From<Request> for Framed {
 }
 
 impl Request {
-    /// Bytes behind all that went to the destination before.
+    /// Creates a request that appends bytes.
     pub fn append(destination: impl AsRef<[u8]>, bytes: impl Into<Bytes>) -> Request {
         let (destination, place) = (destination.as_ref().into(), Place::Append);
         Request { destination, place, bytes: bytes.into(), ends: false }
     }
 
-    /// Bytes at an offset.
+    /// Creates a request that writes bytes at an offset.
     pub fn at(destination: impl AsRef<[u8]>, offset: u64, bytes: impl Into<Bytes>) -> Request {
         let (destination, place) = (destination.as_ref().into(), Place::At(offset));
         Request { destination, place, bytes: bytes.into(), ends: false }
     }
 
     /// # Errors
-    /// Where its destination or its length is not allowed.
+    /// If its destination or its length is invalid.
     pub fn check(&self) -> Result<()> {
-        if self.bytes.len() > MOST_BYTES {
+        if self.bytes.len() > MAX_REQUEST_BYTES {
             return Err(Error::TooLong { bytes: self.bytes.len() });
         }
         let overflows = |at: u64| at.checked_add(self.bytes.len() as u64).is_none_or(|end| end > i64::MAX as u64);
@@ -92,24 +92,24 @@ impl Request {
 }
 
 /// # Errors
-/// Where the name would lead out of what the stream flushes to, or is too long.
+/// If the name would lead out of the stream's target, or is too long.
 pub fn check_destination(name: &[u8]) -> Result<()> {
     let refuse = |reason: String| Error::BadDestination { name: String::from_utf8_lossy(name).into(), reason };
     terrace::key::check(name).map_err(|e| refuse(e.to_string()))?;
     match escape(name).len() {
-        0..=MOST_NAME => Ok(()),
-        length => Err(refuse(format!("it takes {length} bytes, and {MOST_NAME} are allowed"))),
+        0..=MAX_ESCAPED_NAME_BYTES => Ok(()),
+        length => Err(refuse(format!("it takes {length} bytes, and {MAX_ESCAPED_NAME_BYTES} are allowed"))),
     }
 }
 
-/// The name as one component of a key.
+/// Escapes the name as one component of a key.
 pub fn escape(name: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(name.len());
     for &byte in name {
         match byte {
             b'/' => escaped.extend_from_slice(b"%2F"),
             b'%' => escaped.extend_from_slice(b"%25"),
-            // A name of dots is no component.
+            // A component of only dots is not allowed in a key.
             b'.' if name.iter().all(|b| *b == b'.') => escaped.extend_from_slice(b"%2E"),
             _ => escaped.push(byte),
         }
@@ -117,7 +117,7 @@ pub fn escape(name: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// The name that was escaped so.
+/// Reverses [`escape`].
 pub fn unescape(escaped: &[u8]) -> Vec<u8> {
     let mut name = Vec::with_capacity(escaped.len());
     let mut rest = escaped;

@@ -1,4 +1,4 @@
-//! A stream that runs: its sources, one destination of bytes, and the pipeline between them.
+//! A running stream: its sources, its destination, and the pipeline between them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::deliver::Deliver;
 use crate::destinations::Destination;
 use crate::entry::Entry;
 use crate::ledger::Ledger;
-use crate::log::{LogSource, SOURCE};
+use crate::log::{LOG_SOURCE_NAME, LogSource};
 use crate::owners::{Claims, Owners};
 use crate::places::Places;
 use crate::seen::Seen;
@@ -23,13 +23,13 @@ use crate::sources::{Directory, Tail, Watch};
 use crate::stream::Stream;
 use crate::{Error, Result};
 
-/// How often figures are left for others, and what they ask is done.
+/// How often the stream saves its figures and serves the requests of other processes.
 const ATTENTION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a stream pulls besides its log.
+/// A source of a stream other than its log.
 pub type AnySource = Box<dyn Source<Move = Entry, Error = Error> + Send>;
 
-/// A stream that this process, and no other, runs.
+/// A stream that this process runs exclusively.
 pub struct Running {
     stream: Stream,
     ledger: Arc<Ledger>,
@@ -37,12 +37,12 @@ pub struct Running {
     control: Arc<Control>,
     destination: Arc<dyn Destination>,
     names: Vec<String>,
-    sources: Vec<Which>,
+    sources: Vec<AnyRunningSource>,
     places: Places,
     _lock: Locked,
 }
 
-enum Which {
+enum AnyRunningSource {
     Log(Box<LogSource>),
     Directory(Box<Directory>),
     Other(AnySource),
@@ -71,26 +71,26 @@ impl Running {
         Ok(running)
     }
 
-    /// Tells others which directories this stream reads and writes, and only then looks at theirs: of two that begin at once, one
-    /// at least sees the other.
+    /// Publishes the directories that this stream reads and writes, and only then reads those of other streams: of two streams that start
+    /// at once, at least one sees the other.
     fn declare(&self) -> Result<()> {
         self.places.save(&self.stream.places_path())?;
         self.places.check_others(&self.stream)
     }
 
-    /// Pulls the stream's log, too.
+    /// Adds the stream's log as a source.
     pub fn with_log(mut self) -> Running {
         let (log, ledger, control) = (self.stream.log.clone(), self.ledger.clone(), self.control.clone());
         let source = LogSource::new(log, ledger, control, self.sources.len());
-        self.sources.push(Which::Log(Box::new(source)));
-        self.names.push(SOURCE.into());
+        self.sources.push(AnyRunningSource::Log(Box::new(source)));
+        self.names.push(LOG_SOURCE_NAME.into());
         self
     }
 
-    /// Pulls a directory, too: its files go to the destination under their names, and are removed or followed.
+    /// Adds a directory as a source: its files are delivered under their names, and are removed or followed.
     ///
     /// # Errors
-    /// Where it is the destination itself, or one of the two is in the other.
+    /// If the directory and the destination are the same, or one contains the other.
     pub fn with_directory(mut self, root: &Path, watch: &Watch) -> Result<Running> {
         let (store, number) = (self.stream.store(), self.sources.len());
         let root = &std::fs::canonicalize(root).map_err(Error::io(format!("opening {}", root.display())))?;
@@ -106,25 +106,25 @@ impl Running {
                 return Err(Error::NoTail);
             }
             let tail = Tail::new(root, number, self.ledger.clone(), claims, &self.control)?;
-            self.sources.push(Which::Other(Box::new(tail)));
+            self.sources.push(AnyRunningSource::Other(Box::new(tail)));
             return Ok(self);
         }
         let directory = Directory::new(store, self.stream.name(), claims, watch, number, destination, &self.control)?;
-        self.sources.push(Which::Directory(Box::new(directory)));
+        self.sources.push(AnyRunningSource::Directory(Box::new(directory)));
         Ok(self)
     }
 
-    /// Pulls another source, too, under a name that is its own: `make` is given its number and how far destinations have got.
+    /// Adds a source with a unique name. `make` receives the source's number and the destinations' progress.
     pub fn with(mut self, name: &str, make: impl FnOnce(usize, Arc<Ledger>) -> Result<AnySource>) -> Result<Running> {
-        self.sources.push(Which::Other(make(self.sources.len(), self.ledger.clone())?));
+        self.sources.push(AnyRunningSource::Other(make(self.sources.len(), self.ledger.clone())?));
         self.names.push(name.into());
         Ok(self)
     }
 
-    /// Runs until all sources have ended, or [`Control`] says so.
+    /// Runs until all sources have ended or [`Control`] stops the stream.
     ///
     /// # Errors
-    /// Where the store or a source fails. What goes wrong at a destination is none: see [`Ledger::all`] for what is parked.
+    /// If the store or a source fails. A failure at a destination is not an error: see [`Ledger::all`] for parked destinations.
     pub fn go(self, settings: &Settings) -> Result<()> {
         if self.destination.appends_only() && self.sources.len() > 1 {
             return Err(Error::OneSource);
@@ -140,10 +140,10 @@ impl Running {
         let (ended, ends) = channel::<()>();
         let (done, finished) = thread::scope(|scope| {
             let stream = &self.stream;
-            scope.spawn(move || attend(control, stream, &ends));
+            scope.spawn(move || serve_observers(control, stream, &ends));
             let done = terrace_pipeline::run(&self.sources, &deliver, settings, figures);
-            let finished = self.sources.iter().try_for_each(Which::finish_all);
-            // Only now, so that the last figures tell how it ended.
+            let finished = self.sources.iter().try_for_each(AnyRunningSource::finish_all);
+            // Signal the end only now, so that the last saved figures include the final state.
             drop(ended);
             (done, finished)
         });
@@ -155,13 +155,13 @@ impl Running {
     }
 }
 
-/// Leaves the figures where others look and takes what they ask, once a second and at the end.
-fn attend(control: &Control, stream: &Stream, ends: &Receiver<()>) {
+/// Saves the figures and takes other processes' requests, once a second and at the end.
+fn serve_observers(control: &Control, stream: &Stream, ends: &Receiver<()>) {
     let path = &stream.seen_path();
     let mut before = (Seen::default(), Instant::now());
     let mut ended = false;
     loop {
-        stream.take_wishes().into_iter().for_each(|destination| control.retry(destination));
+        stream.take_retry_requests().into_iter().for_each(|destination| control.retry(destination));
         let seen = Seen::of(control, &before);
         if let Err(error) = seen.save(path) {
             tracing::warn!(%error, "others do not see how the stream does");
@@ -174,50 +174,50 @@ fn attend(control: &Control, stream: &Stream, ends: &Receiver<()>) {
     }
 }
 
-impl Which {
-    /// Ends what is to be done once no more is pulled.
+impl AnyRunningSource {
+    /// Completes the remaining work of the sources once pulling has ended.
     fn finish_all(&self) -> Result<()> {
         match self {
-            Which::Log(log) => log.trim(true),
-            Which::Directory(directory) => directory.finish_removal(),
-            Which::Other(_) => Ok(()),
+            AnyRunningSource::Log(log) => log.trim(true),
+            AnyRunningSource::Directory(directory) => directory.finish_removal(),
+            AnyRunningSource::Other(_) => Ok(()),
         }
     }
 }
 
-impl Source for Which {
+impl Source for AnyRunningSource {
     type Move = Entry;
     type Error = Error;
 
     fn pull(&self, budget: usize) -> Result<Pulled<Entry>> {
         match self {
-            Which::Log(log) => log.pull(budget),
-            Which::Directory(directory) => directory.pull(budget),
-            Which::Other(other) => other.pull(budget),
+            AnyRunningSource::Log(log) => log.pull(budget),
+            AnyRunningSource::Directory(directory) => directory.pull(budget),
+            AnyRunningSource::Other(other) => other.pull(budget),
         }
     }
 
     fn wait(&self, limit: Duration) {
         match self {
-            Which::Log(log) => log.wait(limit),
-            Which::Directory(directory) => directory.wait(limit),
-            Which::Other(other) => other.wait(limit),
+            AnyRunningSource::Log(log) => log.wait(limit),
+            AnyRunningSource::Directory(directory) => directory.wait(limit),
+            AnyRunningSource::Other(other) => other.wait(limit),
         }
     }
 
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {
         match self {
-            Which::Log(log) => log.finish(moves),
-            Which::Directory(directory) => directory.finish(moves),
-            Which::Other(other) => other.finish(moves),
+            AnyRunningSource::Log(log) => log.finish(moves),
+            AnyRunningSource::Directory(directory) => directory.finish(moves),
+            AnyRunningSource::Other(other) => other.finish(moves),
         }
     }
 
     fn again(&self, destination: &DestinationOf<Entry>) -> Result<()> {
         match self {
-            Which::Log(log) => log.again(destination),
-            Which::Directory(directory) => directory.again(destination),
-            Which::Other(other) => other.again(destination),
+            AnyRunningSource::Log(log) => log.again(destination),
+            AnyRunningSource::Directory(directory) => directory.again(destination),
+            AnyRunningSource::Other(other) => other.again(destination),
         }
     }
 }

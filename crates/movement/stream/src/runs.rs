@@ -1,13 +1,13 @@
-//! Requests to one destination become runs: what is written where, each byte once, in order of offsets.
+//! Turns requests to one destination into runs that are ordered by offset and write each byte once.
 
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 
-/// Bytes for one place of a destination.
+/// Consecutive bytes at one offset of a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The offset of the first.
+    /// The offset of the first byte.
     pub offset: u64,
     /// The bytes.
     pub bytes: Bytes,
@@ -20,7 +20,7 @@ impl Run {
     }
 }
 
-/// What writes in this order leave, as runs that neither touch nor overlap.
+/// Applies the writes in this order and returns the resulting bytes as runs that neither touch nor overlap.
 pub fn runs(writes: impl IntoIterator<Item = Run>) -> Vec<Run> {
     let mut laid: BTreeMap<u64, Bytes> = BTreeMap::new();
     for write in writes.into_iter().filter(|write| !write.bytes.is_empty()) {
@@ -30,7 +30,7 @@ pub fn runs(writes: impl IntoIterator<Item = Run>) -> Vec<Run> {
     join(laid)
 }
 
-/// Takes away what a write replaces.
+/// Removes the bytes that a write replaces.
 fn cover(laid: &mut BTreeMap<u64, Bytes>, write: &Run) {
     let (start, end) = (write.offset, write.end());
     let overlaps = |(offset, bytes): &(u64, Bytes)| offset + bytes.len() as u64 > start;

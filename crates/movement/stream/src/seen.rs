@@ -1,4 +1,4 @@
-//! What is seen of a stream from outside: by whoever asks, in any process.
+//! The published figures of a stream, which any process can read.
 
 use std::fs;
 use std::path::Path;
@@ -10,47 +10,47 @@ use serde::{Deserialize, Serialize};
 use crate::control::Control;
 use crate::{Error, Result};
 
-/// What the process that runs, or last ran, a stream has done.
+/// The figures of the process that runs, or last ran, a stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Seen {
-    /// Requests that are done.
+    /// Completed requests.
     pub requests: u64,
-    /// Bytes that these took in memory: their own and a little for each.
+    /// The memory that these took: their bytes and a small overhead for each.
     pub bytes: u64,
-    /// Requests done in a second, lately.
+    /// Completed requests per second over the last interval.
     pub requests_per_second: f64,
-    /// Bytes done in a second, lately.
+    /// Completed bytes per second over the last interval.
     pub bytes_per_second: f64,
-    /// Segments closed because they were large.
+    /// Segments closed because they reached the size limit.
     pub by_size: u64,
-    /// Segments closed because they were old.
+    /// Segments closed because they reached the age limit.
     pub by_age: u64,
-    /// Segments closed because somebody was free to write them.
+    /// Segments closed because a worker was idle.
     pub by_idle: u64,
     /// Segments closed because memory was short.
     pub by_memory: u64,
-    /// Writes that failed and were tried again.
+    /// Writes that failed and were retried.
     pub failed: u64,
-    /// The most bytes that were in memory at once.
+    /// The peak of bytes in memory.
     pub peak: u64,
-    /// Threads that wrote when it was looked last.
+    /// Threads that were writing at the last observation.
     pub workers: u64,
-    /// Of these at once, the most.
+    /// The peak number of writing threads.
     pub most_workers: u64,
-    /// Files of directories that were not delivered and removed yet.
+    /// Files of directories that are not delivered and removed yet.
     pub files_left: u64,
-    /// Bytes of these.
+    /// Bytes of these files.
     pub bytes_left: u64,
-    /// Of these, the first of those that are not merely on their way, and why they are not taken.
+    /// The first of these files that are blocked, and the reasons.
     pub stays: Vec<(String, String)>,
 }
 
-/// Files of which it is told why they are not taken.
+/// The largest number of blocked files that are listed with their reasons.
 const MAX_TOLD_FILES: usize = 100;
 
 impl Seen {
-    /// What was done, and how fast since `before` was seen.
+    /// Collects the figures, with rates since `before`.
     pub(crate) fn of(control: &Control, before: &(Seen, Instant)) -> Seen {
         let (figures, mut left) = (&control.figures, control.left());
         left.stays.truncate(MAX_TOLD_FILES);
@@ -77,7 +77,7 @@ impl Seen {
         seen
     }
 
-    /// Leaves it where others look.
+    /// Saves the figures where other processes read them.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let new = path.with_extension(format!("new-{}", std::process::id()));
         let text = serde_json::to_vec(self).unwrap_or_default();
@@ -85,7 +85,7 @@ impl Seen {
         written.map_err(Error::io(format!("writing {}", path.display())))
     }
 
-    /// What was left there; none where nothing was, or nothing that is understood.
+    /// Loads the saved figures; `None` if the file is missing or unreadable.
     pub(crate) fn load(path: &Path) -> Option<Seen> {
         serde_json::from_slice(&fs::read(path).ok()?).ok()
     }

@@ -1,4 +1,4 @@
-//! A stream in a store.
+//! The handle of a stream in a store.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,7 +12,7 @@ use terrace::{Ack, Locked, Store};
 use crate::control::Control;
 use crate::destinations::Destination;
 use crate::ledger::{Ledger, Mark};
-use crate::log::{Accepted, Log, Page, SOURCE, Submitted};
+use crate::log::{Accepted, LOG_SOURCE_NAME, Log, Page, Submitted};
 use crate::owners::Owners;
 use crate::places::Places;
 use crate::request::{Framed, Name, Origin, Request};
@@ -21,21 +21,22 @@ use crate::seen::Seen;
 use crate::sources::{Tally, all_tallies};
 use crate::{Error, Result};
 
-/// Below which all that is kept of streams lies.
-const FOLDER: &str = ".terrace/streams";
-/// How the files end that tell how streams do.
-const FIGURES: &str = ".figures";
+/// The key below which the store keeps all stream records.
+const STREAMS_FOLDER: &str = ".terrace/streams";
+/// The suffix of the files that hold the figures of streams.
+const FIGURES_SUFFIX: &str = ".figures";
 
-/// How the files end that tell which directories streams read and write.
-const PLACES: &str = ".places";
+/// The suffix of the files that hold the directories of running streams.
+const PLACES_SUFFIX: &str = ".places";
 
-/// Pages of which some requests are done that are looked into to count the others. More are counted whole.
+/// The largest number of partly finished pages that are read to count their pending requests. Further pages are counted as completely
+/// pending.
 const MAX_PAGES_LOOKED_INTO: usize = 256;
 
-/// How often it is tried to become the one that runs a stream.
-const TRIES: usize = 4;
+/// The number of attempts to lock a stream.
+const MAX_LOCK_ATTEMPTS: usize = 4;
 
-/// A stream of requests: a log that many append to, and how far its destinations have got. Cheap to clone.
+/// A stream of requests: a log with many producers, and the progress of its destinations. Cheap to clone.
 #[derive(Clone)]
 pub struct Stream {
     store: Store,
@@ -45,30 +46,30 @@ pub struct Stream {
     pub(crate) log: Arc<Log>,
 }
 
-/// What a stream has delivered, in all its runs.
+/// Deliveries of a stream in all its runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Done {
-    /// Requests, each counted in the commit that tells that it is done.
+    /// Requests. The commit that records a request as done also counts it.
     pub requests: u64,
-    /// Files that were delivered whole and removed.
+    /// Files that were delivered completely and removed.
     pub files: u64,
     /// Bytes of both.
     pub bytes: u64,
 }
 
-/// What waits in a stream's log.
+/// The pending requests in a stream's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Requests that are not done.
+    /// The number of pending requests.
     pub requests: u64,
-    /// Their bytes, as the log holds them.
+    /// Their size in bytes in the log.
     pub bytes: u64,
-    /// How long the oldest has waited.
+    /// The age of the oldest one.
     pub age: Option<Duration>,
 }
 
 impl Stream {
-    /// The stream of this name, which begins when it is first appended to. `ack` says what a request survives once it is accepted.
+    /// Opens the stream of this name; the first append creates it. `ack` sets the durability of an accepted request.
     pub fn open(store: &Store, name: &str, ack: Ack) -> Result<Stream> {
         let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if !(1..=64).contains(&name.len()) || name.starts_with('.') || !name.chars().all(allowed) {
@@ -76,21 +77,21 @@ impl Stream {
         }
         let locks = store.dir().join("streams");
         std::fs::create_dir_all(&locks).map_err(Error::io(format!("making {}", locks.display())))?;
-        let folder = format!("{FOLDER}/{name}");
+        let folder = format!("{STREAMS_FOLDER}/{name}");
         let log = Log::open(store, folder.as_bytes(), locks.join(format!("{name}.append")), ack);
         Ok(Stream { store: store.internal(), name: name.into(), folder, locks, log: Arc::new(log) })
     }
 
-    /// The names of all streams of a store: those that it keeps something of, and those that were run.
+    /// Lists the names of all streams of a store: those with records, and those that have run.
     pub fn list(store: &Store) -> Result<Vec<String>> {
         let mut names = Self::run_in(store)?;
         let mut last: Option<String> = None;
         loop {
-            // Behind all that lies below the last one.
-            let after = last.map(|name| format!("{FOLDER}/{name}/\u{10ffff}"));
-            let next = store.list(FOLDER.as_bytes(), after.as_ref().map(|key| key.as_bytes()), 1)?;
+            // Skip all keys below the last stream.
+            let after = last.map(|name| format!("{STREAMS_FOLDER}/{name}/\u{10ffff}"));
+            let next = store.list(STREAMS_FOLDER.as_bytes(), after.as_ref().map(|key| key.as_bytes()), 1)?;
             let key = next.first().map(|(key, _)| String::from_utf8_lossy(key));
-            last = key.and_then(|key| Some(key.strip_prefix(FOLDER)?.split('/').nth(1)?.to_owned()));
+            last = key.and_then(|key| Some(key.strip_prefix(STREAMS_FOLDER)?.split('/').nth(1)?.to_owned()));
             match last.clone() {
                 Some(name) => names.insert(name),
                 None => return Ok(names.into_iter().collect()),
@@ -98,12 +99,12 @@ impl Stream {
         }
     }
 
-    /// Those that were run; of what one pulls from elsewhere, the store keeps nothing once it is done.
+    /// Lists the streams that have run. The store keeps no record of a stream whose other sources are completely delivered.
     fn run_in(store: &Store) -> Result<BTreeSet<String>> {
-        Self::with_file(store, FIGURES)
+        Self::with_file(store, FIGURES_SUFFIX)
     }
 
-    /// Those that have left a file of this kind.
+    /// Lists the streams that have left a file of this kind.
     fn with_file(store: &Store, kind: &str) -> Result<BTreeSet<String>> {
         let folder = store.dir().join("streams");
         let entries = match std::fs::read_dir(&folder) {
@@ -114,7 +115,7 @@ impl Stream {
         Ok(entries.filter_map(|entry| name(entry.ok()?)).collect())
     }
 
-    /// Its name.
+    /// Returns the stream's name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -123,38 +124,40 @@ impl Stream {
         &self.store
     }
 
-    /// Takes requests, all or none; they will not be sent again. Returns when they survive what the stream's `Ack` says.
+    /// Appends all or none of the requests, without protection against duplicates. Returns once they have the durability that the
+    /// stream's `Ack` requires.
     pub fn append(&self, requests: Vec<Request>) -> Result<()> {
         self.log.append(requests.into_iter().map(Framed::from).collect()).map(drop)
     }
 
-    /// Takes requests, all or none, some of which may have been taken before.
+    /// Appends all or none of the requests, skipping duplicates of earlier ones.
     pub fn append_framed(&self, requests: Vec<Framed>) -> Result<Vec<Accepted>> {
         self.log.append(requests)
     }
 
-    /// Hands requests over, and does not wait: they are accepted soon, all or none, in the order in which they were handed over. Many make one
-    /// commit, so this is the way of those who have many small ones.
+    /// Submits requests without waiting: they are accepted soon, all or none, in the order of submission. Many submissions share one
+    /// commit, so this is the efficient way to append many small requests.
     pub fn submit(&self, requests: Vec<Framed>) -> Submitted {
         self.log.submit(requests)
     }
 
-    /// One who numbers its requests, so that it may send them again. It goes on behind the last of which all before have come.
+    /// Opens a producer, which numbers its requests so that it can send them again. It continues after the last sequence up to which all
+    /// have arrived.
     pub fn producer(&self, name: impl AsRef<[u8]>) -> Result<Producer> {
         let name: Name = name.as_ref().into();
         let next = self.log.contiguous(&name)? + 1;
         Ok(Producer { stream: self.clone(), name, next })
     }
 
-    /// Makes this process the one that runs the stream, to these destinations.
+    /// Starts to run the stream in this process, delivering to this destination.
     ///
     /// # Errors
-    /// [`Error::Running`] where another process does.
+    /// [`Error::Running`] if another process runs it.
     pub fn run(&self, to: Arc<dyn Destination>, control: &Arc<Control>) -> Result<Running> {
         Running::new(self, to, control, self.lock()?)
     }
 
-    /// The file of this kind that is the stream's.
+    /// Returns the path of the stream's file of this kind.
     pub(crate) fn path(&self, kind: &str) -> PathBuf {
         self.locks.join(format!("{}{kind}", self.name))
     }
@@ -162,18 +165,18 @@ impl Stream {
     pub(crate) fn lock(&self) -> Result<Locked> {
         let path = self.locks.join(format!("{}.run", self.name));
         let context = || format!("locking {}", path.display());
-        for _ in 0..TRIES {
+        for _ in 0..MAX_LOCK_ATTEMPTS {
             let file = File::options().create(true).truncate(false).write(true).open(&path);
             match file.and_then(Locked::at_once).map_err(Error::io(context()))? {
                 Some(lock) => return Ok(lock),
-                // Somebody may only be looking whether it runs.
+                // The holder of the lock may only be checking whether the stream runs.
                 None => std::thread::sleep(Duration::from_millis(5)),
             }
         }
         Err(Error::Running(self.name.clone()))
     }
 
-    /// Whether some process runs it now.
+    /// Whether a process runs the stream now.
     pub fn is_running(&self) -> Result<bool> {
         match self.lock() {
             Ok(_) => Ok(false),
@@ -182,23 +185,23 @@ impl Stream {
         }
     }
 
-    /// What the process that runs it, or ran it last, has done; none where nobody ever did.
+    /// Returns the figures of the process that runs, or last ran, the stream; `None` if it has never run.
     pub fn seen(&self) -> Option<Seen> {
         Seen::load(&self.seen_path())
     }
 
     pub(crate) fn seen_path(&self) -> PathBuf {
-        self.path(FIGURES)
+        self.path(FIGURES_SUFFIX)
     }
 
     pub(crate) fn places_path(&self) -> PathBuf {
-        self.path(PLACES)
+        self.path(PLACES_SUFFIX)
     }
 
-    /// The directories of all other streams of the store that run.
+    /// Returns the directories of all other running streams of the store.
     pub(crate) fn others(&self) -> Result<Vec<(String, Places)>> {
         let mut others = Vec::new();
-        for name in Self::with_file(&self.store, PLACES)?.into_iter().filter(|name| *name != self.name) {
+        for name in Self::with_file(&self.store, PLACES_SUFFIX)?.into_iter().filter(|name| *name != self.name) {
             let stream = Stream::open(&self.store, &name, Ack::Placed)?;
             if stream.is_running()? {
                 others.push((name, Places::load(&stream.places_path())));
@@ -207,7 +210,7 @@ impl Stream {
         Ok(others)
     }
 
-    /// How far its destinations have got.
+    /// Returns the progress of its destinations.
     pub fn ledger(&self) -> Ledger {
         Ledger::new(&self.store, format!("{}/to", self.folder).into_bytes())
     }
@@ -216,12 +219,12 @@ impl Stream {
         Owners::new(&self.store, &self.name, &self.folder)
     }
 
-    /// Whether anything is known of a destination: how far it has got, or to which directory it belongs.
+    /// Whether a destination has a mark or an owning directory.
     pub fn knows(&self, destination: &Name) -> Result<bool> {
         Ok(self.ledger().mark(destination)?.is_some() || self.owners().knows(destination)?)
     }
 
-    /// What it has delivered, in all its runs.
+    /// Returns the deliveries in all runs.
     pub fn done(&self) -> Result<Done> {
         let Tally { files, bytes } = all_tallies(&self.store, &self.name)?;
         let mut done = Done { requests: 0, files, bytes };
@@ -232,11 +235,11 @@ impl Stream {
         Ok(done)
     }
 
-    /// What waits in its log.
+    /// Returns the pending requests in the log.
     pub fn backlog(&self) -> Result<Backlog> {
         let mut backlog = Backlog::default();
         let ledger = self.ledger();
-        let log = |mark: Mark| mark.done.get(SOURCE).map(|done| done.0);
+        let log = |mark: Mark| mark.done.get(LOG_SOURCE_NAME).map(|done| done.0);
         let newest = ledger.all()?.into_iter().filter_map(|(_, mark)| log(mark)).max().unwrap_or(0);
         let mut looked = 0;
         let folder = format!("{}/log", self.folder).into_bytes();
@@ -246,7 +249,7 @@ impl Stream {
             for (key, object) in &listed {
                 let Some(page) = Page::parse(key, &folder) else { continue };
                 let (mut requests, mut bytes) = (page.count, object.length);
-                // Behind what any destination has got to nothing is done.
+                // Requests after the greatest position of all destinations are all pending.
                 if page.first <= newest && looked < MAX_PAGES_LOOKED_INTO {
                     looked += 1;
                     match self.log.waiting(&page, &ledger) {
@@ -254,7 +257,7 @@ impl Stream {
                             requests = waiting.len() as u64;
                             bytes = waiting.iter().map(|(_, request)| request.bytes.len() as u64).sum();
                         }
-                        // It was removed meanwhile: all of it is done.
+                        // The page was removed meanwhile: all its requests are done.
                         Err(Error::Engine(terrace::Error::NotFound { .. })) => continue,
                         Err(e) => return Err(e),
                     }
@@ -276,7 +279,7 @@ impl Stream {
     }
 }
 
-/// One who numbers its requests.
+/// A producer that numbers its requests.
 pub struct Producer {
     stream: Stream,
     name: Name,
@@ -284,12 +287,12 @@ pub struct Producer {
 }
 
 impl Producer {
-    /// The number of the next request.
+    /// The sequence of the next request.
     pub fn next(&self) -> u64 {
         self.next
     }
 
-    /// Sends the next request; its number. Where it fails it may have been taken: [`Producer::resend`] it.
+    /// Sends the next request and returns its sequence. After an error the request may have been accepted: [`Producer::resend`] it.
     pub fn send(&mut self, request: Request) -> Result<u64> {
         let sequence = self.next;
         self.next += 1;
@@ -297,7 +300,7 @@ impl Producer {
         Ok(sequence)
     }
 
-    /// Sends a request that may have been taken before.
+    /// Sends a request that may have been accepted before.
     pub fn resend(&self, sequence: u64, request: Request) -> Result<Accepted> {
         let origin = Some(Origin { producer: self.name.clone(), sequence });
         let accepted = self.stream.append_framed(vec![Framed { request, origin }])?;

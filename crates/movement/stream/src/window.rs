@@ -1,12 +1,12 @@
-//! Which of a producer's requests have come: the highest contiguous sequence, and a bounded window beyond it.
+//! The received requests of a producer: the highest contiguous sequence, and a bounded window beyond it.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// How far a producer may be ahead of what is missing.
-pub const AHEAD: u64 = 4096;
+/// The largest distance between a sequence and the highest contiguous one.
+pub const MAX_SEQUENCE_LEAD: u64 = 4096;
 
-/// Sequences of one producer that have come; they begin with 1.
+/// The received sequences of one producer, starting at 1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     contiguous: u64,
@@ -14,22 +14,22 @@ pub struct Window {
 }
 
 impl Window {
-    /// The highest sequence up to which all have come.
+    /// The highest sequence up to which all have arrived.
     pub fn contiguous(&self) -> u64 {
         self.contiguous
     }
 
-    /// Whether it has come.
+    /// Whether the sequence has arrived.
     pub fn contains(&self, sequence: u64) -> bool {
         sequence <= self.contiguous || self.beyond.contains(&sequence)
     }
 
-    /// Whether it is near enough to what is missing to be taken.
+    /// Whether the sequence is close enough to the contiguous ones to be accepted.
     pub fn reaches(&self, sequence: u64) -> bool {
-        sequence <= self.contiguous.saturating_add(AHEAD)
+        sequence <= self.contiguous.saturating_add(MAX_SEQUENCE_LEAD)
     }
 
-    /// It has come.
+    /// Adds a sequence.
     pub fn add(&mut self, sequence: u64) {
         if sequence > self.contiguous {
             self.beyond.insert(sequence);
@@ -37,7 +37,7 @@ impl Window {
         }
     }
 
-    /// All that have come to either.
+    /// Merges another window into this one.
     pub fn merge(&mut self, other: &Window) {
         self.contiguous = self.contiguous.max(other.contiguous);
         self.beyond.extend(&other.beyond);
@@ -51,7 +51,7 @@ impl Window {
         }
     }
 
-    /// What [`Window`]'s `Display` wrote.
+    /// Parses the output of `Display`.
     pub fn parse(text: &str) -> Option<Window> {
         let (contiguous, beyond) = text.split_once('+').unwrap_or((text, ""));
         let beyond = beyond.split(',').filter(|part| !part.is_empty()).map(|part| part.parse().ok());

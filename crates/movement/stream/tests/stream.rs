@@ -373,7 +373,7 @@ fn a_producer_may_send_again_and_not_too_far_ahead() {
         request: Request::append("d", bytes),
         origin: Some(Origin { producer: b"p".as_slice().into(), sequence }),
     };
-    let far = 6 + terrace_stream::AHEAD;
+    let far = 6 + terrace_stream::MAX_SEQUENCE_LEAD;
     let error = stream.append_framed(vec![framed(7, "6"), framed(far, "no")]).unwrap_err();
     assert!(matches!(error, Error::TooFar { missing: 6, .. }), "{error}");
     // All or none: 7 was not taken either.

@@ -1,4 +1,4 @@
-//! Comparing files with what is stored.
+//! Compares files with stored objects.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -48,7 +48,7 @@ pub fn check(store: &Store, source: &Path, prefix: &OsStr, filter: &Filter, show
     Ok(good)
 }
 
-/// Whether what is stored is of the same kind and has the same bytes.
+/// Whether the stored object has the same kind and the same bytes.
 pub fn same(store: &Store, item: &Item) -> Result<bool> {
     if store.stat(&item.key)?.attributes.kind != item.attributes.kind {
         return Ok(false);
@@ -56,14 +56,14 @@ pub fn same(store: &Store, item: &Item) -> Result<bool> {
     same_bytes(store, &item.key, item.open()?)
 }
 
-/// Whether the stored bytes are those that `from` has.
+/// Whether the stored bytes equal those of `from`.
 pub fn same_bytes(store: &Store, key: &[u8], from: impl Read) -> Result<bool> {
     let mut compare = Compare { from, same: true, buffer: Vec::new() };
     store.get_to(key, 0, None, &mut compare)?;
     Ok(compare.same && compare.from.read(&mut [0])? == 0)
 }
 
-/// A sink that compares what is written to it with a source.
+/// A writer that compares the written bytes with a source.
 struct Compare<R> {
     from: R,
     same: bool,

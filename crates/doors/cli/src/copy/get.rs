@@ -1,4 +1,4 @@
-//! What is stored into files.
+//! Copies stored objects to files.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
@@ -19,7 +19,7 @@ use super::restore::{NotRestored, allowed_mode, modified};
 use super::tell_repaired;
 use crate::arguments::{Get, Range};
 use crate::errors::{describe, io_kind};
-use crate::interrupt::Beside;
+use crate::interrupt::TemporaryFile;
 use crate::look::each;
 use crate::output::{Show, complain, count, name, path_name, size};
 
@@ -32,7 +32,7 @@ pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     if pipe.closed { Ok(true) } else { written.map(|()| true) }
 }
 
-/// Stdout, and whether its reader has gone away, which is no error of ours.
+/// Stdout, and whether its reader has closed it, which is not an error.
 struct Pipe {
     out: StdoutLock<'static>,
     closed: bool,
@@ -61,12 +61,12 @@ fn ends(range: Option<&Range>) -> (u64, Option<u64>) {
     range.map_or((0, None), |range| (range.start, range.end))
 }
 
-/// An object, and the file that it is to become.
+/// An object and its destination file.
 struct Wanted {
     key: Vec<u8>,
     object: Object,
     path: PathBuf,
-    /// Whether it was named, rather than found below a prefix.
+    /// Whether the user named the object, instead of a prefix above it.
     named: bool,
 }
 
@@ -131,7 +131,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// The one object that is named, or all below it.
+/// Returns the named object, or all objects below the prefix.
 fn wanted(store: &Store, get: &Get) -> Result<Vec<Wanted>> {
     let key = get.source.as_bytes();
     match store.stat(key) {
@@ -162,34 +162,35 @@ fn wanted(store: &Store, get: &Get) -> Result<Vec<Wanted>> {
     if !any {
         bail!("nothing is stored at or below {:?}; `terrace ls` lists what is", get.source);
     }
-    // Directories last, and each after those in it: their modes and times must stand once there is something in them.
+    // Handle directories last, children before parents: later writes into a directory would change its time, and its mode may forbid
+    // them.
     let is_directory = |wanted: &Wanted| wanted.object.attributes.kind == Kind::Directory;
     found.sort_by(|a, b| match (is_directory(a), is_directory(b)) {
         (true, true) => b.key.cmp(&a.key),
         (a, b) => a.cmp(&b),
     });
     if !get.dry_run {
-        // Where it cannot be made, that is said once.
+        // Create it here, so that a failure is reported only once.
         fs::create_dir_all(&get.dest).with_context(|| format!("making {}", path_name(&get.dest)))?;
     }
     Ok(found)
 }
 
-/// What became of one object.
+/// The outcome of one object.
 enum Got {
     Unchanged,
     WouldWrite,
     Bytes(u64),
 }
 
-/// Makes the directories, for this user only until all is in them and their own modes are set.
+/// Creates the directories with access for this user only, until they are filled and get their own modes.
 fn make_private(wanted: &[Wanted]) -> Result<()> {
-    // Those that hold others come last.
+    // Parents come last in the order, so iterate backwards.
     for Wanted { path, .. } in wanted.iter().rev().filter(|w| !w.named && w.object.attributes.kind == Kind::Directory) {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).with_context(|| format!("making {}", path_name(parent)))?;
         }
-        // What is in the way is told of when its own turn comes.
+        // An error is ignored here: it is reported when the directory itself is handled.
         let _ = DirBuilder::new().mode(0o700).create(path);
     }
     Ok(())
@@ -199,7 +200,7 @@ fn make_private(wanted: &[Wanted]) -> Result<()> {
 struct Getter<'a> {
     store: &'a Store,
     get: &'a Get,
-    /// Whose objects are of which nothing is said.
+    /// The owner of objects without a recorded owner.
     owner: Owner,
     bar: &'a ProgressBar,
     not_restored: NotRestored,
@@ -218,7 +219,7 @@ impl Getter<'_> {
         self.write(wanted).map(Got::Bytes).with_context(context)
     }
 
-    /// Whether the file is there already: with its size and time, or its very bytes.
+    /// Whether the file is up to date: by size and time, or by its bytes.
     fn unchanged(&self, wanted: &Wanted) -> Result<bool> {
         let Wanted { key, object, path, .. } = wanted;
         let (store, get) = (self.store, self.get);
@@ -238,7 +239,7 @@ impl Getter<'_> {
         Ok(metadata.mode() & 0o7777 == mode && metadata.modified()? == modified(&object.attributes))
     }
 
-    /// Writes one object to a file, beside it first, so that a file is never half there; the bytes written.
+    /// Writes one object to a temporary file and renames it, so that no file is ever partly written. Returns the number of bytes.
     fn write(&mut self, wanted: &Wanted) -> Result<u64> {
         let (store, owner) = (self.store, self.owner);
         let Wanted { key, object: Object { attributes, .. }, path, .. } = wanted;
@@ -254,15 +255,15 @@ impl Getter<'_> {
         if attributes.kind == Kind::Symlink {
             let to = store.get(key)?;
             let length = to.len() as u64;
-            let (beside, ()) = Beside::make(path, |beside| symlink(OsString::from_vec(to), beside))?;
+            let (beside, ()) = TemporaryFile::make(path, |beside| symlink(OsString::from_vec(to), beside))?;
             self.not_restored.owner(beside.path(), attributes, owner)?;
             beside.into_place(path)?;
             return Ok(length);
         }
         let (beside, file) =
-            Beside::make(path, |beside| File::options().write(true).create_new(true).mode(0o600).open(beside))?;
+            TemporaryFile::make(path, |beside| File::options().write(true).create_new(true).mode(0o600).open(beside))?;
         let (start, end) = ends(self.get.range.as_ref());
-        let mut sparse = Told { to: SparseWriter::new(&file), bar: self.bar };
+        let mut sparse = ProgressWriter { to: SparseWriter::new(&file), bar: self.bar };
         let length = store.get_sparse(key, start, end, &mut sparse)?;
         sparse.to.finish()?;
         self.not_restored.owner(beside.path(), attributes, owner)?;
@@ -272,13 +273,13 @@ impl Getter<'_> {
     }
 }
 
-/// A file that is written, and a bar that is told of it.
-struct Told<'a> {
+/// A file writer that advances a progress bar.
+struct ProgressWriter<'a> {
     to: SparseWriter<'a>,
     bar: &'a ProgressBar,
 }
 
-impl Write for Told<'_> {
+impl Write for ProgressWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.to.write(bytes)?;
         self.bar.inc(written as u64);
@@ -290,7 +291,7 @@ impl Write for Told<'_> {
     }
 }
 
-impl WriteHoles for Told<'_> {
+impl WriteHoles for ProgressWriter<'_> {
     fn skip_hole(&mut self, length: u64) -> io::Result<()> {
         self.bar.inc(length);
         self.to.skip_hole(length)

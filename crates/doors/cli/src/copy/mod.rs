@@ -1,4 +1,4 @@
-//! Copying between files and the store.
+//! Copies between files and the store.
 
 mod check;
 mod get;
@@ -15,7 +15,7 @@ use terrace::Store;
 
 use crate::output::{count, note};
 
-/// Tells of replicas that reads found bad and that were replaced: one line for all of them.
+/// Reports, in one line, the replicas that reads found bad and that were replaced.
 fn tell_repaired(store: &Store) -> Result<()> {
     match store.repair_suspects()? {
         0 => {}

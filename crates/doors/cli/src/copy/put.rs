@@ -1,4 +1,4 @@
-//! Files into the store.
+//! Copies files into the store.
 
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use crate::arguments::{Ack, Put};
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name, note, path_name, size};
 
-/// What a `put` has done so far.
+/// The progress of a `put`.
 #[derive(Default)]
 struct Done {
     written: u64,
@@ -26,13 +26,13 @@ struct Done {
     failed: u64,
     bytes: u64,
     would_write: Vec<Vec<u8>>,
-    /// Where these are fewer than was asked for: replicas had, asked for, and possible here.
+    /// If fewer replicas than requested are possible: the number made, requested, and possible.
     fewer: Option<(u8, u8, u8)>,
-    /// Objects that take more than the budget, and the most that a byte of one takes.
+    /// The number of objects over the budget, and the largest ratio of stored bytes to bytes.
     dear: (u64, f64),
-    /// Objects whose first replica is on a target with a higher latency than was asked for.
+    /// The number of objects whose first replica is on a target above the requested latency.
     slow: u64,
-    /// Objects that are stored, and that some replicas are still owed to. No other object waits for its replicas then.
+    /// The number of stored objects with pending replicas. After the first, the command waits for no further object's replicas.
     late: u64,
 }
 
@@ -45,7 +45,7 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
         put_files(store, put, show, &mut done)?;
     }
     let (late, in_time) = (done.late, done.late == 0 || put.ack.is_none());
-    let good = done.tell(put.dry_run, show)?;
+    let good = done.report(put.dry_run, show)?;
     if late > 0 {
         let owed = count(store.status()?.owed, "replica");
         let missed = if in_time { "" } else { ", so not as `--ack` asks" };
@@ -60,7 +60,7 @@ pub fn put(store: &Store, put: &Put, show: Show) -> Result<bool> {
 }
 
 impl Done {
-    fn took(&mut self, receipt: &Receipt) {
+    fn add_written(&mut self, receipt: &Receipt) {
         self.written += 1;
         self.bytes += receipt.bytes;
         self.slow += u64::from(receipt.is_slow);
@@ -69,8 +69,8 @@ impl Done {
         }
     }
 
-    /// Notes where an object takes more than the budget.
-    fn weigh(&mut self, store: &Store, key: &[u8], Budget(most): Budget) -> Result<()> {
+    /// Counts an object that exceeds the budget.
+    fn check_budget(&mut self, store: &Store, key: &[u8], Budget(most): Budget) -> Result<()> {
         let location = store.locate(key)?;
         let (stored, bytes) = location.extents.iter().fold((0, 0), |(stored, bytes), extent| {
             (stored + extent.replicas.iter().map(|replica| replica.stored).sum::<u64>(), bytes + extent.length)
@@ -82,12 +82,12 @@ impl Done {
         Ok(())
     }
 
-    fn failed(&mut self, text: &str, bar: &ProgressBar) {
+    fn add_failed(&mut self, text: &str, bar: &ProgressBar) {
         self.failed += 1;
         bar.suspend(|| complain(text));
     }
 
-    fn tell(self, dry_run: bool, show: Show) -> Result<bool> {
+    fn report(self, dry_run: bool, show: Show) -> Result<bool> {
         let Done { written, unchanged, failed, bytes, would_write, fewer, dear, slow, late } = self;
         if dry_run {
             for key in &would_write {
@@ -130,8 +130,8 @@ fn options(put: &Put, key: &[u8], attributes: Option<Attributes>) -> PutOptions 
     PutOptions { replicas: put.replicas, ack, element: terrace::element_of(key), attributes, ..put.wishes.options() }
 }
 
-/// Writes an object. Where nothing else is said, all its replicas are there in the end: the process may be, too. What is
-/// stored and lacks replicas is no failure; it is counted, and told of once.
+/// Writes an object. By default, waits until all its replicas exist, because the process may end afterwards. A stored object with pending
+/// replicas is not a failure; it is counted, and reported once.
 fn write(
     store: &Store,
     put: &Put,
@@ -142,7 +142,7 @@ fn write(
 ) -> terrace::Result<()> {
     let waited = match store.put_sparse(key, source, &options(put, key, attributes)) {
         Ok(mut receipt) => {
-            done.took(&receipt);
+            done.add_written(&receipt);
             let waits = put.ack.is_none() && done.late == 0;
             if waits { store.wait(&mut receipt, terrace::Ack::Replicated) } else { Ok(()) }
         }
@@ -179,7 +179,7 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
     let tree = Tree::of(store, &put.source, put.dest.as_bytes(), &put.filter)?;
     let bar = show.bar(tree.items.iter().map(|item| item.metadata.len()).sum());
     for error in &tree.failed {
-        done.failed(&describe(error), &bar);
+        done.add_failed(&describe(error), &bar);
     }
     for (path, why) in &tree.skipped {
         note(&format!("{}: skipped, since {why}", path_name(path)));
@@ -188,8 +188,8 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
         let is_last = at + 1 == tree.items.len();
         bar.set_message(name(&item.key));
         if let Err(e) = put_file(store, put, item, &bar, done) {
-            done.failed(&describe(&e), &bar);
-            // What waited for room in vain would do so again for each of the others.
+            done.add_failed(&describe(&e), &bar);
+            // After waiting for space in vain, do not wait again for each of the other objects.
             if !is_last && matches!(e.downcast_ref(), Some(terrace::Error::NoSpace { .. })) {
                 complain("the rest is not tried");
                 break;
@@ -202,7 +202,7 @@ fn put_files(store: &Store, put: &Put, show: Show, done: &mut Done) -> Result<()
     bar.finish_and_clear();
     tell_repaired(store)?;
     if done.unchanged > 0 && done.late == 0 && !put.dry_run && matches!(put.ack, Some(Ack::Replicated | Ack::Durable)) {
-        // What was there already may still owe what is waited for.
+        // Unchanged objects may still have pending replicas to wait for.
         store.sync()?;
     }
     Ok(())
@@ -222,17 +222,17 @@ fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut
             return Ok(());
         }
         let changes = if put.snapshot { Changes::Allowed } else { Changes::Refused };
-        let source = Told { from: item.open_sparse(changes)?, bar };
+        let source = ProgressReader { from: item.open_sparse(changes)?, bar };
         let written = write(store, put, &item.key, source, Some(item.attributes.clone()), done);
         written.map_err(|e| anyhow::Error::from(e).context(path_name(&item.path)))?;
         if let Some(budget) = put.wishes.options().budget {
-            done.weigh(store, &item.key, budget)?;
+            done.check_budget(store, &item.key, budget)?;
         }
     }
     Ok(())
 }
 
-/// Gives a directory that holds something the attributes that it has. False where it has to be made.
+/// Updates the attributes of a directory that has entries. Returns false if the directory must be created.
 fn put_directory(store: &Store, item: &Item) -> Result<bool> {
     let attributes = &item.attributes;
     match store.stat(&item.key) {
@@ -253,13 +253,13 @@ fn put_directory(store: &Store, item: &Item) -> Result<bool> {
     }
 }
 
-/// A file's bytes, and a bar that is told of them.
-struct Told<'a, R> {
+/// A file reader that advances a progress bar.
+struct ProgressReader<'a, R> {
     from: R,
     bar: &'a ProgressBar,
 }
 
-impl<R: Read> Read for Told<'_, R> {
+impl<R: Read> Read for ProgressReader<'_, R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.from.read(out)?;
         self.bar.inc(read as u64);
@@ -267,7 +267,7 @@ impl<R: Read> Read for Told<'_, R> {
     }
 }
 
-impl<R: ReadHoles> ReadHoles for Told<'_, R> {
+impl<R: ReadHoles> ReadHoles for ProgressReader<'_, R> {
     fn pass_hole(&mut self) -> io::Result<u64> {
         let hole = self.from.pass_hole()?;
         self.bar.inc(hole);
@@ -275,7 +275,7 @@ impl<R: ReadHoles> ReadHoles for Told<'_, R> {
     }
 }
 
-/// Whether the store has the file already, with what is asked for now.
+/// Whether the store already has the file with the requirements that are now requested.
 fn unchanged(store: &Store, item: &Item, put: &Put) -> Result<bool> {
     let object = match store.stat(&item.key) {
         Ok(object) => object,
@@ -299,13 +299,13 @@ fn unchanged(store: &Store, item: &Item, put: &Put) -> Result<bool> {
         return Ok(object.attributes.mtime == now.mtime && is_there(store, &item.key)?);
     }
     match same(store, item) {
-        // What is lost is written anew.
+        // Write lost bytes again.
         Err(e) if matches!(e.downcast_ref(), Some(terrace::Error::Unreadable { .. })) => Ok(false),
         same => same,
     }
 }
 
-/// Whether all of an object has a replica, as far as is known without reading it: its files are there.
+/// Whether every extent of an object has a replica, judged without reading: its files exist.
 fn is_there(store: &Store, key: &[u8]) -> Result<bool> {
     let is_present = |replica: &ReplicaLocation| {
         replica.state == ReplicaState::Present && replica.file.as_ref().is_none_or(|file| file.exists())

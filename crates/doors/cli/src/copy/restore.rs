@@ -1,4 +1,4 @@
-//! Modes, owners and times of files that `get` writes.
+//! Restores the modes, owners and times of files that `get` writes.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const ALL_MODE_BITS: u32 = 0o7777;
 
-/// How many files did not get all that is known about them.
+/// The number of files with attributes that could not be restored.
 #[derive(Default)]
 pub struct NotRestored {
     pub owners: u64,
@@ -24,7 +24,7 @@ pub struct NotRestored {
 }
 
 impl NotRestored {
-    /// What people are told of it.
+    /// Returns the message for users, if any.
     pub fn words(&self) -> Option<String> {
         if self.owners == 0 {
             return None;
@@ -36,7 +36,7 @@ impl NotRestored {
         Some(words)
     }
 
-    /// Gives what is at `path`, a link itself, the owner that the attributes say, where that is allowed.
+    /// Sets the recorded owner of the file, or of the link itself, at `path`, if permitted.
     pub fn owner(&mut self, path: &Path, attributes: &Attributes, usual: Owner) -> io::Result<()> {
         let wanted = Owner::of_object(attributes, usual);
         if Owner::of(&fs::symlink_metadata(path)?) == wanted {
@@ -45,7 +45,7 @@ impl NotRestored {
         let (user, group) = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
         let give = |user, group| chownat(CWD, path, user, group, AtFlags::SYMLINK_NOFOLLOW);
         if give(Some(user), Some(group)).is_err() {
-            // One of the user's own groups may be given by anybody.
+            // A user may set any of the user's own groups.
             let _ = give(None, Some(group));
             self.owners += 1;
             tracing::info!(path = %path.display(), "the owner is not restored");
@@ -53,19 +53,19 @@ impl NotRestored {
         Ok(())
     }
 
-    /// Gives a file its mode and its time, after its owner: a change of the owner takes setuid and setgid away.
+    /// Sets a file's mode and time. Call it after setting the owner, because a change of the owner clears setuid and setgid.
     pub fn mode_and_time(&mut self, file: &File, attributes: &Attributes, usual: Owner) -> io::Result<()> {
         let wanted = attributes.mode & ALL_MODE_BITS;
         let mode = allowed_mode(attributes, Owner::of(&file.metadata()?), usual);
         file.set_permissions(fs::Permissions::from_mode(mode))?;
-        // The system leaves bits off by itself that this user may not set.
+        // The system silently drops mode bits that this user may not set.
         self.modes += u64::from(file.metadata()?.mode() & ALL_MODE_BITS != wanted);
         file.set_modified(modified(attributes))
     }
 }
 
-/// The mode that a file of `owner` may have. It is setuid or setgid only for whom it was so: else a program of one user would run with the
-/// rights of another.
+/// Returns the mode that is safe for a file of `owner`. It keeps setuid and setgid only for the user or group that had them: otherwise a
+/// program of one user would run with the rights of another.
 pub fn allowed_mode(attributes: &Attributes, owner: Owner, usual: Owner) -> u32 {
     let wanted = Owner::of_object(attributes, usual);
     let mut mode = attributes.mode & ALL_MODE_BITS;
@@ -78,7 +78,7 @@ pub fn allowed_mode(attributes: &Attributes, owner: Owner, usual: Owner) -> u32 
     mode
 }
 
-/// The time of modification that the attributes say.
+/// Returns the recorded modification time.
 pub fn modified(attributes: &Attributes) -> SystemTime {
     let distance = Duration::from_nanos(attributes.mtime.unsigned_abs());
     let epoch = SystemTime::UNIX_EPOCH;

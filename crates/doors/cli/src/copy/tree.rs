@@ -1,4 +1,4 @@
-//! Files and directories to be stored or compared, and the keys that they have.
+//! The files and directories to store or compare, with their keys.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -16,29 +16,29 @@ use walkdir::WalkDir;
 use crate::arguments::Filter;
 use crate::output::path_name;
 
-/// A file to be stored, and its key.
+/// A file to store, and its key.
 pub struct Item {
     pub path: PathBuf,
     pub key: Vec<u8>,
     pub metadata: fs::Metadata,
-    /// What the store is to know about it.
+    /// The attributes to store.
     pub attributes: Attributes,
 }
 
-/// What a source holds.
+/// The content of a source.
 pub struct Tree {
     pub items: Vec<Item>,
-    /// What could not be looked at.
+    /// Entries that could not be read.
     pub failed: Vec<Error>,
-    /// What is left out, and why.
+    /// Skipped entries, with the reasons.
     pub skipped: Vec<(PathBuf, &'static str)>,
-    /// Whose files are of which nothing is said: the store's owner.
+    /// The owner of files without a recorded owner: the store's owner.
     owner: Owner,
 }
 
 impl Tree {
-    /// The files of `source` with the keys that they get: a directory's contents, as rclone does. Directories are among them that
-    /// are empty, or would not come back as they are from keys alone.
+    /// Lists the files of `source` with their keys: a directory's contents, as rclone does. Includes a directory only if it is empty, or
+    /// if its attributes cannot be restored from keys alone.
     pub fn of(store: &Store, source: &Path, dest: &[u8], filter: &Filter) -> Result<Tree> {
         let (items, failed, skipped) = Default::default();
         let mut tree = Tree { items, failed, skipped, owner: store.owner()? };
@@ -97,7 +97,7 @@ impl Tree {
         let metadata = entry.metadata().with_context(|| format!("reading {}", path_name(entry.path())))?;
         let kind = metadata.file_type();
         if kind.is_dir() {
-            // Others are there through what is in them. One that cannot be read is told of when it is walked.
+            // Other directories exist implicitly through their contents. An unreadable one is reported during the walk.
             let empty = fs::read_dir(entry.path()).is_ok_and(|mut entries| entries.next().is_none());
             if !empty && self.is_usual(&metadata) {
                 return Ok(());
@@ -117,13 +117,13 @@ impl Tree {
         self.items.push(Item { path, key, metadata, attributes });
     }
 
-    /// Whether a directory has the mode and the owner of one that exists only as a part of keys.
+    /// Whether a directory has the mode and owner of one that exists only as a part of keys.
     fn is_usual(&self, metadata: &fs::Metadata) -> bool {
         metadata.mode() & 0o7777 == DIRECTORY_MODE && Owner::of(metadata) == self.owner
     }
 }
 
-/// The store's directory and its targets.
+/// Returns the store's directory and its targets.
 fn own_folders(store: &Store) -> Vec<PathBuf> {
     let tiers = store.config().tiers.iter().filter(|tier| tier.kind == TierKind::Directory);
     let targets = tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path());
@@ -131,12 +131,12 @@ fn own_folders(store: &Store) -> Vec<PathBuf> {
 }
 
 impl Item {
-    /// Its bytes; of a link, where it leads.
+    /// Opens its bytes, or the target path of a link.
     pub fn open(&self) -> Result<Box<dyn ReadHoles>> {
         self.source(Changes::Refused, SparseReader::filled)
     }
 
-    /// Its bytes and holes.
+    /// Opens its bytes and holes.
     pub fn open_sparse(&self, changes: Changes) -> Result<Box<dyn ReadHoles>> {
         self.source(changes, SparseReader::new)
     }
@@ -158,30 +158,30 @@ impl Item {
             return Ok(Box::new(Dense(file)));
         }
         let before = state(&file.metadata()?);
-        // Some files of the system say that they are empty, and are not.
+        // Some system files report a size of zero but have content.
         let end = if before.0 == 0 { u64::MAX } else { before.0 };
-        Ok(Box::new(Steady { file: reader(file, end), before, changes }))
+        Ok(Box::new(ChangeCheckingReader { file: reader(file, end), before, changes }))
     }
 }
 
-/// What is done about a file that changes while it is read.
+/// The handling of files that change while they are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Changes {
-    /// It is refused.
+    /// Fail.
     Refused,
-    /// It is read as long as it was when it was opened.
+    /// Read up to the length that the file had when it was opened.
     Allowed,
 }
 
-/// A file's bytes, as long as nobody changes it: what is read of a file that changes is no state that it ever had. Of
-/// one that grows as quickly as it is read there is an end, too: the length that it had.
-struct Steady {
+/// A reader that detects changes of the file, because the bytes read would mix several states of it; `changes` decides which of them fail.
+/// It stops at the initial length, so that a file growing as fast as it is read has an end, too.
+struct ChangeCheckingReader {
     file: SparseReader,
     before: (u64, i64, i64),
     changes: Changes,
 }
 
-impl Read for Steady {
+impl Read for ChangeCheckingReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(out)?;
         if read > 0 || out.is_empty() {
@@ -199,7 +199,7 @@ impl Read for Steady {
     }
 }
 
-impl ReadHoles for Steady {
+impl ReadHoles for ChangeCheckingReader {
     fn pass_hole(&mut self) -> io::Result<u64> {
         self.file.pass_hole()
     }

@@ -71,17 +71,17 @@ pub enum DeclarationCommand {
     },
 }
 
-/// No declaration, and no metadata, is larger.
-const LARGEST: u64 = 16 << 20;
+/// The largest declaration or metadata file that is read.
+const MAX_DECLARATION_BYTES: u64 = 16 << 20;
 
-/// Reads the length of an array that varies.
+/// Parses the length of a variable array.
 pub fn size(text: &str) -> Result<(String, u64), String> {
     let wrong = || format!("{text:?} is no size; write it as n=1000");
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
     Ok((name.to_owned(), value.parse().map_err(|_| wrong())?))
 }
 
-/// Runs a command; `opened` opens the store where one is asked for.
+/// Runs a command; `opened` opens the store if the command needs one.
 pub fn run(command: &DeclarationCommand, opened: &dyn Fn() -> Result<Store>, show: Show) -> Result<bool> {
     match command {
         DeclarationCommand::Check { files } => check(files, show),
@@ -97,27 +97,31 @@ pub fn run(command: &DeclarationCommand, opened: &dyn Fn() -> Result<Store>, sho
     }
 }
 
-/// The text of a file that somebody wrote.
+/// Reads a text file of a user.
 fn text(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {
-        io::stdin().take(LARGEST + 1).read_to_end(&mut bytes).context("reading stdin")?;
+        io::stdin().take(MAX_DECLARATION_BYTES + 1).read_to_end(&mut bytes).context("reading stdin")?;
     } else {
-        let opened = fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
+        let opened = fs::File::open(path).and_then(|file| file.take(MAX_DECLARATION_BYTES + 1).read_to_end(&mut bytes));
         opened.with_context(|| format!("reading {}", path.display()))?;
     }
-    ensure!(bytes.len() as u64 <= LARGEST, "{} is larger than 16 MiB; a declaration is not", path.display());
+    ensure!(
+        bytes.len() as u64 <= MAX_DECLARATION_BYTES,
+        "{} is larger than 16 MiB; a declaration is not",
+        path.display()
+    );
     String::from_utf8(bytes).with_context(|| format!("{} is not UTF-8; save it as UTF-8", path.display()))
 }
 
-/// A declaration with all that it includes, checked.
+/// Reads and checks a declaration with all its includes.
 fn model(path: &Path) -> Result<(Option<Declared>, Sources, Diagnostics)> {
     let mut load =
         |name: &str| text(Path::new(name)).map_err(|error| io::Error::other(format!("{:#}", error.root_cause())));
     Ok(terrace_datasets::read_declaration(&path.display().to_string(), text(path)?, &mut load))
 }
 
-/// A declaration without errors; what is to be told of it is told.
+/// Reads a declaration, reports its diagnostics, and fails if it has errors.
 pub fn declared(path: &Path, show: Show) -> Result<Declared> {
     let (declared, sources, diagnostics) = model(path)?;
     report::report(&sources, diagnostics, show)?;
@@ -164,7 +168,7 @@ fn fmt(files: &[PathBuf], check: bool, show: Show) -> Result<bool> {
     Ok(good)
 }
 
-/// Replaces a file whole or not at all.
+/// Replaces a file atomically.
 fn replace(path: &Path, text: &str) -> Result<()> {
     let real = fs::canonicalize(path).with_context(|| format!("reading {}", path.display()))?;
     let mut name = real.file_name().unwrap_or_default().to_owned();
@@ -179,12 +183,12 @@ fn replace(path: &Path, text: &str) -> Result<()> {
     written.with_context(|| format!("writing {}", path.display()))
 }
 
-/// Whether a declaration is meant, rather than a dataset of the store.
+/// Whether the subject is a declaration file rather than a dataset of the store.
 fn is_file(subject: &Path) -> bool {
     subject == Path::new("-") || subject.components().count() != 1 || subject.exists()
 }
 
-/// What a file declares, if it has no errors.
+/// Explains a declaration without errors.
 fn explained(path: &Path, sizes: &[(String, u64)], show: Show) -> Result<Option<Explanation>> {
     let (declared, sources, diagnostics) = model(path)?;
     let Some(Declared { model, .. }) = declared else {
@@ -195,7 +199,7 @@ fn explained(path: &Path, sizes: &[(String, u64)], show: Show) -> Result<Option<
     Ok(Some(explain::explain(&model, &known).context("with these sizes")?))
 }
 
-/// A dataset of the store, its arrays as long as they are now.
+/// Explains a dataset of the store with its present array lengths.
 fn explained_stored(
     subject: &Path,
     sizes: &[(String, u64)],
@@ -224,7 +228,7 @@ fn show_explanation(mut explanation: Explanation, only: Option<&str>, show: Show
     Ok(true)
 }
 
-/// The lengths of arrays that vary, as they were given.
+/// Returns the given lengths of variable arrays.
 pub fn sizes(model: &Model, given: &[(String, u64)]) -> Result<Sizes> {
     let mut known = Sizes::new();
     for (name, value) in given {

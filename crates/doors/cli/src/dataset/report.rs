@@ -1,4 +1,4 @@
-//! Diagnostics with the lines that they are about.
+//! Diagnostics with their source lines.
 
 use std::io::{self, IsTerminal};
 
@@ -9,7 +9,7 @@ use terrace_views::{Diagnostic, Diagnostics, Severity, Sources, Span};
 
 use crate::output::Show;
 
-/// A diagnostic for scripts.
+/// A diagnostic in JSON form.
 #[derive(Serialize)]
 struct Line<'a> {
     file: &'a str,

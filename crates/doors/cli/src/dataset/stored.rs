@@ -98,7 +98,7 @@ pub fn run(store: &Store, command: &Stored, show: Show) -> Result<bool> {
     }
 }
 
-/// A dataset by its name, or by the file that declares it.
+/// Opens a dataset by its name, or by the file that declares it.
 pub fn open(store: &Store, dataset: &str) -> Result<Dataset> {
     let datasets = Datasets::new(store);
     let is_name = !dataset.contains('/') && datasets.contains(dataset).unwrap_or(false);
@@ -108,7 +108,7 @@ pub fn open(store: &Store, dataset: &str) -> Result<Dataset> {
     }
 }
 
-/// Adds the dataset that a file declares, if it is not in the store.
+/// Adds the dataset that a file declares, unless the store has it.
 pub fn prepare(store: &Store, dataset: &str, show: Show) -> Result<()> {
     let (datasets, path) = (Datasets::new(store), Path::new(dataset));
     if datasets.contains(dataset).unwrap_or(false) || !path.is_file() {
@@ -131,7 +131,7 @@ pub fn prepare(store: &Store, dataset: &str, show: Show) -> Result<()> {
     Ok(())
 }
 
-/// A file's name without its ending.
+/// Returns a file's name without its extension.
 fn stem(file: &Path) -> Result<String> {
     let stem = file.file_stem().and_then(|stem| stem.to_str());
     stem.map(str::to_owned).with_context(|| format!("{} has no name for a dataset; give --name", file.display()))

@@ -1,4 +1,4 @@
-//! How streams do.
+//! The status of streams.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -11,25 +11,25 @@ use terrace_stream::{Control, Done, Seen, Stream};
 
 use crate::output::{count, size, table};
 
-/// What is shown of a stream.
+/// The status of one stream.
 #[derive(Serialize)]
 pub struct Shown {
     pub name: String,
-    /// Whether some process runs it.
+    /// Whether a process runs it.
     pub running: bool,
-    /// Requests in its log, of pages of which not all are done.
+    /// The requests in its log, counting pages that are not completely done.
     pub backlog: u64,
     pub backlog_bytes: u64,
-    /// Seconds that the oldest of them has waited.
+    /// The age of the oldest of these, in seconds.
     pub oldest: Option<f64>,
-    /// What was done in all runs.
+    /// The deliveries of all runs.
     pub done: Done,
-    /// What whoever runs it, or ran it last, has done.
+    /// The figures of the process that runs it, or last ran it.
     pub seen: Option<Seen>,
     pub parked: Vec<Parked>,
 }
 
-/// A destination that was given up.
+/// A parked destination.
 #[derive(Serialize)]
 pub struct Parked {
     pub destination: String,
@@ -37,13 +37,13 @@ pub struct Parked {
 }
 
 impl Shown {
-    /// Whether nothing waits for somebody to do something.
+    /// Whether no destination or file waits for a user's action.
     pub fn is_well(&self) -> bool {
         self.parked.is_empty() && self.seen.as_ref().is_none_or(|seen| seen.stays.is_empty())
     }
 }
 
-/// All streams of a store.
+/// Returns the status of all streams of a store.
 pub fn streams(store: &Store) -> Result<Vec<Shown>> {
     let show = |name: String| {
         let stream = Stream::open(store, &name, Ack::Placed)?;
@@ -66,7 +66,7 @@ pub fn streams(store: &Store) -> Result<Vec<Shown>> {
     Stream::list(store)?.into_iter().map(show).collect()
 }
 
-/// The same for people; nothing where there is no stream.
+/// Formats the status for people; empty without streams.
 pub fn glance(streams: &[Shown]) -> String {
     if streams.is_empty() {
         return String::new();
@@ -108,7 +108,7 @@ fn amount(requests: u64, files: u64, bytes: u64) -> String {
     format!("{what} ({})", size(bytes))
 }
 
-/// Tells on a terminal how it goes, until it is stopped.
+/// Updates a progress display on a terminal until the stream is stopped.
 pub fn tick(control: &Control, progress: &ProgressBar) {
     let begun = Instant::now();
     while !control.stopped() {

@@ -1,4 +1,4 @@
-//! Flushing: streams that run, and how they do.
+//! `terrace flush`: runs streams and shows their progress.
 
 mod glance;
 mod parked;
@@ -23,8 +23,8 @@ pub use glance::{Shown, glance, streams};
 use parked::Wish;
 use places::{From, To};
 
-/// Bytes of stdin that are read at once.
-const BUFFER: usize = 1 << 20;
+/// The size of a read from stdin.
+const STDIN_BUFFER_BYTES: usize = 1 << 20;
 
 #[derive(Args)]
 pub struct Flush {
@@ -139,12 +139,12 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
             scope.spawn(move || {
                 let mut read = accept(stream).map(|()| true);
                 if let Some(e) = read.as_ref().err().filter(|_| !only_stdin && !asked.once) {
-                    // The others go on, so it is told now, and not again at the end.
+                    // The other sources continue, so report this failure now, and do not repeat it at the end.
                     complain(&describe(e));
                     read = Ok(false);
                 }
                 if only_stdin || asked.once {
-                    // What was accepted arrives, whatever came then.
+                    // Deliver the accepted requests, whatever error followed them.
                     control.drain();
                 }
                 read
@@ -191,14 +191,14 @@ pub fn flush(store: &Store, asked: &Flush, show: Show) -> Result<bool> {
     Ok(is_well)
 }
 
-/// Takes the requests of stdin into the stream's log. What comes meanwhile is taken together.
+/// Appends the requests of stdin to the stream's log. Requests that arrive during an append are appended together.
 fn accept(stream: &Stream) -> Result<()> {
     let mut submitted: VecDeque<Submitted> = VecDeque::new();
     let mut read = Ok(());
-    for frame in Frames::new(io::BufReader::with_capacity(BUFFER, io::stdin())) {
+    for frame in Frames::new(io::BufReader::with_capacity(STDIN_BUFFER_BYTES, io::stdin())) {
         match frame {
             Ok(frame) => submitted.push_back(stream.submit(vec![frame])),
-            // What follows is no frame either, or looks like one by chance.
+            // After a malformed frame the rest of the input is unusable: it is not framed, or only looks so by chance.
             Err(bad) => read = Err(bad),
         }
         while let Some(first) = submitted.pop_front_if(|first| first.is_done()) {
@@ -208,7 +208,7 @@ fn accept(stream: &Stream) -> Result<()> {
             break;
         }
     }
-    // What came before is accepted, whatever is wrong with one of them.
+    // Earlier requests are accepted even if one of the later ones is invalid.
     for one in submitted {
         read = read.and(one.wait().map(drop));
     }

@@ -1,4 +1,4 @@
-//! What is done with destinations that were given up.
+//! Operations on parked destinations.
 
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -8,7 +8,7 @@ use terrace_stream::{Name, Stream};
 use super::Flush;
 use crate::output::{Show, count, size};
 
-/// What is done.
+/// The operation.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Wish {
     Retry,
@@ -58,7 +58,7 @@ pub fn carry_out(store: &Store, asked: &Flush, wish: Wish, show: Show) -> Result
     Ok(true)
 }
 
-/// The destinations that were named, or all that are parked.
+/// Returns the named destinations, or all parked ones.
 fn destinations(stream: &Stream, asked: &Flush) -> Result<Vec<Name>> {
     use std::os::unix::ffi::OsStrExt;
 

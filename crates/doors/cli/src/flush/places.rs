@@ -1,4 +1,4 @@
-//! What is flushed, and where to, as it is written on the command line.
+//! Parses sources and destinations of the command line.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +11,7 @@ use terrace_stream::destinations::{Destination, Files, Keys};
 use terrace_stream::sources::{Redis, Watch};
 use terrace_stream::{AnySource, Control, Running};
 
-/// What is pulled from.
+/// A source.
 pub enum From {
     Stdin,
     Directory(PathBuf),
@@ -50,13 +50,13 @@ impl From {
         }
     }
 
-    /// Has it pulled.
+    /// Adds the source to the stream.
     pub fn add(&self, running: Running, watch: &Watch, control: &Arc<Control>) -> Result<Running> {
         Ok(match self {
             From::Stdin => running.with_log(),
             From::Directory(root) => running.with_directory(root, watch)?,
             From::Redis(address, key) => {
-                // Not its address, which may hold a password, and may change.
+                // Do not name the source by its address, which may contain a password and may change.
                 let name = format!("redis {key}");
                 running.with(&name, |number, ledger| {
                     Ok(Box::new(Redis::new(address, key, &name, number, ledger, watch.patience, control)?) as AnySource)
@@ -66,7 +66,7 @@ impl From {
     }
 }
 
-/// Where to.
+/// A destination.
 pub enum To {
     Files(PathBuf),
     Keys(Vec<u8>),
@@ -85,7 +85,7 @@ impl To {
         Ok(To::Bucket(service.into(), bucket.into(), format!("/{path}")))
     }
 
-    /// A directory, which may be made. What only looks like a service is not.
+    /// Returns a directory, which may not exist yet. Rejects paths that only look like a service.
     fn files(path: PathBuf) -> Result<To> {
         let text = path.to_string_lossy();
         let word = text.split_once(':').map(|(word, _)| word).filter(|word| !word.contains('/'));

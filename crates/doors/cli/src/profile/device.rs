@@ -1,5 +1,5 @@
-//! How quick a directory is: a file is written there, made durable, and read back past the page cache. It has no name from
-//! the beginning, so nothing is left of it, however this ends.
+//! Measures the speed of a directory: writes a file, syncs it, and reads it back past the page cache. The file never has a name, so
+//! nothing remains even after a crash.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,15 +12,15 @@ use rustix::fs::{Advice, fadvise};
 use terrace::config::{TargetConfig, TierConfig, TierKind};
 use terrace_predict::ProfiledTier;
 
-/// Bytes written and read at a time.
-const PIECE: usize = 1 << 20;
-/// Bytes written, at most.
-const MOST: u64 = 256 << 20;
-/// A short read, which tells the latency, and how many of them.
-const SHORT: usize = 4096;
-const READS: u64 = 32;
+/// The size of one write or read.
+const PIECE_BYTES: usize = 1 << 20;
+/// The largest number of bytes written.
+const MAX_WRITTEN_BYTES: u64 = 256 << 20;
+/// The size and number of short reads, which measure the latency.
+const SHORT_READ_BYTES: usize = 4096;
+const SHORT_READ_COUNT: u64 = 32;
 
-/// Measures a target in about this time, and takes what the tier is throttled to into account.
+/// Measures a target in about this time, and accounts for the tier's throttle.
 pub fn measure(tier: &TierConfig, target: &TargetConfig, time: Duration) -> io::Result<ProfiledTier> {
     if tier.kind != TierKind::Directory {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "only directories are; the store learns as it uses it"));
@@ -35,25 +35,26 @@ pub fn measure(tier: &TierConfig, target: &TargetConfig, time: Duration) -> io::
     })
 }
 
-/// The worse of two.
+/// Returns the worse of two measurements, value by value.
 pub fn slower(a: ProfiledTier, b: ProfiledTier) -> ProfiledTier {
     ProfiledTier { write: a.write.min(b.write), read: a.read.min(b.read), latency: a.latency.max(b.latency) }
 }
 
 fn directory(path: &Path, time: Duration) -> io::Result<ProfiledTier> {
-    // A target that no store has used yet is made beside what is there.
+    // The directory of an unused target does not exist yet, so measure in its nearest existing parent.
     let there = path.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("."));
     let name = there.join(format!(".terrace-profile-{}", process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&name)?;
     fs::remove_file(&name)?;
-    // No zeros, which some file systems do not store.
-    let mut piece: Vec<u8> =
-        (0..PIECE as u64 / 8).flat_map(|i| (i ^ 0x5555).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()).collect();
+    // Write no zeros, because some file systems do not store them.
+    let mut piece: Vec<u8> = (0..PIECE_BYTES as u64 / 8)
+        .flat_map(|i| (i ^ 0x5555).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes())
+        .collect();
     let (mut written, start) = (0, Instant::now());
-    while written < MOST && start.elapsed() < time / 2 {
+    while written < MAX_WRITTEN_BYTES && start.elapsed() < time / 2 {
         piece[..8].copy_from_slice(&written.to_le_bytes());
         file.write_all_at(&piece, written)?;
-        written += PIECE as u64;
+        written += PIECE_BYTES as u64;
     }
     file.sync_data()?;
     let write = written as f64 / start.elapsed().as_secs_f64();
@@ -63,18 +64,21 @@ fn directory(path: &Path, time: Duration) -> io::Result<ProfiledTier> {
     let (mut read, start) = (0, Instant::now());
     while read < written && start.elapsed() < time / 2 {
         file.read_exact_at(&mut piece, read)?;
-        read += PIECE as u64;
+        read += PIECE_BYTES as u64;
     }
     Ok(ProfiledTier { write, read: read as f64 / start.elapsed().as_secs_f64(), latency })
 }
 
-/// The median time of short reads, spread over the file.
+/// Returns the median time of short reads that are spread over the file.
 fn latency(file: &File, length: u64) -> io::Result<f64> {
-    let mut short = [0; SHORT];
+    let mut short = [0; SHORT_READ_BYTES];
     let mut times = Vec::new();
-    for number in 0..READS {
+    for number in 0..SHORT_READ_COUNT {
         let start = Instant::now();
-        file.read_exact_at(&mut short, (number * 7919 % READS) * (length - SHORT as u64) / READS)?;
+        file.read_exact_at(
+            &mut short,
+            (number * 7919 % SHORT_READ_COUNT) * (length - SHORT_READ_BYTES as u64) / SHORT_READ_COUNT,
+        )?;
         times.push(start.elapsed().as_secs_f64());
     }
     times.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `terrace profile`: what codecs and tiers do on this machine, as a seed for the predictor.
+//! `terrace profile`: measures codecs and tiers on this machine, as a seed for the predictor.
 
 mod device;
 
@@ -19,21 +19,21 @@ use crate::errors::read_text;
 use crate::output::{Show, complain, count, size, table};
 use crate::predictor::{keep, kept, load};
 
-/// What all tiers are given: with what codecs are given, all is done in 20 seconds.
-const TIERS: Duration = Duration::from_secs(6);
-/// Bytes that are encoded at a time.
-const BLOCK: usize = 256 << 10;
-/// Files that are looked at, at most.
-const FILES: usize = 64;
-/// Where the seed goes where nothing is said and there is no store.
-const SEED: &str = "seed.json";
+/// The time for all tiers; together with the time for codecs, a profile takes 20 seconds.
+const TIERS_TIME: Duration = Duration::from_secs(6);
+/// The number of bytes encoded at a time.
+const BLOCK_BYTES: usize = 256 << 10;
+/// The largest number of files that are read.
+const MAX_SAMPLED_FILES: usize = 64;
+/// The default path of the seed without a store.
+const DEFAULT_SEED_PATH: &str = "seed.json";
 
 pub fn profile(store: &Path, asked: &Profile, show: Show) -> Result<bool> {
     let in_store = asked.config.is_none() && store.join("store").exists();
     let out = match &asked.out {
         Some(out) => out.clone(),
         None if in_store => kept(store),
-        None => PathBuf::from(SEED),
+        None => PathBuf::from(DEFAULT_SEED_PATH),
     };
     let config = match &asked.config {
         Some(path) => Some(path.clone()),
@@ -63,11 +63,11 @@ pub fn profile(store: &Path, asked: &Profile, show: Show) -> Result<bool> {
     Ok(true)
 }
 
-/// Runs every encoding on blocks of the data given, then on made ones, until time is up.
+/// Runs every encoding on blocks of the given data, then on generated ones, until the time is up.
 fn codecs(predictor: &mut Predictor, data: Option<&Path>, time: Duration, show: Show) -> Result<u64> {
     let (start, bar) = (Instant::now(), show.steps(time.as_millis() as u64));
     let given = data.map_or_else(|| Ok(Vec::new()), blocks)?;
-    let made_ones = (0..).flat_map(|seed| (0..KINDS).map(move |kind| made(kind, BLOCK, seed)));
+    let made_ones = (0..).flat_map(|seed| (0..KINDS).map(move |kind| made(kind, BLOCK_BYTES, seed)));
     let all = given.into_iter().map(|(name, bytes)| (name, bytes, None));
     let all = all.chain(made_ones.map(|(bytes, elements)| ("made data".to_owned(), bytes, elements)));
     let mut blocks = 0;
@@ -84,12 +84,12 @@ fn codecs(predictor: &mut Predictor, data: Option<&Path>, time: Duration, show: 
     Ok(blocks)
 }
 
-/// A block out of the middle of each file.
+/// Returns a block from the middle of each file.
 pub fn blocks(data: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut blocks = Vec::new();
     for entry in WalkDir::new(data).sort_by_file_name() {
         let entry = entry.with_context(|| format!("looking into {}", data.display()))?;
-        if !entry.file_type().is_file() || blocks.len() == FILES {
+        if !entry.file_type().is_file() || blocks.len() == MAX_SAMPLED_FILES {
             continue;
         }
         let block = middle(entry.path()).with_context(|| format!("reading {}", entry.path().display()))?;
@@ -104,17 +104,17 @@ fn middle(path: &Path) -> io::Result<Vec<u8>> {
     use std::os::unix::fs::FileExt;
     let file = fs::File::open(path)?;
     let length = file.metadata()?.len();
-    // At a multiple of every width.
-    let start = length.saturating_sub(BLOCK as u64) / 2 / 4096 * 4096;
-    let mut block = vec![0; (length - start).min(BLOCK as u64) as usize];
+    // Align to a multiple of every element width.
+    let start = length.saturating_sub(BLOCK_BYTES as u64) / 2 / 4096 * 4096;
+    let mut block = vec![0; (length - start).min(BLOCK_BYTES as u64) as usize];
     file.read_exact_at(&mut block, start)?;
     Ok(block)
 }
 
-/// How quick each tier is: its slowest target counts. One that cannot be measured is told of and left out.
+/// Measures each tier by its slowest target. Reports and skips a tier that cannot be measured.
 fn tiers(config: &Config, show: Show) -> Vec<(String, ProfiledTier)> {
     let targets: usize = config.tiers.iter().map(|tier| tier.targets.len()).sum();
-    let (bar, each) = (show.steps(targets as u64), TIERS / targets.max(1) as u32);
+    let (bar, each) = (show.steps(targets as u64), TIERS_TIME / targets.max(1) as u32);
     let mut found = Vec::new();
     for tier in &config.tiers {
         bar.set_message(tier.name.clone());

@@ -1,4 +1,4 @@
-//! What a description says: the file's keys, and what cannot be.
+//! The description file of a simulation: its keys, and the checks of their values.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use terrace::config::{Bytes, Rate, Time};
 use terrace_cost::Expected;
 use terrace_simulate::{self as simulated, Cluster, Place};
 
-use super::error::{BLOCKS, DescriptionError};
+use super::error::{DescriptionError, MAX_SIMULATED_BLOCKS};
 use super::policy::Asked;
 
-/// The longest block: sizes are reckoned with 32 bits.
-const LONGEST: u64 = 1 << 30;
+/// The longest block, because sizes are computed in 32 bits.
+const MAX_BLOCK_BYTES: u64 = 1 << 30;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -207,23 +207,23 @@ impl Description {
         Ok(cluster)
     }
 
-    /// Whether there is an end to it.
+    /// Checks that the simulation is small enough to finish.
     pub fn check_count(&self, blocks: usize) -> Result<(), DescriptionError> {
         let of = &self.workload;
         let counts = [of.objects, of.steps, self.cluster.processes];
         let blocks = counts.into_iter().fold(blocks, usize::saturating_mul);
-        if blocks > BLOCKS { Err(DescriptionError::Long { blocks }) } else { Ok(()) }
+        if blocks > MAX_SIMULATED_BLOCKS { Err(DescriptionError::Long { blocks }) } else { Ok(()) }
     }
 }
 
 impl Workload {
-    /// Bytes of a block, and how many an object has.
+    /// Returns the size of a block, and the number of blocks of an object.
     pub fn blocks(&self) -> Result<(u64, usize), DescriptionError> {
         let (Bytes(object), Bytes(block)) = (self.object, self.block);
         if object == 0 {
             return Err(DescriptionError::None { key: "object" });
         }
-        if !(4096..=LONGEST).contains(&block) {
+        if !(4096..=MAX_BLOCK_BYTES).contains(&block) {
             return Err(DescriptionError::Block(self.block));
         }
         if object > block && !object.is_multiple_of(block) {
@@ -234,7 +234,7 @@ impl Workload {
 }
 
 impl Data {
-    /// What encodings are said to do.
+    /// Returns the declared costs of encodings.
     pub fn costs(&self) -> Result<Vec<(Encoding, Expected)>, DescriptionError> {
         distinct("data.encoding", self.encodings.iter().map(|encoding| &*encoding.name))?;
         self.encodings.iter().map(Measured::cost).collect()

@@ -1,13 +1,13 @@
-//! Why a description cannot be, in words.
+//! The errors of a description.
 
 use terrace::config::Bytes;
 use terrace_simulate::ClusterError;
 use thiserror::Error;
 
-/// More blocks take more than some minutes for each policy.
-pub const BLOCKS: usize = 200_000_000;
+/// The largest number of blocks; more would take several minutes for each policy.
+pub const MAX_SIMULATED_BLOCKS: usize = 200_000_000;
 
-/// Why a description cannot be.
+/// The reasons why a description is invalid.
 #[derive(Debug, Error)]
 pub enum DescriptionError {
     #[error("{0}")]
@@ -23,7 +23,7 @@ pub enum DescriptionError {
     #[error("[workload] expected_reads is {0}; give a number of at least 0")]
     Reads(f64),
     #[error(
-        "these are {blocks} blocks, and at most {BLOCKS} are gone through; \
+        "these are {blocks} blocks, and at most {MAX_SIMULATED_BLOCKS} are gone through; \
          give a larger block, or fewer steps or objects"
     )]
     Long { blocks: usize },

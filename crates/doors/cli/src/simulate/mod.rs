@@ -34,12 +34,12 @@ fn picture(path: PathBuf) -> Result<PathBuf, &'static str> {
     svg.then_some(path).ok_or("pictures are SVG; give a name that ends in .svg")
 }
 
-/// What came of one policy.
+/// The outcome of one policy.
 struct Compared {
     name: String,
     phases: Vec<&'static str>,
     outcome: Outcome,
-    /// What of the policy does not hold.
+    /// The requirements of the policy that the outcome violates.
     notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A picture of what each policy takes: time on the left, space by tier on the right.
+//! Plots the cost of each policy: time on the left, space by tier on the right.
 
 use std::error::Error;
 use std::path::Path;
@@ -8,9 +8,9 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::Compared;
-use crate::interrupt::Beside;
+use crate::interrupt::TemporaryFile;
 
-const COLORS: [RGBColor; 6] = [
+const TIER_COLORS: [RGBColor; 6] = [
     RGBColor(46, 125, 90),
     RGBColor(60, 90, 190),
     RGBColor(214, 180, 110),
@@ -25,7 +25,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub fn plot(path: &Path, tiers: &[&str], compared: &[Compared]) -> Result<()> {
     let mut picture = String::new();
     draw(&mut picture, tiers, compared).map_err(|e| anyhow!("drawing {}: {e}", path.display()))?;
-    let made = Beside::make(path, |at| std::fs::write(at, picture.as_bytes()));
+    let made = TemporaryFile::make(path, |at| std::fs::write(at, picture.as_bytes()));
     made.and_then(|(beside, ())| beside.into_place(path)).with_context(|| format!("writing {}", path.display()))
 }
 
@@ -43,10 +43,10 @@ fn draw(picture: &mut String, tiers: &[&str], compared: &[Compared]) -> Drawn {
     Ok(())
 }
 
-/// Lines at the bottom for what the colours mean.
-const KEYS: usize = 2;
+/// The number of legend lines at the bottom.
+const LEGEND_LINES: usize = 2;
 
-/// Bars of parts, one bar for each policy, the first on top.
+/// Draws stacked bars, one for each policy, the first on top.
 fn panel(
     area: &Area<'_>,
     title: &str,
@@ -61,8 +61,8 @@ fn panel(
         .margin(10)
         .x_label_area_size(25)
         .y_label_area_size(label)
-        .build_cartesian_2d(0.0..most, (1..KEYS + compared.len()).into_segmented())?;
-    let line = |at: usize| KEYS + compared.len() - at;
+        .build_cartesian_2d(0.0..most, (1..LEGEND_LINES + compared.len()).into_segmented())?;
+    let line = |at: usize| LEGEND_LINES + compared.len() - at;
     let name = |at: &SegmentValue<usize>| match at {
         SegmentValue::CenterOf(at) if label > 10 => compared
             .iter()
@@ -71,8 +71,8 @@ fn panel(
             .map_or_else(String::new, |(_, of)| of.name.clone()),
         _ => String::new(),
     };
-    chart.configure_mesh().disable_y_mesh().y_labels(KEYS + compared.len()).y_label_formatter(&name).draw()?;
-    for (part, (words, color)) in parts.iter().zip(COLORS.iter().cycle()).enumerate() {
+    chart.configure_mesh().disable_y_mesh().y_labels(LEGEND_LINES + compared.len()).y_label_formatter(&name).draw()?;
+    for (part, (words, color)) in parts.iter().zip(TIER_COLORS.iter().cycle()).enumerate() {
         let bar = |(at, of): (usize, &Compared)| {
             let values = values(of);
             let before: f64 = values[..part].iter().sum();

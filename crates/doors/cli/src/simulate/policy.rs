@@ -1,4 +1,4 @@
-//! `[[policy]]`: the keys of a rule in a store's configuration, as a policy.
+//! `[[policy]]`: the keys of a store's configuration rule, as a policy.
 
 use serde::Deserialize;
 use terrace::Encoding;
@@ -30,7 +30,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// As a store would have it for a rule that says so, and what of it does not hold.
+    /// Converts the keys as a store does for a rule, and returns the requirements that cannot hold.
     pub fn policy(&self, snapshot: &Snapshot) -> Result<(Policy, Vec<String>), DescriptionError> {
         let wrong = |reason: String| DescriptionError::Policy { policy: self.name.clone(), reason };
         let parsed = |text: &String| text.parse().map_err(|e| wrong(format!("{e}")));
@@ -58,7 +58,7 @@ impl Asked {
         };
         let most = Replicas { max: Replicas::LIMIT, ..Replicas::default() };
         let (policy, resolutions) = resolve(&Ask::default(), &asked, &Ask::default(), most);
-        if let Some(reason) = nowhere(&policy, snapshot) {
+        if let Some(reason) = reason_without_target(&policy, snapshot) {
             return Err(wrong(reason));
         }
         let mut notes: Vec<String> = resolutions.iter().map(ToString::to_string).collect();
@@ -72,7 +72,7 @@ impl Asked {
         Ok((Policy { model: self.cost_model, replicas, ..policy }, notes))
     }
 
-    /// What plans under this policy did not hold to.
+    /// Returns the requirements that plans under this policy violated.
     pub fn unheld(&self, policy: &Policy, noted: &Noted) -> Vec<String> {
         let Noted { blocks, fewer, gave_way } = noted;
         let of = |some: u64| if some == *blocks { "all blocks".into() } else { format!("{some} of {blocks} blocks") };
@@ -85,12 +85,12 @@ impl Asked {
         notes
     }
 
-    /// Whether it says how many replicas it wants, and not only that it wants the most.
+    /// Whether the policy requests a number of replicas, and not only as many as possible.
     fn counts(&self, policy: &Policy) -> bool {
         self.replicas.is_some() || (policy.budget.is_none() && policy.replicas < Replicas::LIMIT)
     }
 
-    /// The encoding of all replicas, where one is named: it must be known what it does to the data.
+    /// Returns the encoding for all replicas, if one is named. Its costs must be known.
     pub fn encoding(&self, kinds: &[Kind]) -> Result<Option<Encoding>, DescriptionError> {
         let wrong = |reason: String| DescriptionError::Policy { policy: self.name.clone(), reason };
         let Some(name) = &self.encoding else { return Ok(None) };
@@ -103,8 +103,8 @@ impl Asked {
     }
 }
 
-/// Why there is no target for one replica, whatever room there is.
-fn nowhere(policy: &Policy, snapshot: &Snapshot) -> Option<String> {
+/// Returns the reason if no target can hold even one replica, independent of free space.
+fn reason_without_target(policy: &Policy, snapshot: &Snapshot) -> Option<String> {
     let usable = |tier: u8| policy.any_target || policy.tiers.has(tier);
     let targets = || snapshot.targets().iter().filter(|target| usable(target.tier));
     let lasts = |target: &Target| snapshot.tiers()[usize::from(target.tier)].persistent;

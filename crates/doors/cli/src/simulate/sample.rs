@@ -1,4 +1,4 @@
-//! What encodings do to files: probed on blocks out of them.
+//! Measures encodings on blocks of sample files.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use terrace_predict::Predictor;
 
 use crate::profile::blocks;
 
-/// For a block of each file what every encoding is expected to do. Paths are relative to the description.
+/// Returns the expected cost of every encoding on a block of each file. Paths are relative to the description.
 pub fn costs(files: &[String], beside: &Path) -> Result<Vec<Vec<(Encoding, Expected)>>> {
     let (mut predictor, mut all) = (Predictor::default(), Vec::new());
     for path in files.iter().map(|file| beside.join(file)) {

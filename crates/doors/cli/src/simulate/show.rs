@@ -1,4 +1,4 @@
-//! Policies side by side, for people and for scripts.
+//! Formats the comparison of policies for people and for scripts.
 
 use serde_json::{Value, json};
 use terrace_simulate::Outcome;
@@ -32,7 +32,7 @@ pub fn table(tiers: &[&str], compared: &[Compared]) -> String {
     text
 }
 
-/// What is in a tier, and how full that makes it.
+/// Formats the bytes in a tier and the used fraction.
 fn filled(outcome: &Outcome, tier: usize) -> String {
     let stored = outcome.tiers[tier];
     match outcome.capacities[tier] {

@@ -1,4 +1,4 @@
-//! Converting files between layouts.
+//! Converts files between layouts.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::Convert;
 use crate::dataset;
-use crate::interrupt::Beside;
+use crate::interrupt::TemporaryFile;
 use crate::output::{Show, size};
 
 /// Converts a file from one view's layout to another's.
@@ -20,7 +20,7 @@ pub fn convert(wanted: &Convert, show: Show) -> Result<bool> {
     let output = &wanted.output;
     let context = || format!("making {}", output.display());
     ensure!(!output.is_dir(), "{} is a directory; name a file", output.display());
-    let (beside, file) = Beside::make(output, |path| File::create(path)).with_context(context)?;
+    let (beside, file) = TemporaryFile::make(output, |path| File::create(path)).with_context(context)?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let read = |offset: u64, into: &mut [u8]| {
         source.read_exact_at(into, offset).map_err(|error| {

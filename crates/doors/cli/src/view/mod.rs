@@ -90,8 +90,8 @@ pub struct Convert {
     pub size: Vec<(String, u64)>,
 }
 
-/// What is moved at once; each such write is there whole or not at all.
-const STEP: usize = 4 << 20;
+/// The size of one step; each such write is atomic.
+const STEP_BYTES: usize = 4 << 20;
 
 impl StoredView {
     /// The dataset that it is about.
@@ -150,12 +150,12 @@ pub fn run(store: &Store, command: &StoredView, show: Show) -> Result<bool> {
     }
 }
 
-/// Whether a path names a file: `-` is stdin or stdout.
+/// Whether a path names a file rather than `-`, which is stdin or stdout.
 fn named(path: &&Path) -> bool {
     *path != Path::new("-")
 }
 
-/// The first byte that is read, and the first behind.
+/// Returns the first byte to read, and the end.
 fn ends(view: &terrace_datasets::View, range: Option<&Range>) -> Result<(u64, u64)> {
     let length = view.length()?;
     let (start, end) = range.map_or((0, None), |range| (range.start, range.end));
@@ -165,10 +165,10 @@ fn ends(view: &terrace_datasets::View, range: Option<&Range>) -> Result<(u64, u6
 
 fn read(view: &terrace_datasets::View, range: Option<&Range>, out: &mut impl Write) -> Result<bool> {
     let (start, end) = ends(view, range)?;
-    let mut buffer = vec![0; STEP.min(end.saturating_sub(start) as usize)];
+    let mut buffer = vec![0; STEP_BYTES.min(end.saturating_sub(start) as usize)];
     let mut at = start;
     while at < end {
-        let want = (end - at).min(STEP as u64) as usize;
+        let want = (end - at).min(STEP_BYTES as u64) as usize;
         let piece = buffer.get_mut(..want).unwrap_or_default();
         let got = view.read_at(at, piece)?;
         ensure!(got > 0, "the view has become shorter while it was read");
@@ -183,11 +183,11 @@ fn read(view: &terrace_datasets::View, range: Option<&Range>, out: &mut impl Wri
 }
 
 fn write(view: &terrace_datasets::View, at: u64, source: &mut impl Read) -> Result<u64> {
-    let mut buffer = Vec::with_capacity(STEP);
+    let mut buffer = Vec::with_capacity(STEP_BYTES);
     let mut written = 0;
     loop {
         buffer.clear();
-        source.take(STEP as u64).read_to_end(&mut buffer).context("reading what is to be written")?;
+        source.take(STEP_BYTES as u64).read_to_end(&mut buffer).context("reading what is to be written")?;
         if buffer.is_empty() {
             return Ok(written);
         }

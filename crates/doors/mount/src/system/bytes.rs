@@ -1,4 +1,4 @@
-//! Open files, and their bytes.
+//! Reads and writes of open files.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ impl System {
         self.open.get(handle.0).ok_or(Errno::EBADF)
     }
 
-    /// Reads up to `size` bytes, and hands them to `answer`.
+    /// Reads up to `size` bytes and passes them to `answer`.
     pub fn read_bytes(&self, handle: FileHandle, offset: u64, size: u32, answer: impl FnOnce(Answer<&[u8]>)) {
         thread_local! {
             static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -28,8 +28,8 @@ impl System {
         });
     }
 
-    /// Writes, and tells `answer` the bytes written, maybe before they have reached the store. `appends`: at the end, wherever the
-    /// kernel thinks that this is.
+    /// Writes bytes and passes their number to `answer`, possibly before they reach the store. With `appends`, writes at the file's end,
+    /// whatever offset the kernel assumes.
     pub fn write_bytes(
         &self,
         handle: FileHandle,
@@ -44,7 +44,7 @@ impl System {
         };
         let told = |written: terrace_tree::Result<usize>| {
             if written.is_ok() {
-                self.stale.written(&open, &self.open);
+                self.stale.queue_related_views(&open, &self.open);
             }
             answer(said(written));
         };

@@ -1,4 +1,4 @@
-//! Space that is asked for beforehand, and holes.
+//! Preallocation and holes.
 
 use fuser::{Errno, FileHandle, INodeNo};
 use libc::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE};
@@ -6,7 +6,7 @@ use libc::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE};
 use super::{Answer, System, filed, said};
 
 impl System {
-    /// Extends a file, or makes a hole in it. No space is kept for it: there must be as much now, that is all.
+    /// Extends a file or punches a hole in it. Does not reserve space: it only checks that enough is free now.
     pub fn allocate(&self, handle: FileHandle, offset: u64, length: u64, mode: i32) -> Answer<()> {
         let open = self.opened(handle)?;
         let file = open.as_file().ok_or(Errno::EOPNOTSUPP)?;
@@ -21,7 +21,7 @@ impl System {
         if keeps_size { Ok(()) } else { filed(file.extend(end)) }
     }
 
-    /// Where the next hole is, or what is in none.
+    /// Finds the next hole or the next data.
     pub fn seek(&self, number: INodeNo, handle: FileHandle, offset: i64, whence: i32) -> Answer<i64> {
         let at = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
         let open = self.opened(handle)?;

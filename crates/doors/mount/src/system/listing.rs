@@ -1,4 +1,4 @@
-//! Directories that are open.
+//! Open directories.
 
 use fuser::{Errno, FileHandle, FileType, INodeNo};
 use rustix_futex_sync::RwLock;
@@ -7,10 +7,10 @@ use super::{Answer, System, said};
 use crate::answer::kind;
 use crate::handles::Handles;
 
-/// What open directories held when they were last read from the beginning.
+/// The content of an open directory when it was last read from the start.
 pub type Listings = Handles<RwLock<Vec<Listed>>>;
 
-/// A name in an open directory.
+/// An entry of an open directory.
 pub struct Listed {
     pub number: u64,
     pub kind: FileType,
@@ -18,7 +18,7 @@ pub struct Listed {
 }
 
 impl System {
-    /// Hands out the names from the given position on, each with the position behind it, until `add` has had enough.
+    /// Passes the names from the given position to `add`, each with the position after it, until `add` is full.
     pub fn names(
         &self,
         number: INodeNo,

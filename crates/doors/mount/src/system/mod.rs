@@ -1,4 +1,4 @@
-//! FUSE's requests, each answered by the tree.
+//! The FUSE requests, each answered by the tree.
 
 mod bytes;
 mod holes;
@@ -29,12 +29,12 @@ use crate::stale::Stale;
 use listing::Listings;
 use pairs::told;
 
-/// The largest request.
-const REQUEST: u32 = 1 << 20;
-/// Objects' numbers are never given twice.
-const GENERATION: Generation = Generation(0);
-/// Requests come in whole: no page cache between, so that other processes' writes are seen.
-const HOW: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+/// The largest request in bytes.
+const MAX_REQUEST_BYTES: u32 = 1 << 20;
+/// Constant, because object numbers are never reused.
+const NODE_GENERATION: Generation = Generation(0);
+/// Bypass the page cache and pass whole requests, so that writes of other processes are visible.
+const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
 /// The file system.
 pub struct System {
@@ -59,22 +59,22 @@ impl System {
         System { tree: Tree::new(files), open: Handles::default(), listings: Handles::default(), stale }
     }
 
-    /// For how long the kernel may take attributes and names as known that are looked up from now on.
+    /// Sets how long the kernel may cache the attributes and names that it looks up from now on.
     fn trust(&self) -> Trusted {
         self.tree.files().store().trust()
     }
 
-    /// Answers with what `find` finds.
+    /// Replies with the entry that `find` returns.
     fn enter(&self, reply: ReplyEntry, find: impl FnOnce(&Tree) -> terrace_tree::Result<Node>) {
         let trust = self.trust();
         match find(&self.tree) {
-            Ok(node) => reply.entry(&trust.left(), &attributes(&node), GENERATION),
+            Ok(node) => reply.entry(&trust.left(), &attributes(&node), NODE_GENERATION),
             Err(error) => reply.error(errno(&error)),
         }
     }
 
-    /// The same with attributes alone.
-    fn tell(&self, reply: ReplyAttr, find: impl FnOnce(&Tree) -> terrace_tree::Result<Node>) {
+    /// Replies with the attributes that `find` returns.
+    fn reply_attributes(&self, reply: ReplyAttr, find: impl FnOnce(&Tree) -> terrace_tree::Result<Node>) {
         let trust = self.trust();
         match find(&self.tree) {
             Ok(node) => reply.attr(&trust.left(), &attributes(&node)),
@@ -82,7 +82,7 @@ impl System {
         }
     }
 
-    /// The file of a handle, where one is given that is open.
+    /// Returns the open file of a handle, if one is given.
     fn given(&self, handle: Option<FileHandle>) -> Option<Arc<Open>> {
         handle.and_then(|handle| self.open.get(handle.0))
     }
@@ -101,7 +101,7 @@ fn done(result: Answer<()>, reply: ReplyEmpty) {
 
 impl Filesystem for System {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What an older kernel does not know it does without.
+        // An older kernel works without the capabilities that it does not know.
         for wish in [
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_AUTO_INVAL_DATA,
@@ -110,7 +110,7 @@ impl Filesystem for System {
         ] {
             let _ = config.add_capabilities(wish);
         }
-        let _ = config.set_max_write(REQUEST);
+        let _ = config.set_max_write(MAX_REQUEST_BYTES);
         Ok(())
     }
 
@@ -123,7 +123,7 @@ impl Filesystem for System {
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
-        self.tell(reply, |tree| tree.node(number.0, self.given(handle).as_deref()));
+        self.reply_attributes(reply, |tree| tree.node(number.0, self.given(handle).as_deref()));
     }
 
     fn setattr(
@@ -146,7 +146,7 @@ impl Filesystem for System {
     ) {
         let (accessed, modified) = (accessed.map(nanoseconds), modified.map(nanoseconds));
         let setting = Setting { mode, uid, gid, accessed, modified };
-        self.tell(reply, |tree| tree.set(number.0, self.given(handle).as_deref(), size, &setting));
+        self.reply_attributes(reply, |tree| tree.set(number.0, self.given(handle).as_deref(), size, &setting));
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
@@ -200,7 +200,7 @@ impl Filesystem for System {
 
     fn open(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.tree.open(number.0) {
-            Ok(open) => reply.opened(FileHandle(self.open.keep(open)), HOW),
+            Ok(open) => reply.opened(FileHandle(self.open.keep(open)), OPEN_FLAGS),
             Err(error) => reply.error(errno(&error)),
         }
     }
@@ -208,9 +208,13 @@ impl Filesystem for System {
     fn create(&self, by: &Request, parent: INodeNo, name: &OsStr, mode: u32, _: u32, flags: i32, reply: ReplyCreate) {
         let trust = self.trust();
         match self.tree.create(parent.0, name.as_bytes(), mode, owner(by), flags & libc::O_EXCL != 0) {
-            Ok((node, open)) => {
-                reply.created(&trust.left(), &attributes(&node), GENERATION, FileHandle(self.open.keep(open)), HOW)
-            }
+            Ok((node, open)) => reply.created(
+                &trust.left(),
+                &attributes(&node),
+                NODE_GENERATION,
+                FileHandle(self.open.keep(open)),
+                OPEN_FLAGS,
+            ),
             Err(error) => reply.error(errno(&error)),
         }
     }
@@ -244,7 +248,7 @@ impl Filesystem for System {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        // Pages that were mapped have their places, however the file was opened.
+        // Mapped pages have offsets, so a write from a mapping never appends, however the file was opened.
         let appends = flags.0 & libc::O_APPEND != 0 && !how.contains(WriteFlags::FUSE_WRITE_CACHE);
         self.write_bytes(handle, offset, bytes, appends, |written| match written {
             Ok(length) => reply.written(length as u32),

@@ -1,4 +1,4 @@
-//! Extended attributes: an object's pairs, as `user.NAME`.
+//! Extended attributes: an object's user pairs, as `user.NAME`.
 
 use std::ffi::OsStr;
 
@@ -7,10 +7,10 @@ use terrace::files::Presence;
 
 use super::{Answer, System, filed, said};
 
-const PREFIX: &str = "user.";
+const USER_PREFIX: &str = "user.";
 
 impl System {
-    /// An attribute's value.
+    /// Returns an attribute's value.
     pub fn pair(&self, number: INodeNo, name: &OsStr) -> Answer<Vec<u8>> {
         let name = named(name)?;
         let path = self.noted_path(number)?.ok_or(Errno::ENODATA)?;
@@ -18,11 +18,11 @@ impl System {
         value.map(String::into_bytes).ok_or(Errno::ENODATA)
     }
 
-    /// All attributes' names, each with a zero behind it.
+    /// Returns the names of all attributes, each followed by a zero byte.
     pub fn pairs(&self, number: INodeNo) -> Answer<Vec<u8>> {
         let Some(path) = self.noted_path(number)? else { return Ok(Vec::new()) };
         let pairs = filed(self.tree.files().pairs(&path))?;
-        Ok(pairs.into_keys().flat_map(|name| format!("{PREFIX}{name}\0").into_bytes()).collect())
+        Ok(pairs.into_keys().flat_map(|name| format!("{USER_PREFIX}{name}\0").into_bytes()).collect())
     }
 
     /// Sets or removes an attribute.
@@ -39,18 +39,21 @@ impl System {
         filed(self.tree.files().set_pair(&path, name, value, presence))
     }
 
-    /// The path of what may have attributes: views have none.
+    /// Returns the path of a file that may have attributes; views have none.
     fn noted_path(&self, number: INodeNo) -> Answer<Option<Vec<u8>>> {
         said(self.tree.path(number.0))
     }
 }
 
-/// The pair's name.
+/// Returns the pair's name.
 fn named(name: &OsStr) -> Answer<&str> {
-    name.to_str().and_then(|name| name.strip_prefix(PREFIX)).filter(|name| !name.is_empty()).ok_or(Errno::EOPNOTSUPP)
+    name.to_str()
+        .and_then(|name| name.strip_prefix(USER_PREFIX))
+        .filter(|name| !name.is_empty())
+        .ok_or(Errno::EOPNOTSUPP)
 }
 
-/// Answers with bytes, or with their number where that is asked.
+/// Replies with the bytes, or with their number if that was requested.
 pub fn told(result: Answer<Vec<u8>>, size: u32, reply: ReplyXattr) {
     match result {
         Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),

@@ -1,30 +1,30 @@
-//! Messages in, messages out.
+//! Reads requests and writes replies.
 
 use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
 
 use terrace_tree::Tree;
 
-use super::message::{Damaged, HEADER, NO_TAG, Request};
+use super::message::{Damaged, HEADER_BYTES, NO_TAG, Request};
 use super::reply::Reply;
 use super::session::Session;
 use crate::activity::Activity;
 
-/// Bytes that are read at once where requests are short.
-const BUFFER: usize = 64 << 10;
-/// A buffer that has grown beyond this is given up when requests are short again.
-const KEPT: usize = 256 << 10;
+/// The size of the read buffer for short requests.
+const READ_BUFFER_BYTES: usize = 64 << 10;
+/// A buffer that has grown beyond this size is released when requests are short again.
+const MAX_KEPT_BUFFER_BYTES: usize = 256 << 10;
 
-/// Answers a connection's requests until it ends, and tells what it does.
+/// Answers a connection's requests until it ends, and records its activity.
 ///
 /// # Errors
-/// Where the connection breaks, or a message cannot be read. The client is told of the latter.
+/// If the connection breaks, or a message cannot be decoded. The client is told of the latter.
 pub fn serve<S>(tree: &Arc<Tree>, stream: &S, activity: &Activity) -> io::Result<()>
 where
     for<'a> &'a S: Read + Write,
 {
     let mut session = Session::new(tree);
-    let mut from = BufReader::with_capacity(BUFFER, stream);
+    let mut from = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
     let mut to = stream;
     let (mut message, mut out) = (Vec::new(), Vec::new());
     loop {
@@ -37,7 +37,7 @@ where
                     to.write_all(&out)?;
                     activity.wait(session.holding());
                     for buffer in [&mut message, &mut out] {
-                        if buffer.capacity() > KEPT && buffer.len() < BUFFER {
+                        if buffer.capacity() > MAX_KEPT_BUFFER_BYTES && buffer.len() < READ_BUFFER_BYTES {
                             *buffer = Vec::new();
                         }
                     }
@@ -48,7 +48,7 @@ where
         };
         let (tag, damaged) = damaged;
         Reply::Error(&damaged.to_string()).encode(tag, &mut out);
-        // The client may not wait for it.
+        // The client may have stopped reading, so an error can be ignored.
         let _ = to.write_all(&out);
         return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
     }
@@ -60,9 +60,9 @@ enum Next {
     Damaged(Damaged),
 }
 
-/// Reads a message: what is behind its header goes into `body`, which grows only as bytes come in.
+/// Reads a message: its part after the header goes into `body`, which grows only as bytes arrive.
 fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>, activity: &Activity) -> io::Result<Next> {
-    let mut header = [0; HEADER];
+    let mut header = [0; HEADER_BYTES];
     let mut have = 0;
     while have < 4 {
         match from.read(&mut header[have..4]) {
@@ -78,7 +78,7 @@ fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>, activity: &Activit
     }
     let [a, b, c, d, ..] = header;
     let size = u32::from_le_bytes([a, b, c, d]);
-    if (size as usize) < HEADER {
+    if (size as usize) < HEADER_BYTES {
         return Ok(Next::Damaged(Damaged("it is shorter than a header")));
     }
     if size > limit {
@@ -86,7 +86,7 @@ fn next(from: &mut impl Read, limit: u32, body: &mut Vec<u8>, activity: &Activit
     }
     from.read_exact(&mut header[4..])?;
     let [.., kind, low, high] = header;
-    let length = size as usize - HEADER;
+    let length = size as usize - HEADER_BYTES;
     body.clear();
     if from.by_ref().take(length as u64).read_to_end(body)? < length {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -1,4 +1,4 @@
-//! Directories as they are read: as whole records.
+//! Directory reads, which return whole records.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use super::fids::Held;
 use super::record::{DIRECTORY, Qid, Record};
 use super::refusal::{Answer, BAD_OFFSET, errno};
 
-/// An open directory, as it was when it was last read from the beginning.
+/// An open directory, with its content when it was last read from the start.
 #[derive(Default)]
 pub struct Directory {
     names: std::vec::IntoIter<Listed>,
-    /// A record that was too long for the last reader.
+    /// A record that did not fit the last read.
     left: Vec<u8>,
-    /// Where the next reader must go on.
+    /// The offset at which the next read must continue.
     offset: u64,
 }
 
 impl Directory {
-    /// Puts as many records into `out` as it takes; the bytes.
+    /// Writes as many records as fit into `out`, and returns their bytes.
     pub fn read(&mut self, tree: &Arc<Tree>, number: u64, offset: u64, out: &mut [u8]) -> Answer<usize> {
         if offset == 0 {
             *self = Directory { names: tree.list(number)?.into_iter(), ..Directory::default() };
@@ -32,13 +32,13 @@ impl Directory {
         loop {
             if self.left.is_empty() {
                 let Some(listed) = self.names.next() else { break };
-                // What was removed meanwhile is not shown.
+                // Skip entries that were removed meanwhile.
                 let Ok(node) = tree.find(number, &listed.name) else { continue };
                 let _held = Held::of(tree, &node);
                 record(&node, &listed.name, |record| record.encode(&mut self.left));
             }
             let Some(place) = out.get_mut(filled..filled + self.left.len()) else {
-                // A reader for whom no record is short enough would wait for ever.
+                // Fail instead of returning nothing: a client whose buffer is smaller than the next record would retry forever.
                 if filled == 0 {
                     return Err(errno(libc::EINVAL));
                 }
@@ -53,7 +53,7 @@ impl Directory {
     }
 }
 
-/// What tells a file apart.
+/// Returns the identity of a file.
 pub fn qid(node: &Node) -> Qid {
     let modified = node.stat.modified as u64;
     Qid { kind: (mode(&node.stat) >> 24) as u8, version: (modified ^ modified >> 32) as u32, path: node.number }
@@ -63,7 +63,7 @@ fn mode(stat: &Stat) -> u32 {
     stat.mode & 0o777 | if stat.kind == Kind::Directory { DIRECTORY } else { 0 }
 }
 
-/// Hands what is known about a file to `use_it`. Users and groups are told as numbers.
+/// Passes a file's attributes to `use_it`. Users and groups are given as numbers.
 pub fn record<T>(node: &Node, name: &[u8], use_it: impl FnOnce(Record) -> T) -> T {
     let stat = &node.stat;
     let (owner, group) = (stat.owner.uid.to_string(), stat.owner.gid.to_string());

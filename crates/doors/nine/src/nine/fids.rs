@@ -1,4 +1,4 @@
-//! A connection's fids: its numbers for files.
+//! A connection's fids: the numbers by which it names files.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use terrace_tree::{Node, Open, Tree};
 use super::directory::Directory;
 use super::refusal::{Answer, FID_IN_USE, UNKNOWN_FID, errno};
 
-/// More at once no connection may have.
-const MOST: usize = 1 << 14;
-/// Of so many fids it is looked at whether they are open.
-const LOOKED_AT: usize = 64;
+/// The largest number of fids of a connection.
+const MAX_FIDS: usize = 1 << 14;
+/// The largest number of fids that are checked for open files.
+const MAX_CHECKED_FIDS: usize = 64;
 
-/// A number of the tree, for as long as this lives.
+/// A number of the tree, held while this value lives.
 pub struct Held {
     tree: Arc<Tree>,
     number: u64,
 }
 
 impl Held {
-    /// Holds a number that was found.
+    /// Holds a number that was looked up.
     pub fn of(tree: &Arc<Tree>, node: &Node) -> Held {
         Held { tree: tree.clone(), number: node.number }
     }
@@ -57,9 +57,9 @@ pub enum State {
         open: Open,
         reads: bool,
         writes: bool,
-        /// Writes go to the end.
+        /// Whether writes go to the end.
         appends: bool,
-        /// Removed when it is closed.
+        /// Whether the file is removed on close.
         removed: bool,
     },
 }
@@ -69,7 +69,7 @@ impl Fid {
         Fid { held, state: State::Closed }
     }
 
-    /// The file, where one is open.
+    /// Returns the open file, if any.
     pub fn open(&self) -> Option<&Open> {
         match &self.state {
             State::File { open, .. } => Some(open),
@@ -95,11 +95,11 @@ impl Fids {
         self.0.get_mut(&fid).ok_or(UNKNOWN_FID)
     }
 
-    /// Checks that a fid can be given to a file.
+    /// Checks that a fid is unused.
     pub fn check_free(&self, fid: u32) -> Answer<()> {
         match () {
             () if self.0.contains_key(&fid) => Err(FID_IN_USE),
-            () if self.0.len() >= MOST => Err(errno(libc::EMFILE)),
+            () if self.0.len() >= MAX_FIDS => Err(errno(libc::EMFILE)),
             () => Ok(()),
         }
     }
@@ -112,9 +112,9 @@ impl Fids {
         self.0.remove(&fid).ok_or(UNKNOWN_FID)
     }
 
-    /// Whether a file or directory is open; of very many fids it is supposed, as that is asked after each request.
+    /// Whether a file or directory is open. Assumes so if there are very many fids, because the check runs after each request.
     pub fn may_be_open(&self) -> bool {
-        self.0.len() > LOOKED_AT || self.0.values().any(Fid::is_open)
+        self.0.len() > MAX_CHECKED_FIDS || self.0.values().any(Fid::is_open)
     }
 
     pub fn take_all(&mut self) -> Vec<Fid> {

@@ -1,4 +1,4 @@
-//! Opening, making, reading, writing and closing files: `open(5)`, `read(5)`, `clunk(5)`.
+//! Opening, creating, reading, writing and closing files: `open(5)`, `read(5)`, `clunk(5)`.
 
 use terrace::Kind;
 use terrace::files::Setting;
@@ -10,12 +10,12 @@ use super::record::{DIRECTORY, Qid, TEMPORARY};
 use super::refusal::{Answer, BAD_USE, errno};
 use super::session::Session;
 
-const CUT: u8 = 0x10;
-const REMOVE_ON_CLOSE: u8 = 0x40;
-/// Writes go to the file's end, whatever offset they name: the bit is that of 9P2000.u.
-const APPEND: u8 = 0x80;
+const MODE_TRUNCATE: u8 = 0x10;
+const MODE_REMOVE_ON_CLOSE: u8 = 0x40;
+/// Writes go to the file's end, whatever their offset. The bit is that of 9P2000.u.
+const MODE_APPEND: u8 = 0x80;
 
-/// What a file is opened for.
+/// The access for which a file is opened.
 #[derive(Clone, Copy)]
 struct Mode {
     reads: bool,
@@ -27,12 +27,18 @@ struct Mode {
 
 impl Mode {
     fn of(mode: u8) -> Mode {
-        // To read, to write, for both, and to run, which is to read.
+        // The modes are read, write, both, and execute, which reads.
         let (reads, writes) = [(true, false), (false, true), (true, true), (true, false)][usize::from(mode & 3)];
-        Mode { reads, writes, cuts: mode & CUT != 0, removes: mode & REMOVE_ON_CLOSE != 0, appends: mode & APPEND != 0 }
+        Mode {
+            reads,
+            writes,
+            cuts: mode & MODE_TRUNCATE != 0,
+            removes: mode & MODE_REMOVE_ON_CLOSE != 0,
+            appends: mode & MODE_APPEND != 0,
+        }
     }
 
-    /// Whether a directory can be opened so.
+    /// Whether a directory can be opened with this access.
     fn only_reads(self) -> bool {
         !self.writes && !self.cuts && !self.removes
     }
@@ -69,7 +75,7 @@ impl Session {
         Ok(qid(&node))
     }
 
-    /// Makes a file or a directory; the fid, which was the directory's, is its own then, and open.
+    /// Creates a file or a directory and opens it. The directory's fid then stands for the new file.
     pub(super) fn create(&mut self, fid: u32, name: &[u8], perm: u32, mode: u8) -> Answer<Qid> {
         let fid = self.fids.get_mut(fid)?;
         let mode = Mode::of(mode);
@@ -117,7 +123,7 @@ impl Session {
         }
     }
 
-    /// Closes what a fid has open: what is kept back of it is written.
+    /// Closes the open file of a fid and writes its buffered bytes.
     pub(super) fn close(&self, fid: Fid) -> Answer<()> {
         let Fid { held, state } = fid;
         if let State::File { open, writes, removed, .. } = state {

@@ -1,25 +1,25 @@
-//! Requests as bytes: `size[4] type[1] tag[2]`, and what the type says. Numbers are little-endian, texts have `length[2]`
-//! before them.
+//! Decoding of requests: `size[4] type[1] tag[2]`, then the fields of the type. Numbers are little-endian; strings are preceded by
+//! `length[2]`.
 
 use super::record::Record;
 
-/// The largest message without what is read or written: what a `Tversion` may ask for beside 1 MiB.
-pub const OVERHEAD: u32 = 24;
+/// The size of the largest message without its data, which a `Tversion` may request in addition to 1 MiB.
+pub const MAX_OVERHEAD_BYTES: u32 = 24;
 /// The tag of `Tversion`.
 pub const NO_TAG: u16 = u16::MAX;
-/// No fid, in `Tattach`.
+/// The fid of `Tattach` that stands for no fid.
 pub const NO_FID: u32 = u32::MAX;
-/// Names in one `Twalk`.
-pub const MOST_NAMES: usize = 16;
-/// `size`, `type` and `tag`.
-pub const HEADER: usize = 7;
+/// The largest number of names in one `Twalk`.
+pub const MAX_WALK_NAMES: usize = 16;
+/// The size of `size`, `type` and `tag`.
+pub const HEADER_BYTES: usize = 7;
 
-/// A message that is not as the manual says.
+/// A message that violates the protocol.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("a damaged message: {0}")]
 pub struct Damaged(pub &'static str);
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The manual's names say it.
 pub enum Request<'a> {
@@ -73,15 +73,15 @@ pub enum Request<'a> {
         fid: u32,
         record: Record<'a>,
     },
-    /// Of another protocol.
+    /// A message of another protocol.
     Unknown,
 }
 
 impl<'a> Request<'a> {
-    /// The request of a type, of which this is all behind the tag.
+    /// Decodes the request of a type from the bytes after the tag.
     ///
     /// # Errors
-    /// Where it is too short, or too long.
+    /// If the message is too short or too long.
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Request<'a>, Damaged> {
         let mut fields = Fields(body);
         let f = &mut fields;
@@ -100,7 +100,7 @@ impl<'a> Request<'a> {
             }
             110 => {
                 let (fid, newfid, count) = (f.four()?, f.four()?, usize::from(f.two()?));
-                if count > MOST_NAMES {
+                if count > MAX_WALK_NAMES {
                     return Err(Damaged("a walk of more than 16 names"));
                 }
                 Request::Walk { fid, newfid, names: (0..count).map(|_| f.text()).collect::<Result<_, _>>()? }
@@ -129,11 +129,11 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What is still to be read of a message.
+/// The unread rest of a message.
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// So many bytes.
+    /// Takes this number of bytes.
     pub fn take(&mut self, length: usize) -> Result<&'a [u8], Damaged> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(Damaged("it ends too early"))?;
         self.0 = rest;
@@ -166,13 +166,13 @@ impl<'a> Fields<'a> {
         Ok(u64::from_le_bytes(self.number()?))
     }
 
-    /// A text, which need not be one.
+    /// Takes a string, which need not be UTF-8.
     pub fn text(&mut self) -> Result<&'a [u8], Damaged> {
         let length = self.two()?;
         self.take(length.into())
     }
 
-    /// Nothing may be left.
+    /// Checks that no bytes are left.
     pub fn end(&self) -> Result<(), Damaged> {
         if self.0.is_empty() { Ok(()) } else { Err(Damaged("it goes on behind its end")) }
     }

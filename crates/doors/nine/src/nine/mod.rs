@@ -1,7 +1,7 @@
-//! 9P2000, the protocol of Plan 9's file servers, as section 5 of its manual has it (`intro(5)`, `stat(5)`, ...).
+//! 9P2000, the protocol of Plan 9's file servers, as defined in section 5 of its manual (`intro(5)`, `stat(5)`, ...).
 //!
-//! Requests of a connection are answered one after the other, so that a `Tflush` finds nothing to stop. A message that
-//! cannot be read ends the connection, and the end of a connection closes what it had open.
+//! The requests of a connection are answered one after the other, so a `Tflush` never finds a request in progress. A message that cannot
+//! be decoded ends the connection, and the end of a connection closes its files.
 
 mod connection;
 mod directory;

@@ -1,31 +1,31 @@
-//! What is told about a file: `stat(5)`.
+//! The record of a file's attributes: `stat(5)`.
 
 use super::message::{Damaged, Fields};
 
-/// The bit of a directory in a mode.
+/// The mode bit of a directory.
 pub const DIRECTORY: u32 = 1 << 31;
-/// The bit of a file that is not backed up, which means nothing here.
+/// The mode bit of a file that is not backed up; it has no effect here.
 pub const TEMPORARY: u32 = 1 << 26;
 
-/// What tells files apart.
+/// The identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Qid {
     /// The upper byte of the mode.
     pub kind: u8,
-    /// Another one when the file was changed.
+    /// The version, which differs after each change of the file.
     pub version: u32,
-    /// A number that no other file has.
+    /// A number that identifies the file.
     pub path: u64,
 }
 
-/// What is told about a file. In a `Twstat` numbers of ones and empty texts stand for what is not to be changed.
+/// The attributes of a file. In a `Twstat`, a number of all ones and an empty string leave the attribute unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// For the kernel's use.
     pub kind: u16,
     /// For the kernel's use.
     pub device: u32,
-    /// What tells it apart.
+    /// Its identity.
     pub qid: Qid,
     /// Permissions, and [`DIRECTORY`].
     pub mode: u32,
@@ -37,16 +37,16 @@ pub struct Record<'a> {
     pub length: u64,
     /// The name in its directory; `/` for the root.
     pub name: &'a [u8],
-    /// Whose it is.
+    /// The owner.
     pub owner: &'a [u8],
     /// The group.
     pub group: &'a [u8],
-    /// Who changed it last.
+    /// The user who changed it last.
     pub changer: &'a [u8],
 }
 
 impl<'a> Record<'a> {
-    /// Changes nothing: a wish that all be durable.
+    /// Changes no attribute: a request to make everything durable.
     pub const UNTOUCHED: Record<'static> = Record {
         kind: u16::MAX,
         device: u32::MAX,
@@ -61,10 +61,10 @@ impl<'a> Record<'a> {
         changer: b"",
     };
 
-    /// Reads one, with its length before it.
+    /// Decodes a record that is preceded by its length.
     ///
     /// # Errors
-    /// Where it is damaged.
+    /// If the record is malformed.
     pub fn decode(fields: &mut Fields<'a>) -> Result<Record<'a>, Damaged> {
         let length = fields.two()?;
         let mut f = Fields(fields.take(length.into())?);
@@ -85,12 +85,12 @@ impl<'a> Record<'a> {
         Ok(record)
     }
 
-    /// How many bytes [`encode`](Self::encode) takes.
+    /// The size of the record that [`encode`](Self::encode) writes.
     pub fn size(&self) -> usize {
         2 + 39 + [self.name, self.owner, self.group, self.changer].iter().map(|text| 2 + text.len()).sum::<usize>()
     }
 
-    /// Writes it, with its length before it.
+    /// Encodes the record, preceded by its length.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&((self.size() - 2) as u16).to_le_bytes());
         out.extend_from_slice(&self.kind.to_le_bytes());
@@ -105,7 +105,7 @@ impl<'a> Record<'a> {
 }
 
 impl Qid {
-    /// Writes it.
+    /// Encodes the record.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.kind);
         out.extend_from_slice(&self.version.to_le_bytes());
@@ -113,7 +113,7 @@ impl Qid {
     }
 }
 
-/// Writes a text; what is too long for one is cut.
+/// Encodes a string and truncates one that is too long.
 pub(super) fn text(out: &mut Vec<u8>, text: &[u8]) {
     let text = &text[..text.len().min(u16::MAX.into())];
     out.extend_from_slice(&(text.len() as u16).to_le_bytes());

@@ -1,8 +1,8 @@
-//! Why a request is not done, in the words of other servers: clients know errors by their texts.
+//! Error replies, in the words of other servers: clients recognise errors by their texts.
 
 use std::borrow::Cow;
 
-/// Why not.
+/// The reason why a request failed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal(pub Cow<'static, str>);
 
@@ -33,7 +33,7 @@ impl From<terrace::files::FileError> for Refusal {
     }
 }
 
-/// The text of an error number, as the C library has it.
+/// Returns the text of an error number from the C library.
 pub fn errno(number: i32) -> Refusal {
     let text = std::io::Error::from_raw_os_error(number).to_string();
     let end = text.find(" (os error").unwrap_or(text.len());

@@ -1,9 +1,9 @@
-//! Answers as bytes.
+//! Encoding of replies.
 
-use super::message::HEADER;
+use super::message::HEADER_BYTES;
 use super::record::{Qid, Record, text};
 
-/// What a client is told.
+/// A reply to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The manual's names say it.
 pub enum Reply<'a> {
@@ -39,7 +39,7 @@ impl Reply<'_> {
         }
     }
 
-    /// The message, in the place of what `out` holds.
+    /// Encodes the message and replaces the content of `out`.
     pub fn encode(&self, tag: u16, out: &mut Vec<u8>) {
         begin(self.kind(), tag, out);
         match self {
@@ -68,22 +68,22 @@ impl Reply<'_> {
     }
 }
 
-/// The message with bytes that `read` puts where they belong: up to `count` of them.
+/// Encodes a message whose data, up to `count` bytes, `read` writes in place.
 pub(super) fn encode_read<E>(
     tag: u16,
     out: &mut Vec<u8>,
     count: usize,
     read: impl FnOnce(&mut [u8]) -> Result<usize, E>,
 ) -> Result<(), E> {
-    const START: usize = HEADER + 4;
-    // What the last message left is written over: to make it zeros first would take as long as to read.
-    if out.len() < START + count {
-        out.resize(START + count, 0);
+    const DATA_OFFSET: usize = HEADER_BYTES + 4;
+    // Reuse the bytes of the last message: zeroing them first would take as long as the read.
+    if out.len() < DATA_OFFSET + count {
+        out.resize(DATA_OFFSET + count, 0);
     }
-    let length = read(&mut out[START..START + count])?;
-    out.truncate(START + length);
-    out[..HEADER].copy_from_slice(&head(117, tag));
-    out[HEADER..START].copy_from_slice(&(length as u32).to_le_bytes());
+    let length = read(&mut out[DATA_OFFSET..DATA_OFFSET + count])?;
+    out.truncate(DATA_OFFSET + length);
+    out[..HEADER_BYTES].copy_from_slice(&head(117, tag));
+    out[HEADER_BYTES..DATA_OFFSET].copy_from_slice(&(length as u32).to_le_bytes());
     end(out);
     Ok(())
 }
@@ -93,8 +93,8 @@ fn begin(kind: u8, tag: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(&head(kind, tag));
 }
 
-/// A message's head, before its size is known.
-fn head(kind: u8, tag: u16) -> [u8; HEADER] {
+/// Encodes a message's head with a placeholder for its size.
+fn head(kind: u8, tag: u16) -> [u8; HEADER_BYTES] {
     let [low, high] = tag.to_le_bytes();
     [0, 0, 0, 0, kind, low, high]
 }

@@ -1,4 +1,4 @@
-//! [`Session`]: a connection's requests, each answered by the tree.
+//! [`Session`]: the state of a connection, whose requests the tree answers.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use terrace_tree::{ROOT, Tree};
 
 use super::directory::{qid, record};
 use super::fids::{Fid, Fids, Held};
-use super::message::{NO_FID, OVERHEAD, Request};
+use super::message::{MAX_OVERHEAD_BYTES, NO_FID, Request};
 use super::record::Qid;
 use super::refusal::{Answer, BAD_USE, NO_AUTHENTICATION, NO_VERSION, Refusal, UNKNOWN_FID, UNKNOWN_MESSAGE};
 use super::reply::{Reply, encode_read};
 use crate::activity::Holding;
 
-/// The largest message: 1 MiB of a file, and what is around it.
-pub const LARGEST: u32 = (1 << 20) + OVERHEAD;
-/// The smallest that can be agreed on.
-const SMALLEST: u32 = 256;
-/// Before anything is agreed on.
-const FIRST: u32 = 8 << 10;
-const VERSION: &[u8] = b"9P2000";
+/// The largest message: 1 MiB of data and its overhead.
+pub const MAX_MESSAGE_BYTES: u32 = (1 << 20) + MAX_OVERHEAD_BYTES;
+/// The smallest message size that can be negotiated.
+const MIN_MESSAGE_BYTES: u32 = 256;
+/// The largest message before the negotiation.
+const INITIAL_MESSAGE_BYTES: u32 = 8 << 10;
+const PROTOCOL_VERSION: &[u8] = b"9P2000";
 
 /// A connection's state.
 pub struct Session {
     pub(super) tree: Arc<Tree>,
     pub(super) fids: Fids,
-    /// The largest message, once it is agreed on.
+    /// The largest message, once negotiated.
     msize: Option<u32>,
 }
 
@@ -33,12 +33,12 @@ impl Session {
         Session { tree: tree.clone(), fids: Fids::default(), msize: None }
     }
 
-    /// The largest message that may come now.
+    /// The largest message that may arrive now.
     pub fn limit(&self) -> u32 {
-        self.msize.unwrap_or(FIRST)
+        self.msize.unwrap_or(INITIAL_MESSAGE_BYTES)
     }
 
-    /// What ends with the connection.
+    /// The state that closing the connection would lose.
     pub fn holding(&self) -> Holding {
         match self.msize {
             None => Holding::Nothing,
@@ -47,7 +47,7 @@ impl Session {
         }
     }
 
-    /// Puts the answer to a request into `out`.
+    /// Writes the reply to a request into `out`.
     pub fn answer(&mut self, tag: u16, request: Request, out: &mut Vec<u8>) {
         let done = match request {
             request if self.msize.is_none() && !matches!(request, Request::Version { .. }) => Err(NO_VERSION),
@@ -66,7 +66,7 @@ impl Session {
             Request::Auth => return Err(NO_AUTHENTICATION),
             Request::Attach { afid, .. } if afid != NO_FID => return Err(NO_AUTHENTICATION),
             Request::Attach { fid, aname, .. } => Reply::Attach(self.attach(fid, aname)?),
-            // Whatever was to be stopped is done.
+            // Requests are answered in order, so the request to flush is complete.
             Request::Flush => Reply::Flush,
             Request::Walk { fid, newfid, names } => Reply::Walk(self.walk(fid, newfid, &names)?),
             Request::Open { fid, mode } => Reply::Open { qid: self.open(fid, mode)?, unit: self.unit() },
@@ -92,22 +92,25 @@ impl Session {
         })
     }
 
-    /// Begins anew: what was open is closed. Dialects are told that this is 9P2000.
+    /// Resets the session and closes its files. Answers dialects with plain 9P2000.
     fn version(&mut self, msize: u32, version: &[u8]) -> Reply<'static> {
         for fid in self.fids.take_all() {
-            // Nobody is there to be told.
+            // No client waits for these errors.
             let _ = self.close(fid);
         }
-        let known = version.split(|byte| *byte == b'.').next() == Some(VERSION) && msize >= SMALLEST;
-        self.msize = known.then_some(msize.min(LARGEST));
-        Reply::Version { msize: msize.min(LARGEST), version: if known { VERSION } else { b"unknown" } }
+        let known = version.split(|byte| *byte == b'.').next() == Some(PROTOCOL_VERSION) && msize >= MIN_MESSAGE_BYTES;
+        self.msize = known.then_some(msize.min(MAX_MESSAGE_BYTES));
+        Reply::Version {
+            msize: msize.min(MAX_MESSAGE_BYTES),
+            version: if known { PROTOCOL_VERSION } else { b"unknown" },
+        }
     }
 
     fn unit(&self) -> u32 {
-        self.limit() - OVERHEAD
+        self.limit() - MAX_OVERHEAD_BYTES
     }
 
-    /// A fid for the root, or for the directory that `aname` is the path of.
+    /// Assigns a fid to the root, or to the directory at the path `aname`.
     fn attach(&mut self, fid: u32, aname: &[u8]) -> Answer<Qid> {
         if fid == NO_FID {
             return Err(UNKNOWN_FID);
@@ -123,7 +126,7 @@ impl Session {
         Ok(qid(&node))
     }
 
-    /// Goes from a fid along names; the new fid is given only if all were found.
+    /// Walks from a fid along names; assigns the new fid only if all names are found.
     fn walk(&mut self, fid: u32, newfid: u32, names: &[&[u8]]) -> Answer<Vec<Qid>> {
         let from = self.fids.get(fid)?;
         if from.is_open() {
@@ -154,7 +157,7 @@ impl Session {
     fn stat(&self, fid: u32, tag: u16, out: &mut Vec<u8>) -> Answer<()> {
         let fid = self.fids.get(fid)?;
         let node = self.tree.node(fid.held.number(), fid.open())?;
-        // What was removed and is still open has no name.
+        // An open file that was removed has no name.
         let name = self.tree.place(node.number).map_or_else(|_| b"removed".to_vec(), |(_, name)| name);
         record(&node, &name, |record| Reply::Stat(record).encode(tag, out));
         Ok(())
@@ -169,7 +172,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         for fid in self.fids.take_all() {
-            // Nobody is there to be told.
+            // No client waits for these errors.
             let _ = self.close(fid);
         }
     }

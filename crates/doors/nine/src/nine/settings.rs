@@ -1,4 +1,4 @@
-//! Changing what is known about a file: `wstat` in `stat(5)`.
+//! Changes a file's attributes: `wstat` in `stat(5)`.
 
 use terrace::Kind;
 use terrace::files::Setting;
@@ -9,7 +9,7 @@ use super::refusal::{Answer, NO_CONVERSION, NO_WSTAT, errno};
 use super::session::Session;
 
 impl Session {
-    /// Changes what a record says; one that says nothing makes the file durable.
+    /// Applies the changes of a record; a record without changes makes the file durable.
     pub(super) fn set(&mut self, fid: u32, wanted: &Record) -> Answer<()> {
         let fid = self.fids.get(fid)?;
         let number = fid.held.number();
@@ -28,7 +28,7 @@ impl Session {
         if is_directory && size.is_some_and(|size| size > 0) {
             return Err(errno(libc::EISDIR));
         }
-        // First what is likeliest to fail: all is to be done, or nothing.
+        // Start with the change that is most likely to fail, because the request must apply completely or not at all.
         if !wanted.name.is_empty() && tree.place(number)?.1 != wanted.name {
             tree.rename_number(number, wanted.name)?;
         }
@@ -45,7 +45,7 @@ impl Session {
     }
 }
 
-/// Refuses what cannot be changed.
+/// Rejects changes of fixed attributes.
 fn check(wanted: &Record, known: &Record) -> Answer<()> {
     let same = |wanted: u64, none: u64, known: u64| wanted == none || wanted == known;
     let word = |wanted: &[u8], known: &[u8]| wanted.is_empty() || wanted == known;

@@ -1,4 +1,4 @@
-//! Objects of a bucket: one for each segment, which is never changed once it is done, and one for each whole file.
+//! Objects of a bucket: one for each segment, immutable once written, and one for each whole file.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,18 +12,18 @@ use crate::request::Name;
 use crate::runs::Run;
 use crate::{Error, Failure, Result};
 
-/// A bucket, or whatever else a service keeps blobs in. What is appended to a name becomes objects below it, each named by the
-/// position of its first request; in the order of their names they are all that was appended.
-/// A file of a directory becomes one object of its own name, which is there once all of the file is.
+/// A bucket, or another service that keeps blobs. Bytes appended to a name become objects below it, each named by the position of its
+/// first request; read in name order, the objects hold all appended bytes. A file of a directory becomes one object of its own name,
+/// which appears once the whole file is written.
 pub struct Bucket {
     blobs: Blobs,
     service: String,
-    /// Files of which a part was written, and how much.
+    /// Files that are partly written, and how many bytes of each.
     begun: Mutex<HashMap<Name, (Upload, u64)>>,
 }
 
 impl Bucket {
-    /// Objects below the service's root.
+    /// Creates a destination at the service's root.
     pub fn new(service: &Service) -> Result<Bucket> {
         let blobs = Blobs::new(service).map_err(Error::io(format!("opening {service}")))?;
         Ok(Bucket { blobs, service: service.to_string(), begun: Mutex::default() })
@@ -35,7 +35,7 @@ impl Bucket {
     }
 }
 
-/// A name that a service takes.
+/// Checks that the service accepts the name.
 fn text(name: &[u8]) -> Outcome<&str> {
     std::str::from_utf8(name).map_err(|_| Failure::Never("objects need names in UTF-8".into()))
 }
@@ -44,7 +44,7 @@ fn folder(name: &[u8]) -> Outcome<String> {
     Ok(format!("{}/", text(name)?))
 }
 
-/// Names of one length are in the order of positions.
+/// Pads positions to one length, so that the names' order is the order of positions.
 fn object(folder: &str, first: Position) -> String {
     format!("{folder}{:020}-{:010}", first.0, first.1)
 }
@@ -104,7 +104,7 @@ impl Destination for Bucket {
     }
 
     fn sync(&self, _: &[u8]) -> Outcome<()> {
-        // The service has said that it has it.
+        // The service acknowledged the write, so it is durable.
         Ok(())
     }
 }

@@ -22,22 +22,22 @@ use crate::request::Name;
 use crate::runs::Run;
 use crate::{Error, Failure, Result};
 
-/// Files that are kept open.
-const OPEN: usize = 512;
+/// The number of files that are kept open.
+const MAX_OPEN_FILES: usize = 512;
 
-/// Files below a directory, out of which no name and no symbolic link leads.
+/// Files below a directory. Neither a name nor a symbolic link can lead out of it.
 pub struct Files {
     root: PathBuf,
     folder: OwnedFd,
     open: Mutex<HashMap<Name, Arc<File>>>,
-    /// Files of which a part was written. Each is locked, so that no other stream writes to it before all of it is.
+    /// Files that are partly written. Each is locked, so that no other stream writes to it before it is complete.
     begun: Mutex<HashMap<Name, Arc<File>>>,
-    /// Folders of which this run knows that their names last.
+    /// Folders whose names this run knows to be durable.
     lasting: Mutex<HashSet<PathBuf>>,
 }
 
 impl Files {
-    /// Below `root`, which is made where it is missing.
+    /// Opens the directory `root`, creating it if it is missing.
     pub fn new(root: &Path) -> Result<Files> {
         let context = || format!("opening {}", root.display());
         make(root).map_err(Error::io(context()))?;
@@ -59,12 +59,12 @@ impl Files {
         Ok(rustix::io::retry_on_intr(open)?)
     }
 
-    /// The folder at `path`, which is made where it is missing; its name lasts.
+    /// Opens the folder at `path`, creating it if it is missing, and makes its name durable.
     fn folder(&self, path: &Path) -> io::Result<OwnedFd> {
-        const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
-        let Some(name) = path.file_name() else { return self.at(Path::new("."), FOLDER) };
+        const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
+        let Some(name) = path.file_name() else { return self.at(Path::new("."), FOLDER_FLAGS) };
         if self.lasting.lock().contains(path)
-            && let Ok(folder) = self.at(path, FOLDER)
+            && let Ok(folder) = self.at(path, FOLDER_FLAGS)
         {
             return Ok(folder);
         }
@@ -73,13 +73,13 @@ impl Files {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
-        // Where it was there, whoever made it may have died before this.
+        // An existing folder may come from a process that died before this sync, so sync it in every case.
         rustix::fs::fsync(&above)?;
         self.lasting.lock().insert(path.to_owned());
-        self.at(path, FOLDER)
+        self.at(path, FOLDER_FLAGS)
     }
 
-    /// The file, made where it is missing; its name lasts.
+    /// Opens the file, creating it if it is missing, and makes its name durable.
     fn file(&self, name: &[u8]) -> io::Result<Arc<File>> {
         if let Some(open) = self.open.lock().get(name) {
             return Ok(open.clone());
@@ -94,14 +94,14 @@ impl Files {
         let file = Arc::new(File::from(file));
         regular(&file)?;
         let mut open = self.open.lock();
-        if open.len() >= OPEN {
+        if open.len() >= MAX_OPEN_FILES {
             open.clear();
         }
         open.insert(name.into(), file.clone());
         Ok(file)
     }
 
-    /// Locks a file of which the first part is to be written.
+    /// Locks a file before its first part is written.
     fn begin_parts(&self, name: &[u8]) -> io::Result<()> {
         if self.begun.lock().contains_key(name) {
             return Ok(());
@@ -112,7 +112,7 @@ impl Files {
             Err(TryLockError::WouldBlock) => {
                 return Err(io::Error::other("another process or stream writes to it now"));
             }
-            // Where a file system has no locks, streams that write to the same name are not kept apart.
+            // On a file system without locks, streams that write to the same name are not kept apart.
             Err(TryLockError::Error(error)) => tracing::debug!("{} cannot be locked: {error}", self.root.display()),
         }
         self.begun.lock().insert(name.into(), file);
@@ -121,14 +121,14 @@ impl Files {
 
     fn end_parts(&self, name: &[u8]) {
         if let Some(file) = self.begun.lock().remove(name) {
-            // Where this fails there was no lock, or it ends when the file is closed.
+            // An ignored error leaves no lock behind: there was none, or it ends when the file is closed.
             let _ = file.unlock();
         }
     }
 
     fn outcome<T>(&self, name: &[u8], doing: &str, done: io::Result<T>) -> Outcome<T> {
         done.map_err(|e| {
-            // Whatever is wrong, it is looked at anew.
+            // After any error, check the destination again before the next write.
             self.open.lock().remove(name);
             let path = self.root.join(OsStr::from_bytes(name));
             let reason = format!("{doing} {}: {e}", path.display());
@@ -142,7 +142,7 @@ impl Files {
         })
     }
 
-    /// Whether the name still leads to the file that was written to.
+    /// Whether the name still refers to the file that was written.
     fn is_there(&self, name: &[u8], file: &File) -> io::Result<bool> {
         let named = match rustix::fs::statat(self.folder.as_fd(), OsStr::from_bytes(name), AtFlags::empty()) {
             Ok(named) => named,
@@ -154,7 +154,7 @@ impl Files {
     }
 }
 
-/// Makes a folder, and those above it, where they are missing; their names last.
+/// Creates a folder and its missing parents, and makes their names durable.
 fn make(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -165,7 +165,7 @@ fn make(folder: &Path) -> io::Result<()> {
     File::open(above)?.sync_all()
 }
 
-/// What is known of a file that is no folder, and nothing stranger.
+/// Returns the metadata of a regular file; fails for special files.
 fn regular(file: &File) -> io::Result<Metadata> {
     let metadata = file.metadata()?;
     match metadata.is_file() {
@@ -226,7 +226,7 @@ impl Destination for Files {
     fn set_attributes(&self, name: &[u8], attributes: &Attributes) -> Outcome<()> {
         let set = || {
             let file = self.file(name)?;
-            // The owner may write, so that the file may come again.
+            // Keep write permission for the owner, so that the file can be delivered again.
             file.set_permissions(Permissions::from_mode(attributes.mode & 0o777 | 0o200))?;
             let since = |nanoseconds: i64| Duration::from_nanos(nanoseconds.unsigned_abs());
             let time = match attributes.mtime {
@@ -234,7 +234,7 @@ impl Destination for Files {
                 after => UNIX_EPOCH + since(after),
             };
             file.set_modified(time)?;
-            // What syncs data alone leaves these out.
+            // A data-only sync does not cover these attributes.
             file.sync_all()
         };
         self.outcome(name, "setting time and mode of", set())

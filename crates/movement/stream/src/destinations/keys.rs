@@ -7,14 +7,14 @@ use crate::Failure;
 use crate::entry::Position;
 use crate::runs::Run;
 
-/// Objects of a store, which keeps them as its rules for their keys say.
+/// Objects of a store. The store's rules for their keys decide how they are placed.
 pub struct Keys {
     store: Store,
     prefix: Vec<u8>,
 }
 
 impl Keys {
-    /// Objects whose keys are `prefix` and the name; with a `/` between them where the prefix ends without.
+    /// Writes objects whose keys are `prefix` and the name, separated by a `/` unless the prefix ends with one.
     pub fn new(store: &Store, prefix: &[u8]) -> Keys {
         let mut prefix = prefix.to_vec();
         if !prefix.is_empty() && !prefix.ends_with(b"/") {
@@ -30,7 +30,7 @@ impl Keys {
 
 fn outcome<T>(done: terrace::Result<T>) -> Outcome<T> {
     done.map_err(|e| match e {
-        // A key that is a folder, or not allowed: waiting does not help.
+        // The key is a folder or invalid: a retry cannot help.
         terrace::Error::BadKey { .. }
         | terrace::Error::Reserved { .. }
         | terrace::Error::TooLarge { .. }
@@ -50,7 +50,7 @@ impl Destination for Keys {
 
     fn write(&self, name: &[u8], _: Position, runs: &[Run]) -> Outcome<()> {
         let ranges: Vec<(u64, &[u8])> = runs.iter().map(|run| (run.offset, run.bytes.as_ref())).collect();
-        // On persistent targets at once: what is in memory first would have to be copied before it is durable.
+        // Write to persistent targets directly: a copy in memory would have to be copied again to become durable.
         let durable = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
         outcome(self.store.write_all_at(&self.key(name), &ranges, &durable).map(|_| ()))
     }
@@ -58,7 +58,7 @@ impl Destination for Keys {
     fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
         let key = self.key(name);
         let set = || match self.store.set_length(&key, length) {
-            // Nothing was written to it.
+            // The object does not exist: nothing was written to it.
             Err(terrace::Error::NotFound { .. }) => {
                 self.store.put_bytes(&key, b"", &PutOptions::default())?;
                 self.store.set_length(&key, length)
@@ -73,7 +73,7 @@ impl Destination for Keys {
     }
 
     fn sync(&self, name: &[u8]) -> Outcome<()> {
-        // What was written is durable; what was cut is when its commit is.
+        // Written bytes are durable already; a cut becomes durable with its commit.
         match self.store.stat(&self.key(name)) {
             Ok(_) => outcome(self.store.sync_placed()),
             Err(e) => outcome(Err(e)),

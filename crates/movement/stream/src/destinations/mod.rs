@@ -1,4 +1,4 @@
-//! Where streams go: files, objects of a bucket, keys of a store, and whatever else implements [`Destination`].
+//! Destinations of streams: files, objects of a bucket, keys of a store, and any other implementation of [`Destination`].
 
 #[cfg(feature = "object")]
 mod bucket;
@@ -18,50 +18,50 @@ use crate::entry::Position;
 use crate::runs::Run;
 use crate::{Error, Failure};
 
-/// What becomes of a call to a destination.
+/// The result of a call to a destination.
 pub type Outcome<T> = Result<T, Failure<Error>>;
 
-/// How a file is once all of it is written.
+/// The final state of a file that is completely written.
 #[derive(Clone, Debug)]
 pub struct End {
     /// Its length.
     pub length: u64,
-    /// Its time and mode.
+    /// Its modification time and mode.
     pub attributes: Attributes,
 }
 
-/// Somewhere that bytes go, under names. Names are paths without `..`. One thread at a time calls it for one name.
+/// A place that accepts bytes under names. Names are paths without `..`. At most one thread at a time calls it for one name.
 pub trait Destination: Send + Sync {
-    /// Bytes that the name holds now: what a stream that appends goes on behind. None where that does not matter.
+    /// The number of bytes that the name holds, which is the offset of the first append. `None` for a destination that does not need it.
     fn length(&self, name: &[u8]) -> Outcome<Option<u64>>;
 
-    /// The directory that the bytes go to, where it is one.
+    /// The directory that receives the bytes, for a destination that is a directory.
     fn root(&self) -> Option<&Path> {
         None
     }
 
-    /// Whether the name leads to the file of this device and number.
+    /// Whether the name refers to the file with this device and inode.
     fn is_file(&self, _name: &[u8], _device: u64, _inode: u64) -> bool {
         false
     }
 
-    /// Whether it takes appends and whole files alone, and no other bytes for an offset.
+    /// Whether the destination accepts only appends and whole files, and no writes at offsets.
     fn appends_only(&self) -> bool {
         false
     }
 
-    /// Called before the first write of a run: whatever is there of requests behind `done` was written by a run that
-    /// did not get to note it, and comes again.
+    /// Prepares a name before the first write of a run. Bytes of requests after `done` come from a run that ended before it recorded
+    /// them; these requests are delivered again.
     fn resume(&self, _name: &[u8], _done: Position) -> Outcome<()> {
         Ok(())
     }
 
-    /// Writes runs, which are in order of offsets and do not overlap. `first` is the first of their requests. The same runs may
-    /// come again, also in other parts.
+    /// Writes runs, which are ordered by offset and do not overlap. `first` is the position of their first request. The same bytes may be
+    /// written again, possibly divided into other runs.
     fn write(&self, name: &[u8], first: Position, runs: &[Run]) -> Outcome<()>;
 
-    /// Writes the next part of a file, which comes in order from its first byte on, and again from there where one part fails; with the
-    /// last one, how it ends.
+    /// Writes the next part of a file. Parts arrive in order from the first byte on; after a failure they restart from the first byte.
+    /// The last part carries the file's final state in `end`.
     fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
         if !runs.is_empty() {
             self.write(name, Position::default(), runs)?;
@@ -71,14 +71,14 @@ pub trait Destination: Send + Sync {
         self.set_attributes(name, &end.attributes)
     }
 
-    /// Gives the name a file's time and mode, where it can have them.
+    /// Sets a file's modification time and mode, if the destination supports them.
     fn set_attributes(&self, _name: &[u8], _attributes: &Attributes) -> Outcome<()> {
         Ok(())
     }
 
-    /// Cuts the name to `length` bytes, or extends it with zeros.
+    /// Truncates the name to `length` bytes, or extends it with zeros.
     fn set_length(&self, name: &[u8], length: u64) -> Outcome<()>;
 
-    /// Returns when a loss of power takes nothing of what was written to the name any more.
+    /// Returns once all bytes written to the name survive a power cut.
     fn sync(&self, name: &[u8]) -> Outcome<()>;
 }

@@ -1,7 +1,7 @@
-//! Requests that come while a page is being written make the next one together.
+//! Group commit: requests that arrive while a page is being written share the next page.
 //!
-//! Where nothing is being written, who appends writes the page, too. All else is left to a thread, which ends when there
-//! has been nothing to write for a while: so nobody writes for others for longer than it takes to write its own.
+//! If no page is being written, the appending thread writes the page itself. All other requests are written by a background thread, which
+//! ends after a short time without work. So no caller writes for others for longer than its own page takes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use super::{Accepted, Log};
 use crate::request::Framed;
 use crate::{Error, Result};
 
-/// Bytes of a page, about: what has gathered beyond goes into the next, and who submits more waits.
-const PAGE: usize = 1 << 20;
-/// How long requests that nobody waits for gather.
-const GATHER: Duration = Duration::from_millis(1);
-/// A thread that has had nothing to write for so long ends.
-const REST: Duration = Duration::from_millis(10);
+/// The approximate size of a page. Requests beyond it go into the next page, and callers that submit more wait.
+const PAGE_BYTES: usize = 1 << 20;
+/// How long requests without a waiting caller are gathered into one page.
+const GATHER_TIME: Duration = Duration::from_millis(1);
+/// The writer thread ends after this time without work.
+const WRITER_IDLE_TIME: Duration = Duration::from_millis(10);
 
-/// Requests that wait for the page in progress to be written.
+/// Requests that wait until the page in progress is written.
 #[derive(Default)]
 pub(super) struct Queue {
-    /// Whether some thread writes pages.
-    leading: bool,
+    /// Whether a thread is writing pages.
+    is_writing: bool,
     waiting: Vec<Arc<Waiting>>,
-    /// Bytes of these.
+    /// Total size of the waiting requests in bytes.
     bytes: usize,
-    /// Whether somebody waits for one of them.
+    /// Whether a caller waits for one of them.
     urgent: bool,
 }
 
@@ -36,7 +36,7 @@ struct Waiting {
     done: Mutex<Option<Result<Vec<Accepted>>>>,
 }
 
-/// Requests that were handed over, and may not be accepted yet. They are lost if the process ends before they are.
+/// Requests that were submitted and may not be accepted yet. They are lost if the process ends before they are.
 #[must_use = "only `wait` tells whether they were accepted"]
 pub struct Submitted {
     log: Arc<Log>,
@@ -44,10 +44,10 @@ pub struct Submitted {
 }
 
 impl Submitted {
-    /// Returns when the requests survive what the stream's [`Ack`](terrace::Ack) says.
+    /// Returns once the requests have the durability that the stream's [`Ack`](terrace::Ack) requires.
     ///
     /// # Errors
-    /// Where one of them is not allowed, or the store takes nothing: then none was taken.
+    /// If one request is invalid or the store cannot accept them. No request is accepted then.
     pub fn wait(self) -> Result<Vec<Accepted>> {
         let mut queue = self.log.queue.lock();
         loop {
@@ -55,64 +55,64 @@ impl Submitted {
                 return result;
             }
             if !std::mem::replace(&mut queue.urgent, true) {
-                self.log.come.notify_one();
+                self.log.requests_waiting.notify_one();
             }
-            queue = self.log.turn.wait(queue);
+            queue = self.log.page_written.wait(queue);
         }
     }
 
-    /// Whether it is known what became of them.
+    /// Whether the outcome of the requests is known.
     pub fn is_done(&self) -> bool {
         self.waiting.done.lock().is_some()
     }
 }
 
 impl Log {
-    /// Takes requests, all or none; returns when they survive what the stream's [`Ack`](terrace::Ack) says.
+    /// Appends all or none of the requests, and returns once they have the durability that the stream's [`Ack`](terrace::Ack) requires.
     ///
     /// # Errors
-    /// Where one of them is not allowed, or the store takes nothing: then none was taken.
+    /// If one request is invalid or the store cannot accept them. No request is accepted then.
     pub fn append(self: &Arc<Log>, requests: Vec<Framed>) -> Result<Vec<Accepted>> {
         let mut queue = self.queue.lock();
-        if queue.leading {
+        if queue.is_writing {
             drop(queue);
             return self.submit(requests).wait();
         }
-        queue.leading = true;
+        queue.is_writing = true;
         drop(queue);
         let result = self.write(&[&requests]).map(|mut accepted| accepted.pop().unwrap_or(Ok(Vec::new())));
         let mut queue = self.queue.lock();
-        queue.leading = false;
-        self.lead_if_any(&mut queue);
+        queue.is_writing = false;
+        self.start_writer_if_needed(&mut queue);
         drop(queue);
         result.flatten()
     }
 
-    /// Hands requests over, which are taken soon, all or none. Returns at once, but where more wait than make a page.
+    /// Submits requests, of which all or none are appended soon. Returns at once unless more than one page of requests is waiting.
     pub fn submit(self: &Arc<Log>, requests: Vec<Framed>) -> Submitted {
         let waiting = Arc::new(Waiting { requests, done: Mutex::new(None) });
         let mut queue = self.queue.lock();
-        while queue.bytes >= PAGE {
-            queue = self.turn.wait(queue);
+        while queue.bytes >= PAGE_BYTES {
+            queue = self.page_written.wait(queue);
         }
         queue.bytes += waiting.bytes();
         queue.waiting.push(waiting.clone());
-        if queue.waiting.len() == 1 || queue.bytes >= PAGE {
-            self.come.notify_one();
+        if queue.waiting.len() == 1 || queue.bytes >= PAGE_BYTES {
+            self.requests_waiting.notify_one();
         }
-        self.lead_if_any(&mut queue);
+        self.start_writer_if_needed(&mut queue);
         Submitted { log: self.clone(), waiting }
     }
 
-    /// Has a thread write what waits, unless some thread is writing.
-    fn lead_if_any(self: &Arc<Log>, queue: &mut Queue) {
-        if queue.leading || queue.waiting.is_empty() {
+    /// Starts a writer thread if requests wait and no thread is writing.
+    fn start_writer_if_needed(self: &Arc<Log>, queue: &mut Queue) {
+        if queue.is_writing || queue.waiting.is_empty() {
             return;
         }
         let log = self.clone();
-        let thread = std::thread::Builder::new().name("terrace-log".into()).spawn(move || log.lead());
+        let thread = std::thread::Builder::new().name("terrace-log".into()).spawn(move || log.write_pages());
         match thread {
-            Ok(_) => queue.leading = true,
+            Ok(_) => queue.is_writing = true,
             Err(e) => {
                 let waiting = std::mem::take(&mut queue.waiting);
                 self.answer(queue, waiting, Err(Error::io("starting a thread")(e)));
@@ -120,28 +120,28 @@ impl Log {
         }
     }
 
-    /// Writes what gathers, until nothing has for a while.
-    fn lead(&self) {
+    /// Writes the waiting requests until none have arrived for a while.
+    fn write_pages(&self) {
         let mut queue = self.queue.lock();
         loop {
             if queue.waiting.is_empty() {
-                (queue, _) = self.come.wait_timeout(queue, REST);
+                (queue, _) = self.requests_waiting.wait_timeout(queue, WRITER_IDLE_TIME);
             }
             if queue.waiting.is_empty() {
-                queue.leading = false;
+                queue.is_writing = false;
                 return;
             }
-            let gathers = |queue: &mut Queue| !queue.urgent && queue.bytes < PAGE;
-            (queue, _) = self.come.wait_timeout_while(queue, GATHER, gathers);
+            let gathers = |queue: &mut Queue| !queue.urgent && queue.bytes < PAGE_BYTES;
+            (queue, _) = self.requests_waiting.wait_timeout_while(queue, GATHER_TIME, gathers);
             let mut bytes = 0;
             let fits = |waiting: &&Arc<Waiting>| {
-                let fits = bytes < PAGE;
+                let fits = bytes < PAGE_BYTES;
                 bytes += waiting.bytes();
                 fits
             };
             let count = queue.waiting.iter().take_while(fits).count();
             let group: Vec<Arc<Waiting>> = queue.waiting.drain(..count).collect();
-            // Those that wait say so again, unless it is these that they wait for.
+            // Callers that still wait set the flag again, unless they wait for this group.
             queue.urgent = false;
             drop(queue);
             let requests: Vec<&Vec<Framed>> = group.iter().map(|waiting| &waiting.requests).collect();
@@ -151,7 +151,7 @@ impl Log {
         }
     }
 
-    /// Tells those who wait for a group what became of it.
+    /// Passes the result of a group to its callers.
     fn answer(&self, queue: &mut Queue, group: Vec<Arc<Waiting>>, written: Result<Vec<Result<Vec<Accepted>>>>) {
         let answers = written.unwrap_or_else(|e| {
             let e = Arc::new(e);
@@ -161,7 +161,7 @@ impl Log {
             queue.bytes = queue.bytes.saturating_sub(waiting.bytes());
             *waiting.done.lock() = Some(answer);
         }
-        self.turn.notify_all();
+        self.page_written.notify_all();
     }
 }
 

@@ -1,11 +1,11 @@
-//! The source log of a stream: pages of framed requests, each an object of the store.
+//! The log of a stream: pages of framed requests, each an object of the store.
 //!
-//! A page's key tells the sequence of its first request and how many it has, so the order of keys is the order of arrival.
-//! Requests that come while a page is being written make the next one. A page is written whole or not at all and removed when all its
-//! requests are done, whatever became of those around it; the store gives its place back as it does every other.
+//! A page's key holds the sequence of its first request and the number of its requests, so the order of keys is the order of arrival.
+//! Requests that arrive while a page is being written share the next page. A page is written atomically, and removed when all its
+//! requests are done, independently of its neighbours; the store frees its space like that of any other object.
 //!
-//! Which requests of a producer have come is in the pages themselves, and of those that are gone in a record of the
-//! producer, which is changed in the commit that removes them.
+//! The received requests of a producer are found in the pages and, for removed pages, in a record of the producer. The commit that
+//! removes pages updates that record.
 
 mod group;
 mod origins;
@@ -28,53 +28,53 @@ use crate::ledger::Ledger;
 use crate::request::{Framed, Name, Origin, Request};
 use crate::{Error, Result};
 use group::Queue;
-use origins::{Came, Origins};
+use origins::{Origins, SequencesByProducer};
 use pages::Pages;
 
-/// What became of a request.
+/// The outcome of an appended request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepted {
-    /// It was taken.
+    /// The request was accepted.
     New,
-    /// It had been taken before.
+    /// The request was a duplicate of an earlier one.
     Known,
 }
 
-/// The log of a stream. Many processes may append to it; one takes from it.
+/// The log of a stream. Many processes may append to it; one process consumes it.
 pub struct Log {
     store: Store,
     folder: Vec<u8>,
     lock: PathBuf,
     ack: Ack,
     queue: Mutex<Queue>,
-    /// A page was written.
-    turn: Condvar,
-    /// There is something to write.
-    come: Condvar,
+    /// Signals that a page was written.
+    page_written: Condvar,
+    /// Signals that requests wait to be written.
+    requests_waiting: Condvar,
     end: Mutex<End>,
-    /// How many pages this process has appended, for those who wait for more.
+    /// The number of pages that this process has appended; readers wait for it to change.
     appended: Mutex<u64>,
     more: Condvar,
 }
 
-/// Where the log ends, as far as this process has seen.
+/// The end of the log as far as this process has seen.
 #[derive(Default)]
 struct End {
     pages: Pages,
     origins: Origins,
     next: u64,
-    /// The generation of the record that says what was trimmed.
+    /// The generation of the record that holds the trimmed position.
     trimmed: Option<u64>,
 }
 
 /// The log's name in the marks of destinations.
-pub const SOURCE: &str = "log";
-const HEAD: &[u8] = b"/head";
-const LOG: &[u8] = b"/log";
-const NEXT: &str = "next";
+pub const LOG_SOURCE_NAME: &str = "log";
+const HEAD_KEY: &[u8] = b"/head";
+const LOG_FOLDER: &[u8] = b"/log";
+const NEXT_ATTRIBUTE: &str = "next";
 
 impl Log {
-    /// The log of the stream whose objects lie below `folder`; `lock` is a file that all processes lock in turn.
+    /// Opens the log of the stream whose objects lie below `folder`. Processes serialise their appends by locking the file `lock`.
     pub fn open(store: &Store, folder: &[u8], lock: PathBuf, ack: Ack) -> Log {
         Log {
             store: store.internal(),
@@ -82,8 +82,8 @@ impl Log {
             lock,
             ack,
             queue: Mutex::default(),
-            turn: Condvar::new(),
-            come: Condvar::new(),
+            page_written: Condvar::new(),
+            requests_waiting: Condvar::new(),
             end: Mutex::default(),
             appended: Mutex::default(),
             more: Condvar::new(),
@@ -94,18 +94,18 @@ impl Log {
         [&self.folder, what].concat()
     }
 
-    /// Writes one page of these requests, less those that are known. Of a group in which one is not allowed none is written.
+    /// Writes one page of these requests, without duplicates. If one request of a group is invalid, none of the group is written.
     fn write(&self, groups: &[&Vec<Framed>]) -> Result<Vec<Result<Vec<Accepted>>>> {
         terrace::fail::point("stream:appending");
         let mut end = self.end.lock();
         let end = &mut *end;
-        let _turn = self.turn_of_processes()?;
+        let _turn = self.lock_end()?;
         let any_origin = groups.iter().any(|group| group.iter().any(|one| one.origin.is_some()));
         self.catch_up(end, any_origin)?;
         let (mut bytes, mut count) = (Vec::new(), 0);
-        let accepted = groups.iter().map(|group| self.gather(end, group, &mut bytes, &mut count)).collect();
+        let accepted = groups.iter().map(|group| self.add_group(end, group, &mut bytes, &mut count)).collect();
         if let Err(e) = self.write_page(end, &bytes, count) {
-            // What it took for written is not: all is looked at anew.
+            // The cached end of the log includes requests that were not written; discard it and read the log again.
             *end = End::default();
             return Err(e);
         }
@@ -115,8 +115,14 @@ impl Log {
         Ok(accepted)
     }
 
-    /// Adds a group's requests to a page, but those that have come already; all or none.
-    fn gather(&self, end: &mut End, group: &[Framed], bytes: &mut Vec<u8>, count: &mut u64) -> Result<Vec<Accepted>> {
+    /// Adds all or none of a group's requests to a page, without duplicates.
+    fn add_group(
+        &self,
+        end: &mut End,
+        group: &[Framed],
+        bytes: &mut Vec<u8>,
+        count: &mut u64,
+    ) -> Result<Vec<Accepted>> {
         let before = (bytes.len(), *count);
         let producers = group.iter().filter_map(|one| Some(&one.origin.as_ref()?.producer));
         let kept = end.origins.keep(producers);
@@ -150,7 +156,7 @@ impl Log {
             return Ok(());
         }
         let page = Page { first: end.next, count };
-        let key = page.key(&self.below(LOG));
+        let key = page.key(&self.below(LOG_FOLDER));
         let options = PutOptions {
             replicas: Some(1),
             ack: Some(Ack::Placed),
@@ -167,26 +173,26 @@ impl Log {
         Ok(())
     }
 
-    /// The highest sequence of a producer up to which all of its requests have come.
+    /// Returns the highest sequence of a producer up to which all of its requests have arrived.
     pub fn contiguous(&self, producer: &Name) -> Result<u64> {
         let mut end = self.end.lock();
-        let _turn = self.turn_of_processes()?;
+        let _turn = self.lock_end()?;
         self.catch_up(&mut end, true)?;
         Ok(end.origins.window(producer, &self.store, &self.folder)?.contiguous())
     }
 
-    /// Held while the log's end moves: by one process at a time.
-    fn turn_of_processes(&self) -> Result<Locked> {
+    /// Locks the log's end against other processes while it moves.
+    fn lock_end(&self) -> Result<Locked> {
         let context = || format!("locking {}", self.lock.display());
         let file = File::options().create(true).truncate(false).write(true).open(&self.lock);
         file.and_then(Locked::wait).map_err(Error::io(context()))
     }
 
-    /// Sees what other processes have appended since, and what was trimmed; `origins`: whose requests these are, too.
+    /// Reads what other processes have appended and trimmed. With `origins`, also reads the producers of the new requests.
     fn catch_up(&self, end: &mut End, origins: bool) -> Result<()> {
         end.next = end.next.max(1);
-        // Pages before the head: whatever is trimmed meanwhile is in one of the two.
-        for page in end.pages.all_new(&self.store, &self.below(LOG))? {
+        // List pages before reading the head, so that a page trimmed in between is seen in one of the two.
+        for page in end.pages.all_new(&self.store, &self.below(LOG_FOLDER))? {
             end.next = end.next.max(page.end());
             end.origins.unread(page);
         }
@@ -201,21 +207,21 @@ impl Log {
         Ok(())
     }
 
-    /// The sequence behind all pages that were ever trimmed, and the generation of the record that says so.
+    /// Returns the sequence after all trimmed pages, and the generation of the record that holds it.
     fn head(&self) -> Result<Option<(u64, u64)>> {
-        let head = match self.store.stat(&self.below(HEAD)) {
+        let head = match self.store.stat(&self.below(HEAD_KEY)) {
             Ok(head) => head,
             Err(terrace::Error::NotFound { .. }) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let next = head.attributes.user.get(NEXT).and_then(|next| next.parse().ok());
+        let next = head.attributes.user.get(NEXT_ATTRIBUTE).and_then(|next| next.parse().ok());
         let next = next.ok_or_else(|| Error::damaged("the head of the log", "it tells no number"))?;
         Ok(Some((next, head.generation)))
     }
 
-    /// A page's requests.
+    /// Reads the requests of a page.
     fn page(&self, page: &Page) -> Result<Vec<Framed>> {
-        let mut bytes = bytes::Bytes::from(self.store.get(&page.key(&self.below(LOG)))?);
+        let mut bytes = bytes::Bytes::from(self.store.get(&page.key(&self.below(LOG_FOLDER)))?);
         let mut requests = Vec::with_capacity(page.count as usize);
         let length = bytes.len();
         loop {
@@ -232,39 +238,39 @@ impl Log {
         Ok(requests)
     }
 
-    /// The pages that are there.
+    /// Lists the existing pages.
     pub fn pages(&self) -> Result<Vec<Page>> {
-        Pages::default().all_new(&self.store, &self.below(LOG))
+        Pages::default().all_new(&self.store, &self.below(LOG_FOLDER))
     }
 
-    /// The requests of a page that are not done, and their positions.
+    /// Returns the pending requests of a page with their positions.
     pub fn waiting(&self, page: &Page, ledger: &Ledger) -> Result<Vec<(Position, Request)>> {
         let mut waiting = Vec::new();
         for (sequence, framed) in (page.first..).zip(self.page(page)?) {
             let position = Position(sequence, 0);
-            if ledger.done(&framed.request.destination, SOURCE)? < Some(position) {
+            if ledger.done(&framed.request.destination, LOG_SOURCE_NAME)? < Some(position) {
                 waiting.push((position, framed.request));
             }
         }
         Ok(waiting)
     }
 
-    /// Removes the pages of which all requests are done.
+    /// Removes the pages whose requests are all done.
     pub fn trim_done(&self, ledger: &Ledger) -> Result<()> {
         for page in self.pages()? {
             if self.waiting(&page, ledger)?.is_empty() {
-                let came = origins::came(&self.page(&page)?);
+                let came = origins::group_by_producer(&self.page(&page)?);
                 self.trim(&[(page, came)])?;
             }
         }
         Ok(())
     }
 
-    /// Removes pages of which all requests are done, and notes whose these were. The one who runs the stream does, and waits for nobody
-    /// who appends: these may be waiting for the room.
-    fn trim(&self, pages: &[(Page, Came)]) -> Result<()> {
+    /// Removes pages whose requests are all done, and records their producers' sequences. Only the process that runs the stream trims,
+    /// and it never waits for an appender: an appender may itself be waiting for the space.
+    fn trim(&self, pages: &[(Page, SequencesByProducer)]) -> Result<()> {
         let mut batch = self.store.batch();
-        let gone: Vec<Came> = pages.iter().map(|(_, came)| came.clone()).collect();
+        let gone: Vec<SequencesByProducer> = pages.iter().map(|(_, came)| came.clone()).collect();
         for (key, attributes, is_new) in origins::records(&gone, &self.store, &self.folder)? {
             match is_new {
                 true => drop(batch.make(&key, 0, attributes)?),
@@ -274,19 +280,19 @@ impl Log {
         let before = self.head()?.map(|(next, _)| next);
         let next = pages.iter().map(|(page, _)| page.end()).chain(before).max().unwrap_or(1);
         let mut head = Attributes::now();
-        head.user.insert(NEXT.into(), next.to_string());
-        let key = self.below(HEAD);
+        head.user.insert(NEXT_ATTRIBUTE.into(), next.to_string());
+        let key = self.below(HEAD_KEY);
         match before {
             None => drop(batch.make(&key, 0, head)?),
             Some(_) => batch.set_attributes(&key, head),
         }
-        pages.iter().for_each(|(page, _)| batch.remove(&page.key(&self.below(LOG))));
+        pages.iter().for_each(|(page, _)| batch.remove(&page.key(&self.below(LOG_FOLDER))));
         batch.commit()?;
         terrace::fail::point("stream:trimmed");
         Ok(())
     }
 
-    /// Waits until this process appends something, for `limit` at most; how many pages it has.
+    /// Waits until this process appends a page, for at most `limit`, and returns its number of pages.
     fn wait(&self, seen: u64, limit: Duration) -> u64 {
         let mut appended = self.appended.lock();
         if *appended == seen {

@@ -1,4 +1,4 @@
-//! Which requests of producers have come, as the pages and the producers' records tell it.
+//! The received requests of each producer, collected from the pages and from the producers' records.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -9,15 +9,15 @@ use crate::request::{Framed, Name, Origin, escape};
 use crate::window::Window;
 use crate::{Error, Result};
 
-const FOLDER: &[u8] = b"/producers/";
-const WINDOW: &str = "window";
+const PRODUCERS_FOLDER: &[u8] = b"/producers/";
+const WINDOW_ATTRIBUTE: &str = "window";
 
 /// The sequences of a page's requests, by producer.
-pub type Came = BTreeMap<Name, Vec<u64>>;
+pub type SequencesByProducer = BTreeMap<Name, Vec<u64>>;
 
-/// Whose requests these are.
-pub fn came(requests: &[Framed]) -> Came {
-    let mut came = Came::new();
+/// Groups the sequences of these requests by producer.
+pub fn group_by_producer(requests: &[Framed]) -> SequencesByProducer {
+    let mut came = SequencesByProducer::new();
     for Origin { producer, sequence } in requests.iter().filter_map(|framed| framed.origin.as_ref()) {
         match came.get_mut(producer) {
             Some(sequences) => sequences.push(*sequence),
@@ -27,32 +27,32 @@ pub fn came(requests: &[Framed]) -> Came {
     came
 }
 
-/// What has come of all producers, as far as this process has seen.
+/// The received requests of all producers, as far as this process has seen.
 #[derive(Default)]
 pub struct Origins {
     windows: HashMap<Name, Window>,
-    /// Those whose record is in their window.
+    /// Producers whose record is merged into their window.
     current: HashSet<Name>,
-    /// Pages that were not looked into.
+    /// Pages that have not been read yet.
     unread: Vec<Page>,
 }
 
 impl Origins {
-    /// The producers' records have changed: pages are gone.
+    /// Invalidates the windows because the producers' records have changed: pages were removed.
     pub fn records_changed(&mut self) {
         self.current.clear();
     }
 
-    /// There is a page.
+    /// Adds a page to read later.
     pub fn unread(&mut self, page: Page) {
         self.unread.push(page);
     }
 
-    /// Looks into the pages. One that is gone is in the producers' records.
+    /// Reads the pages added so far. The requests of a page that was removed are in the producers' records.
     pub fn read(&mut self, requests: impl Fn(&Page) -> Result<Vec<Framed>>) -> Result<()> {
         while let Some(page) = self.unread.last() {
             match requests(page) {
-                Ok(requests) => self.add(&came(&requests)),
+                Ok(requests) => self.add(&group_by_producer(&requests)),
                 Err(Error::Engine(terrace::Error::NotFound { .. })) => self.records_changed(),
                 Err(e) => return Err(e),
             }
@@ -61,14 +61,14 @@ impl Origins {
         Ok(())
     }
 
-    fn add(&mut self, came: &Came) {
+    fn add(&mut self, came: &SequencesByProducer) {
         for (producer, sequences) in came {
             let window = self.windows.entry(producer.clone()).or_default();
             sequences.iter().for_each(|sequence| window.add(*sequence));
         }
     }
 
-    /// A producer's window, with what its record says.
+    /// Returns a producer's window, merged with its record.
     pub fn window(&mut self, producer: &Name, store: &Store, folder: &[u8]) -> Result<&mut Window> {
         if !self.current.contains(producer) {
             if let Some(recorded) = record(producer, store, folder)? {
@@ -79,13 +79,13 @@ impl Origins {
         Ok(self.windows.entry(producer.clone()).or_default())
     }
 
-    /// The windows of these producers as they are, to be put back.
+    /// Saves the windows of these producers, for [`restore`](Self::restore).
     pub fn keep<'a>(&self, producers: impl IntoIterator<Item = &'a Name>) -> Vec<(Name, Option<Window>)> {
         let producers: HashSet<&Name> = producers.into_iter().collect();
         producers.into_iter().map(|producer| (producer.clone(), self.windows.get(producer).cloned())).collect()
     }
 
-    /// Puts windows back.
+    /// Restores windows that [`keep`](Self::keep) saved.
     pub fn restore(&mut self, kept: Vec<(Name, Option<Window>)>) {
         for (producer, window) in kept {
             self.current.remove(&producer);
@@ -98,7 +98,7 @@ impl Origins {
 }
 
 fn key(producer: &Name, folder: &[u8]) -> Vec<u8> {
-    [folder, FOLDER, &escape(producer)].concat()
+    [folder, PRODUCERS_FOLDER, &escape(producer)].concat()
 }
 
 fn record(producer: &Name, store: &Store, folder: &[u8]) -> Result<Option<Window>> {
@@ -107,13 +107,13 @@ fn record(producer: &Name, store: &Store, folder: &[u8]) -> Result<Option<Window
         Err(terrace::Error::NotFound { .. }) => return Ok(None),
         Err(e) => return Err(e.into()),
     };
-    let window = object.attributes.user.get(WINDOW).and_then(|text| Window::parse(text));
+    let window = object.attributes.user.get(WINDOW_ATTRIBUTE).and_then(|text| Window::parse(text));
     let what = || format!("the record of producer {:?}", String::from_utf8_lossy(producer));
     window.map(Some).ok_or_else(|| Error::damaged(what(), "it tells no window"))
 }
 
-/// The records of producers once these requests are no longer in any page: key, attributes, and whether there is none yet.
-pub fn records(gone: &[Came], store: &Store, folder: &[u8]) -> Result<Vec<(Vec<u8>, Attributes, bool)>> {
+/// Returns the records of producers after these requests leave the log: key, attributes, and whether the record is new.
+pub fn records(gone: &[SequencesByProducer], store: &Store, folder: &[u8]) -> Result<Vec<(Vec<u8>, Attributes, bool)>> {
     let mut windows: BTreeMap<&Name, (Window, bool)> = BTreeMap::new();
     for (producer, sequences) in gone.iter().flatten() {
         if !windows.contains_key(producer) {
@@ -127,7 +127,7 @@ pub fn records(gone: &[Came], store: &Store, folder: &[u8]) -> Result<Vec<(Vec<u
     }
     let record = |(producer, (window, is_new)): (&Name, (Window, bool))| {
         let mut attributes = Attributes::now();
-        attributes.user.insert(WINDOW.into(), window.to_string());
+        attributes.user.insert(WINDOW_ATTRIBUTE.into(), window.to_string());
         (key(producer, folder), attributes, is_new)
     };
     Ok(windows.into_iter().map(record).collect())

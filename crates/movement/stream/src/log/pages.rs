@@ -1,4 +1,4 @@
-//! Pages of the log, by their keys.
+//! The keys of the log's pages.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use terrace::Store;
 
 use crate::{Error, Result};
 
-/// One page: the sequence of its first request, and how many it has.
+/// A page: the sequence of its first request, and the number of its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
     pub first: u64,
@@ -19,7 +19,7 @@ impl Page {
         self.first + self.count
     }
 
-    /// Its key below `folder`. Keys are in the order of sequences.
+    /// Its key below `folder`. The order of keys is the order of sequences.
     pub fn key(&self, folder: &[u8]) -> Vec<u8> {
         [folder, format!("/{:016x}-{:x}", self.first, self.count).as_bytes()].concat()
     }
@@ -31,14 +31,14 @@ impl Page {
     }
 }
 
-/// Pages as they are listed, each once.
+/// A cursor that lists each page once.
 #[derive(Default)]
 pub struct Pages {
     last: Option<Vec<u8>>,
 }
 
 impl Pages {
-    /// Those behind all that were listed or seen before.
+    /// Lists the pages after all that were listed or seen before.
     pub fn all_new(&mut self, store: &Store, folder: &[u8]) -> Result<Vec<Page>> {
         let mut pages = Vec::new();
         loop {
@@ -50,7 +50,7 @@ impl Pages {
         }
     }
 
-    /// At most `limit` of those.
+    /// Lists at most `limit` of these pages.
     pub fn some(&mut self, store: &Store, folder: &[u8], limit: usize) -> Result<VecDeque<Page>> {
         let listed = store.list(folder, self.last.as_deref(), limit)?;
         let parse = |key: &[u8]| {
@@ -62,7 +62,7 @@ impl Pages {
         Ok(pages)
     }
 
-    /// A page was written by this process, behind all others.
+    /// Notes a page that this process wrote after all others.
     pub fn seen(&mut self, key: Vec<u8>) {
         self.last = Some(key);
     }

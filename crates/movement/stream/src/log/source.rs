@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::Mutex;
 use terrace_pipeline::{Pulled, Source};
 
-use super::origins::{Came, came};
+use super::origins::{SequencesByProducer, group_by_producer};
 use super::pages::{Page, Pages};
-use super::{LOG, Log, SOURCE};
+use super::{LOG_FOLDER, LOG_SOURCE_NAME, Log};
 use crate::control::Control;
 use crate::entry::{Entry, Position};
 use crate::ledger::Ledger;
 use crate::request::Name;
 use crate::{Error, Result};
 
-/// Pages that are listed at once.
-const LISTED: usize = 256;
-/// Pages that are trimmed by one commit, about.
-const TRIMMED: usize = 64;
-/// The longest time that a page which is done stays.
-const STAYS: Duration = Duration::from_millis(500);
-/// How often it is looked for more, at most; and at least, as other processes may append, too.
-const LOOK: Duration = Duration::from_millis(2);
+/// The number of pages that one listing returns.
+const PAGES_PER_LISTING: usize = 256;
+/// The approximate number of pages that one commit trims.
+const PAGES_PER_TRIM: usize = 64;
+/// The longest time that a finished page stays in the log.
+const MAX_TRIM_DELAY: Duration = Duration::from_millis(500);
+/// The shortest time between two listings, and the longest one, because other processes may append too.
+const LISTING_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A stream's log, from where its destinations have got to.
+/// A stream's log, read from the recorded progress of its destinations.
 pub struct LogSource {
     log: Arc<Log>,
     ledger: Arc<Ledger>,
@@ -33,34 +33,34 @@ pub struct LogSource {
     number: usize,
     coming: Mutex<Coming>,
     state: Mutex<State>,
-    /// Held while pages are trimmed: what is noted of them is read, added to, and written.
+    /// Held while pages are trimmed: the producers' records are read, changed and written as one step.
     trimming: Mutex<()>,
 }
 
-/// Pages that are not pulled.
+/// Pages that have not been pulled yet.
 #[derive(Default)]
 struct Coming {
     listed: Pages,
     looked: Option<Instant>,
-    /// Those that were listed, and are durable.
+    /// Pages that were listed and are durable.
     pages: VecDeque<Page>,
     appended: u64,
 }
 
 #[derive(Default)]
 struct State {
-    /// Pages that were pulled, by their first sequences, as long as some of their requests are not done.
+    /// Pulled pages with pending requests, by their first sequences.
     open: BTreeMap<u64, Open>,
-    /// Of which pages what is to be pulled again.
+    /// Pages whose requests for some destinations must be pulled again.
     again: BTreeMap<u64, HashSet<Name>>,
-    done: Vec<(Page, Came)>,
+    done: Vec<(Page, SequencesByProducer)>,
     trimmed: Option<Instant>,
 }
 
 struct Open {
     page: Page,
-    came: Came,
-    /// Requests that are not done, by destination.
+    came: SequencesByProducer,
+    /// Pending requests, by destination.
     left: HashMap<Name, usize>,
 }
 
@@ -71,26 +71,26 @@ impl LogSource {
         LogSource { log, ledger, control, number, coming, state, trimming }
     }
 
-    /// What of a page is not done.
-    fn entries(&self, page: &Page) -> Result<(Vec<Entry>, Came)> {
+    /// Returns the pending entries of a page.
+    fn entries(&self, page: &Page) -> Result<(Vec<Entry>, SequencesByProducer)> {
         let requests = self.log.page(page)?;
-        let came = came(&requests);
+        let came = group_by_producer(&requests);
         let mut entries = Vec::with_capacity(requests.len());
         for (sequence, framed) in (page.first..).zip(requests) {
             let (position, request) = (Position(sequence, 0), framed.request);
-            if self.ledger.done(&request.destination, SOURCE)? < Some(position) {
+            if self.ledger.done(&request.destination, LOG_SOURCE_NAME)? < Some(position) {
                 entries.push(Entry { request, source: self.number, position, file: None, lane: None });
             }
         }
         Ok((entries, came))
     }
 
-    /// Lists what has been appended since, not too often unless `now`. What is pulled is durable: a destination never knows
-    /// more than the log does after a loss of power.
+    /// Lists the pages appended since the last listing; unless `now`, only after a minimum interval. Syncs the pages before they are
+    /// pulled: after a power cut, no destination may be ahead of the log.
     fn list(&self, coming: &mut Coming, now: bool) -> Result<()> {
-        if coming.pages.is_empty() && (now || coming.looked.is_none_or(|at| at.elapsed() >= LOOK)) {
+        if coming.pages.is_empty() && (now || coming.looked.is_none_or(|at| at.elapsed() >= LISTING_INTERVAL)) {
             coming.looked = Some(Instant::now());
-            coming.pages = coming.listed.some(&self.log.store, &self.log.below(LOG), LISTED)?;
+            coming.pages = coming.listed.some(&self.log.store, &self.log.below(LOG_FOLDER), PAGES_PER_LISTING)?;
             if !coming.pages.is_empty() {
                 self.log.store.sync_placed()?;
             }
@@ -127,7 +127,7 @@ impl LogSource {
         Ok(Some(entries))
     }
 
-    /// Trims what is done: `now`, or where that is much and nobody else does just now.
+    /// Trims finished pages: at once with `now`, otherwise if many are finished and no other thread is trimming.
     pub fn trim(&self, now: bool) -> Result<()> {
         let _alone = match now {
             true => self.trimming.lock(),
@@ -137,7 +137,7 @@ impl LogSource {
             },
         };
         let mut state = self.state.lock();
-        let due = state.done.len() >= TRIMMED || state.trimmed.is_none_or(|at| at.elapsed() >= STAYS);
+        let due = state.done.len() >= PAGES_PER_TRIM || state.trimmed.is_none_or(|at| at.elapsed() >= MAX_TRIM_DELAY);
         if state.done.is_empty() || !(due || now) {
             return Ok(());
         }
@@ -156,7 +156,7 @@ impl Source for LogSource {
         if self.control.stopped() {
             return Ok(Pulled::Stop);
         }
-        // Before it is looked: what is appended before that is not missed.
+        // Read the drain flag before the listing, so that requests appended before the drain was requested are not missed.
         let ends = self.control.drains();
         let mut pulled = Vec::new();
         let mut bytes = 0;
@@ -178,12 +178,12 @@ impl Source for LogSource {
     }
 
     fn wait(&self, limit: Duration) {
-        // Where it fails it fails again when more is done.
+        // A failure here repeats when more requests are done, so it can be ignored.
         let _ = self.trim(false);
         let mut coming = self.coming.lock();
-        coming.appended = self.log.wait(coming.appended, limit.min(LOOK));
-        // What comes at once is synced at once.
-        let soon = coming.looked.map_or(Duration::ZERO, |at| LOOK.saturating_sub(at.elapsed()));
+        coming.appended = self.log.wait(coming.appended, limit.min(LISTING_INTERVAL));
+        // Requests that arrive together are synced together.
+        let soon = coming.looked.map_or(Duration::ZERO, |at| LISTING_INTERVAL.saturating_sub(at.elapsed()));
         std::thread::sleep(soon.min(limit));
     }
 

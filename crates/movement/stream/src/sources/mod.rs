@@ -1,4 +1,4 @@
-//! Sources besides a stream's log.
+//! Sources other than a stream's log.
 
 mod directory;
 #[cfg(feature = "redis")]

@@ -1,5 +1,5 @@
-//! A stream of a Redis server: entries with the fields `destination` and `bytes`, and `offset` where they do not append.
-//! They are pulled from the server, which is their log; an entry is deleted there when it is done.
+//! A stream of a Redis server as a source. Its entries have the fields `destination` and `bytes`, and `offset` unless they append. The
+//! server acts as the log: an entry is deleted there when it is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::ledger::Ledger;
 use crate::request::{Name, Place, Request};
 use crate::{Error, Pulled, Result, Source};
 
-/// Entries that are pulled at once.
-const AT_ONCE: usize = 256;
-/// The wait before it is tried again.
-const AGAIN: Duration = Duration::from_millis(100);
+/// The number of entries that one request pulls.
+const ENTRIES_PER_REQUEST: usize = 256;
+/// The delay before a failed request is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A Redis stream as a source.
 pub struct Redis {
@@ -28,7 +28,7 @@ pub struct Redis {
     number: usize,
     ledger: Arc<Ledger>,
     control: Arc<Control>,
-    /// How long the server may be away.
+    /// How long the server may be unavailable.
     patience: Duration,
     state: Mutex<State>,
 }
@@ -38,20 +38,20 @@ struct State {
     connection: Option<Connection>,
     away: Option<Instant>,
     last: Option<Position>,
-    /// Entries that were pulled and are not done.
+    /// Pulled entries that are pending.
     open: BTreeMap<Position, Name>,
-    /// Of these, what is to be pulled again.
+    /// Pending entries that must be pulled again.
     again: BTreeSet<Position>,
-    /// Entries that are no requests, and why. They stay where they are.
+    /// Entries that are not requests, and the reasons. They stay in the server.
     bad: Vec<(String, String)>,
 }
 
-/// An entry's id, and its fields and values.
+/// An entry's id, and its pairs of field and value.
 type Raw = (String, Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Redis {
-    /// The stream `key` of the server at `address`, such as `redis://127.0.0.1:6379/0`, as source number `number`.
-    /// `name` is what it is called in the marks of destinations. The server may be away for `patience`.
+    /// Opens the stream `key` of the server at `address`, such as `redis://127.0.0.1:6379/0`, as source number `number`. `name`
+    /// identifies the source in the destinations' marks. The server may be unavailable for `patience`.
     pub fn new(
         address: &str,
         key: &str,
@@ -66,7 +66,7 @@ impl Redis {
         Ok(Redis { client, key, name, number, ledger, control, patience, state: Mutex::default() })
     }
 
-    /// Asks the server; nothing where it is away, which it may be for a while.
+    /// Queries the server. Returns `None` while it is unavailable and patience remains.
     fn ask<T>(&self, state: &mut State, ask: impl Fn(&mut Connection) -> RedisResult<T>) -> Result<Option<T>> {
         let connected = match state.connection.take() {
             Some(connection) => Ok(connection),
@@ -98,7 +98,7 @@ impl Redis {
                 .arg(&from)
                 .arg(to)
                 .arg("COUNT")
-                .arg(AT_ONCE)
+                .arg(ENTRIES_PER_REQUEST)
                 .query::<Vec<Value>>(connection)
         };
         let Some(found) = self.ask(state, ask)? else { return Ok(None) };
@@ -110,11 +110,11 @@ impl Redis {
             state.last = state.last.max(Some(position));
             match self.entry(&id, position, &fields) {
                 Ok(entry) => entries.push(entry),
-                // Others need not wait for somebody to remove it.
+                // One bad entry must not hold up the others until a user removes it.
                 Err(bad) => {
                     tracing::error!(%bad, "an entry stays where it is");
                     state.bad.push((format!("redis {} {id}", self.key), bad.to_string()));
-                    self.control.tell_left(self.number, Left { stays: state.bad.clone(), ..Left::default() });
+                    self.control.set_left(self.number, Left { stays: state.bad.clone(), ..Left::default() });
                 }
             }
         }
@@ -144,10 +144,10 @@ impl Redis {
         if done.is_empty() {
             return Ok(());
         }
-        // Once they are deleted, nothing but the marks tells that they were done.
+        // Sync the marks first: after the deletion, nothing else records that the entries are done.
         self.ledger.sync()?;
         let ids: Vec<String> = done.iter().map(|at| id(*at)).collect();
-        // Where the server is away they are found to be done when they are pulled again.
+        // If the server is unavailable, the entries stay there and are recognised as done when they are pulled again.
         self.ask(state, |connection| ::redis::cmd("XDEL").arg(&self.key).arg(&ids).query::<u64>(connection)).map(drop)
     }
 
@@ -162,7 +162,7 @@ impl Redis {
         let before = state.last;
         let from = before.map_or("-".into(), |last| format!("({}", id(last)));
         let found = self.range(state, from, "+")?;
-        // Where all that was found is bad, there may be more behind it.
+        // If all entries found are bad, good ones may follow.
         let is_end = found.as_ref().is_none_or(Vec::is_empty) && state.last == before;
         Ok(if is_end { None } else { found })
     }
@@ -210,7 +210,7 @@ impl Source for Redis {
 
     fn wait(&self, limit: Duration) {
         let away = self.state.lock().away.is_some();
-        std::thread::sleep(if away { AGAIN } else { limit.min(Duration::from_millis(2)) });
+        std::thread::sleep(if away { RETRY_DELAY } else { limit.min(Duration::from_millis(2)) });
     }
 
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {

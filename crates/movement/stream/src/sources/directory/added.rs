@@ -1,4 +1,4 @@
-//! Files that were unlinked, and to which something was added at the last moment: an open descriptor alone leads to them.
+//! Unlinked files that were changed at the last moment. Only an open descriptor still refers to them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use super::Identity;
 use super::writers::{Leased, give_lease, take_lease};
 use crate::request::Name;
 
-/// Files without a name, by those that they had.
+/// Unlinked files by their former names.
 #[derive(Default)]
 pub struct Added(BTreeMap<Name, File>);
 
@@ -35,16 +35,16 @@ impl Added {
         self.0.is_empty()
     }
 
-    /// Those that nobody writes to any more, but those that are `known`.
+    /// Returns the files without writers, except those that are `known`.
     pub fn complete(&self, known: impl Fn(&Name) -> bool) -> Vec<Name> {
         let complete = self.0.iter().filter(|(name, file)| !known(name) && is_quiet(file));
         complete.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Ends with a file that is delivered as `identity`, if it is still so and nobody writes to it; whether it did.
+    /// Drops a file delivered as `identity` if it is unchanged and has no writers. Returns whether it was dropped.
     pub fn end(&mut self, name: &Name, identity: &Identity) -> io::Result<bool> {
         let Some(file) = self.0.get(name) else { return Ok(false) };
-        // In this order: what is written after the first look changes what the second one sees.
+        // Keep this order: a write after the first check changes what the second check sees.
         let is_quiet = is_quiet(file);
         let ends = is_quiet && Identity::of(&file.metadata()?).has_same_bytes(identity);
         if ends {

@@ -1,10 +1,10 @@
-//! Which file it is, and in which state.
+//! The identity and state of a file.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file's device and inode, and what tells whether somebody changed it.
+/// A file's device and inode, and the attributes that reveal a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     pub device: u64,
@@ -12,7 +12,7 @@ pub struct Identity {
     pub size: u64,
     /// Nanoseconds since 1970.
     pub modified: i128,
-    /// When its bytes, its mode or its names last changed, in nanoseconds since 1970. Nobody can set it back.
+    /// The last change of the file's bytes, mode or names, in nanoseconds since 1970. No process can set it back.
     pub changed: i128,
 }
 
@@ -32,12 +32,12 @@ impl Identity {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// Whether it is the same file with the same bytes. Its name or its mode may have changed.
+    /// Whether it is the same file with the same bytes. Its name or its mode may differ.
     pub fn has_same_bytes(&self, other: &Identity) -> bool {
         Identity { changed: 0, ..*self } == Identity { changed: 0, ..*other }
     }
 
-    /// How long ago it last changed; nothing where that is in the future.
+    /// The time since the last change; zero if the change lies in the future.
     pub fn age(&self) -> Duration {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as i128;
         Duration::from_nanos((now - self.changed).clamp(0, i128::from(u64::MAX)) as u64)

@@ -1,4 +1,4 @@
-//! Which files of a directory are complete.
+//! Finds the complete files of a directory.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::unix::ffi::OsStrExt;
@@ -15,38 +15,38 @@ use super::Identity;
 use crate::request::{Name, check_destination};
 use crate::{Error, Result};
 
-/// How often all files are looked at, whatever was told of them: the system may lose events.
+/// The interval between walks over all files, which are needed because the system may lose events.
 const WALK_INTERVAL: Duration = Duration::from_secs(2);
 /// The shortest time between two walks.
 const MIN_WALK_INTERVAL: Duration = Duration::from_millis(10);
-/// A stream that is to end waits for a file to become complete for so many times as long as it is to be left alone.
+/// A stream that drains waits for a file to become complete for at most this multiple of the file's settle time.
 const PATIENCE_FACTOR: u32 = 3;
-/// A file that has changed so often while it was delivered is not waited for by a stream that is to end.
+/// A stream that drains does not wait for a file that has changed more often than this during its delivery.
 const MAX_CHANGES: u32 = 3;
 
-/// Looks at a directory.
-pub struct Look {
+/// A scanner of one directory.
+pub struct DirectoryScanner {
     root: PathBuf,
-    settle: Settle,
+    settle: SettleRule,
     patience: Duration,
-    told: Arc<Told>,
+    told: Arc<ChangeEvents>,
     state: Mutex<State>,
-    /// Tells of changes; none where the system cannot.
+    /// The receiver of change events; `None` if the system does not support them.
     _watcher: Option<RecommendedWatcher>,
 }
 
-/// How long files are left alone.
+/// The settle time of files: how long a file must stay unchanged.
 #[derive(Clone, Copy, Debug)]
-pub struct Settle {
-    /// A file that has not changed for so long may be complete.
+pub struct SettleRule {
+    /// A file that has not changed for this time may be complete.
     pub time: Duration,
-    /// Whether that holds for files, too, that somebody was seen to close or to rename into place.
+    /// Whether the time also applies to files that were seen to be closed or renamed into place.
     pub always: bool,
 }
 
-/// What the system has told.
+/// The events received from the system.
 #[derive(Default)]
-struct Told {
+struct ChangeEvents {
     closed: Mutex<VecDeque<PathBuf>>,
     some: Condvar,
 }
@@ -54,27 +54,27 @@ struct Told {
 #[derive(Default)]
 struct State {
     walked: Option<Instant>,
-    /// Since when the directory cannot be read.
+    /// The start of the period in which the directory cannot be read.
     away: Option<Instant>,
-    /// Files that are not complete, or not to be taken.
+    /// Files that are incomplete or blocked.
     waiting: HashMap<Name, Waiting>,
-    /// How often files have changed while they were delivered.
+    /// The number of changes of each file during its delivery.
     changes: HashMap<Name, u32>,
 }
 
-/// A file that is not taken.
+/// A file that is not taken yet.
 #[derive(Clone)]
 struct Waiting {
     identity: Option<Identity>,
-    /// When it was first seen to be as it is.
+    /// When it was first seen in its present state.
     since: Instant,
     /// When it was first seen.
     first: Instant,
-    /// How long it is left alone.
+    /// Its settle time.
     settle: Duration,
-    /// Why it is not taken, where that is more than its age.
+    /// The reason why it is not taken, unless it is merely too young.
     reason: Option<String>,
-    /// Whether nothing but a change makes it worth another look.
+    /// Whether only a change can make the file ready.
     stays: bool,
 }
 
@@ -84,24 +84,24 @@ impl Waiting {
         Waiting { identity, since: now, first: now, settle, reason: None, stays: false }
     }
 
-    /// Whether a stream that is to end does not wait for it.
+    /// Whether a stream that drains stops waiting for it.
     fn is_given_up(&self) -> bool {
         self.stays || self.first.elapsed() >= self.settle * PATIENCE_FACTOR
     }
 }
 
-/// A file that was not taken, and why.
+/// A file that was not taken, and the reason.
 pub struct Untaken {
     pub name: Name,
     pub bytes: u64,
-    /// None where it is only too young.
+    /// `None` if the file is only too young.
     pub reason: Option<String>,
 }
 
-impl Look {
-    /// `patience`: how long the directory may be away.
-    pub fn new(root: &Path, settle: Settle, patience: Duration) -> Result<Look> {
-        let told = Arc::new(Told::default());
+impl DirectoryScanner {
+    /// Watches the directory, which may be unreadable for at most `patience`.
+    pub fn new(root: &Path, settle: SettleRule, patience: Duration) -> Result<DirectoryScanner> {
+        let told = Arc::new(ChangeEvents::default());
         let tell = told.clone();
         let watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
             let Ok(event) = event else { return };
@@ -119,17 +119,24 @@ impl Look {
         if let Err(error) = &watch {
             tracing::warn!(%error, root = %root.display(), "files are looked for every two seconds only");
         }
-        let settle = Settle { time: settle.time.max(MIN_WALK_INTERVAL), ..settle };
-        Ok(Look { root: root.to_owned(), settle, patience, told, state: Mutex::default(), _watcher: watch.ok() })
+        let settle = SettleRule { time: settle.time.max(MIN_WALK_INTERVAL), ..settle };
+        Ok(DirectoryScanner {
+            root: root.to_owned(),
+            settle,
+            patience,
+            told,
+            state: Mutex::default(),
+            _watcher: watch.ok(),
+        })
     }
 
-    /// The files that may have become complete, but those that are `known`.
+    /// Returns the files that may have become complete, except those that are `known`.
     pub fn complete(&self, known: impl Fn(&Name) -> bool) -> Result<Vec<Name>> {
         let mut state = self.state.lock();
         let closed = std::mem::take(&mut *self.told.closed.lock());
         let mut complete = Vec::new();
         for path in closed {
-            // Not what a symbolic link leads to.
+            // Do not follow symbolic links.
             let Ok(metadata) = path.symlink_metadata() else { continue };
             if !metadata.is_file() {
                 continue;
@@ -180,7 +187,7 @@ impl Look {
             if waiting.identity != now {
                 waiting = Waiting { first: waiting.first, ..Waiting::new(now, self.settle.time) };
             }
-            // What has been lying there for long needs no second look.
+            // A file unchanged for long needs no second look.
             let age = now.map_or(Duration::ZERO, |identity| identity.age());
             let is_old = waiting.reason.is_none() && age >= waiting.settle;
             if !waiting.stays && (is_old || waiting.since.elapsed() >= waiting.settle) {
@@ -191,7 +198,7 @@ impl Look {
         Ok(())
     }
 
-    /// A folder cannot be looked into, or has just gone.
+    /// Handles a folder that is unreadable or was removed during the walk.
     fn cannot_look(&self, state: &mut State, error: &walkdir::Error) {
         let gone = error.io_error().is_some_and(|e| e.kind() == std::io::ErrorKind::NotFound);
         let below = error.path().and_then(|path| path.strip_prefix(&self.root).ok());
@@ -202,7 +209,7 @@ impl Look {
         }
     }
 
-    /// The path below the directory; none where it is hidden, or no name that a destination may have.
+    /// Returns the path below the directory; `None` if it is hidden or not a valid name of a destination.
     fn name(&self, state: &mut State, path: &Path, metadata: &std::fs::Metadata) -> Option<Name> {
         let below = path.strip_prefix(&self.root).ok()?;
         if below.components().any(|part| part.as_os_str().as_bytes().starts_with(b".")) {
@@ -221,17 +228,17 @@ impl Look {
         }
     }
 
-    /// A file is taken.
+    /// Forgets a file that was taken.
     pub fn taken(&self, name: &Name) {
         self.state.lock().waiting.remove(name);
     }
 
-    /// A file is not complete, for this reason, and is to be left alone for `settle`.
+    /// Postpones an incomplete file by `settle`, for this reason.
     pub fn later(&self, name: &Name, reason: &str, settle: Duration) {
         self.put_off(name, reason, settle, false);
     }
 
-    /// A file is not to be taken until it changes, for this reason.
+    /// Blocks a file until it changes, for this reason.
     pub fn stays(&self, name: &Name, reason: &str) {
         self.put_off(name, reason, self.settle.time, true);
     }
@@ -245,13 +252,13 @@ impl Look {
         state.waiting.insert(name.clone(), Waiting { first, reason: Some(reason.into()), stays, ..new });
     }
 
-    /// A file has changed while it was delivered.
+    /// Notes that a file changed during its delivery.
     pub fn changed(&self, name: &Name, reason: &str) {
         self.put_off(name, reason, self.settle.time, false);
         *self.state.lock().changes.entry(name.clone()).or_default() += 1;
     }
 
-    /// Whether a stream that is to end waits for files to become complete.
+    /// Whether a stream that drains still waits for files to become complete.
     pub fn any_left(&self) -> bool {
         let state = self.state.lock();
         let changes = |name: &Name| state.changes.get(name).copied().unwrap_or(0);
@@ -259,7 +266,7 @@ impl Look {
         state.waiting.iter().any(is_waited_for) || !self.told.closed.lock().is_empty() || state.walked.is_none()
     }
 
-    /// The files that are not taken.
+    /// Returns the files that are not taken.
     pub fn untaken(&self) -> Vec<Untaken> {
         let state = self.state.lock();
         let untaken = |(name, waiting): (&Name, &Waiting)| Untaken {
@@ -270,7 +277,7 @@ impl Look {
         state.waiting.iter().map(untaken).collect()
     }
 
-    /// Returns when something was told, after `limit` at the latest.
+    /// Waits for an event, for at most `limit`.
     pub fn wait(&self, limit: Duration) {
         let closed = self.told.closed.lock();
         if closed.is_empty() {

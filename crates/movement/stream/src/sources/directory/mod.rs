@@ -1,9 +1,8 @@
-//! A watched directory: what is dropped there flows on under the same names, and is removed once it is safe.
+//! A watched directory as a source: its files are delivered under their names and removed once they are durable at the destination.
 //!
-//! A file is taken when nobody has it open for writing and it was closed or renamed into its place, or has not changed for a while. It is
-//! pulled in parts, each for its own offset, so that it may be begun with again at any time. When all of it is durable
-//! where it went it is removed ([`removal`]). Files whose names begin with a dot are not taken: that is what those that are not complete are
-//! called.
+//! A file is taken when no process has it open for writing and it was closed, renamed into place, or unchanged for the settle time. It is
+//! pulled in parts, each with its own offset, so that its delivery can restart at any time. When the whole file is durable at the
+//! destination it is removed ([`removal`]). Files whose names begin with a dot are not taken: by convention these are incomplete.
 
 mod added;
 mod folder;
@@ -34,7 +33,7 @@ use crate::{Error, Pulled, Result, Source};
 use added::Added;
 use folder::Folder;
 use identity::Identity;
-use look::{Look, Settle};
+use look::{DirectoryScanner, SettleRule};
 use opening::{Opening, Unready};
 use reading::{Reading, parts};
 use record::Records;
@@ -42,9 +41,9 @@ pub use record::{Tally, all_tallies};
 use removal::{Ended, Removal};
 pub use watch::Watch;
 
-/// How long files are left alone of which nobody is seen to close them.
+/// The settle time of files that are not seen to be closed.
 const USUAL_SETTLE_TIME: Duration = Duration::from_secs(1);
-/// Two changes within this time may leave the same time of change: it is longer than any clock tick of the system.
+/// Two changes within this time may have the same timestamp. It is longer than any clock tick of the system.
 const CLOCK_TICK: Duration = Duration::from_millis(20);
 
 /// A directory as a source.
@@ -54,18 +53,18 @@ pub struct Directory {
     opening: Opening,
     number: usize,
     control: Arc<Control>,
-    look: Look,
+    look: DirectoryScanner,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Files that are to be pulled.
+    /// Files that wait to be pulled.
     queue: VecDeque<Name>,
     /// The file that is being pulled.
     reading: Option<Reading>,
-    /// Files that are queued, or were pulled, wholly or in part, and are not done.
+    /// Files that are queued or partly or completely pulled, and not done.
     open: BTreeMap<Name, Open>,
-    /// Files that have no name any more, and to which something was added.
+    /// Unlinked files with bytes that were added at the last moment.
     added: Added,
     removal: Removal,
     next: u64,
@@ -73,16 +72,16 @@ struct State {
 
 #[derive(Default)]
 struct Open {
-    /// None where it is only queued.
+    /// `None` if the file is only queued.
     identity: Option<Identity>,
-    /// Parts that are not done.
+    /// The number of its pending parts.
     left: u64,
-    /// The number of its first part. Those before belong to what was begun with earlier, and do not count.
+    /// The number of its first part. Parts with lower numbers belong to an earlier delivery attempt and are ignored.
     first: u64,
 }
 
 impl Directory {
-    /// The directory of `claims` as source number `number` of stream `stream`, whose bytes go to `destination`.
+    /// Creates the source number `number` of stream `stream`, which pulls the directory of `claims` to `destination`.
     pub fn new(
         store: &Store,
         stream: &str,
@@ -95,11 +94,11 @@ impl Directory {
         let (root, claims) = (claims.root().to_owned(), Arc::new(claims));
         let folder = Folder::open(&root).map_err(Error::io(format!("opening {}", root.display())))?;
         let folder = Arc::new(folder);
-        let settle = Settle { time: watch.settle.unwrap_or(USUAL_SETTLE_TIME), always: watch.settle.is_some() };
+        let settle = SettleRule { time: watch.settle.unwrap_or(USUAL_SETTLE_TIME), always: watch.settle.is_some() };
         let records = Records::new(store, stream, &claims);
         let mut removal = Removal::new(&root, folder.clone(), records, destination.clone(), settle.time);
         let stays = removal.resume()?;
-        let look = Look::new(&root, settle, watch.patience)?;
+        let look = DirectoryScanner::new(&root, settle, watch.patience)?;
         stays.iter().for_each(|(name, reason)| look.stays(name, reason));
         let state = State {
             queue: VecDeque::new(),
@@ -118,13 +117,13 @@ impl Directory {
         self.root.join(std::ffi::OsStr::from_bytes(name))
     }
 
-    /// Begins with a file, from its first byte. One that is not to be taken now is passed over.
-    fn begin(&self, state: &mut State, name: &Name) -> Result<()> {
+    /// Starts to pull a file from its first byte, or skips it if it is not ready.
+    fn start_file(&self, state: &mut State, name: &Name) -> Result<()> {
         let opened = match state.added.get(name) {
             Some(file) => Ok(self.opening.open_again(name, file)?),
             None => self.opening.open(name)?,
         };
-        // Only once it is opened: a file that cannot be taken keeps nobody from its name.
+        // Claim the name only after the file is open: a file that cannot be taken must not keep the name from others.
         let claimed = match opened {
             Ok(opened) => self.claims.claim(name)?.map_or(Ok(opened), |reason| Err(self.opening.later(reason))),
             Err(unready) => Err(unready),
@@ -153,37 +152,37 @@ impl Directory {
     }
 
     /// Queues files that may be complete.
-    fn find(&self, state: &mut State) -> Result<()> {
+    fn queue_complete(&self, state: &mut State) -> Result<()> {
         let known =
             |name: &Name| state.open.contains_key(name) || state.added.contains(name) || state.removal.is_leaving(name);
         for name in self.look.complete(known)? {
             state.open.insert(name.clone(), Open::default());
             state.queue.push_back(name);
         }
-        self.tell(state);
+        self.publish_remaining(state);
         Ok(())
     }
 
-    /// Tells others what is left.
-    fn tell(&self, state: &State) {
+    /// Publishes the remaining files.
+    fn publish_remaining(&self, state: &State) {
         let mut left = Left { files: state.open.len() as u64, ..Left::default() };
         left.bytes = state.open.values().filter_map(|open| Some(open.identity?.size)).sum();
-        // What is queued may be among those that were looked at.
+        // A queued file may also be among the scanned ones; count it once.
         for untaken in self.look.untaken().into_iter().filter(|untaken| !state.open.contains_key(&untaken.name)) {
             left.files += 1;
             left.bytes += untaken.bytes;
             left.stays.extend(untaken.reason.map(|reason| (self.path(&untaken.name).display().to_string(), reason)));
         }
         left.stays.sort();
-        self.control.tell_left(self.number, left);
+        self.control.set_left(self.number, left);
     }
 
-    /// The next part of the first file.
-    fn part(&self, state: &mut State) -> Result<Option<Entry>> {
+    /// Reads the next part of the first file.
+    fn next_part(&self, state: &mut State) -> Result<Option<Entry>> {
         loop {
             let Some(reading) = state.reading.as_mut() else {
                 let Some(name) = state.queue.pop_front() else { return Ok(None) };
-                self.begin(state, &name)?;
+                self.start_file(state, &name)?;
                 continue;
             };
             let name = reading.name.clone();
@@ -206,31 +205,31 @@ impl Directory {
         }
     }
 
-    /// All of a file is durable where it went.
-    fn safe(&self, state: &mut State, name: &Name) -> Result<()> {
+    /// Starts the removal of a file that is completely durable at its destination.
+    fn start_removal(&self, state: &mut State, name: &Name) -> Result<()> {
         let Some(identity) = state.open.remove(name).and_then(|open| open.identity) else { return Ok(()) };
         if state.added.contains(name) {
-            return self.safe_added(state, name, identity);
+            return self.complete_added(state, name, identity);
         }
         match state.removal.begin(name, identity)? {
-            Some(ended) => self.end(state, name, ended),
+            Some(ended) => self.handle_removal_end(state, name, ended),
             None => Ok(()),
         }
     }
 
-    /// All of a file without a name is durable where it went.
-    fn safe_added(&self, state: &mut State, name: &Name, identity: Identity) -> Result<()> {
+    /// Handles an unlinked file that is completely durable at its destination.
+    fn complete_added(&self, state: &mut State, name: &Name, identity: Identity) -> Result<()> {
         let ended = state.added.end(name, &identity);
         if ended.map_err(Error::io(format!("looking at {}", self.path(name).display())))? {
             self.claims.release(name);
-            self.control.tell_file_done();
+            self.control.add_file_done();
             state.removal.finish(name, identity.size)?;
         }
         Ok(())
     }
 
-    /// Queues files without a name that nobody writes to any more.
-    fn find_added(&self, state: &mut State) {
+    /// Queues unlinked files that no process writes to any more.
+    fn queue_added(&self, state: &mut State) {
         let State { added, open, queue, .. } = state;
         for name in added.complete(|name| open.contains_key(name)) {
             open.insert(name.clone(), Open::default());
@@ -238,12 +237,12 @@ impl Directory {
         }
     }
 
-    /// A file's removal has ended.
-    fn end(&self, state: &mut State, name: &Name, ended: Ended) -> Result<()> {
+    /// Handles the end of a file's removal.
+    fn handle_removal_end(&self, state: &mut State, name: &Name, ended: Ended) -> Result<()> {
         match ended {
             Ended::Removed => {
                 self.claims.release(name);
-                self.control.tell_file_done();
+                self.control.add_file_done();
             }
             Ended::Changed(reason) => self.look.changed(name, &reason),
             Ended::Stays(reason) => self.look.stays(name, &reason),
@@ -254,20 +253,20 @@ impl Directory {
 
     fn proceed(&self, state: &mut State, all: bool) -> Result<()> {
         for (name, ended) in state.removal.proceed(all)? {
-            self.end(state, &name, ended)?;
+            self.handle_removal_end(state, &name, ended)?;
         }
         Ok(())
     }
 
-    /// Ends the removal of files that are safe. Called when no more is pulled.
+    /// Completes the removal of delivered files. Call it after the last pull.
     pub fn finish_removal(&self) -> Result<()> {
         let mut state = self.state.lock();
         self.proceed(&mut state, true)?;
-        self.tell(&state);
+        self.publish_remaining(&state);
         Ok(())
     }
 
-    /// Whether all that is left was given up for this run.
+    /// Whether this run has given up on all remaining files.
     fn is_over(&self, state: &State) -> bool {
         let is_parked = |name: &Name| self.control.is_parked(name);
         state.removal.is_idle() && state.added.is_empty() && state.open.keys().all(is_parked) && !self.look.any_left()
@@ -285,13 +284,13 @@ impl Source for Directory {
         let drains = self.control.drains();
         let mut state = self.state.lock();
         self.proceed(&mut state, false)?;
-        self.find_added(&mut state);
+        self.queue_added(&mut state);
         if state.queue.is_empty() && state.reading.is_none() {
-            self.find(&mut state)?;
+            self.queue_complete(&mut state)?;
         }
         let (mut pulled, mut bytes) = (Vec::new(), 0);
         while bytes < budget
-            && let Some(entry) = self.part(&mut state)?
+            && let Some(entry) = self.next_part(&mut state)?
         {
             bytes += entry.request.bytes.len().max(1);
             pulled.push(entry);
@@ -316,7 +315,7 @@ impl Source for Directory {
             let Some(open) = state.open.get_mut(&name).filter(counts) else { continue };
             open.left = open.left.saturating_sub(1);
             if open.left == 0 {
-                self.safe(&mut state, &name)?;
+                self.start_removal(&mut state, &name)?;
             }
         }
         self.proceed(&mut state, false)
@@ -331,7 +330,7 @@ impl Source for Directory {
         if state.reading.as_ref().is_some_and(|reading| reading.name == *name) {
             state.reading = None;
         }
-        // Nothing of what was pulled of it is finished any more.
+        // Discard the parts pulled so far: their completion no longer counts.
         state.open.insert(name.clone(), Open::default());
         state.queue.push_front(name.clone());
         Ok(())

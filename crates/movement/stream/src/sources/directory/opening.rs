@@ -1,4 +1,4 @@
-//! Opening files of a watched directory that nobody has open for writing.
+//! Opens those files of a watched directory that no process has open for writing.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -18,28 +18,28 @@ use super::{CLOCK_TICK, Identity, USUAL_SETTLE_TIME};
 use crate::request::Name;
 use crate::{Error, Result};
 
-/// How long files are left alone of which the system does not tell whether they are open for writing.
+/// The settle time of files for which the system does not report writers.
 const BLIND_SETTLE_TIME: Duration = Duration::from_secs(30);
-/// How long it is remembered which files are open for writing, where only a look at all processes tells.
+/// How long a scan of all processes for open files stays valid.
 const SCAN_LIFETIME: Duration = Duration::from_secs(1);
 
-/// Opens files.
+/// Opens files that are ready.
 pub struct Opening {
     root: PathBuf,
     folder: Arc<Folder>,
-    /// How long a file must not have changed, where that was said.
+    /// The configured settle time, if any.
     settle: Option<Duration>,
     scan: Mutex<Option<Scan>>,
 }
 
-/// The files that are open for writing, as all processes told.
+/// A scan of all processes for files that are open for writing.
 struct Scan {
     at: Instant,
-    /// Devices and inodes.
+    /// Devices and inodes of these files.
     files: HashSet<(u64, u64)>,
 }
 
-/// Why a file is not taken now.
+/// Why a file cannot be taken now.
 pub enum Unready {
     Gone,
     Later(String, Duration),
@@ -47,7 +47,7 @@ pub enum Unready {
 }
 
 impl Opening {
-    /// `settle`: how long a file must not have changed, where that was said.
+    /// Creates an opener. `settle` is the configured settle time, if any.
     pub fn new(root: &Path, folder: Arc<Folder>, settle: Option<Duration>) -> Opening {
         Opening { root: root.to_owned(), folder, settle, scan: Mutex::default() }
     }
@@ -56,12 +56,12 @@ impl Opening {
         self.root.join(OsStr::from_bytes(name))
     }
 
-    /// A file is to be looked at again a little later.
+    /// Postpones a file briefly, for this reason.
     pub fn later(&self, reason: String) -> Unready {
         Unready::Later(reason, self.settle.unwrap_or(USUAL_SETTLE_TIME))
     }
 
-    /// Opens a file if nobody has it open for writing.
+    /// Opens a file if no process has it open for writing.
     pub fn open(&self, name: &Name) -> Result<std::result::Result<(File, Metadata), Unready>> {
         let cannot = |e: io::Error| match Errno::from_io_error(&e) {
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
@@ -102,7 +102,7 @@ impl Opening {
                 return Ok(Err(Unready::Later(reason.into(), settle)));
             }
         }
-        // A change in the same tick of the clock as the last one would not be seen to have happened.
+        // A second change within the same clock tick would not alter the timestamp and would go unnoticed.
         if identity.age() < CLOCK_TICK {
             std::thread::sleep(CLOCK_TICK - identity.age());
             metadata = match file.metadata() {
@@ -113,7 +113,7 @@ impl Opening {
         Ok(Ok((file, metadata)))
     }
 
-    /// Opens again a file that has no name any more, by its descriptor.
+    /// Reopens an unlinked file through its descriptor.
     pub fn open_again(&self, name: &Name, file: &File) -> Result<(File, Metadata)> {
         let opened = file.try_clone().and_then(|file| Ok((file.metadata()?, file)));
         let (metadata, file) = opened.map_err(Error::io(format!("reading {}", self.path(name).display())))?;

@@ -1,4 +1,4 @@
-//! A file of a watched directory, in parts.
+//! Reads a file of a watched directory in parts.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -11,7 +11,7 @@ use terrace::Attributes;
 use crate::entry::SourceFile;
 use crate::request::{Name, Place, Request};
 
-/// Bytes that are pulled as one request.
+/// The size of a part, which becomes one request.
 const PART_BYTES: u64 = 1 << 20;
 
 /// A file that is being pulled.
@@ -23,26 +23,26 @@ pub struct Reading {
     offset: u64,
 }
 
-/// How many parts a file has. An empty one has one.
+/// The number of parts of a file. An empty file has one part.
 pub fn parts(size: u64) -> u64 {
     size.div_ceil(PART_BYTES).max(1)
 }
 
 impl Reading {
-    /// Begins with the first byte.
+    /// Starts at the first byte.
     pub fn new(name: &Name, file: File, metadata: &Metadata) -> Reading {
         let (device, inode) = (metadata.dev(), metadata.ino());
         let facts = Arc::new(SourceFile { attributes: Attributes::of(metadata), device, inode });
         Reading { name: name.clone(), facts, file, size: metadata.size(), offset: 0 }
     }
 
-    /// The next part.
+    /// Reads the next part.
     pub fn part(&mut self) -> io::Result<Request> {
         let offset = self.offset;
         let mut bytes = vec![0; (self.size - offset.min(self.size)).min(PART_BYTES) as usize];
         match self.file.read_exact_at(&mut bytes, offset) {
             Ok(()) => {}
-            // It has become shorter, and is begun with again when it is found to be another file.
+            // The file was truncated. Its delivery restarts when the changed identity is noticed.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {}
             Err(e) => return Err(e),
         }

@@ -1,4 +1,4 @@
-//! What of a watched directory is safe, and is being removed; and how many files were.
+//! Records of files that are durable at the destination and being removed, and the count of removed files.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -11,9 +11,9 @@ use crate::owners::Claims;
 use crate::request::{Name, escape, unescape};
 use crate::{Error, Result};
 
-const FIELDS: [&str; 5] = ["device", "inode", "size", "modified", "changed"];
+const IDENTITY_FIELDS: [&str; 5] = ["device", "inode", "size", "modified", "changed"];
 
-/// A record in the catalog for each file that is safe and may still be there, and one that counts those that are gone.
+/// The catalog records: one for each delivered file that may still exist, and one that counts the removed files.
 pub struct Records {
     store: Store,
     claims: Arc<Claims>,
@@ -27,7 +27,7 @@ impl Records {
     pub fn new(store: &Store, stream: &str, claims: &Arc<Claims>) -> Records {
         let escaped = escape(claims.root().as_os_str().as_bytes());
         let below = |what: &str| [format!(".terrace/streams/{stream}/{what}/").as_bytes(), &escaped].concat();
-        let (folder, tally) = (below("safe"), below(TALLIES));
+        let (folder, tally) = (below("safe"), below(TALLIES_FOLDER));
         Records { store: store.internal(), claims: claims.clone(), folder, tally }
     }
 
@@ -39,21 +39,21 @@ impl Records {
         let Identity { device, inode, size, modified, changed } = identity;
         let values =
             [device.to_string(), inode.to_string(), size.to_string(), modified.to_string(), changed.to_string()];
-        let user = FIELDS.iter().map(|field| (*field).to_owned()).zip(values).collect();
+        let user = IDENTITY_FIELDS.iter().map(|field| (*field).to_owned()).zip(values).collect();
         let mut batch = self.store.batch();
         batch.replace(&self.key(name), 0, Attributes { user, ..Attributes::now() })?;
-        // Before the file is removed: else a file of another directory could be written over it later.
+        // Record the owner before the file is removed: otherwise a file of another directory could later overwrite the delivered one.
         self.claims.record(name, &mut batch)?;
         batch.commit()?;
         Ok(())
     }
 
-    /// The file is not to be removed after all.
+    /// Cancels the removal of a file.
     pub fn remove(&self, name: &Name) -> Result<()> {
         Ok(self.store.remove(&self.key(name))?)
     }
 
-    /// The file is gone from the directory. It is counted in the same commit, so that it is counted once.
+    /// Records that the file was removed. The same commit updates the count, so that each file is counted once.
     pub fn finish(&self, name: &Name, bytes: u64) -> Result<()> {
         let mut tally = tally(&self.store, &self.tally)?;
         tally.files += 1;
@@ -81,28 +81,28 @@ impl Records {
 }
 
 fn read(user: &BTreeMap<String, String>) -> Option<Identity> {
-    let [device, inode, size, modified, changed] = FIELDS.map(|field| user.get(field));
+    let [device, inode, size, modified, changed] = IDENTITY_FIELDS.map(|field| user.get(field));
     Some(Identity {
         device: device?.parse().ok()?,
         inode: inode?.parse().ok()?,
         size: size?.parse().ok()?,
         modified: modified?.parse().ok()?,
-        // Version 0.1 did not record it.
+        // Version 0.1 did not record this field.
         changed: changed.map_or(Some(0), |text| text.parse().ok())?,
     })
 }
 
-/// The folder of the records that count, below a stream's.
-const TALLIES: &str = "files";
+/// The folder, below a stream's own, of the records that count.
+const TALLIES_FOLDER: &str = "files";
 const FILES: &str = "files";
 const BYTES: &str = "bytes";
 
-/// Files that were delivered whole and removed.
+/// The files that were delivered completely and removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many.
+    /// The number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Their total size in bytes.
     pub bytes: u64,
 }
 
@@ -119,9 +119,9 @@ fn read_tally(attributes: &Attributes) -> Tally {
     Tally { files: number(FILES), bytes: number(BYTES) }
 }
 
-/// What was removed of all directories of a stream.
+/// Returns the total over all directories of a stream.
 pub fn all_tallies(store: &Store, stream: &str) -> Result<Tally> {
-    let folder = format!(".terrace/streams/{stream}/{TALLIES}");
+    let folder = format!(".terrace/streams/{stream}/{TALLIES_FOLDER}");
     let mut all = Tally::default();
     for (_, object) in store.list(folder.as_bytes(), None, usize::MAX)? {
         let Tally { files, bytes } = read_tally(&object.attributes);

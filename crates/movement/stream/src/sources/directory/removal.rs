@@ -1,13 +1,13 @@
-//! Removing files that are safe where they went, so that no byte is lost that somebody adds meanwhile.
+//! Removes files that are durable at the destination, without losing bytes that another process adds meanwhile.
 //!
-//! 1. The file is leased: nobody has it open for writing, and whoever opens it so waits. It is still as it was when its
-//!    first byte was read.
-//! 2. It is recorded in the store, and renamed to a hidden name: nobody finds it any more under its own.
-//! 3. A moment later, when all who had found it before have opened it, the lease must still be whole and the file
-//!    unchanged. Else it gets its name back, and is delivered again.
-//! 4. It is unlinked, and looked at once more through the open descriptor. What was added even now is delivered from there.
+//! 1. The file is leased: no process has it open for writing, and any process that opens it for writing blocks. The file is unchanged
+//!    since its first byte was read.
+//! 2. The removal is recorded in the store, and the file is renamed to a hidden name, so that no process can find it by its own name.
+//! 3. After a short time, in which every process that found the old name has opened the file, the lease must be unbroken and the file
+//!    unchanged. Otherwise the file gets its name back and is delivered again.
+//! 4. The file is unlinked, and checked once more through the open descriptor. Bytes added even now are delivered from there.
 //!
-//! Whoever dies between any two steps leaves the file, the record, or neither. The next run finds the file under one of its two names.
+//! A crash between any two steps leaves the file, the record, or neither. The next run finds the file under one of its two names.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -22,19 +22,19 @@ use std::time::{Duration, Instant};
 use walkdir::WalkDir;
 
 use super::Identity;
-use super::folder::{Folder, leaving_name, name_before_leaving};
+use super::folder::{Folder, hidden_name, name_of_hidden};
 use super::record::Records;
 use super::writers::{Leased, give_lease, is_lease_whole, open_for_writing, take_lease};
 use crate::destinations::Destination;
 use crate::request::Name;
 use crate::{Error, Result};
 
-/// How long whoever has found a file by its name, and has not opened it yet, gets to do so.
+/// The time for a process that has found a file by its name to open it.
 const OPENING_TIME: Duration = Duration::from_millis(10);
-/// Files that are being removed at once; each holds a descriptor.
+/// The largest number of files being removed at once. Each holds a descriptor.
 const MAX_LEAVING_FILES: usize = 128;
 
-/// Removes files of a directory.
+/// The removals of one directory's files.
 pub struct Removal {
     root: PathBuf,
     folder: Arc<Folder>,
@@ -55,15 +55,15 @@ struct Leaving {
     since: Instant,
 }
 
-/// What became of a file that was to be removed.
+/// The outcome of a file's removal.
 pub enum Ended {
-    /// It is gone.
+    /// The file is removed.
     Removed,
-    /// It is there under its name, and has changed or may change: it is to be delivered again.
+    /// The file is back under its name, and has changed or may change: deliver it again.
     Changed(String),
-    /// It is safe where it went and cannot be removed, for this reason.
+    /// The file is delivered and cannot be removed, for this reason.
     Stays(String),
-    /// It is gone, and what this descriptor holds has changed since.
+    /// The file is unlinked, and its content, which this descriptor still holds, has changed since.
     Added(File),
 }
 
@@ -92,7 +92,7 @@ impl Removal {
         Ended::Stays(format!("it is delivered, but {doing} {}: {cause}", path.display()))
     }
 
-    /// Begins to remove a file that is safe as `identity`; none where it is under way.
+    /// Starts the removal of a file that was delivered as `identity`. Returns `None` while the removal is in progress.
     pub fn begin(&mut self, name: &Name, identity: Identity) -> Result<Option<Ended>> {
         let changed = |reason: &str| Ok(Some(Ended::Changed(reason.into())));
         let file = match self.folder.file(name) {
@@ -102,7 +102,7 @@ impl Removal {
         let leased = match take_lease(&file) {
             Leased::Held => true,
             Leased::Writers => return changed("it is open for writing"),
-            // All processes are looked at once for many files, when these have their hidden names.
+            // One scan of all processes serves many files, after these have their hidden names.
             Leased::Unsupported => false,
         };
         let now = file.metadata().map_err(Error::io("looking at a file that is to be removed"))?;
@@ -112,7 +112,7 @@ impl Removal {
         let held = self.is_at_destination(name, identity.size);
         self.records.add(name, identity)?;
         terrace::fail::point("stream:recorded");
-        let hidden = leaving_name(name, identity.inode);
+        let hidden = hidden_name(name, identity.inode);
         if let Err(e) = self.folder.rename(name, &hidden) {
             self.records.remove(name)?;
             return match e.kind() {
@@ -123,11 +123,11 @@ impl Removal {
         terrace::fail::point("stream:set-aside");
         let leaving = Leaving { name: name.clone(), hidden, file, identity, leased, since: Instant::now() };
         if !self.is_hidden(&leaving) {
-            // Somebody has put another file in its place at the last moment.
+            // Another process put a different file in its place at the last moment.
             return self.give_back(leaving, "another file took its name").map(Some);
         }
         if held && !self.is_at_destination(name, identity.size) {
-            // However both paths lead to one file, through whatever file systems.
+            // Compare identities, because both paths may lead to one file through different file systems.
             let reason = "it vanished from the destination when it was renamed here: both are the same directory";
             return match self.give_back(leaving, reason)? {
                 Ended::Changed(reason) => Ok(Some(Ended::Stays(reason))),
@@ -150,10 +150,10 @@ impl Removal {
         hidden.is_ok_and(|metadata| Identity::of(&metadata).is_same_file(&leaving.identity))
     }
 
-    /// Gives a file its name back.
+    /// Restores a file's own name.
     fn give_back(&self, leaving: Leaving, reason: &str) -> Result<Ended> {
         let Leaving { name, hidden, .. } = leaving;
-        // First: a hidden file without a record gets its name back in the next run, too, and is not counted as removed.
+        // Remove the record first: the next run also restores a hidden file without a record, and does not count it as removed.
         self.records.remove(&name)?;
         if let Err(e) = self.folder.rename(&hidden, &name) {
             let hidden = OsStr::from_bytes(&hidden).display().to_string();
@@ -166,7 +166,7 @@ impl Removal {
         Ok(Ended::Changed(reason.into()))
     }
 
-    /// Removes those whose time has come; `all`: waits until it has for all.
+    /// Removes the files whose waiting time has passed; with `all`, waits for the remaining ones too.
     pub fn proceed(&mut self, all: bool) -> Result<Vec<(Name, Ended)>> {
         let mut ended = Vec::new();
         let mut writers: Option<HashSet<(u64, u64)>> = None;
@@ -207,8 +207,7 @@ impl Removal {
             _ => {}
         }
         terrace::fail::point("stream:unlinked");
-        // The last look. Whoever has opened the file in the moment before it was unlinked writes where only this
-        // descriptor still leads.
+        // The last check: a process that opened the file just before it was unlinked writes where only this descriptor still leads.
         let is_whole = as_it_was(&leaving.file) && (!leaving.leased || is_lease_whole(&leaving.file));
         if !is_whole {
             give_lease(&leaving.file);
@@ -218,19 +217,19 @@ impl Removal {
         Ok(Ended::Removed)
     }
 
-    /// All that was added to a file after it was unlinked is delivered, too.
+    /// Completes a removal after all bytes added to the unlinked file are delivered, too.
     pub fn finish(&self, name: &Name, bytes: u64) -> Result<()> {
         self.records.finish(name, bytes)
     }
 
-    /// Goes on where an earlier run ended. Files that cannot get their name back, and why.
+    /// Continues the removals of an earlier run. Returns the files whose names cannot be restored, with the reasons.
     pub fn resume(&mut self) -> Result<Vec<(Name, String)>> {
         for (name, identity) in self.records.all()? {
-            let hidden = leaving_name(&name, identity.inode);
+            let hidden = hidden_name(&name, identity.inode);
             let Ok(file) = self.folder.file(&hidden) else {
                 let named = self.folder.file(&name).and_then(|file| file.metadata());
                 match named.is_ok_and(|metadata| Identity::of(&metadata).has_same_bytes(&identity)) {
-                    // It was not renamed yet. It is delivered again, which changes nothing.
+                    // The file was not renamed yet. It is delivered again, which is idempotent.
                     true => self.records.remove(&name)?,
                     false => self.records.finish(&name, identity.size)?,
                 }
@@ -244,17 +243,17 @@ impl Removal {
                 continue;
             }
             self.records.remove(&name)?;
-            // Where this fails it is tried below, and told.
+            // A failure here is retried and reported below.
             let _ = self.folder.rename(&hidden, &name);
         }
         Ok(self.give_back_strays())
     }
 
-    /// Gives their names back to hidden files that are not to be removed: they have changed, or nothing is known of them.
+    /// Restores the names of hidden files that must not be removed: they have changed, or have no record.
     fn give_back_strays(&self) -> Vec<(Name, String)> {
         let mut stays = Vec::new();
         for entry in WalkDir::new(&self.root).into_iter().flatten().filter(|entry| entry.file_type().is_file()) {
-            let Some(last) = name_before_leaving(entry.file_name()) else { continue };
+            let Some(last) = name_of_hidden(entry.file_name()) else { continue };
             let Ok(hidden) = entry.path().strip_prefix(&self.root) else { continue };
             let name = hidden.with_file_name(last);
             let hidden = hidden.as_os_str().as_bytes();

@@ -1,18 +1,18 @@
-//! How a directory is pulled.
+//! Options for pulling a directory.
 
 use std::time::Duration;
 
 use crate::Settings;
 
-/// How a directory is pulled.
+/// Options for pulling a directory.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// How long a file must not have changed before it is taken. Where nothing is said: a second for files that nobody is seen to
-    /// close, 30 seconds for files of which the system does not tell whether they are open for writing, and no time for others.
+    /// The settle time: how long a file must stay unchanged before it is taken. By default: 1 second for files that are not seen to be
+    /// closed, 30 seconds for files for which the system does not report writers, and zero for others.
     pub settle: Option<Duration>,
-    /// Deliver what is added to files behind what was delivered of them, and remove none.
+    /// Deliver the bytes added to files behind those delivered before, and remove no file.
     pub tail: bool,
-    /// How long the directory may be away.
+    /// How long the directory may be unreadable.
     pub patience: Duration,
 }
 

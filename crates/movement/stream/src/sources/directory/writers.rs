@@ -1,8 +1,8 @@
-//! Who has a file open for writing.
+//! Detects processes that have a file open for writing.
 //!
-//! A read lease tells exactly: the system grants it only where no process has the file open for writing or mapped so, and
-//! while it is held, whoever opens the file for writing waits. Where the system grants none (files of other users, network
-//! file systems), `/proc` tells of the processes that may be looked at.
+//! A read lease answers exactly: the system grants it only if no process has the file open or mapped for writing, and while it is held, a
+//! process that opens the file for writing blocks. If the system grants no lease (files of other users, network file systems), `/proc`
+//! lists the open files of those processes that are readable to this one.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -11,36 +11,36 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What became of the wish for a lease.
+/// The result of a request for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leased {
-    /// Nobody has the file open for writing, and nobody opens it so before the lease is given back or the file is closed.
+    /// No process has the file open for writing, and none can open it until the lease is released or the file is closed.
     Held,
-    /// Somebody has it open for writing.
+    /// A process has the file open for writing.
     Writers,
-    /// The system grants none for this file.
+    /// The system grants no lease for this file.
     Unsupported,
 }
 
-/// What the system names the signal that a broken lease sends with; `libc` has it for few targets.
+/// The `fcntl` command that selects the signal sent for a broken lease; `libc` defines it for few targets.
 const F_SETSIG: libc::c_int = 10;
 
 #[allow(unsafe_code)]
 fn control(file: &File, command: libc::c_int, argument: libc::c_int) -> io::Result<libc::c_int> {
-    // SAFETY: these commands take an integer, and the file is open as long as it is borrowed.
+    // SAFETY: these commands take an integer, and the borrow keeps the file open.
     match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {
         -1 => Err(io::Error::last_os_error()),
         answer => Ok(answer),
     }
 }
 
-/// Asks for a read lease on a file that was opened for reading only.
+/// Requests a read lease on a file that was opened for reading only.
 pub fn take_lease(file: &File) -> Leased {
     if terrace::fail::limit("TERRACE_LEASES", 1) == 0 {
         return Leased::Unsupported;
     }
-    // Whoever breaks the lease sends the holder a signal. The usual one, SIGIO, would end the process; SIGURG is ignored
-    // by all who do not ask for it.
+    // A process that breaks the lease causes a signal to its holder. The default, SIGIO, would end the process; SIGURG is ignored unless
+    // a handler is set.
     let taken = control(file, F_SETSIG, libc::SIGURG)
         .and_then(|_| control(file, libc::F_SETLEASE, i32::from(libc::F_RDLCK as i16)));
     match taken {
@@ -50,28 +50,28 @@ pub fn take_lease(file: &File) -> Leased {
     }
 }
 
-/// Whether the lease is held and nobody waits to open the file for writing.
+/// Whether the lease is held and no process waits to open the file for writing.
 pub fn is_lease_whole(file: &File) -> bool {
-    // Once somebody waits, the system answers what the lease is to become, which is none.
+    // While a process waits, the system reports the type that the lease is about to get, which is none.
     control(file, libc::F_GETLEASE, 0).is_ok_and(|lease| lease == i32::from(libc::F_RDLCK as i16))
 }
 
-/// Gives a lease back. Where none is held nothing happens.
+/// Releases a lease. Has no effect without one.
 pub fn give_lease(file: &File) {
-    // The only failure is that there is none.
+    // The only failure is that no lease is held, so it can be ignored.
     let _ = control(file, libc::F_SETLEASE, i32::from(libc::F_UNLCK as i16));
 }
 
-/// The files, by device and inode, that some process which may be looked at has open for writing. That a file is not among
-/// them proves nothing: other users' processes and other machines cannot be looked at.
+/// Returns the files, by device and inode, that a readable process has open for writing. A file's absence proves nothing: processes of
+/// other users and on other machines are not readable.
 pub fn open_for_writing() -> HashSet<(u64, u64)> {
     let mut found = HashSet::new();
     let Ok(processes) = fs::read_dir("/proc") else { return found };
-    // What cannot be read belongs to others, or has ended meanwhile.
+    // An unreadable process belongs to another user, or has ended meanwhile.
     for process in processes.flatten() {
         let Ok(files) = fs::read_dir(process.path().join("fd")) else { continue };
         for file in files.flatten() {
-            // The link's own mode says how the file was opened.
+            // The mode of the link itself shows how the file was opened.
             let writes = file.metadata().is_ok_and(|link| link.mode() & 0o200 != 0);
             if writes && let Ok(metadata) = fs::metadata(file.path()) {
                 found.insert((metadata.dev(), metadata.ino()));

@@ -1,4 +1,4 @@
-//! A file that grows: which it is, and what was added to it.
+//! A followed file: its identity and the bytes added to it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -12,22 +12,22 @@ use crate::entry::{Entry, Lane, Position};
 use crate::ledger::{LANE_PREFIX, Ledger};
 use crate::request::{Name, Place, Request};
 
-/// Bytes that are pulled as one request.
+/// The size of a part, which becomes one request.
 const PART_BYTES: u64 = 1 << 20;
-/// By the first bytes of a file it is seen that it was emptied and filled again.
+/// The number of leading bytes whose change reveals that a file was truncated and refilled.
 const HEAD_BYTES: u64 = 256;
 
-/// Device, number and time of birth.
+/// Device, inode and time of birth.
 pub type Id = (u64, u64, u64);
 
 /// A file that is followed.
 pub struct Followed {
     pub destination: Name,
-    /// Where it is now.
+    /// Its present path.
     pub path: PathBuf,
-    /// How often it was emptied.
+    /// The number of times that it was truncated.
     pub generation: u64,
-    /// How far it was pulled.
+    /// The position up to which it was pulled.
     pub offset: u64,
     pub size: u64,
     pub file: Option<File>,
@@ -48,7 +48,7 @@ pub fn parse_lane(name: &str) -> Option<(Id, u64)> {
     Some(((next()?, next()?, next()?), next()?))
 }
 
-/// What the first bytes of a file are, of which `offset` were delivered.
+/// Hashes the leading bytes of a file, of which `offset` bytes were delivered.
 pub fn head(file: &File, offset: u64) -> std::io::Result<u64> {
     let mut bytes = vec![0; offset.min(HEAD_BYTES) as usize];
     file.read_exact_at(&mut bytes, 0)?;
@@ -56,12 +56,12 @@ pub fn head(file: &File, offset: u64) -> std::io::Result<u64> {
 }
 
 pub fn open(path: &Path) -> std::io::Result<File> {
-    // Neither a symbolic link that came in its place is followed, nor a pipe waited for.
+    // Neither follow a symbolic link that replaced the file, nor wait for the writer of a pipe.
     File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
 impl Followed {
-    /// Whether other bytes are at the beginning than those that were delivered.
+    /// Whether the leading bytes differ from those that were delivered.
     pub fn is_refilled(&self, id: Id, ledger: &Ledger) -> bool {
         let done = ledger.done(&self.destination, &lane(id, self.generation)).ok().flatten();
         let file = self.file.as_ref().and_then(|file| file.try_clone().ok()).or_else(|| open(&self.path).ok());
@@ -69,7 +69,7 @@ impl Followed {
         head.is_some_and(|(now, then)| now != then)
     }
 
-    /// What was added to it, up to a part's length, as the next entry of source number `source`; none where it cannot be read.
+    /// Returns the added bytes, at most one part, as the next entry of source number `source`; `None` if the file cannot be read.
     pub fn part(&mut self, id: Id, source: usize, next: &mut u64) -> Option<Entry> {
         let opened;
         let file = match &self.file {

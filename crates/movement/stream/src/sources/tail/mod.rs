@@ -1,9 +1,9 @@
-//! A directory of files that grow, such as logs: what is added to each is delivered behind what was delivered of it. No
-//! file is removed or changed.
+//! A directory of growing files, such as logs: the bytes added to each file are delivered behind those delivered before. No file is
+//! removed or changed.
 //!
-//! A file is known by its device, its number and its time of birth, so it stays the same one when it is renamed. All that was ever added to
-//! it goes to the name under which it was first seen. Where another file takes that name, as when a log is rotated, its
-//! bytes go behind. How far each file is delivered stands in the mark of its destination, in the commit that tells that the bytes are there.
+//! A file is identified by its device, inode and time of birth, so a renamed file keeps its identity. All bytes ever added to it go to
+//! the name under which it was first seen. If another file takes that name, as when a log is rotated, its bytes go behind those of the
+//! first. The mark of the destination holds the progress of each file; the commit that records the delivered bytes updates it.
 
 mod followed;
 
@@ -26,13 +26,13 @@ use crate::request::{Name, check_destination};
 use crate::{Error, Pulled, Result, Source};
 use followed::{Followed, Id, head, id, lane, open, parse_lane};
 
-/// How often all files are looked at, at most.
+/// The shortest time between two walks over all files.
 const WALK_INTERVAL: Duration = Duration::from_millis(100);
-/// Looking takes this share of the time, at most.
+/// A walk takes at most one part in this many of the time.
 const WALK_SHARE: u32 = 10;
-/// Files that are kept open, so that what was added to them just before they were removed can still be read.
+/// The number of files that are kept open, so that bytes added just before a file's removal can still be read.
 const MAX_OPEN_FILES: usize = 256;
-/// Files that a destination remembers, at least, though they are not there any more.
+/// The number of removed files that a destination's mark keeps at least.
 const MAX_GONE_FILES: usize = 64;
 /// A directory whose files are followed.
 pub struct Tail {
@@ -48,19 +48,19 @@ pub struct Tail {
 struct State {
     files: HashMap<Id, Followed>,
     walked: Option<Instant>,
-    /// Files that cannot be followed, and why.
+    /// Files that cannot be followed, and the reasons.
     stays: Vec<(String, String)>,
-    /// Destinations that were claimed, which is not recorded yet.
+    /// Destinations that are claimed without a durable record yet.
     claimed: Vec<Name>,
-    /// How long the last walk took.
+    /// The duration of the last walk.
     walk_time: Duration,
-    /// Whether all that was seen to be there has been pulled.
+    /// Whether all bytes that the last walk saw have been pulled.
     is_read: bool,
     next: u64,
 }
 
 impl Tail {
-    /// The directory `root` as source number `number`.
+    /// Follows the directory `root` as source number `number`.
     pub fn new(
         root: &Path,
         number: usize,
@@ -78,7 +78,8 @@ impl Tail {
         Ok(tail)
     }
 
-    /// How far files were delivered by earlier runs: the destination, how often the file was emptied, and how far the last of these is.
+    /// Returns the progress of files in earlier runs: the destination, the number of truncations, and the position after the last of
+    /// these.
     fn recorded(&self) -> Result<HashMap<Id, (Name, u64, Position)>> {
         let mut known: HashMap<Id, (Name, u64, Position)> = HashMap::new();
         for (name, mark) in self.ledger.all()? {
@@ -94,7 +95,7 @@ impl Tail {
         Ok(known)
     }
 
-    /// Keeps the marks of destinations small that many files went to.
+    /// Bounds the marks of destinations that received many files.
     fn forget_gone(&self, state: &State) -> Result<()> {
         for (name, mut mark) in self.ledger.all()? {
             let is_gone = |lane: &String| parse_lane(lane).is_some_and(|(id, _)| !state.files.contains_key(&id));
@@ -106,7 +107,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Looks at all files.
+    /// Walks over all files.
     fn walk(&self, state: &mut State, known: &HashMap<Id, (Name, u64, Position)>) -> Result<()> {
         let begun = Instant::now();
         fs::read_dir(&self.root).map_err(Error::io(format!("reading {}", self.root.display())))?;
@@ -116,16 +117,16 @@ impl Tail {
         for entry in WalkDir::new(&self.root).sort_by_file_name().into_iter().filter_entry(shown).flatten() {
             let Some(metadata) = entry.metadata().ok().filter(fs::Metadata::is_file) else { continue };
             let id = id(&metadata);
-            // Of several names of one file, the first.
+            // If a file has several names, use the first.
             if !there.insert(id) {
                 continue;
             }
-            if let Err(reason) = self.see(state, known, id, entry.path(), metadata.size()) {
+            if let Err(reason) = self.register_file(state, known, id, entry.path(), metadata.size()) {
                 stays.push((entry.path().display().to_string(), reason));
             }
         }
         for (id, followed) in state.files.iter_mut().filter(|(id, _)| !there.contains(id)) {
-            // Removed: what was added before is read through the descriptor.
+            // The file was removed: read the bytes added before through the descriptor.
             let size = followed.file.as_ref().and_then(|file| Some(file.metadata().ok()?.size()));
             followed.size = size.unwrap_or(followed.offset);
             if size.is_none() {
@@ -134,24 +135,24 @@ impl Tail {
         }
         state.files.retain(|id, followed| there.contains(id) || followed.offset < followed.size);
         state.stays = stays;
-        self.tell(state);
+        self.publish_remaining(state);
         (state.walked, state.walk_time) = (Some(Instant::now()), begun.elapsed());
         state.is_read = false;
         Ok(())
     }
 
-    /// Tells others what is left.
-    fn tell(&self, state: &State) {
+    /// Publishes the remaining files.
+    fn publish_remaining(&self, state: &State) {
         let mut left = Left { stays: state.stays.clone(), ..Left::default() };
         for followed in state.files.values() {
             left.files += u64::from(followed.offset < followed.size);
             left.bytes += followed.size - followed.offset.min(followed.size);
         }
-        self.control.tell_left(self.number, left);
+        self.control.set_left(self.number, left);
     }
 
-    /// A file is there. Where it cannot be followed, why.
-    fn see(
+    /// Registers a file. Returns the reason if it cannot be followed.
+    fn register_file(
         &self,
         state: &mut State,
         known: &HashMap<Id, (Name, u64, Position)>,
@@ -188,9 +189,9 @@ impl Tail {
         Ok(())
     }
 
-    /// The next part of each file that has grown, of `budget` bytes in all.
+    /// Returns the next part of each file that has grown, `budget` bytes in total.
     fn parts(&self, state: &mut State, budget: usize) -> Vec<Entry> {
-        // A file that was renamed is read to its end before the one that has taken its name.
+        // Read a renamed file to its end before the file that took its name.
         let is_renamed = |one: &Followed| {
             one.path.strip_prefix(&self.root).is_ok_and(|path| path.as_os_str().as_bytes() != &*one.destination)
         };
@@ -204,7 +205,7 @@ impl Tail {
             let Some(followed) = files.get_mut(&id) else { continue };
             while followed.offset < followed.size && bytes < budget {
                 let Some(entry) = followed.part(id, self.number, next) else {
-                    // It is gone or has become shorter: the next walk tells.
+                    // The file was removed or truncated; the next walk handles it.
                     followed.size = followed.offset;
                     break;
                 };
@@ -231,7 +232,7 @@ impl Source for Tail {
         if is_due && state.is_read {
             self.walk(&mut state, &HashMap::new())?;
         }
-        // Not when they were claimed: the stream's other directories were not known then.
+        // Record ownership only now: when the files were claimed, the stream's other directories were not known yet.
         for destination in std::mem::take(&mut state.claimed) {
             self.claims.record_now(&destination)?;
         }
@@ -240,7 +241,7 @@ impl Source for Tail {
             return Ok(Pulled::Moves(entries));
         }
         state.is_read = true;
-        self.tell(&state);
+        self.publish_remaining(&state);
         Ok(if drains { Pulled::End } else { Pulled::Nothing })
     }
 
@@ -249,7 +250,7 @@ impl Source for Tail {
     }
 
     fn finish(&self, _: Vec<Entry>) -> Result<()> {
-        // How far a file is delivered was noted with its destination.
+        // The commit of the destination's mark recorded the progress of each file.
         Ok(())
     }
 
