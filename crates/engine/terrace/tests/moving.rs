@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 
+use common::{noise, store_of, tier};
 use terrace::report::ReplicaState;
 use terrace::{Ack, Config, Error, PutOptions, Store};
 
@@ -408,5 +411,37 @@ fn max_durability_keeps_out_of_memory_whatever_is_acknowledged() {
         store.sync().unwrap();
         let all = tiers_of(&store, &key);
         assert!(all.iter().all(|tiers| tiers.len() == 2 && !tiers.contains(&"ram".to_owned())), "{ack:?}: {all:?}");
+    }
+}
+
+/// Two evictions at once each saw the other disk's replica stay, and moved their own to memory: durable objects were in memory
+/// alone, and `sync` called them durable. Every test moved one thing at a time.
+#[test]
+fn evictions_at_once_leave_a_replica_that_outlives_a_reboot() {
+    let dir = tempfile::tempdir().unwrap();
+    let tiers = [
+        tier(dir.path(), "ram", &["ram"], "persistent = false"),
+        tier(dir.path(), "d1", &["d1"], ""),
+        tier(dir.path(), "d2", &["d2"], ""),
+    ];
+    let store = store_of(dir.path(), &tiers);
+    let durable = PutOptions { ack: Some(Ack::Durable), replicas: Some(2), ..PutOptions::default() };
+    for round in 0..6 {
+        for number in 0..30 {
+            store.put_bytes(format!("x/{number}").as_bytes(), &noise(30_000, round * 30 + number), &durable).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for tier in ["d1", "d2"] {
+                let store = &store;
+                scope.spawn(move || store.evict(b"x", tier).unwrap());
+            }
+        });
+        store.sync().unwrap();
+        for number in 0..30 {
+            let key = format!("x/{number}");
+            let located = store.locate(key.as_bytes()).unwrap();
+            let on: Vec<&str> = located.extents[0].replicas.iter().map(|replica| replica.tier.as_str()).collect();
+            assert!(on.iter().any(|tier| *tier != "ram"), "round {round}: {key} is on {on:?}");
+        }
     }
 }

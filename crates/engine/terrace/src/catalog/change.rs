@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::record::{Attributes, Extent, Replica, TargetId, Task};
 use crate::tier::Place;
 
+// A field's meaning is in the variant's documentation.
+#[allow(missing_docs)]
 /// What must hold for a change to be carried out.
 #[derive(Clone, Debug)]
 pub enum Expect {
@@ -22,6 +24,11 @@ pub enum Expect {
     Free(Vec<u8>),
     /// A replica is owed to an object of this key.
     Owed(Task, Vec<u8>),
+    /// Beside the replica on the task's target, its frame has one on one of these targets.
+    HasOther { task: Task, key: Vec<u8>, among: Vec<TargetId> },
+    /// Once the pending replica is made, and what it replaces is dropped, its frame has a replica on one of these targets; or had
+    /// none before.
+    KeepsOne { task: Task, key: Vec<u8>, among: Vec<TargetId> },
 }
 
 /// An extent together with the replicas that it still owes.

@@ -4,7 +4,7 @@ use terrace_plan::snapshot::TierSet;
 
 use super::request::owe;
 use crate::Result;
-use crate::catalog::{Change, Edit, Extent, Object, Replica, TargetId, Task, frames};
+use crate::catalog::{Edit, Extent, Object, Replica, TargetId, Task, frames};
 use crate::read::task_of;
 use crate::report::TierState;
 use crate::store::{Device, Inner};
@@ -64,13 +64,13 @@ impl Inner {
             }
             excess = excess.saturating_sub(u64::from(replica.place.length));
             if edits.len() >= EVICTED || excess == 0 {
-                self.commit_evicted(device, std::mem::take(&mut edits))?;
+                self.commit_evicted(std::mem::take(&mut edits))?;
             }
             if excess == 0 {
                 return Ok(());
             }
         }
-        self.commit_evicted(device, edits)
+        self.commit_evicted(edits)
     }
 
     /// What may leave a target, in order; no more once what goes first is so many bytes.
@@ -91,16 +91,11 @@ impl Inner {
         Ok(leaving)
     }
 
-    fn commit_evicted(&self, device: &Device, edits: Vec<Edit>) -> Result<()> {
+    fn commit_evicted(&self, edits: Vec<Edit>) -> Result<()> {
         if edits.is_empty() {
             return Ok(());
         }
-        let drops = edits.iter().any(|edit| matches!(edit, Edit::Lost { .. }));
-        if drops && self.tiers.tier(device).persistent {
-            // What is left must outlive a loss of power as what goes does.
-            self.sync_files()?;
-        }
-        self.catalog.commit(Change { expect: Vec::new(), edits })?;
+        self.commit_moves(edits)?;
         crate::fail::point("evict:committed");
         Ok(())
     }

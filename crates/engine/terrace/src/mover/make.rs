@@ -59,7 +59,7 @@ impl Inner {
             return Ok(());
         }
         if let Some(edits) = self.make_one(task, owed, &extent, &placer)? {
-            made.changes.push(Change { expect: Vec::new(), edits });
+            made.changes.push(Change { expect: self.expect_when_made(task, owed), edits });
         }
         Ok(())
     }
@@ -74,7 +74,12 @@ impl Inner {
         crate::fail::point("mover:copied");
         let changes = std::mem::take(&mut made.changes);
         if !changes.is_empty() {
-            self.catalog.commit_many(&changes)?.into_iter().try_for_each(|result| result.map(|_| ()))?;
+            for (result, change) in self.catalog.commit_many(&changes)?.into_iter().zip(&changes) {
+                match result {
+                    Err(Error::Conflict { .. }) => self.register_beside(change)?,
+                    result => drop(result?),
+                }
+            }
         }
         crate::fail::point("mover:committed");
         made.done += changes.len();

@@ -6,6 +6,7 @@
 
 mod claimed;
 mod compact;
+mod drops;
 mod evict;
 mod flow;
 mod kept;
@@ -72,6 +73,8 @@ pub(crate) struct Mover {
     /// When this process last marked what is durable.
     marked: Mutex<Option<Instant>>,
     compaction: compact::Compaction,
+    /// When a write last waited for room in vain.
+    found_full: Mutex<Option<Instant>>,
     /// When it was looked last for what is worth promoting.
     promoted: Mutex<Option<Instant>>,
     wake: Condvar,

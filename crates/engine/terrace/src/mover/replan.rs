@@ -192,17 +192,6 @@ impl Inner {
         Ok(all)
     }
 
-    fn commit_moves(&self, edits: Vec<Edit>) -> Result<()> {
-        if edits.iter().any(|edit| matches!(edit, Edit::Lost { .. })) {
-            // What is left must outlive a loss of power as what goes does.
-            self.sync_files()?;
-        }
-        if !edits.is_empty() {
-            self.catalog.commit(crate::catalog::Change { expect: Vec::new(), edits })?;
-        }
-        Ok(())
-    }
-
     /// How far the objects follow the rules, where these have changed.
     pub(crate) fn replanning(&self) -> Option<Replanning> {
         let after = self.progress()?.after;

@@ -7,7 +7,7 @@ use terrace_plan::snapshot::TierSet;
 
 use super::WAIT;
 use super::evict::drop_replica;
-use crate::catalog::{Change, Edit, Extent, Object, Owed, Replica, TargetId, Task, frames};
+use crate::catalog::{Edit, Extent, Object, Owed, Replica, TargetId, Task, frames};
 use crate::read::task_of;
 use crate::report::Moved;
 use crate::store::{Inner, Store};
@@ -124,11 +124,11 @@ impl Store {
             }
             // What is planned does not see the room that the rest of its batch takes.
             if edits.len() >= BATCH_EDITS || owed_bytes(&edits) >= BATCH_BYTES {
-                inner.carry_out(std::mem::take(&mut edits))?;
+                moved.kept += inner.carry_out(std::mem::take(&mut edits))?;
             }
             Ok(true)
         })?;
-        inner.carry_out(edits)?;
+        moved.kept += inner.carry_out(edits)?;
         inner.mark_synced()?;
         inner.reap(Duration::from_secs(30))?;
         Ok(moved)
@@ -142,18 +142,12 @@ fn owed_bytes(edits: &[Edit]) -> u64 {
 }
 
 impl Inner {
-    /// Commits a batch of moves, and makes what they owe.
-    fn carry_out(&self, edits: Vec<Edit>) -> Result<()> {
-        if edits.is_empty() {
-            return Ok(());
-        }
+    /// Commits a batch of moves, and makes what they owe; how many frames stay as they are. A replica that goes once another
+    /// is made needs no sync here: it is not given back before a sync mark covers that, and recovery looks whether the new one
+    /// is there.
+    fn carry_out(&self, edits: Vec<Edit>) -> Result<u64> {
         let owed: Vec<(Task, Owed)> = edits.iter().filter_map(owed_by).collect();
-        if edits.iter().any(|edit| matches!(edit, Edit::Lost { .. })) {
-            // What is left must outlive a loss of power as what goes does. A replica that goes once another is made needs no
-            // sync: it is not given back before a sync mark covers that, and recovery looks whether the new one is there.
-            self.sync_files()?;
-        }
-        self.catalog.commit(Change { expect: Vec::new(), edits })?;
+        let left = self.commit_moves(edits)?;
         let objects: BTreeSet<u64> = owed.iter().map(|(task, _)| task.object).collect();
         self.make_given(owed)?;
         for object in objects {
@@ -161,7 +155,8 @@ impl Inner {
                 self.finish(Some(object), WAIT, &mut |_| {})?;
             }
         }
-        self.follow_all()
+        self.follow_all()?;
+        Ok(left)
     }
 }
 

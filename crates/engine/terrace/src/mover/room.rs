@@ -13,6 +13,10 @@ use crate::{Error, Result, fail};
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 /// How long a write waits for room before it fails.
 const NO_SPACE: Duration = Duration::from_secs(30);
+/// How long a write waits where no room can come.
+pub(super) const HOPELESS_WAIT: Duration = Duration::from_secs(1);
+/// How long a store counts as full after a write has waited for room in vain.
+const FULL_MEMORY: Duration = Duration::from_secs(10);
 /// Places given back by one commit.
 const FREED: usize = 1024;
 
@@ -20,10 +24,17 @@ impl Inner {
     /// Called by a write that no target took: makes room, or waits for it.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] once the write has waited 30 seconds, or where no target is left at all.
+    /// [`Error::NoSpace`] once the write has waited 30 seconds; a second where no room can come, or where another write has
+    /// just waited in vain. Else each block of each writer would wait that long, and the threads of a mount with them.
     pub(crate) fn make_room(&self, waiting_since: Instant) -> Result<()> {
         let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", NO_SPACE.as_millis() as u64);
-        if waiting_since.elapsed() > Duration::from_millis(limit) {
+        let mut limit = Duration::from_millis(limit);
+        let is_full = |at: Instant| at.elapsed() < FULL_MEMORY;
+        if self.mover.found_full.lock().is_some_and(is_full) || self.is_full_for_good()? {
+            limit = limit.min(HOPELESS_WAIT);
+        }
+        if waiting_since.elapsed() > limit {
+            *self.mover.found_full.lock() = Some(Instant::now());
             return Err(Error::NoSpace { tiers: self.tiers.describe() });
         }
         self.clear()?;

@@ -9,8 +9,8 @@ use crate::store::{Device, Inner, Store};
 use crate::write::Receipt;
 use crate::{Error, Result, fail};
 
-/// How long replicas are waited for that no target takes, and for which no room can be made.
-const HOPELESS_WAIT: Duration = Duration::from_secs(1);
+/// Where a target has room for this much, a write is cut to fit.
+const MIN_BLOCK_BYTES: u64 = 64 << 10;
 
 impl Store {
     /// Waits until a write has reached `ack`; this thread does what of it is owed.
@@ -114,7 +114,7 @@ impl Inner {
                 return self.follow_all();
             }
             let limit = limit.min(Duration::from_millis(fail::limit("TERRACE_NO_SPACE_MILLISECONDS", u64::MAX)));
-            let limit = if self.is_hopeless(object)? { limit.min(HOPELESS_WAIT) } else { limit };
+            let limit = if self.is_hopeless(object)? { limit.min(room::HOPELESS_WAIT) } else { limit };
             if moved.elapsed() > limit {
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs() });
             }
@@ -139,6 +139,16 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Whether no target takes another block, and neither eviction nor what is still to be given back can change that.
+    pub(super) fn is_full_for_good(&self) -> Result<bool> {
+        for device in &self.tiers.devices {
+            if !self.can_never_take(device, MIN_BLOCK_BYTES)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether a target takes no more bytes, and neither eviction nor what is still to be given back can change that.

@@ -2,12 +2,22 @@
 
 use super::Applier;
 use crate::catalog::change::{Change, Expect};
-use crate::catalog::record::{Kind, Object, Owed};
+use crate::catalog::extents;
+use crate::catalog::record::{Kind, Object, Owed, TargetId, Task};
 use crate::catalog::{decode, keys};
 use crate::key::show;
 use crate::{Error, Result};
 
 impl Applier<'_, '_> {
+    /// The targets that hold a replica of the frame that a task names.
+    fn targets_of(&self, task: &Task, key: &[u8]) -> Result<Vec<TargetId>> {
+        let named = self.object(key)?.filter(|object| object.id == task.object);
+        let object = named.unwrap_or_else(|| super::staged_object(task.object));
+        let all = extents::load_frame(self.records, self.txn, &object, task.frame_offset, task.write)?;
+        let extent = all.iter().find(|extent| extent.frame() == (task.write, task.frame_offset));
+        Ok(extent.map(|extent| extent.replicas.iter().map(|replica| replica.target).collect()).unwrap_or_default())
+    }
+
     /// Checks what a change expects.
     pub fn check(&mut self, change: &Change) -> Result<()> {
         let checked = self.check_each(change);
@@ -56,6 +66,23 @@ impl Applier<'_, '_> {
                     let owed: Option<Owed> = value.map(|v| decode(v, "an owed replica's record")).transpose()?;
                     if owed.is_none_or(|owed| owed.key != *key) {
                         return conflict(key, "it no longer owes this replica".into());
+                    }
+                }
+                Expect::HasOther { task, key, among } => {
+                    let targets = self.targets_of(task, key)?;
+                    if !targets.iter().any(|target| *target != task.target && among.contains(target)) {
+                        return conflict(key, "its other replicas have gone; look at it again".into());
+                    }
+                }
+                Expect::KeepsOne { task, key, among } => {
+                    let value = self.records.get(self.txn, &keys::owed(task))?;
+                    let owed: Option<Owed> = value.map(|v| decode(v, "an owed replica's record")).transpose()?;
+                    let dropped = owed.and_then(|owed| owed.then_drop);
+                    let targets = self.targets_of(task, key)?;
+                    let lasts = |target: &TargetId| among.contains(target);
+                    let is_kept = targets.iter().any(|target| Some(*target) != dropped && lasts(target));
+                    if !is_kept && !lasts(&task.target) && targets.iter().any(lasts) {
+                        return conflict(key, "what is to be replaced is the last that outlives a reboot".into());
                     }
                 }
                 Expect::Free(key) => {

@@ -1,0 +1,94 @@
+//! Dropping replicas. Several processes may move replicas of one frame at once, and each plans with what it sees. So a frame's
+//! last replica that outlives a reboot is guarded where changes are ordered: by what the commit expects.
+
+use crate::catalog::{Change, Edit, Expect, Owed, TargetId, Task};
+use crate::store::Inner;
+use crate::{Error, Result};
+
+impl Inner {
+    /// Commits edits that move or drop replicas. A frame is left as it is where it would lose its last replica that outlives
+    /// a reboot. Returns how many were.
+    pub(super) fn commit_moves(&self, edits: Vec<Edit>) -> Result<u64> {
+        if edits.is_empty() {
+            return Ok(0);
+        }
+        let lasting = self.lasting_targets();
+        if edits.iter().any(|edit| matches!(edit, Edit::Lost { task, .. } if lasting.contains(&task.target))) {
+            // What is left must outlive a loss of power as what goes does.
+            self.sync_files()?;
+        }
+        // What expects nothing shares one commit, the first.
+        let mut changes = vec![Change::default()];
+        for edits in edits.chunk_by(|a, b| frame_of(a).is_some() && frame_of(a) == frame_of(b)) {
+            match self.expect_others(edits, &lasting) {
+                expect if expect.is_empty() => changes[0].edits.extend_from_slice(edits),
+                expect => changes.push(Change { expect, edits: edits.to_vec() }),
+            }
+        }
+        changes.retain(|change| !change.edits.is_empty());
+        let mut left = 0;
+        for result in self.catalog.commit_many(&changes)? {
+            match result {
+                Err(Error::Conflict { .. }) => left += 1,
+                result => drop(result?),
+            }
+        }
+        if left > 0 {
+            tracing::warn!(
+                frames = left,
+                "replicas stay, as others of their frames were moved meanwhile and they are the last that outlive a reboot"
+            );
+        }
+        Ok(left)
+    }
+
+    /// What the drops among these edits expect: another replica that outlives a reboot.
+    fn expect_others(&self, edits: &[Edit], lasting: &[TargetId]) -> Vec<Expect> {
+        let drops = edits.iter().filter_map(|edit| match edit {
+            Edit::Lost { task, key, owed: None, .. } if self.guards(key, task.target, lasting) => {
+                Some(Expect::HasOther { task: *task, key: key.to_vec(), among: lasting.to_vec() })
+            }
+            _ => None,
+        });
+        drops.collect()
+    }
+
+    /// What the registration of a pending replica expects, where it replaces one that outlives a reboot and does not itself.
+    pub(super) fn expect_when_made(&self, task: &Task, owed: &Owed) -> Vec<Expect> {
+        let lasting = self.lasting_targets();
+        let is_guarded = |target: TargetId| self.guards(&owed.key, target, &lasting);
+        if lasting.contains(&task.target) || !owed.then_drop.is_some_and(is_guarded) {
+            return Vec::new();
+        }
+        vec![Expect::KeepsOne { task: *task, key: owed.key.clone(), among: lasting }]
+    }
+
+    /// Registers a replica beside the one that it was to replace, which is the last that outlives a reboot.
+    pub(super) fn register_beside(&self, change: &Change) -> Result<()> {
+        let Some(Expect::KeepsOne { task, key, .. }) = change.expect.first() else { return Ok(()) };
+        let Some(extent) = self.catalog.frame(task, key)? else { return Ok(()) };
+        let key = serde_bytes::ByteBuf::from(key.clone());
+        let owe = Edit::Owe { task: *task, key, raw_len: extent.raw_len, then_drop: None };
+        let edits = std::iter::once(owe).chain(change.edits.iter().cloned()).collect();
+        self.catalog.commit(Change { expect: Vec::new(), edits }).map(drop)
+    }
+
+    /// Whether a replica of an object on a target may go only while another one outlives a reboot.
+    fn guards(&self, key: &[u8], target: TargetId, lasting: &[TargetId]) -> bool {
+        lasting.contains(&target) && !self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile)
+    }
+
+    fn lasting_targets(&self) -> Vec<TargetId> {
+        self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent).map(|device| device.id).collect()
+    }
+}
+
+/// The frame that an edit is about.
+fn frame_of(edit: &Edit) -> Option<Task> {
+    match edit {
+        Edit::Owe { task, .. } | Edit::Forgive { task } | Edit::Lost { task, .. } => {
+            Some(Task { target: TargetId::MAX, ..*task })
+        }
+        _ => None,
+    }
+}
