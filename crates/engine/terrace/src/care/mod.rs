@@ -13,4 +13,4 @@ mod survey;
 mod sweep;
 
 pub(crate) use recover::recover;
-pub(crate) use survey::Survey;
+pub(crate) use survey::{Survey, holds_files};

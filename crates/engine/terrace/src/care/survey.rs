@@ -153,7 +153,7 @@ fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
     paths.filter(is_own).cloned().collect()
 }
 
-fn holds_files(folder: &Path) -> bool {
+pub fn holds_files(folder: &Path) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0))
 }

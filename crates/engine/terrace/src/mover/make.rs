@@ -145,7 +145,7 @@ impl Inner {
                 Ok(Some(edits))
             }
             Err(e) => {
-                device.failed(&e);
+                device.failed_to_write(&e);
                 match device.state() {
                     TierState::Full | TierState::ReadOnly if more => self.owe_elsewhere(task, owed, extent),
                     _ => Ok(None),

@@ -129,6 +129,15 @@ impl Device {
         }
     }
 
+    /// Sets the target aside for a while after a write that failed, whatever the error: who writes goes elsewhere, and would
+    /// come back here at once otherwise.
+    pub fn failed_to_write(&self, error: &io::Error) {
+        self.failed(error);
+        if self.state() == TierState::Ok && self.trouble.begins(TierState::Away) {
+            tracing::warn!(target = %self.path.display(), %error, "set aside");
+        }
+    }
+
     /// Notes that an operation went well, which shows that this trouble is over.
     fn works(&self, over: impl Fn(TierState) -> bool) {
         if self.trouble.ends(over) {

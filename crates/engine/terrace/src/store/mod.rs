@@ -141,6 +141,10 @@ impl Store {
         if dir.join("store").exists() {
             return Err(refuse(dir, "a store is here already; open it, or name another directory"));
         }
+        if crate::care::holds_files(&dir.join("log")) {
+            let reason = "a store was here: its commit log is, and its file `store` is not. Put that back, with the lines `format 1` and `id ID`; the ID stands in the file terrace-target of each of its targets";
+            return Err(refuse(dir, reason));
+        }
         let id = boot::random_id().map_err(Error::io("reading random bytes"))?;
         let mut config = config.clone();
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);

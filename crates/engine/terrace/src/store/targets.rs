@@ -116,7 +116,8 @@ impl Opener<'_> {
         let target = Directory::new(&at.path, (self.store, id), capacity, used, self.ids.clone(), make, emptied);
         match target.ready() {
             Ok(()) if !made.exists() => File::create(&made)?.sync_all()?,
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists || make => return Err(e),
+            // Memory that is full when the store is opened is set aside: all that was there is on other tiers, or gone.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists || make && tier.persistent => return Err(e),
             _ => {}
         }
         let trouble = target.ready().err();

@@ -69,6 +69,18 @@ mod thread_buffer {
     }
 }
 
+/// Whether bytes are a marker's, of whatever store.
+fn is_marker(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split(|&byte| byte == b'\n');
+    let mut line = |start: &[u8]| lines.next().is_some_and(|line| line.starts_with(start));
+    line(b"store ") && line(b"target ")
+}
+
+/// Whether a folder is not there, or holds nothing.
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |mut entries| entries.next().is_none())
+}
+
 /// Says whose a directory is that has another's mark.
 fn another(root: &Path, mark: &str) -> io::Error {
     let (root, of) = (root.display(), mark.lines().next().unwrap_or_default());
@@ -77,6 +89,17 @@ fn another(root: &Path, mark: &str) -> io::Error {
 }
 
 impl Directory {
+    /// Makes an empty target. The marker gets its name when it is whole and durable, so no full disk leaves a part of it.
+    fn make_empty(&self) -> io::Result<()> {
+        self.emptied.write()?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS))?;
+        let new = self.root.join(format!("{MARK}.new"));
+        fs::write(&new, &self.mark)?;
+        File::open(&new)?.sync_all()?;
+        fs::rename(&new, self.root.join(MARK))?;
+        File::open(&self.root)?.sync_all()
+    }
+
     /// The target of `store` with this number at `root`; with `make` an empty one is made there if there is none, and
     /// noted. Nothing is looked at yet.
     pub fn new(
@@ -263,16 +286,19 @@ pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Res
 impl Target for Directory {
     fn ready(&self) -> io::Result<()> {
         let root = self.root.display();
-        match fs::read_to_string(self.root.join(MARK)) {
-            Ok(mark) if mark == self.mark => {}
-            Ok(mark) => return Err(another(&self.root, &mark)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound && self.make => {
-                self.emptied.write()?;
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS))?;
-                fs::write(self.root.join(MARK), &self.mark)?;
-                File::open(self.root.join(MARK))?.sync_all()?;
-                File::open(&self.root)?.sync_all()?;
+        match fs::read(self.root.join(MARK)) {
+            Ok(mark) if mark == self.mark.as_bytes() => {}
+            // Version 0.1 left an empty marker where the file system was full. Nothing was put there.
+            Ok(mark) if mark.is_empty() && self.make && is_empty(&self.root.join(SEGMENTS)) => self.make_empty()?,
+            Ok(mark) if is_marker(&mark) => return Err(another(&self.root, &String::from_utf8_lossy(&mark))),
+            Ok(_) => {
+                let lines = self.mark.trim_end().replace('\n', "` and `");
+                let reason = format!(
+                    "{root}/{MARK} is damaged, so {root} is not used; if it is this store's, write the lines `{lines}` into it"
+                );
+                return Err(io::Error::new(io::ErrorKind::NotConnected, reason));
             }
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.make => self.make_empty()?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let reason = format!(
                     "{root} is not the directory that it was (it has no file {MARK}): is it mounted? If it is gone for good, `terrace tiers renew` makes an empty one"

@@ -215,7 +215,7 @@ impl<'a> Writer<'a> {
             match self.placer.append(device, identity, *encoding, raw) {
                 Ok(replica) => extent.replicas.push(replica),
                 Err(e) => {
-                    device.failed(&e);
+                    device.failed_to_write(&e);
                     break;
                 }
             }

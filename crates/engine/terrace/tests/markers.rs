@@ -1,0 +1,106 @@
+//! Targets and stores that have lost, or damaged, the files that say what they are.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use common::{noise, store_of, tier};
+use terrace::report::TierState;
+use terrace::{Ack, Config, PutOptions, Store};
+
+fn two_disks(dir: &Path) -> Store {
+    store_of(dir, &[tier(dir, "a", &["a"], ""), tier(dir, "b", &["b"], "")])
+}
+
+fn replicated() -> PutOptions {
+    PutOptions { ack: Some(Ack::Replicated), replicas: Some(1), ..PutOptions::default() }
+}
+
+/// A marker with a flipped bit refused the whole store as somebody else's; one that was no text made a `put` spin for ever, as
+/// the failed write did not set the target aside, and `sync` said that all was durable.
+#[test]
+fn a_damaged_marker_sets_its_target_aside_only() {
+    for damage in [&b"\xfftore 0\n"[..], b"stora 0000000000000001\ntarget 0\n", b""] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = two_disks(dir.path());
+        let bytes = noise(100_000, 1);
+        store.put_bytes(b"k", &bytes, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
+        let home = store.dir().to_owned();
+        fs::write(dir.path().join("a/terrace-target"), damage).unwrap();
+        store.put_bytes(b"open", &bytes, &replicated()).unwrap();
+        drop(store);
+        let store = Store::open(&home).unwrap();
+        assert!(store.get(b"k").unwrap() == bytes);
+        store.put_bytes(b"more", &bytes, &replicated()).unwrap();
+        let states: Vec<TierState> = store.status().unwrap().tiers.iter().map(|tier| tier.state).collect();
+        assert_eq!(states, [TierState::Away, TierState::Ok]);
+    }
+}
+
+/// `put` went on writing to a target whose folder for segments was gone: a missing file was taken for a bad frame.
+#[test]
+fn a_target_without_its_folder_for_segments_is_written_around() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = two_disks(dir.path());
+    fs::remove_dir_all(dir.path().join("a/segments")).unwrap();
+    let bytes = noise(2_000_000, 2);
+    store.put_bytes(b"k", &bytes, &replicated()).unwrap();
+    assert!(store.get(b"k").unwrap() == bytes);
+}
+
+/// Where memory was full at the first opening after a reboot, an empty marker stayed, and the store was refused for ever.
+#[test]
+fn memory_that_is_full_does_not_keep_a_store_from_opening() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = dir.path().join("memory");
+    fs::create_dir(&memory).unwrap();
+    let mount = || Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "test"]).arg(&memory).status().unwrap();
+    if !mount().success() {
+        println!("skipped: this user may not mount file systems");
+        return;
+    }
+    let tiers = [tier(dir.path(), "ram", &["memory/ram"], "persistent = false"), tier(dir.path(), "disk", &["d"], "")];
+    let store = store_of(dir.path(), &tiers);
+    let bytes = noise(20_000, 3);
+    store.put_bytes(b"k", &bytes, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
+    let home = store.dir().to_owned();
+    drop(store);
+    let unmount = || assert!(Command::new("umount").arg("-l").arg(&memory).status().unwrap().success());
+    unmount();
+    assert!(mount().success());
+    fs::create_dir_all(memory.join("ram/segments")).unwrap();
+    // A part of it is written, and fills the file system.
+    let _ = fs::write(memory.join("others"), noise(200_000, 4));
+    for _ in 0..2 {
+        let store = Store::open(&home).unwrap();
+        assert!(store.get(b"k").unwrap() == bytes);
+    }
+    fs::remove_file(memory.join("others")).unwrap();
+    let store = Store::open(&home).unwrap();
+    store.put_bytes(b"more", &bytes, &PutOptions::default()).unwrap();
+    assert!(store.get(b"more").unwrap() == bytes);
+    drop(store);
+    unmount();
+}
+
+/// `terrace init` on a store that had lost its file `store` replaced its configuration, and said that nothing was changed.
+#[test]
+fn a_store_without_its_file_keeps_its_configuration() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = two_disks(dir.path());
+    store.put_bytes(b"k", b"bytes", &PutOptions::default()).unwrap();
+    let home = store.dir().to_owned();
+    drop(store);
+    let (configured, file) = (fs::read(home.join("terrace.toml")).unwrap(), fs::read(home.join("store")).unwrap());
+    fs::remove_file(home.join("store")).unwrap();
+    let other = format!("[store]\n{}", tier(dir.path(), "c", &["c"], ""));
+    let refused = Store::init(&home, &Config::parse(&other, "test").unwrap()).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("terrace-target"), "{refused}");
+    assert!(fs::read(home.join("terrace.toml")).unwrap() == configured);
+    fs::write(home.join("store"), file).unwrap();
+    assert_eq!(Store::open(&home).unwrap().get(b"k").unwrap(), b"bytes");
+}
