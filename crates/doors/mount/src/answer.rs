@@ -71,7 +71,11 @@ pub fn nanoseconds(time: TimeOrNow) -> i64 {
     let clamp = |distance: Duration| i64::try_from(distance.as_nanos()).unwrap_or(i64::MAX);
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => clamp(after),
-        Err(before) => -clamp(before.duration()),
+        Err(before) => {
+            // The kernel rounds seconds down and adds nanoseconds, also before 1970; `fuser` 0.18 subtracts them.
+            let (seconds, added) = (Duration::from_secs(before.duration().as_secs()), before.duration().subsec_nanos());
+            i64::from(added) - clamp(seconds)
+        }
     }
 }
 
@@ -81,4 +85,17 @@ pub fn errno(error: &Error) -> Errno {
         tracing::warn!(%error, "a request failed");
     }
     Errno::from_i32(error.errno())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 0.75 s before 1970 is second -1 and 250 million nanoseconds in the kernel's terms, and was stored as 1.25 s before 1970.
+    #[test]
+    fn times_before_1970_keep_their_fraction() {
+        let from_fuser = UNIX_EPOCH - Duration::new(1, 250_000_000);
+        assert_eq!(nanoseconds(TimeOrNow::SpecificTime(from_fuser)), -750_000_000);
+        assert_eq!(time(-750_000_000), UNIX_EPOCH - Duration::from_millis(750));
+    }
 }
