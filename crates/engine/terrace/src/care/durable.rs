@@ -63,7 +63,9 @@ impl Inner {
     /// Notes in the store's directory and on the persistent directory targets that the log is durable up to a commit.
     fn write_reach(&self, sequence: u64) {
         let own = std::iter::once(self.dir.as_path());
-        let folders = own.chain(self.persistent_directories().map(|device| device.path.as_path()));
+        // Nothing is written to what is not the target, such as a mount point.
+        let there = self.persistent_directories().filter(|device| device.target.ready().is_ok());
+        let folders = own.chain(there.map(|device| device.path.as_path()));
         for folder in folders {
             // An older note asks for less, and is right as well.
             if let Err(error) = crate::log::write_reach(folder, self.catalog.log().store(), sequence) {
