@@ -140,3 +140,25 @@ fn a_process_that_dies_while_it_makes_the_catalog_small_leaves_a_whole_one() {
         assert!(!home.join("catalog/unfinished").exists(), "{point}");
     }
 }
+
+/// A long frame begins on a page of its own. What died right before it shared its record although a small frame lived in the rest
+/// of the page between them, and that one's bytes were given back with theirs. Frames of one size had been tried only.
+#[test]
+fn a_small_frame_before_a_long_one_outlives_both_its_neighbours() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["a"], "")]);
+    let one = PutOptions { replicas: Some(1), ..PutOptions::default() };
+    for round in 0..20 {
+        let live = format!("live/{round}").into_bytes();
+        store.put_bytes(b"before", &noise(6000, round), &one).unwrap();
+        store.put_bytes(&live, &noise(300, round), &one).unwrap();
+        store.put_bytes(b"long", &noise(400_000, round), &one).unwrap();
+        store.remove(b"before").unwrap();
+        store.remove(b"long").unwrap();
+    }
+    store.sync().unwrap();
+    store.reap_now().unwrap();
+    for round in 0..20 {
+        assert!(store.get(format!("live/{round}").as_bytes()).unwrap() == noise(300, round), "object {round}");
+    }
+}

@@ -60,9 +60,10 @@ impl Place {
         self.offset.saturating_add(self.length.into())
     }
 
-    /// Whether this is the place right behind another in a segment file: no frame is between the two.
+    /// Whether this is the place right behind another in a segment file: no frame fits between the two. A long frame begins on
+    /// a page of its own, and small ones may lie in what is left of the page before it, so what is between counts.
     pub fn follows(&self, before: &Place) -> bool {
-        let is_behind = || segment::offset_behind(before.end(), self.length) == self.offset;
+        let is_behind = || before.end().next_multiple_of(segment::FRAME_ALIGNMENT) == self.offset;
         self.segment == before.segment && !self.is_plain() && is_behind()
     }
 
