@@ -139,8 +139,6 @@ fn a_segment_goes_on_after_a_write_that_failed() {
     assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
 }
 
-// Not yet: `Catalog::dead` gives such places back behind a sync mark only. Earlier, rebuilds after kills differed (tests/kill.rs).
-#[ignore = "room comes back only once a sync mark covers the removal"]
 /// A sync mark waits for the first commit whose bytes are in memory only; these wait for room on the disk; and the room that a
 /// removal frees came back only when a mark covered the removal. So a full disk stayed full until more was deleted. No test
 /// had both a tier in memory and a disk that fills up.

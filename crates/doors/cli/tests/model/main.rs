@@ -113,7 +113,6 @@ fn what_was_durable_survives_power_cuts() {
 }
 
 #[test]
-#[ignore = "room comes back only once a sync mark covers the removal"]
 fn a_full_disk_loses_nothing_and_gives_room_back() {
     let seed = setting("TERRACE_SEED", 1);
     let disk = match RecordedDisk::create(DiskFormat::Ext4, 0) {

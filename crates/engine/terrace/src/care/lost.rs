@@ -93,6 +93,11 @@ impl<'a> Later<'a> {
         self.laid_over.entry(object).or_default().push((sequence, 0..u64::MAX));
     }
 
+    /// Whether no byte that the object had at commit `sequence` is needed, as a later commit removes all of them.
+    pub fn is_removed(&self, object: u64, sequence: u64) -> bool {
+        self.is_laid_over(object, sequence, 0..u64::MAX)
+    }
+
     fn named(&self, key: &[u8]) -> Result<Option<u64>> {
         match self.names.get(key) {
             Some(object) => Ok(*object),

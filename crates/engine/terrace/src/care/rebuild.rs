@@ -46,8 +46,10 @@ pub(crate) fn replay(inner: &Inner) -> Result<HashSet<FrameId>> {
         let lost = later.lost(sequence, &left);
         left_out += usize::from(lost);
         for (place, edit) in left {
-            // What a lost replica was to stand in for stays.
-            let made = |task: &Task, replica: &Replica| inner.holds_frame(frame_of(task), replica);
+            // What a lost replica was to stand in for stays. That of a removed object may have been given back already.
+            let made = |task: &Task, replica: &Replica| {
+                inner.holds_frame(frame_of(task), replica) || later.is_removed(task.object, sequence)
+            };
             if lost || matches!(edit, Edit::Made { task, replica } if !made(task, replica)) {
                 gone.push(place);
             } else {

@@ -27,7 +27,7 @@ pub struct Dead {
     /// The highest number of such an object; 0 where there is one.
     last: u64,
     /// Whether removals of all bytes of these objects freed it. A removal needs no bytes, so it cannot be lost once the log
-    /// holds it durably: such a place may be given back before a sync mark covers the commit. That is not done yet.
+    /// holds it durably: such a place may be given back before a sync mark covers the commit.
     by_removal: bool,
 }
 
@@ -81,7 +81,7 @@ impl DeadPlaces {
 }
 
 impl Catalog {
-    /// Up to `limit` places on `target` that commits up to `sequence` freed before `time`, and that no lease
+    /// Up to `limit` places on `target` that commits up to `sequence`, or later removals, freed before `time`, and that no lease
     /// pins. A place may be that of several frames side by side.
     pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
         let env = self.env()?;
@@ -92,10 +92,11 @@ impl Catalog {
             let (key, value) = entry?;
             let dead = Dead::read(value)?;
             let Some((at, place)) = keys::freed_place(key) else { break };
-            if at > sequence || dead.time > time || found.len() == limit {
+            if dead.time > time || found.len() == limit {
                 break;
             }
-            if pinned.range(dead.objects()).all(|(_, generation)| at <= *generation) {
+            let may_go = at <= sequence || dead.by_removal;
+            if may_go && pinned.range(dead.objects()).all(|(_, generation)| at <= *generation) {
                 found.push((at, Place { length: dead.length, ..place }));
             }
         }

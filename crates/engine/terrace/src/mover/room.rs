@@ -6,6 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::{BATCH, REST};
 use crate::catalog::Edit;
 use crate::store::Inner;
+use crate::tier::Place;
 use crate::{Error, Result, fail};
 
 /// How long a dead frame's bytes stay for readers that looked it up before.
@@ -58,12 +59,18 @@ impl Inner {
         Ok(())
     }
 
-    /// Carries out queued frees that a sync mark covers and whose grace has passed.
+    /// Carries out queued frees whose grace has passed, and that a power cut cannot undo: a sync mark covers them, or they
+    /// remove whole objects and the log holds them durably. Without the latter a full disk would stay full: the mark waits
+    /// for bytes that wait for the room which the removals free.
     pub(crate) fn reap(&self, grace: Duration) -> Result<()> {
         self.drop_dead_leases()?;
         let synced = self.catalog.synced()?;
         // Whoever made the mark may not have synced it yet, and a rebuild that does not find it looks for the frames.
-        let make_durable = || self.catalog.log().sync(self.catalog.tail()?);
+        let make_durable = |dead: &[(u64, Place)]| {
+            self.catalog.log().sync(self.catalog.tail()?)?;
+            // A rebuild from a copy that lacks a removal would look for the frames as well.
+            if dead.iter().any(|(sequence, _)| *sequence > synced) { self.copy_log(true) } else { Ok(()) }
+        };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for device in &self.tiers.devices {
             loop {
@@ -71,7 +78,7 @@ impl Inner {
                 if dead.is_empty() {
                     break;
                 }
-                make_durable()?;
+                make_durable(&dead)?;
                 let places: Vec<_> = dead.iter().map(|(_, place)| *place).collect();
                 if let Err(e) = device.target.free(&places) {
                     // They stay queued, and are freed when the target is back.
@@ -93,7 +100,7 @@ impl Inner {
                 }
             }
             for (segment, _) in segments.into_iter().filter(|(segment, _)| !dying.contains(segment)) {
-                make_durable()?;
+                make_durable(&[])?;
                 if device.target.discard(segment).unwrap_or(false) {
                     self.catalog.commit(Edit::Discarded { target: device.id, segment }.into())?;
                 }

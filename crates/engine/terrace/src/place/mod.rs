@@ -139,6 +139,15 @@ impl<'a> Placer<'a> {
         self.inner.tiers.for_later(beside, missing, allowed, self.wanted.volatile)
     }
 
+    /// A target that outlives a reboot, to owe a replica to where none of these does and one has to.
+    pub fn lasting_for_later(&self, chosen: &[TargetId]) -> Option<TargetId> {
+        let lasts =
+            |id: &TargetId| self.inner.tiers.device(*id).is_ok_and(|device| self.inner.tiers.tier(device).persistent);
+        let lacks = !self.wanted.volatile && !chosen.iter().any(lasts);
+        let owed = || self.inner.tiers.for_later(chosen, 1, self.wanted.tiers, false);
+        if lacks { owed().first().copied() } else { None }
+    }
+
     /// Where up to `missing` more replicas of an extent go, beside those on `beside`.
     pub fn place_more(&self, length: usize, missing: usize, beside: &[TargetId]) -> Places {
         let wanted = Wanted { replicas: missing.min(255) as u8, ..self.wanted };

@@ -180,6 +180,9 @@ impl<'a> Writer<'a> {
                 break;
             }
         }
+        // Where every target that outlives a reboot is full, the extent went to memory alone.
+        let taken: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()).collect();
+        owed.extend(self.placer.lasting_for_later(&taken));
         self.most = self.most.max(extent.replicas.len() + owed.len());
         self.plain.owe(self.inner, self.key, &extent, &mut owed);
         self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
