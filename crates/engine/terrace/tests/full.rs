@@ -28,9 +28,15 @@ impl Small {
         Some(Small(at.to_owned()))
     }
 
+    /// The system refuses while a file is open for writing, as one is while the store writes behind its caller's back.
     fn remount(&self, options: &str) {
-        let done = Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0).status();
-        assert!(done.unwrap().success());
+        let end = Instant::now() + Duration::from_secs(60);
+        let remount =
+            || Command::new("mount").args(["-o", &format!("remount,{options}")]).arg(&self.0).status().unwrap();
+        while !remount().success() {
+            assert!(Instant::now() < end, "it cannot be mounted again with {options}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 
