@@ -91,10 +91,11 @@ test: servers tools ## every test, the long ones at a tenth of their counts; the
 	$(MAKE) mpi-test
 	demo/run > /dev/null
 
-lint: ## formatting, clippy and docs, warnings denied
+lint: ## formatting, clippy and docs, warnings denied; what crates may use; language
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(CARGO) test --quiet -p terrace-testkit --test floors --test language
 
 demo: ## what Terrace does, on made files or on those in DATA
 	$(CARGO) build --bins --examples

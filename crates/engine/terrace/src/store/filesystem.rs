@@ -226,7 +226,7 @@ mod tests {
 23 22 0:22 / /dev/shm rw,nosuid,nodev shared:4 - tmpfs tmpfs rw,size=263766204k,inode64
 24 22 0:24 / /proc rw,nosuid,nodev,noexec,relatime shared:13 - proc proc rw
 40 22 0:44 / /home rw,relatime shared:30 - nfs4 10.1.0.5:/export/home rw,vers=4.2,rsize=1048576,hard,proto=tcp,local_lock=none
-41 22 0:45 / /work rw,relatime shared:31 - lustre 10.2.0.1@o2ib:10.2.0.2@o2ib:/work rw,flock,lazystatfs,noencrypt
+41 22 0:45 / /project rw,relatime shared:31 - lustre 10.2.0.1@o2ib:10.2.0.2@o2ib:/project rw,flock,lazystatfs,noencrypt
 42 22 0:46 / /gpfs/fs1 rw,relatime shared:32 - gpfs fs1 rw
 43 22 0:47 /volumes/u /ceph rw,relatime shared:33 - ceph 10.3.0.1:6789:/ rw,name=u,secret=<hidden>,acl
 44 22 0:48 / /beegfs rw,relatime shared:34 - beegfs beegfs_nodev rw,cfgFile=/etc/beegfs/beegfs-client.conf
@@ -266,7 +266,7 @@ mod tests {
     fn file_systems_of_several_machines_are_told_by_their_mounts() {
         for path in [
             "/home/u/.local/share/terrace",
-            "/work/u",
+            "/project/u",
             "/gpfs/fs1/u",
             "/ceph/u",
             "/beegfs/u",
