@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test lint soak memcheck bench bench-quick bench-full measured install servers tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
+.PHONY: build demo test lint deny soak memcheck bench bench-quick bench-full measured install servers tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
@@ -27,6 +27,8 @@ target/tools/bin/%:
 	$(CARGO) install --quiet --locked --root target/tools --target-dir target/tools/build $(TOOL_$*)
 TOOL_fsx := fsx@0.3.2
 TOOL_pjdfstest := pjdfstest@0.2.2
+TOOL_typos := typos-cli@1.52.0
+TOOL_cargo-deny := cargo-deny@0.20.2
 
 PYTHON := target/python/bin/python
 MATURIN = $(PYTHON) -m maturin build --manifest-path crates/doors/python/Cargo.toml
@@ -91,11 +93,15 @@ test: servers tools ## every test, the long ones at a tenth of their counts; the
 	$(MAKE) mpi-test
 	demo/run > /dev/null
 
-lint: ## formatting, clippy and docs, warnings denied; what crates may use; language
+lint: target/tools/bin/typos ## formatting, clippy and docs, warnings denied; what crates may use; spelling and language
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	$(CARGO) test --quiet -p terrace-testkit --test floors --test language
+	target/tools/bin/typos
+
+deny: target/tools/bin/cargo-deny ## licences, origins and duplicates of the crates that Terrace is built of
+	target/tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 
 demo: ## what Terrace does, on made files or on those in DATA
 	$(CARGO) build --bins --examples
@@ -131,7 +137,7 @@ memcheck: servers ## the unsafe code of the kernels, under valgrind
 	$(CARGO) test -p terrace-kernels --tests --no-run
 	timeout 300 $(CARGO) test -p terrace-kernels --tests
 
-soak: python-installed memcheck ## the long counts: kills, faults, power losses, operations, hostile bytes
+soak: python-installed memcheck deny ## the long counts: kills, faults, power losses, operations, hostile bytes
 	TERRACE_KILLS=1000 $(CARGO) test -p terrace --test kill -- --nocapture
 	TERRACE_POWER=1000 $(CARGO) test -p terrace --test power -- --nocapture
 	TERRACE_POWER=100 $(CARGO) test -p terrace-cli --test power -- --nocapture

@@ -19,7 +19,7 @@ fn tree() -> Place {
 }
 
 #[test]
-fn a_directorys_contents_go_below_the_prefix_and_back() {
+fn contents_of_a_directory_go_below_the_prefix_and_back() {
     let place = tree();
     place.good(["put", "runs/", "data/"]);
     assert_eq!(place.keys(""), ["data/a.h5", "data/b.txt", "data/deep/c.h5"]);
