@@ -163,6 +163,8 @@ soak: python-installed memcheck deny ## the long counts: kills, faults, power lo
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
 	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture
+	$(CARGO) build --release -p terrace-cli
+	TERRACE_RELEASED=$(CURDIR)/target/release/terrace $(CARGO) test -p terrace-cli --test cli released -- --ignored
 
 bench: SIZE = usual
 bench-full: SIZE = full

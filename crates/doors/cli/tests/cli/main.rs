@@ -16,6 +16,7 @@ mod output;
 mod place;
 mod predictor;
 mod real;
+mod released;
 mod restart;
 mod restore;
 mod signals;

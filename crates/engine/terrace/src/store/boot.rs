@@ -11,7 +11,7 @@ use rustix::fs::FlockOperation;
 
 use super::{refuse, write};
 use crate::catalog::Catalog;
-use crate::{Error, Locked, Result};
+use crate::{Error, Locked, Result, fail};
 
 /// Names the boot that the catalog was last used in, and says what of it is done.
 const MARK: &str = "boot";
@@ -90,7 +90,7 @@ impl Mark {
 /// Where it cannot be read: two unknown boots must not be taken for the same.
 fn boot_id() -> Result<String> {
     // A test may pretend that the machine was started again.
-    let id = std::env::var("TERRACE_BOOT_ID").or_else(|_| fs::read_to_string(BOOT_ID));
+    let id = fail::setting("TERRACE_BOOT_ID").map_or_else(|| fs::read_to_string(BOOT_ID), Ok);
     let id = id.map(|id| id.split_whitespace().collect::<Vec<_>>().join("-")).map_err(Error::io(format!(
         "reading {BOOT_ID}, by which a restart of the machine is noticed (is /proc mounted?)"
     )))?;

@@ -13,7 +13,7 @@ use rustix::fs::FlockOperation;
 
 use super::filesystem::Suitability;
 use super::refuse;
-use crate::{Error, Locked, Result, fork};
+use crate::{Error, Locked, Result, fail, fork};
 
 const MACHINE_FILE: &str = "machine";
 /// More than a whole file has.
@@ -33,7 +33,8 @@ struct Kernel {
 impl Kernel {
     fn own() -> Kernel {
         // A test may pretend to be another machine.
-        let boot = std::env::var("TERRACE_BOOT_ID").or_else(|_| fs::read_to_string("/proc/sys/kernel/random/boot_id"));
+        let read_own = || fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let boot = fail::setting("TERRACE_BOOT_ID").map_or_else(read_own, Ok);
         let id = fs::read("/etc/machine-id").unwrap_or_default();
         Kernel {
             boot: one_word(&boot.unwrap_or_default()),
