@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use terrace_codec::{ALL, Encoding, RARE, Scratch, decode, encode};
-use terrace_predict::thread_seconds;
+use terrace_system::clock::thread_seconds;
 
 use super::{File, PIECE};
 

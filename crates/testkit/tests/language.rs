@@ -18,7 +18,7 @@ const ONE_WORD_CONSTANTS: [(&[&str], usize); 20] = [
     (&["crates/brain/simulate"], 2),
     (&["crates/core/codec"], 12),
     (&["crates/core/kernels"], 21),
-    (&["crates/core/format", "crates/storage", "crates/engine"], 230),
+    (&["crates/core/format", "crates/core/system", "crates/storage", "crates/engine"], 230),
     (&["crates/doors/c"], 8),
     (&["crates/doors/cli"], 20),
     (&["crates/doors/mount"], 7),
@@ -35,15 +35,15 @@ const ONE_WORD_CONSTANTS: [(&[&str], usize); 20] = [
 
 /// Idioms that a reader has to read twice, and how many of each there are in comments, texts and messages.
 const BANNED_IDIOMS: [(&str, usize); 8] = [
-    ("anew", 89),
+    ("anew", 88),
     ("so many", 99),
     ("whoever", 71),
     ("of which", 85),
     ("is to be had", 0),
     ("/// The same.\n", 0),
     // Documentation names its subject, rather than saying "What it was asked for".
-    ("/// What ", 394),
-    ("//! What ", 62),
+    ("/// What ", 393),
+    ("//! What ", 61),
 ];
 
 /// Paths of the machines that the project was made on.

@@ -7,7 +7,7 @@ use terrace_cost::{Costs, Expected};
 use terrace_plan::plan::{Memo, Want, plan};
 use terrace_plan::policy::{Ack, Policy};
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
-use terrace_predict::thread_seconds;
+use terrace_system::clock::thread_seconds;
 
 use crate::timing::median;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 
 use terrace_predict::analyze::{Analysis, Content, Format, Metadata};
-use terrace_predict::thread_seconds;
+use terrace_system::clock::thread_seconds;
 
 const BLOCK: usize = 1 << 20;
 const RATE: f64 = 500e6;

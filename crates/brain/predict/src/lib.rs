@@ -9,6 +9,5 @@ mod profiled_tier;
 mod tournament;
 
 pub use model::{Compared, LoadError, profiled};
-pub use probe::thread_seconds;
 pub use profiled_tier::ProfiledTier;
 pub use tournament::{Choice, Memory, Outcome, Predictor, Report, ReportRow, Stream};

@@ -1,9 +1,8 @@
 //! Timed runs of encodings on samples.
 
-use rustix::time::{ClockId, clock_gettime};
 use terrace_codec::{CodecId, Encoding, Error, Scratch, decode, encode_sample};
-
 use terrace_cost::Expected;
+use terrace_system::clock::thread_seconds;
 
 /// The size of a small sample in bytes.
 pub const SMALL: usize = 8 << 10;
@@ -16,12 +15,6 @@ const DEFAULT_MACHINE_SECONDS_PER_BYTE: f64 = 2e-9;
 const SLICES_PER_SAMPLE: [usize; 2] = [4, 16];
 /// Slices begin at multiples of this, so that elements and records of every supported width stay whole.
 const SLICE_ALIGNMENT_BYTES: usize = 32;
-
-/// Returns the processor time of this thread in seconds. Waiting and other threads do not count.
-pub fn thread_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
 
 /// Fills `out` with at most `length` bytes: slices from the middles of equal parts of `block`, or all of it if it is
 /// short enough.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use heed::MdbError;
+use terrace_format::KeyError;
 
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -87,7 +87,7 @@ pub enum Error {
     #[error("catalog: {0}")]
     Catalog(String),
     /// A record of the commit log or the catalog does not decode.
-    #[error("{what} is damaged: {reason}; `terrace rebuild` makes the catalog anew from the log")]
+    #[error("{what} is damaged: {reason}; `terrace rebuild` makes a new catalog from the log")]
     Damaged {
         /// Which record.
         what: String,
@@ -145,24 +145,30 @@ impl Error {
     }
 
     pub(crate) fn not_found(key: &[u8]) -> Error {
-        Error::NotFound { key: crate::key::show(key) }
+        Error::NotFound { key: terrace_format::key::show(key) }
     }
 }
 
-impl From<heed::Error> for Error {
-    fn from(error: heed::Error) -> Self {
+impl From<terrace_catalog::Error> for Error {
+    fn from(error: terrace_catalog::Error) -> Self {
+        use terrace_catalog::Error as Cause;
         match error {
-            // LMDB reports a short write on a full disk as EIO.
-            heed::Error::Io(e) if e.raw_os_error() == Some(libc::EIO) => Error::Catalog(
-                "the catalog's disk is full or failing (EIO); free space on the disk of the store's directory".into(),
-            ),
-            heed::Error::Mdb(
-                MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound | MdbError::VersionMismatch,
-            ) => Error::Damaged { what: "the catalog".into(), reason: error.to_string() },
-            heed::Error::Mdb(MdbError::Panic) => Error::Catalog(
-                "a write to it has just failed, and it is being opened again; try again, and see whether the disk of the store's directory is full".into(),
-            ),
-            other => Error::Catalog(other.to_string()),
+            Cause::Conflict { key, reason } => Error::Conflict { key, reason },
+            Cause::NotFound { key } => Error::NotFound { key },
+            Cause::Unusable { path, reason } => Error::Store { path, reason },
+            Cause::Lmdb(reason) => Error::Catalog(reason),
+            Cause::Damaged { what, reason } => Error::Damaged { what, reason },
+            Cause::LogDamaged(reason) => Error::LogDamaged(reason),
+            Cause::Io { context, cause } => Error::Io { context, cause },
+        }
+    }
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::Bad { key, reason } => Error::BadKey { key, reason },
+            KeyError::TooLarge { key, end } => Error::TooLarge { key, end },
         }
     }
 }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix_futex_sync::Mutex;
 use serde::{Deserialize, Serialize};
+use terrace_format::frame::BLOCK;
 use terrace_plan::hotness::{Ranges, Span, reads_to_come, spans};
+use terrace_system::Locked;
+use terrace_system::replace;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::Locked;
-use crate::frame::BLOCK;
-use crate::replace::replace;
 use crate::store::Store;
 
 /// Ranges that scores are kept of.
@@ -211,7 +211,7 @@ impl Store {
         let inner = &self.inner;
         inner.hotness.fold();
         let mut found = Vec::new();
-        for key in inner.hotness.objects().iter().filter(|key| crate::key::below(key, prefix)) {
+        for key in inner.hotness.objects().iter().filter(|key| terrace_format::key::below(key, prefix)) {
             let Some(object) = inner.catalog.object(key)? else { continue };
             for Span { offset, length, score } in inner.hotness.spans(key, object.length) {
                 if score > COLD {
@@ -223,7 +223,7 @@ impl Store {
         found.truncate(limit);
         let range = |(score, key, offset, length): (f64, Vec<u8>, u64, u64)| {
             let tier = inner.nearest_tier(&key, offset)?;
-            Ok(HotRange { key: crate::key::show(&key), offset, length, score, tier })
+            Ok(HotRange { key: terrace_format::key::show(&key), offset, length, score, tier })
         };
         found.into_iter().map(range).collect()
     }

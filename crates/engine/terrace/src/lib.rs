@@ -16,42 +16,35 @@
 //! ```
 
 mod care;
-pub mod catalog;
 pub mod config;
 mod error;
-#[doc(hidden)]
-pub mod fail;
 pub mod files;
-mod fork;
-pub mod frame;
 mod hotness;
-pub mod key;
-mod lock;
-pub mod log;
 mod made;
 mod mover;
 mod place;
 mod read;
-mod replace;
 pub mod report;
-mod shared;
 pub mod sparse;
 mod store;
-pub mod tier;
 mod write;
 
-pub use catalog::{Attributes, Kind, Object};
 pub use config::{Ack, Config};
 pub use error::{Error, Result};
 pub use files::Files;
 pub use hotness::HotRange;
-pub use lock::Locked;
 pub use made::{NewFile, NewFolder, remove_unfinished_parts};
 pub use place::{Explained, Measured, Planned, Question, WhatIf};
 pub use read::Handle;
 pub use store::{Store, Trusted};
+pub use terrace_catalog::{self as catalog, log};
 pub use terrace_codec::{Element, Encoding};
 pub use terrace_cost::Weights;
+pub use terrace_format::{Attributes, Kind, Object, frame, key};
 pub use terrace_plan::explain;
 pub use terrace_plan::policy::{Asked, Budget, Requirement};
+pub use terrace_system::Locked;
+#[doc(hidden)]
+pub use terrace_system::fail;
+pub use terrace_tier as tier;
 pub use write::{Appended, Batch, OwedTo, PutOptions, Receipt, element_of};

@@ -130,7 +130,7 @@ pub struct Scrubbed {
     pub repaired: u64,
     /// Extents of which no good replica is left.
     pub lost: u64,
-    /// How many of these each object has, by its key as [`crate::key::show`] writes it.
+    /// How many of these each object has, by its key as [`terrace_format::key::show`] writes it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,
 }

@@ -294,7 +294,7 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
             let mut records = 0;
             let count = |_| {
                 records += 1;
-                Ok(())
+                Ok::<_, terrace::Error>(())
             };
             let end = store.catalog().log().replay(tail, count).unwrap();
             assert!(records <= 1, "round {round}: the log is more than one group of commits ahead");
@@ -305,7 +305,7 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
             let mut begun = Vec::new();
             let note = |record: terrace::log::Record| {
                 begun.extend(record.commits);
-                Ok(())
+                Ok::<_, terrace::Error>(())
             };
             store.catalog().log().replay(end, note).unwrap();
             // What of the group has lost its bytes is noted, and what it has staged is given back.

@@ -8,16 +8,18 @@ mod study;
 
 use std::mem;
 
+use study::Study;
 use terrace_codec::Encoding;
+use terrace_cost::{Expected, Objective};
+use terrace_system::clock::thread_seconds;
 
 use crate::candidates::{ALL, NONE, position};
 use crate::model::{Basis, Class, Evidence, LoadError, Model, Source, eligible};
-use crate::probe::{Bench, measure_machine, thread_seconds};
+use crate::probe::{Bench, measure_machine};
+
 pub use memory::Memory;
 pub use report::{Report, ReportRow};
 pub use stream::Stream;
-use study::Study;
-use terrace_cost::{Expected, Objective};
 
 /// The choice for a block, and its basis.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use terrace_cost::Expected;
+use terrace_system::clock::thread_seconds;
+
 use super::study::ENCODED_PIECE_BYTES;
 use super::{Choice, Predictor};
+use crate::ProfiledTier;
 use crate::analyze::{Analysis, Content, Elements, Histogram};
 use crate::candidates::{ALL, NONE};
 use crate::model::{Class, Evidence};
-use crate::probe::{LARGE, SMALL, take_sample, thread_seconds};
-use terrace_cost::Expected;
-
-use crate::ProfiledTier;
+use crate::probe::{LARGE, SMALL, take_sample};
 
 /// Runs that take longer than this, in seconds, are done once; others are done twice.
 const MAX_REPEATED_RUN_SECONDS: f64 = 0.006;

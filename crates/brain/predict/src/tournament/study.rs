@@ -1,11 +1,13 @@
 //! Measurements, as far as they are worthwhile and the budget allows.
 
+use terrace_cost::{Expected, Objective};
+use terrace_system::clock::thread_seconds;
+
 use super::{Predictor, Stream};
 use crate::analyze::Histogram;
 use crate::candidates::{ALL, LZ4, NONE};
 use crate::model::{Class, Evidence, eligible, fits};
-use crate::probe::{LARGE, SMALL, take_sample, thread_seconds};
-use terrace_cost::{Expected, Objective};
+use crate::probe::{LARGE, SMALL, take_sample};
 
 /// The change of the logarithm of a sample's lz4 size above which a stream counts as changed.
 const MAX_PROBE_SIZE_CHANGE: f64 = 0.15;

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::place::{Place, noise};
 
-const HOOKS: [&str; 6] = [
+const HOOK_VARIABLES: [&str; 6] = [
     "TERRACE_FAIL_POINT",
     "TERRACE_BOOT_ID",
     "TERRACE_LOG_FILE",
@@ -21,7 +21,7 @@ const HOOKS: [&str; 6] = [
 fn find_hooks(binary: &Path) -> Vec<&'static str> {
     let bytes = fs::read(binary).unwrap();
     let is_named = |hook: &&str| bytes.windows(hook.len()).any(|window| window == hook.as_bytes());
-    HOOKS.into_iter().filter(is_named).collect()
+    HOOK_VARIABLES.into_iter().filter(is_named).collect()
 }
 
 /// The signal by which a put ends that is asked to die once its bytes are written.
@@ -38,7 +38,7 @@ fn signal_of_put_that_should_die(binary: &Path) -> Option<i32> {
 #[ignore = "make soak builds the release binary, which TERRACE_RELEASED names"]
 fn a_release_build_has_no_hooks_of_tests() {
     let developed = Path::new(env!("CARGO_BIN_EXE_terrace"));
-    assert_eq!(find_hooks(developed), HOOKS);
+    assert_eq!(find_hooks(developed), HOOK_VARIABLES);
     assert!(signal_of_put_that_should_die(developed).is_some());
 
     let released = std::env::var_os("TERRACE_RELEASED").expect("TERRACE_RELEASED names a release build of terrace");

@@ -1,7 +1,8 @@
 //! Making durable: frames first, then the log, then the mark that says how far all is.
 
+use terrace_catalog::Edit;
+
 use crate::Result;
-use crate::catalog::Edit;
 use crate::config::TierKind;
 use crate::store::{Device, Inner};
 
@@ -33,9 +34,9 @@ impl Inner {
                 return Err(crate::Error::io(format!("syncing {}", device.path.display()))(e));
             }
         }
-        crate::fail::point("sync:frames");
+        terrace_system::fail::point("sync:frames");
         self.catalog.log().sync(self.catalog.tail()?)?;
-        crate::fail::point("sync:log");
+        terrace_system::fail::point("sync:log");
         self.copy_log(true)
     }
 
@@ -68,7 +69,7 @@ impl Inner {
         let folders = own.chain(there.map(|device| device.path.as_path()));
         for folder in folders {
             // An older note asks for less, and is right as well.
-            if let Err(error) = crate::log::write_reach(folder, self.catalog.log().store(), sequence) {
+            if let Err(error) = terrace_catalog::log::write_reach(folder, self.catalog.log().store(), sequence) {
                 tracing::debug!(folder = %folder.display(), %error, "not noted how far the log reaches");
             }
         }

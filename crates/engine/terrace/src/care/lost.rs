@@ -3,10 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use terrace_catalog::log::Record;
+use terrace_catalog::{Edit, NewExtent, Replica, Voids};
+
 use super::rebuild::{FrameId, frame_of};
 use crate::Result;
-use crate::catalog::{Edit, NewExtent, Replica, Voids};
-use crate::log::Record;
 use crate::store::Inner;
 
 /// What a log goes on to say of bytes that it has named.

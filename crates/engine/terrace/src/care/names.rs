@@ -4,9 +4,10 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use terrace_tier::PLAIN;
+
 use crate::report::TierState;
 use crate::store::{Device, Inner};
-use crate::tier::PLAIN;
 use crate::{Error, Result};
 
 impl Inner {
@@ -70,7 +71,7 @@ impl Inner {
             if self.misnamed(device, key, object, extents)?.is_some() {
                 misnamed.push(key.to_vec());
             }
-            Ok(true)
+            Ok::<_, Error>(true)
         })?;
         misnamed.iter().try_for_each(|key| self.settle(device, key, &[]).map(drop))?;
         Ok(device.state() == TierState::Ok)

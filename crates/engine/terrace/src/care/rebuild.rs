@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
+use terrace_catalog::{Edit, Replica, Task};
+
 use super::lost::Later;
 use super::survey::Survey;
 use crate::Result;
-use crate::catalog::{Edit, Replica, Task};
 use crate::store::Inner;
 
 /// A frame of all the store's: its object, its write, and where it begins.

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 use std::io;
 
-use crate::catalog::{Change, Edit, Extent, Replica, Task, frames};
-use crate::frame::{Header, MAX_HEADER};
-use crate::key;
-use crate::read::{bad, read_replica, task_of};
-use crate::store::{Device, Inner, boot};
-use crate::tier::Place;
-use crate::{Error, Result};
+use terrace_catalog::{Change, Edit, Extent, Replica, Task, frames};
+use terrace_format::frame::{Header, MAX_HEADER};
+use terrace_format::key;
+use terrace_tier::Place;
 
 use super::rebuild::{FrameId, replay};
+use crate::read::{bad, read_replica, task_of};
+use crate::store::{Device, Inner, boot};
+use crate::{Error, Result};
 
 /// Edits of one commit, about.
 const BATCH: usize = 1024;
@@ -38,11 +38,11 @@ pub(crate) fn recover(inner: &Inner) -> Result<()> {
     if is_new && inner.catalog.tail()?.sequence == 0 {
         inner.begin_after_what_is_there()?;
     }
-    crate::fail::point("recover:replayed");
+    terrace_system::fail::point("recover:replayed");
     inner.owe_what_is_gone(&doubts, is_pending)?;
-    crate::fail::point("recover:owed");
+    terrace_system::fail::point("recover:owed");
     inner.name_again(is_pending || is_new)?;
-    crate::fail::point("recover:named");
+    terrace_system::fail::point("recover:named");
     if is_pending { boot::mark_in_use(&inner.dir) } else { Ok(()) }
 }
 
@@ -203,7 +203,7 @@ impl Inner {
             if edits.len() >= BATCH {
                 self.catalog.commit(Change { expect: Vec::new(), edits: std::mem::take(&mut edits) })?;
             }
-            Ok(true)
+            Ok::<_, Error>(true)
         })?;
         if !edits.is_empty() {
             self.catalog.commit(Change { expect: Vec::new(), edits })?;

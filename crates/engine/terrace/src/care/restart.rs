@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
+use terrace_catalog::log;
 
-use crate::log;
 use crate::store::Inner;
 use crate::{Error, Result};
 

@@ -5,12 +5,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use crate::catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, Replica, TargetId, lay};
+use terrace_catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, Replica, TargetId, lay};
+use terrace_system::clock::unix_nanos;
+use terrace_tier::PLAIN;
+
 use crate::place::policy;
 use crate::report::Salvaged;
 use crate::store::Inner;
-use crate::tier::PLAIN;
-use crate::write::{PutOptions, now};
+use crate::write::PutOptions;
 use crate::{Error, Result};
 
 /// Extents recorded by one commit.
@@ -60,7 +62,7 @@ impl Inner {
         let mut known: HashSet<u64> = self.catalog.staged()?.into_iter().map(|(object, _)| object).collect();
         self.catalog.each_object(b"", |_, object, _| {
             known.insert(object.id);
-            Ok(true)
+            Ok::<_, Error>(true)
         })?;
         let (mut highest, mut objects) = (0, BTreeMap::<u64, Frames>::new());
         for device in &self.tiers.devices {
@@ -127,7 +129,7 @@ impl Inner {
         }
         let said = "put together from frames: its key, its end and the order of range writes are not known";
         let user = BTreeMap::from([("salvaged".to_owned(), said.to_owned())]);
-        let attributes = Attributes { mode: 0o600, mtime: now(), user, ..Attributes::default() };
+        let attributes = Attributes { mode: 0o600, mtime: unix_nanos(), user, ..Attributes::default() };
         let want = policy(self, &key, &PutOptions::default()).wanted.replicas;
         let expect = vec![Expect::Free(key.clone())];
         let edits = vec![Edit::Put { key, object, length, want, attributes, staged, extents }];

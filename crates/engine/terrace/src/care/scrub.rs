@@ -1,12 +1,13 @@
 //! Scrub and repair: reading every replica, and making bad or missing ones anew.
 
-use crate::Result;
-use crate::catalog::{Edit, Extent, Object, Task, frames};
-use crate::key::show;
+use terrace_catalog::{Edit, Extent, Object, Task, frames};
+use terrace_format::key::show;
+
 use crate::mover::Repair;
 use crate::read::{Suspect, bad, read_replica, task_of};
 use crate::report::Scrubbed;
 use crate::store::{Device, Store};
+use crate::{Error, Result};
 
 /// Which objects to scrub: part `part` of `of`, chosen by key.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +34,7 @@ impl Store {
                 self.scrub_object(key, object, extents, repair, &mut found)?;
                 progress(&found);
             }
-            Ok(true)
+            Ok::<_, Error>(true)
         })?;
         Ok(found)
     }

@@ -2,7 +2,8 @@
 
 use std::fs::{self, File};
 
-use crate::log;
+use terrace_catalog::log;
+
 use crate::store::Inner;
 use crate::{Error, Result};
 
@@ -25,15 +26,15 @@ impl Inner {
         if self.catalog.synced()? < tail.sequence && !is_mark {
             return Ok(());
         }
-        crate::fail::point("snapshot:written");
+        terrace_system::fail::point("snapshot:written");
         let context = || format!("naming a snapshot in {}", folder.display());
         fs::rename(&new, log::snapshot(folder, tail.sequence)).map_err(Error::io(context()))?;
         File::open(folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))?;
         tracing::debug!(sequence = tail.sequence, "snapshot");
-        crate::fail::point("snapshot:named");
+        terrace_system::fail::point("snapshot:named");
         self.copy_log(true)?;
         log.trim(folder, tail.file).map_err(Error::io(format!("trimming {}", folder.display())))?;
-        crate::fail::point("snapshot:trimmed");
+        terrace_system::fail::point("snapshot:trimmed");
         for copy in self.log_copies() {
             if log::snapshot(&copy.path.join("log"), tail.sequence).exists()
                 && let Err(e) = log.trim(&copy.path.join("log"), tail.file)
@@ -48,7 +49,8 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
-    use crate::{Ack, PutOptions, Store, log};
+    use crate::{Ack, PutOptions, Store};
+    use terrace_catalog::log;
 
     #[test]
     fn a_snapshot_names_nothing_that_is_in_memory_only() {

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::catalog::snapshot_tail;
+use terrace_catalog::log::{self, Log, Tail};
+use terrace_catalog::snapshot_tail;
+
 use crate::config::{Config, TierKind};
-use crate::log::{self, Log, Tail};
 use crate::{Error, Result};
 
 /// The log as its own files and its copies tell it.
@@ -50,7 +51,7 @@ impl Survey {
         let mut ends = Vec::new();
         for start in &folders {
             let (snapshot, from) = newest_snapshot(start, log.store())?;
-            let end = log.replay_from(&folders, from, |_, _, _| Ok(()))?.sequence;
+            let end = log.replay_from(&folders, from, |_, _, _| Ok::<_, Error>(()))?.sequence;
             let snapshot = snapshot.map(|sequence| (start.to_path_buf(), sequence));
             if self.reach.is_some_and(|reach| end >= reach) {
                 (self.end, self.snapshot) = (end, snapshot);
@@ -111,7 +112,7 @@ impl Survey {
                     mended.push(path);
                 }
             }
-            Ok(())
+            Ok::<_, Error>(())
         })?;
         for path in &mended {
             tracing::warn!(file = %path.display(), "the commit log was mended from a copy");
@@ -149,7 +150,7 @@ fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
     let paths = persistent.flat_map(|tier| &tier.targets).map(|target| &target.path);
     let owner = format!("store {store:016x}\n");
     let is_own =
-        |path: &&PathBuf| fs::read_to_string(path.join(crate::tier::MARK)).is_ok_and(|mark| mark.starts_with(&owner));
+        |path: &&PathBuf| fs::read_to_string(path.join(terrace_tier::MARK)).is_ok_and(|mark| mark.starts_with(&owner));
     paths.filter(is_own).cloned().collect()
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::HashSet;
 
-use crate::Result;
+use terrace_tier::Place;
+
 use crate::report::TierState;
 use crate::store::{Device, Discard, Inner};
-use crate::tier::Place;
+use crate::{Error, Result};
 
 /// A target is looked through when it takes more than this beside what the catalog knows of ...
 const MIN_SWEPT_BYTES: u64 = 4 << 20;
@@ -59,7 +60,7 @@ impl Inner {
         self.catalog.each_object(b"", |_, _, extents| {
             let replicas = extents.iter().flat_map(|extent| &extent.replicas);
             named.extend(replicas.filter(|replica| replica.target == device.id).map(|replica| replica.place));
-            Ok(true)
+            Ok::<_, Error>(true)
         })?;
         let mut unnamed: Vec<Place> = Vec::new();
         let scanned = device.target.scan(&mut |place, _| {

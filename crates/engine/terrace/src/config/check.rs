@@ -6,11 +6,12 @@ use std::str::FromStr;
 
 use terrace_codec::{Encoding, Scratch, encode};
 use terrace_cost::{NotUnderstood, Weights};
+use terrace_format::frame;
 use terrace_plan::policy::{Asked, Budget};
 use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS};
+use terrace_tier as tier;
 
 use super::{Config, Layout, Replicas, TargetConfig, TierConfig, TierKind};
-use crate::{frame, tier};
 
 /// Says what is wrong, and where, if something is.
 pub fn check(config: &Config) -> Result<(), String> {

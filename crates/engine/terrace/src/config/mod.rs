@@ -9,8 +9,10 @@ pub use tier::{Layout, TargetConfig, ThrottleConfig, TierConfig, TierKind};
 pub use units::{Bytes, Rate, Time};
 
 use serde::{Deserialize, Serialize};
+use terrace_format::frame;
+use terrace_format::key;
 
-use crate::{Error, Result, frame, key};
+use crate::{Error, Result};
 
 pub use terrace_cost::Model;
 /// When a write returns; each level includes those before it.
@@ -158,7 +160,7 @@ impl Config {
     pub(crate) fn is_plain(&self, level: usize, key: &[u8]) -> bool {
         let Some(tier) = self.tiers.get(level).filter(|tier| tier.kind == TierKind::Directory) else { return false };
         let of_rule = self.rule_for(key).and_then(|rule| rule.layout).filter(|_| tier.persistent);
-        of_rule.unwrap_or(tier.layout) == Layout::Plain && crate::tier::can_be_file(key)
+        of_rule.unwrap_or(tier.layout) == Layout::Plain && terrace_tier::can_be_file(key)
     }
 
     /// Reads a configuration; `origin` names it in errors.

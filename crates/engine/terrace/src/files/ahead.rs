@@ -7,9 +7,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
 use rustix_futex_sync::Mutex;
+use terrace_catalog::{Extent, Object};
+use terrace_system::fork;
 
-use crate::catalog::{Extent, Object};
-use crate::{Result, Store, fork};
+use crate::{Result, Store};
 
 /// Threads that fetch.
 const THREADS: usize = 2;
@@ -82,7 +83,7 @@ impl Ahead {
         if let Some((from, to)) = course.read(offset, length)
             && let Err(error) = self.ask(store, &mut course, key, from, to)
         {
-            tracing::debug!(key = %crate::key::show(key), %error, "nothing is read ahead");
+            tracing::debug!(key = %terrace_format::key::show(key), %error, "nothing is read ahead");
         }
     }
 

@@ -4,10 +4,11 @@
 //! Until then they are kept back behind the file's last byte as it was, and what is kept back of a file is either all appended
 //! or not at all. While other processes have the store open nothing appended is kept back.
 
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
+
 use super::open::{Open, State};
 use super::{File, FileError, FileResult, Shared};
-use crate::key;
-use crate::write::now;
 
 impl File {
     /// Writes `bytes` behind the last byte, wherever that is when they reach the store; where that is as far as is known now.
@@ -72,7 +73,7 @@ impl File {
 impl Shared {
     /// Writes what was appended and kept back, by one commit; where it ends.
     pub fn flush_appended(&self, open: &Open, state: &mut State) -> FileResult<u64> {
-        let mtime = state.written.map_or_else(now, |(_, mtime)| mtime);
+        let mtime = state.written.map_or_else(unix_nanos, |(_, mtime)| mtime);
         let runs = state.dirty.runs(self.store.inner.config.block() as u64);
         let pieces: Vec<&[u8]> = runs.iter().map(|(_, run)| run.as_ref()).collect();
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();

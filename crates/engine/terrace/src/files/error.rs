@@ -1,6 +1,8 @@
 //! What can go wrong with files, each with the error number that it is in POSIX.
 
-use crate::{Error, key};
+use terrace_format::key;
+
+use crate::Error;
 
 /// The result of an operation on files.
 pub type FileResult<T> = std::result::Result<T, FileError>;
@@ -100,5 +102,17 @@ impl FileError {
 
     pub(super) fn stale(path: &[u8]) -> FileError {
         FileError::Stale(key::show(path))
+    }
+}
+
+impl From<terrace_catalog::Error> for FileError {
+    fn from(error: terrace_catalog::Error) -> Self {
+        FileError::from(Error::from(error))
+    }
+}
+
+impl From<key::KeyError> for FileError {
+    fn from(error: key::KeyError) -> Self {
+        FileError::from(Error::from(error))
     }
 }

@@ -4,10 +4,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use terrace_system::clock::unix_nanos;
+
 use super::open::{Open, State};
 use super::{FileError, FileResult, Files, Shared};
 use crate::place::policy;
-use crate::write::{PutOptions, now};
+use crate::write::PutOptions;
 use crate::{Element, Error, element_of};
 
 /// Nothing is kept back for longer, nor looked for more often.
@@ -27,7 +29,7 @@ pub fn in_time(shared: &Arc<Shared>) -> FileResult<()> {
                 if (old || state.appends && !shared.store.is_alone())
                     && let Err(error) = shared.flush(&open, &mut state)
                 {
-                    tracing::warn!(key = %crate::key::show(&state.key), %error, "bytes that were kept back are not written yet");
+                    tracing::warn!(key = %terrace_format::key::show(&state.key), %error, "bytes that were kept back are not written yet");
                     state.failed = Some(error);
                 }
             }
@@ -84,7 +86,7 @@ impl Shared {
 
     /// Writes bytes without keeping them back.
     pub fn write_through(&self, open: &Open, state: &State, offset: u64, bytes: &[u8]) -> FileResult<()> {
-        self.write(open, state, &[(offset, bytes)], now())
+        self.write(open, state, &[(offset, bytes)], unix_nanos())
     }
 
     fn write(&self, open: &Open, state: &State, ranges: &[(u64, &[u8])], mtime: i64) -> FileResult<()> {
@@ -128,7 +130,7 @@ impl Shared {
             if !state.unlinked
                 && let Err(error) = self.flush(open, state)
             {
-                tracing::error!(key = %crate::key::show(&state.key), %error, "bytes were lost when the file was closed");
+                tracing::error!(key = %terrace_format::key::show(&state.key), %error, "bytes were lost when the file was closed");
             }
         };
         if flushes {

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use rustix_futex_sync::Mutex;
+use terrace_catalog::{Change, Edit, Expect};
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
 
 use super::ahead::Course;
 use super::open::{Open, State};
 use super::{FileError, FileResult, Setting, Shared, Stat};
-use crate::catalog::{Change, Edit, Expect};
-use crate::key;
 use crate::read::Lent;
-use crate::write::now;
 
 /// More kept back than this is written at once: bytes, and pieces.
 const KEPT: usize = 16 << 20;
@@ -154,7 +154,7 @@ impl File {
         if bytes.len() >= self.shared.store.inner.config.block() {
             self.shared.write_through(&self.open, state, offset, bytes)?;
             self.shared.drop_kept(state, offset, end);
-            state.written = state.written.map(|(since, _)| (since, now()));
+            state.written = state.written.map(|(since, _)| (since, unix_nanos()));
         } else {
             self.keep(state, offset, bytes);
             self.shared.flush_whole(&self.open, state, offset, end)?;
@@ -179,7 +179,7 @@ impl File {
         state.dirty.write(offset, bytes);
         self.shared.kept.fetch_add(state.dirty.bytes() - before, Ordering::Relaxed);
         if state.dirty.bytes() > 0 {
-            state.written = Some((state.written.map_or_else(Instant::now, |(since, _)| since), now()));
+            state.written = Some((state.written.map_or_else(Instant::now, |(since, _)| since), unix_nanos()));
         }
     }
 
@@ -203,7 +203,7 @@ impl File {
             return Err(FileError::TooLarge(key::show(&state.key)));
         }
         self.place_appended(state)?;
-        let mtime = now();
+        let mtime = unix_nanos();
         self.change(state, Edit::SetLength { key: state.key.clone(), length, mtime })?;
         self.shared.drop_kept(state, length, u64::MAX);
         state.written = state.written.map(|(since, _)| (since, mtime));

@@ -1,10 +1,11 @@
 //! Holes: made, and looked for.
 
+use terrace_catalog::{Edit, Extent};
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
+
 use super::open::State;
 use super::{File, FileError, FileResult};
-use crate::catalog::{Edit, Extent};
-use crate::key;
-use crate::write::now;
 
 /// How far is looked at first; twice as far each time that tells nothing.
 const LOOK: u64 = 64 << 20;
@@ -20,7 +21,7 @@ impl File {
         if offset >= end {
             return Ok(());
         }
-        self.change(&state, Edit::Clear { key: state.key.clone(), start: offset, end, mtime: now() })?;
+        self.change(&state, Edit::Clear { key: state.key.clone(), start: offset, end, mtime: unix_nanos() })?;
         self.shared.store.follow_cut();
         Ok(())
     }

@@ -45,15 +45,16 @@ pub use stat::{DIRECTORY_MODE, Owner, Setting, Special, Stat};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use rustix_futex_sync::Mutex;
-
-use crate::catalog::{Change, Child, Edit, Expect, Kind, Object};
-use crate::place::policy;
-use crate::write::now;
-use crate::{Error, PutOptions, Store, key};
 use ahead::Ahead;
 use open::OpenFiles;
+use rustix_futex_sync::Mutex;
+use terrace_catalog::{Change, Child, Edit, Expect, Kind, Object};
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
 use unlinked::Unlinked;
+
+use crate::place::policy;
+use crate::{Error, PutOptions, Store};
 
 /// Objects as a tree of files. Cheap to clone; clones share what is open and kept back.
 #[derive(Clone)]
@@ -107,7 +108,7 @@ impl Files {
             store: store.clone(),
             options,
             owner,
-            root: Mutex::new(Stat::implied(owner, now())),
+            root: Mutex::new(Stat::implied(owner, unix_nanos())),
             names: Mutex::new(()),
             open: OpenFiles::new(store.inner.config.block()),
             kept: AtomicUsize::new(0),

@@ -1,10 +1,12 @@
 //! Making and removing what has a name.
 
+use terrace_catalog::{Change, Edit, Expect, Kind};
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
+
 use super::path::{check_new, parent};
 use super::{File, FileError, FileResult, Files, Owner, Shared, Special, Stat};
-use crate::catalog::{Change, Edit, Expect, Kind};
-use crate::write::now;
-use crate::{Error, PutOptions, key};
+use crate::{Error, PutOptions};
 
 /// The bit by which a directory hands its group on to what is made in it.
 const SETGID: u32 = 0o2000;
@@ -120,7 +122,7 @@ impl Shared {
 
     /// The edit that tells that something in a directory has changed; it makes an object of one that was none.
     pub(super) fn touch(&self, folder: &[u8]) -> FileResult<Option<Edit>> {
-        let time = now();
+        let time = unix_nanos();
         let touched = |mut stat: Stat| {
             (stat.modified, stat.changed) = (time, time);
             stat

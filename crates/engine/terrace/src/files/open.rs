@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix_futex_sync::{Mutex, RwLock};
+use terrace_catalog::Kind;
+use terrace_format::key;
 
 use super::dirty::Dirty;
 use super::spare::Spare;
 use super::stat::Stat;
 use super::{File, FileResult, Files, path};
-use crate::catalog::Kind;
-use crate::key;
 
 /// A file that somebody has open.
 pub struct Open {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use terrace_catalog::{Change, Edit, Expect};
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
+
 use super::stat::Stat;
 use super::{FileError, FileResult, Files};
-use crate::catalog::{Change, Edit, Expect};
-use crate::write::now;
-use crate::{Error, key};
+use crate::Error;
 
 /// Names that begin so are those of Terrace's own pairs.
 const OWN: [&str; 2] = ["posix.", "terrace."];
@@ -51,7 +53,7 @@ impl Files {
                 return refuse("a directory that is only a part of keys has no attributes; make something in it first");
             };
             let mut stat = Stat::of(&object, self.shared.owner);
-            stat.changed = now();
+            stat.changed = unix_nanos();
             let mut user = object.attributes.user;
             let was = match value {
                 Some(value) => user.insert(name.to_owned(), value.to_owned()),

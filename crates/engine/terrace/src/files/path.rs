@@ -1,7 +1,8 @@
 //! Paths: keys, or the root's, which is empty.
 
+use terrace_format::key::{self, MAX_KEY, RESERVED, show};
+
 use super::{FileError, FileResult};
-use crate::key::{self, MAX_KEY, RESERVED, show};
 
 /// The longest component, in bytes.
 const MAX_NAME: usize = 255;

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use terrace_catalog::{Change, Edit, Expect, Kind};
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
+
 use super::open::Open;
 use super::path::{check, check_new, parent};
 use super::{FileError, FileResult, Files, Shared, Stat};
-use crate::catalog::{Change, Edit, Expect, Kind};
-use crate::write::now;
-use crate::{Error, key};
+use crate::Error;
 
 /// Keys are listed in pages of so many.
 const PAGE: usize = 1024;
@@ -130,7 +132,7 @@ impl Shared {
     /// The edit that tells, behind a rename, when it happened.
     fn changed(&self, from: &[u8], to: &[u8]) -> FileResult<Option<Edit>> {
         let Some(object) = self.object(from)? else { return Ok(None) };
-        let stat = Stat { changed: now(), ..Stat::of(&object, self.owner) };
+        let stat = Stat { changed: unix_nanos(), ..Stat::of(&object, self.owner) };
         let attributes = stat.attributes(object.attributes.user, self.owner);
         Ok(Some(Edit::SetAttributes { key: to.to_vec(), attributes }))
     }

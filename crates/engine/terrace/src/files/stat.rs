@@ -3,8 +3,8 @@
 //! Mode and time of modification are attributes of every object. What only files have is kept in `posix.` pairs, and
 //! only where it differs from what is usual: the owner from the store's, the other times from that of modification.
 
-use crate::catalog::{Attributes, Kind, Object};
-use crate::write::now;
+use terrace_catalog::{Attributes, Kind, Object};
+use terrace_system::clock::unix_nanos;
 
 const UID: &str = "posix.uid";
 const GID: &str = "posix.gid";
@@ -149,7 +149,7 @@ impl Stat {
 
     /// A new file of no bytes.
     pub(super) fn fresh(kind: Kind, mode: u32, owner: Owner) -> Stat {
-        Stat { kind, mode: mode & 0o7777, ..Stat::implied(owner, now()) }
+        Stat { kind, mode: mode & 0o7777, ..Stat::implied(owner, unix_nanos()) }
     }
 
     /// The attributes that say this, other pairs kept.
@@ -193,6 +193,6 @@ impl Setting {
         stat.owner = Owner { uid: self.uid.unwrap_or(stat.owner.uid), gid: self.gid.unwrap_or(stat.owner.gid) };
         stat.accessed = self.accessed.unwrap_or(stat.accessed);
         stat.modified = self.modified.unwrap_or(stat.modified);
-        stat.changed = now();
+        stat.changed = unix_nanos();
     }
 }

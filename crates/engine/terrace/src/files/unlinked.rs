@@ -5,10 +5,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use terrace_catalog::Edit;
+use terrace_format::key;
+use terrace_system::Locked;
+
 use super::open::Open;
 use super::{FileError, FileResult, Shared};
-use crate::catalog::Edit;
-use crate::{Error, Locked, Store, key};
+use crate::{Error, Store};
 
 /// Where they are hidden. The next component is their keeper's number, the last one theirs.
 const HIDDEN: &str = ".terrace/unlinked";

@@ -1,9 +1,10 @@
 //! Files that get their name when they are complete.
 
+use terrace_catalog::{Change, Edit, Expect, Kind};
+use terrace_format::key;
+
 use super::path::{check_new, parent};
 use super::{File, FileError, FileResult, Files, Owner, Stat};
-use crate::catalog::{Change, Edit, Expect, Kind};
-use crate::key;
 
 impl Files {
     /// Makes a file that nobody sees before [`Files::name`] gives it a name. Without one it is gone when its last handle is closed; what a

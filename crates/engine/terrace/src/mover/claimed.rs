@@ -1,7 +1,8 @@
 //! Claims: no two threads of a process make the same replica.
 
+use terrace_catalog::{TargetId, Task};
+
 use super::Mover;
-use crate::catalog::{TargetId, Task};
 
 /// Tasks that a thread works on, until it is dropped.
 pub(super) struct Claimed<'a> {

@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
+use terrace_catalog::{Change, Edit, Expect, Extent, Object, TargetId, Task, frames};
+use terrace_format::frame::BLOCK;
 
 use super::request::owe;
-use crate::catalog::{Change, Edit, Expect, Extent, Object, TargetId, Task, frames};
-use crate::frame::BLOCK;
 use crate::place::policy;
 use crate::report::TierState;
 use crate::store::{Inner, Store};
@@ -107,11 +107,11 @@ impl Inner {
         let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
         match self.catalog.commit(Change { expect, edits: vec![edit] }) {
             Ok(_) => Ok(true),
-            Err(Error::Conflict { .. } | Error::NotFound { .. }) => {
+            Err(terrace_catalog::Error::Conflict { .. } | terrace_catalog::Error::NotFound { .. }) => {
                 writer.abandon();
                 Ok(false)
             }
-            Err(e) => Err(e),
+            Err(e) => Err(e.into()),
         }
     }
 
@@ -144,7 +144,7 @@ impl Inner {
             if !edits.is_empty() {
                 self.catalog.commit(Change { expect: Vec::new(), edits })?;
             }
-            Ok(true)
+            Ok::<_, Error>(true)
         })
     }
 }

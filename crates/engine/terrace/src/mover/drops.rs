@@ -1,9 +1,10 @@
 //! Dropping replicas. Several processes may move replicas of one frame at once, and each plans with what it sees. So a frame's
 //! last replica that outlives a reboot is guarded where changes are ordered: by what the commit expects.
 
-use crate::catalog::{Change, Edit, Expect, Owed, TargetId, Task};
+use terrace_catalog::{Change, Edit, Expect, Owed, TargetId, Task};
+
+use crate::Result;
 use crate::store::Inner;
-use crate::{Error, Result};
 
 impl Inner {
     /// Commits edits that move or drop replicas. A frame is left as it is where it would lose its last replica that outlives
@@ -29,7 +30,7 @@ impl Inner {
         let mut left = 0;
         for result in self.catalog.commit_many(&changes)? {
             match result {
-                Err(Error::Conflict { .. }) => left += 1,
+                Err(terrace_catalog::Error::Conflict { .. }) => left += 1,
                 result => drop(result?),
             }
         }
@@ -70,7 +71,8 @@ impl Inner {
         let key = serde_bytes::ByteBuf::from(key.clone());
         let owe = Edit::Owe { task: *task, key, raw_len: extent.raw_len, then_drop: None };
         let edits = std::iter::once(owe).chain(change.edits.iter().cloned()).collect();
-        self.catalog.commit(Change { expect: Vec::new(), edits }).map(drop)
+        self.catalog.commit(Change { expect: Vec::new(), edits })?;
+        Ok(())
     }
 
     /// Whether a replica of an object on a target may go only while another one outlives a reboot.

@@ -1,10 +1,10 @@
 //! Eviction: what leaves a target above its high watermark, the coldest first.
 
+use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, Task, frames};
 use terrace_plan::snapshot::TierSet;
 
 use super::request::owe;
 use crate::Result;
-use crate::catalog::{Edit, Extent, Object, Replica, TargetId, Task, frames};
 use crate::read::task_of;
 use crate::report::TierState;
 use crate::store::{Device, Inner};
@@ -85,7 +85,7 @@ impl Inner {
                 first += if rank == 0 { u64::from(replica.place.length) } else { 0 };
                 leaving.push(Leaving { rank, key: key.to_vec(), offset: extent.offset });
             }
-            Ok(first < excess)
+            Ok::<_, crate::Error>(first < excess)
         })?;
         leaving.sort_by_key(|one| one.rank);
         Ok(leaving)
@@ -96,7 +96,7 @@ impl Inner {
             return Ok(());
         }
         self.commit_moves(edits)?;
-        crate::fail::point("evict:committed");
+        terrace_system::fail::point("evict:committed");
         Ok(())
     }
 

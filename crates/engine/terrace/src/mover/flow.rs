@@ -9,12 +9,12 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
+use terrace_catalog::{Owed, TargetId, Task};
 use terrace_pipeline::{Ended, Failure, Figures, Move, Pulled, Settings, Sink, Source};
 
 use super::claimed::Claimed;
 use super::make::Made;
 use super::{BATCH, MARK_EVERY};
-use crate::catalog::{Owed, TargetId, Task};
 use crate::store::Inner;
 use crate::{Error, Result};
 

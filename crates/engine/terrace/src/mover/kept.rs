@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
+use terrace_catalog::{TargetId, Task};
 
-use crate::catalog::{TargetId, Task};
 use crate::store::Inner;
 
 /// So many bytes are kept; what comes when there are more is read back.

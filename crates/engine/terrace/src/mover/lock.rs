@@ -2,8 +2,10 @@
 
 use std::fs::File;
 
+use terrace_system::Locked;
+
 use crate::store::Inner;
-use crate::{Error, Locked, Result};
+use crate::{Error, Result};
 
 impl Inner {
     /// The lock that one mover of all processes holds; none if another has it.

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use terrace_catalog::{Change, Edit, Expect, Extent, Owed, Replica, TargetId, Task};
 use terrace_codec::Encoding;
+use terrace_format::frame::Identity;
 use terrace_plan::policy::Policy as Wanted;
 
 use super::claimed::Claimed;
-use crate::catalog::{Change, Edit, Expect, Extent, Owed, Replica, TargetId, Task};
-use crate::frame::Identity;
+use crate::Result;
 use crate::place::{Placer, policy};
 use crate::report::TierState;
 use crate::store::{Device, Inner};
 use crate::write::{PutOptions, element_of};
-use crate::{Error, Result};
 
 /// Replicas that were made and are to be registered; nobody else makes them meanwhile.
 pub(super) struct Made<'a> {
@@ -71,17 +71,17 @@ impl Inner {
     }
 
     fn commit_made(&self, made: &mut Made<'_>) -> Result<()> {
-        crate::fail::point("mover:copied");
+        terrace_system::fail::point("mover:copied");
         let changes = std::mem::take(&mut made.changes);
         if !changes.is_empty() {
             for (result, change) in self.catalog.commit_many(&changes)?.into_iter().zip(&changes) {
                 match result {
-                    Err(Error::Conflict { .. }) => self.register_beside(change)?,
+                    Err(terrace_catalog::Error::Conflict { .. }) => self.register_beside(change)?,
                     result => drop(result?),
                 }
             }
         }
-        crate::fail::point("mover:committed");
+        terrace_system::fail::point("mover:committed");
         made.done += changes.len();
         Ok(())
     }
@@ -92,8 +92,8 @@ impl Inner {
         let expect = vec![Expect::Owed(*task, key.to_vec())];
         match self.catalog.commit(Change { expect, edits: vec![Edit::Forgive { task: *task }] }) {
             Ok(_) => Ok(1),
-            Err(Error::Conflict { .. }) => Ok(0),
-            Err(e) => Err(e),
+            Err(terrace_catalog::Error::Conflict { .. }) => Ok(0),
+            Err(e) => Err(e.into()),
         }
     }
 

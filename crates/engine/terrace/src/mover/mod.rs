@@ -28,11 +28,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::{Condvar, Mutex};
+use terrace_catalog::Task;
 use terrace_codec::Encoding;
 use terrace_plan::policy::Policy as Wanted;
 
 use crate::Result;
-use crate::catalog::Task;
 use crate::read::Suspect;
 use crate::store::{Inner, Store};
 

@@ -2,16 +2,17 @@
 
 use std::time::{Duration, Instant};
 
+use terrace_catalog::{Change, Edit, Expect, Extent, Kind, Object, Replica, Task};
 use terrace_codec::Encoding;
+use terrace_format::frame::{self, Identity};
+use terrace_system::clock::unix_nanos;
+use terrace_tier::{PLAIN, Whole};
 
 use super::Inner;
 use super::claimed::Claimed;
-use crate::catalog::{Change, Edit, Expect, Extent, Kind, Object, Replica, Task};
-use crate::frame::{self, Identity};
 use crate::report::TierState;
 use crate::store::{Device, Store};
-use crate::tier::{PLAIN, Whole};
-use crate::write::{now, with_scratch};
+use crate::write::with_scratch;
 use crate::{Error, Result};
 
 /// An object that is written to is made a file again once it was left alone for so long.
@@ -133,7 +134,7 @@ impl Inner {
                 }
             }
         }
-        crate::fail::point("plain:written");
+        terrace_system::fail::point("plain:written");
         let mut registered = false;
         for (extents, replicas) in extents.chunks(BATCH).zip(replicas.chunks(BATCH)) {
             let mut edits = Vec::with_capacity(2 * extents.len());
@@ -148,16 +149,16 @@ impl Inner {
             match self.catalog.commit(Change { expect, edits }) {
                 Ok(_) => registered = true,
                 // It has changed meanwhile, and is owed as it is now. What of the file was registered is dropped with that.
-                Err(Error::Conflict { .. } | Error::NotFound { .. }) => {
+                Err(terrace_catalog::Error::Conflict { .. } | terrace_catalog::Error::NotFound { .. }) => {
                     if !registered {
                         let _ = device.target.discard(file);
                     }
                     return Ok(0);
                 }
-                Err(e) => return Err(e),
+                Err(e) => return Err(e.into()),
             }
         }
-        crate::fail::point("plain:committed");
+        terrace_system::fail::point("plain:committed");
         Ok(replicas.len())
     }
 
@@ -212,7 +213,7 @@ impl Inner {
                 if error.kind() != std::io::ErrorKind::NotADirectory {
                     device.failed(&error);
                 }
-                tracing::debug!(key = %crate::key::show(key), %error, "the plain file is not named yet");
+                tracing::debug!(key = %terrace_format::key::show(key), %error, "the plain file is not named yet");
                 Ok(Naming::Later)
             }
         }
@@ -226,7 +227,7 @@ impl Inner {
     }
 
     fn is_owed(&self, device: &Device, object: &Object, extent: &Extent) -> Result<bool> {
-        self.catalog.is_owed(&task(object, extent, device.id))
+        Ok(self.catalog.is_owed(&task(object, extent, device.id))?)
     }
 
     /// Owes an object as a plain file, unless it is owed already.
@@ -238,7 +239,7 @@ impl Inner {
             let owed = owe(key, task(&object, first, device.id), first);
             match self.catalog.commit(Change { expect, edits: vec![owed] }) {
                 // What has changed meanwhile is followed again.
-                Err(Error::Conflict { .. } | Error::NotFound { .. }) => {}
+                Err(terrace_catalog::Error::Conflict { .. } | terrace_catalog::Error::NotFound { .. }) => {}
                 owed => drop(owed?),
             }
         }
@@ -284,7 +285,7 @@ impl Inner {
 /// Whether an object that was a file, or is in pieces, was written to just now.
 fn is_busy(device: &Device, object: &Object, extents: &[Extent]) -> bool {
     let again = extents.iter().any(|e| is_part(e) || plain_on(e, device).is_some());
-    let age = now().saturating_sub(object.attributes.mtime);
+    let age = unix_nanos().saturating_sub(object.attributes.mtime);
     again && (0..QUIET.as_nanos() as i64).contains(&age)
 }
 
@@ -307,7 +308,7 @@ fn is_part(extent: &Extent) -> bool {
     extent.length != extent.raw_len
 }
 
-fn task(object: &Object, extent: &Extent, target: crate::catalog::TargetId) -> Task {
+fn task(object: &Object, extent: &Extent, target: terrace_catalog::TargetId) -> Task {
     Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target }
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use terrace_catalog::{Change, Edit, Extent, TargetId, Task, frames};
 use terrace_plan::hotness::{Entry, promotions};
 
 use super::request::owe;
 use crate::Result;
-use crate::catalog::{Change, Edit, Extent, TargetId, Task, frames};
 use crate::store::{Inner, Store};
 
 /// How often it is looked for what is worth promoting.

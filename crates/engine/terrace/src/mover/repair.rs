@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use terrace_catalog::{Edit, Extent, Owed};
+
 use crate::Result;
-use crate::catalog::{Edit, Extent, Owed};
 use crate::read::{Suspect, read_replica};
 use crate::store::{Inner, Store};
 
@@ -101,7 +102,7 @@ impl Inner {
         if self.read_frame(task.object, &others).is_none() {
             return Ok(Repair::Impossible);
         }
-        tracing::info!(key = %crate::key::show(key), offset = task.frame_offset, target = %device.path.display(), "replacing a bad replica");
+        tracing::info!(key = %terrace_format::key::show(key), offset = task.frame_offset, target = %device.path.display(), "replacing a bad replica");
         let key = serde_bytes::ByteBuf::from(key.clone());
         self.catalog.commit(
             Edit::Lost { task: *task, key: key.clone(), place: replica.place, owed: Some(task.target) }.into(),

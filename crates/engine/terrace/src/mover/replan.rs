@@ -2,20 +2,21 @@
 
 use std::fs;
 
+use terrace_catalog::{Edit, Extent, Object, TargetId, frames};
 use terrace_cost::Weights;
+use terrace_format::key;
 use terrace_plan::policy::Policy as Wanted;
+use terrace_system::replace;
 
 use super::BATCH;
 use super::evict::drop_replica;
 use super::request::{owe, task_at};
-use crate::catalog::{Edit, Extent, Object, TargetId, frames};
 use crate::config::{Config, StoreConfig};
 use crate::place::{Placer, policy, policy_under};
-use crate::replace::replace;
 use crate::report::{Moved, Replanning, TierState};
 use crate::store::{Inner, Store, read_config};
 use crate::write::{PutOptions, element_of};
-use crate::{Result, key};
+use crate::{Error, Result};
 
 /// What was read less often than this is cold.
 const COLD: f64 = 0.5;
@@ -150,7 +151,7 @@ impl Inner {
         let unplanned = std::mem::take(&mut *self.mover.unplanned.lock());
         let (mut done, mut later, mut failed) = (0, Vec::new(), Ok(()));
         for (key, then) in unplanned {
-            let followed = self.catalog.object(&key).and_then(|object| match object {
+            let followed = self.catalog.object(&key).map_err(Error::from).and_then(|object| match object {
                 Some(object) => self.follow_policy(&key, &object, &then),
                 None => Ok(true),
             });

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use terrace_catalog::{Edit, Extent, Object, Owed, Replica, TargetId, Task, frames};
 use terrace_plan::snapshot::TierSet;
 
 use super::WAIT;
 use super::evict::drop_replica;
-use crate::catalog::{Edit, Extent, Object, Owed, Replica, TargetId, Task, frames};
 use crate::read::task_of;
 use crate::report::Moved;
 use crate::store::{Inner, Store};
@@ -126,7 +126,7 @@ impl Store {
             if edits.len() >= BATCH_EDITS || owed_bytes(&edits) >= BATCH_BYTES {
                 moved.kept += inner.carry_out(std::mem::take(&mut edits))?;
             }
-            Ok(true)
+            Ok::<_, Error>(true)
         })?;
         moved.kept += inner.carry_out(edits)?;
         inner.mark_synced()?;

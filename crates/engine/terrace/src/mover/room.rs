@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use terrace_catalog::Edit;
+use terrace_system::fail;
+use terrace_tier::Place;
+
 use super::{BATCH, REST};
-use crate::catalog::Edit;
 use crate::store::Inner;
-use crate::tier::Place;
-use crate::{Error, Result, fail};
+use crate::{Error, Result};
 
 /// How long a dead frame's bytes stay for readers that looked it up before.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
@@ -85,7 +87,7 @@ impl Inner {
                     device.failed(&e);
                     break;
                 }
-                crate::fail::point("reap:freed");
+                terrace_system::fail::point("reap:freed");
                 self.catalog.commit(Edit::Freed { target: device.id, places: dead }.into())?;
             }
             let mut segments = self.catalog.segments(device.id)?;
@@ -170,7 +172,7 @@ mod tests {
     #[test]
     fn a_record_without_an_end_may_end_anywhere() {
         let old = postcard::to_stdvec(&(3_u64, 5_000_u64, 9_u64)).expect("encodes");
-        let read = crate::catalog::Live::read(&old).expect("reads");
+        let read = terrace_catalog::Live::read(&old).expect("reads");
         assert_eq!((read.frames, read.bytes, read.sequence, read.end), (3, 5_000, 9, u64::MAX));
     }
 }

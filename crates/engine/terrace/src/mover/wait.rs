@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use terrace_system::fail;
+
 use super::{WAIT, room};
 use crate::config::Ack;
 use crate::report::TierState;
 use crate::store::{Device, Inner, Store};
 use crate::write::Receipt;
-use crate::{Error, Result, fail};
+use crate::{Error, Result};
 
 /// Where a target has room for this much, a write is cut to fit.
 const MIN_BLOCK_BYTES: u64 = 64 << 10;

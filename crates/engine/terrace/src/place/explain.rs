@@ -8,7 +8,7 @@ use terrace_cost::{Costs, Expected};
 use terrace_plan::explain::Explanation;
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
 use terrace_predict::analyze::Analysis;
-use terrace_predict::thread_seconds;
+use terrace_system::clock::thread_seconds;
 
 use super::{READS, Site, USUAL, policy};
 use crate::config::{Bytes, Rate, Time};

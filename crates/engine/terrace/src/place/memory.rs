@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use terrace_predict::Memory;
-
-use crate::replace::replace;
+use terrace_system::replace;
 
 /// Where a store keeps it.
 pub(super) const REMEMBERED: &str = "predictor.streams";

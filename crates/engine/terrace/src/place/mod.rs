@@ -20,17 +20,17 @@ use std::sync::Arc;
 
 use rustix_futex_sync::Mutex;
 use smallvec::SmallVec;
+use terrace_catalog::{Extent, Replica, TargetId};
 use terrace_codec::{Element, Encoding};
 use terrace_cost::Weights;
 use terrace_cost::{Costs, Expected};
+use terrace_format::frame::{Coded, Identity};
 use terrace_plan::policy::{Ack, Budget, Policy as Wanted};
 use terrace_plan::snapshot::TierSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::planner::Pace;
 use self::streams::{Aim, Known, SHORT_EXTENT_BYTES};
-use crate::catalog::{Extent, Replica, TargetId};
-use crate::frame::{Coded, Identity};
 use crate::store::{Device, Inner};
 use crate::write::{append_to, with_scratch};
 

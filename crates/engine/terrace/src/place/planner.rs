@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
+use terrace_catalog::{Replica, TargetId};
 use terrace_codec::Encoding;
 use terrace_cost::Costs;
 use terrace_cost::Weights;
@@ -12,7 +13,6 @@ use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
 use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, TargetSet, Tier, TierSet};
 
 use super::{Placed, Placement, Places, speeds};
-use crate::catalog::{Replica, TargetId};
 use crate::report::TierState;
 use crate::store::{Device, Tiers};
 

@@ -21,7 +21,7 @@ pub(crate) struct Policy {
 pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy {
     let (policy, resolutions) = explained(inner, key, options);
     for resolution in resolutions {
-        tracing::debug!(key = %crate::key::show(key), "{resolution}");
+        tracing::debug!(key = %terrace_format::key::show(key), "{resolution}");
     }
     policy
 }

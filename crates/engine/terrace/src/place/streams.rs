@@ -12,16 +12,16 @@ use rustix_futex_sync::{Mutex, MutexGuard};
 use terrace_codec::{Element, Encoding};
 use terrace_cost::Weights;
 use terrace_cost::{Costs, Expected, Objective, TargetRates};
+use terrace_format::frame::Coded;
 use terrace_plan::policy::Policy as Wanted;
 use terrace_predict::analyze::Elements;
 use terrace_predict::{Choice, Outcome, Predictor, Stream};
+use terrace_system::replace;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::memory::{self, Memories, REMEMBERED};
 use super::planner::Pace;
 use super::{READS, USUAL, is_dense};
-use crate::frame::Coded;
-use crate::replace::replace;
 use crate::store::Tiers;
 
 /// Where a store keeps what was learned.

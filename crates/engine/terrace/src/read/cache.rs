@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache as Lru;
-
+use terrace_catalog::Extent;
 use terrace_codec::Encoding;
-
-use crate::catalog::Extent;
-use crate::frame::sub_block_len;
+use terrace_format::frame::sub_block_len;
 
 /// A chunk of a frame, as long as a sub-block: the write, where the frame begins in its object, and the chunk's first
 /// raw byte in it. Frames never change, and no two of a store are the same write's.

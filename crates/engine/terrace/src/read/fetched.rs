@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix_futex_sync::{Condvar, Mutex};
-
-use crate::catalog::Extent;
+use terrace_catalog::Extent;
 
 /// So many frames, of at most 1 MiB each, are here at a time.
 const MOST: usize = 16;

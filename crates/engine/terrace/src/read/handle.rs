@@ -1,8 +1,9 @@
 //! Handles: objects that stay readable as they were.
 
+use terrace_catalog::Object;
+
 use super::view::View;
 use crate::Result;
-use crate::catalog::Object;
 use crate::store::Store;
 
 /// An object as it was when the handle was made. While the handle lives its bytes stay readable, whatever becomes of the

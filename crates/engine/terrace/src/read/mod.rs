@@ -16,12 +16,13 @@ pub use handle::Handle;
 use nearest::nearest;
 use view::View;
 
-use crate::catalog::{Extent, Object, Replica, Task};
-use crate::frame::{self, BLOCK, Header, header_len};
 use crate::sparse::{Dense, WriteHoles};
 use crate::store::{Device, Inner, Store};
 use crate::write::with_scratch;
-use crate::{Error, Result, key};
+use crate::{Error, Result};
+use terrace_catalog::{Extent, Object, Replica, Task};
+use terrace_format::frame::{self, BLOCK, Header, header_len};
+use terrace_format::key;
 
 /// Frames up to this length are fetched in one piece.
 const WHOLE: u32 = 96 << 10;

@@ -1,10 +1,10 @@
 //! Which replica is read.
 
 use smallvec::SmallVec;
+use terrace_catalog::{Extent, Replica};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Result;
-use crate::catalog::{Extent, Replica};
 use crate::place::{WAITS, taken};
 use crate::report::TierState;
 use crate::store::{Device, Inner};

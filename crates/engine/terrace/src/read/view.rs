@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use terrace_catalog::{Extent, Object};
+use terrace_format::key;
+
 use super::same_frames;
-use crate::catalog::{Extent, Object};
 use crate::store::{Lease, Store};
-use crate::{Error, Result, key};
+use crate::{Error, Result};
 
 /// A read that takes longer than this pins what it reads. Until then the grace that dead frames have is enough.
 const LONG: Duration = Duration::from_secs(1);

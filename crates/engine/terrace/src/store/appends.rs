@@ -10,9 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::{Mutex, MutexGuard};
+use terrace_system::lock::{is_held, lock_byte};
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::lock::{is_held, lock_byte};
 
 /// Locks of this process. Keys that share one wait for each other.
 const PROCESS_LOCKS: usize = 64;

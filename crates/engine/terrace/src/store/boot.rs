@@ -8,10 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
+use terrace_catalog::Catalog;
+use terrace_system::{Locked, fail};
 
 use super::{refuse, write};
-use crate::catalog::Catalog;
-use crate::{Error, Locked, Result, fail};
+use crate::{Error, Result};
 
 /// Names the boot that the catalog was last used in, and says what of it is done.
 const MARK: &str = "boot";

@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::path::Path;
 
+use terrace_format::key;
+
 use super::{Store, boot, lock_file, read_config, read_identity, targets, write};
 use crate::config::{Config, Rule, TierConfig};
-use crate::{Error, Result, key};
+use crate::{Error, Result};
 
 /// Owed replicas that are looked at in one go.
 const OWED: usize = 1024;
@@ -38,7 +40,7 @@ impl Store {
         let mut left = 0;
         store.inner.catalog.each_object(b"", |_, _, extents| {
             left += extents.iter().flat_map(|e| &e.replicas).filter(|r| on(r.target)).count();
-            Ok(true)
+            Ok::<_, Error>(true)
         })?;
         let mut after = None;
         loop {

@@ -4,11 +4,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use terrace_catalog::TargetId;
+use terrace_tier::removal::{self, TargetFound};
+
 use super::{Discard, FORMAT, Store, boot, lock_file, read_config, read_state, refuse, targets, write};
-use crate::catalog::TargetId;
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
 use crate::report::{RemainState, Remains, TargetRemains};
-use crate::tier::removal::{self, TargetFound};
 use crate::{Error, Result};
 
 /// The line of a store's file `store` that says that it is being destroyed.
@@ -78,7 +79,7 @@ impl Store {
             if found.state == RemainState::Present {
                 let left = of.remove(dir, id).map_err(Error::io(format!("emptying {}", found.target)))?;
                 remains.kept.extend(left);
-                crate::fail::point("destroy:target");
+                terrace_system::fail::point("destroy:target");
             }
         }
         let left = remove_own(dir).map_err(Error::io(format!("removing {}", dir.display())))?;
@@ -96,7 +97,7 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
         let remains = look(dir, id, Some(opened))?;
         check_allowed(dir, &remains, force)?;
         write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n{DESTROYED}\n").as_bytes())?;
-        crate::fail::point("destroy:begun");
+        terrace_system::fail::point("destroy:begun");
         Ok(remains)
     };
     match Store::open(dir) {
@@ -121,7 +122,7 @@ fn look(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<R
             store.inner.catalog.each_object(b"", |_, object, _| {
                 objects += 1;
                 bytes = bytes.saturating_add(object.length);
-                Ok(true)
+                Ok::<_, Error>(true)
             })?;
             (remains.objects, remains.bytes) = (Some(objects), Some(bytes));
         }
@@ -243,7 +244,7 @@ fn remove_own(dir: &Path) -> io::Result<Vec<PathBuf>> {
             removal::remove_file(&entry.path())?;
         }
     }
-    crate::fail::point("destroy:own");
+    terrace_system::fail::point("destroy:own");
     for last in LAST_FILES {
         removal::remove_file(&dir.join(last))?;
     }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
+use terrace_catalog::TargetId;
+use terrace_format::frame::Frame;
+use terrace_tier::{Place, Space, Target};
+
 use super::monitor::Speed;
 use super::trouble::Trouble;
-use crate::catalog::TargetId;
-use crate::frame::Frame;
 use crate::report::TierState;
-use crate::tier::{Place, Space, Target};
 
 /// What a frame takes beside its payload, at most about.
 const FRAMING: u64 = 8 << 10;

@@ -9,9 +9,10 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix_futex_sync::Mutex;
+use terrace_system::Locked;
 
 use super::{Inner, Store};
-use crate::{Error, Locked, Result};
+use crate::{Error, Result};
 
 /// The leases that this process holds.
 pub(crate) struct Leases {
@@ -87,7 +88,7 @@ impl Lease {
     /// Pins what commits after `generation` take from an object.
     pub fn take(store: &Store, object: u64, generation: u64) -> Result<Lease> {
         let catalog = &store.inner.catalog;
-        let holder = store.inner.leases.holder(|| catalog.next_id())?;
+        let holder = store.inner.leases.holder(|| Ok(catalog.next_id()?))?;
         let id = (holder, catalog.next_id()?);
         catalog.lease(id, object, generation)?;
         Ok(Lease { store: store.clone(), id })
@@ -110,6 +111,6 @@ impl Inner {
     pub(crate) fn drop_dead_leases(&self) -> Result<()> {
         let mut leases = self.catalog.leases()?;
         leases.retain(|(holder, _)| self.leases.is_dead(*holder));
-        leases.into_iter().try_for_each(|id| self.catalog.unlease(id))
+        Ok(leases.into_iter().try_for_each(|id| self.catalog.unlease(id))?)
     }
 }

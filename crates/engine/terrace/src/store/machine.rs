@@ -10,10 +10,11 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::FlockOperation;
+use terrace_system::{Locked, fail, fork};
 
 use super::filesystem::Suitability;
 use super::refuse;
-use crate::{Error, Locked, Result, fail, fork};
+use crate::{Error, Result};
 
 const MACHINE_FILE: &str = "machine";
 /// More than a whole file has.

@@ -38,20 +38,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
+use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
+use terrace_format::key;
+use terrace_system::Locked;
+use terrace_tier::FILES;
+
 use crate::config::Config;
 use crate::hotness::Hotness;
 use crate::mover::Mover;
 use crate::place::{Planned, Planner, Streams};
 use crate::read::{Cache, Fetched};
 use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Status, TierState, TierStatus};
-use crate::tier::FILES;
-use crate::{Error, Locked, Result, key};
+use crate::{Error, Result};
 use appends::AppendTurns;
 use machine::MachineLock;
 use rules::Rules;
 use sole::Sole;
 use trust::Trust;
+
 pub use trust::Trusted;
 
 /// The store's format; a store of a newer one is refused.
@@ -152,7 +156,7 @@ impl Store {
         config.settle_paths()?;
         targets::probe(&config)?;
         write(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
-        crate::log::write_reach(dir, id, 0).map_err(Error::io(context("writing into")))?;
+        terrace_catalog::log::write_reach(dir, id, 0).map_err(Error::io(context("writing into")))?;
         let made = write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n").as_bytes());
         // Whoever comes now finds a store, and the opener below must be alone.
         drop(alone);
@@ -226,7 +230,7 @@ impl Store {
 
     /// Up to `limit` objects whose key is `prefix` or lies below it, in order of keys, after the key `after`.
     pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
-        self.inner.catalog.list(prefix, after, limit)
+        Ok(self.inner.catalog.list(prefix, after, limit)?)
     }
 
     /// Deletes an object.

@@ -6,7 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
 
 use rustix_futex_sync::Mutex;
+use terrace_catalog::log::Log;
+use terrace_catalog::{Catalog, Edit};
 use terrace_predict::Predictor;
+use terrace_system::Locked;
+use terrace_system::fail;
+use terrace_tier::Ids;
 
 use super::appends::AppendTurns;
 use super::boot;
@@ -14,15 +19,12 @@ use super::sole::sole;
 use super::trust::Trust;
 use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, lock_file, read_identity};
 use crate::care::Survey;
-use crate::catalog::{Catalog, Edit};
 use crate::config::Config;
 use crate::hotness::Hotness;
-use crate::log::Log;
 use crate::mover::Mover;
 use crate::place::{Planner, Streams};
 use crate::read::{Cache, Fetched};
-use crate::tier::Ids;
-use crate::{Error, Locked, Result, fail};
+use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process.
 static STORES: LazyLock<Mutex<HashMap<PathBuf, Weak<Last>>>> = LazyLock::new(Mutex::default);
@@ -53,7 +55,7 @@ impl Store {
     pub(super) fn open_as(dir: &Path, opening: Opening) -> Result<Store> {
         let id = read_identity(dir)?;
         let dir = fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
-        let _held = crate::fork::hold();
+        let _held = terrace_system::fork::hold();
         made_once();
         let mut stores = STORES.lock();
         match stores.get(&dir).and_then(Weak::upgrade) {

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use terrace_catalog::Catalog;
+use terrace_catalog::log::Log;
+
 use super::boot::{self, Mark};
 use super::open::Opening;
 use super::{Store, StoreLock, lock_file, read_config, read_identity};
 use crate::care::Survey;
-use crate::catalog::Catalog;
-use crate::log::Log;
 use crate::report::Salvaged;
 use crate::{Error, Result};
 

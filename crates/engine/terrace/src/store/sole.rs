@@ -12,10 +12,11 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use rustix_futex_sync::Mutex;
+use terrace_system::fork;
+use terrace_system::lock::{any_byte_held, is_held, lock_byte};
 
 use super::refuse;
-use crate::lock::{any_byte_held, is_held, lock_byte};
-use crate::{Error, Result, fork};
+use crate::{Error, Result};
 
 /// The stores that this copy has open: how often, and their files. Locked while no fork can happen.
 static TAKEN: LazyLock<Mutex<HashMap<Id, (usize, File)>>> = LazyLock::new(Mutex::default);

@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use terrace_catalog::TargetId;
+use terrace_tier::decorate::{Deadline, Limits, Throttle};
+use terrace_tier::{Directory, EmptiedNote, Ids, Memory, Space, Target, Used};
+#[cfg(feature = "object")]
+use terrace_tier::{Object, Service};
+
 use super::Device;
 use super::monitor::Speed;
 use super::trouble::Trouble;
-use crate::catalog::TargetId;
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
-use crate::tier::decorate::{Deadline, Limits, Throttle};
-use crate::tier::{Directory, EmptiedNote, Ids, Memory, Space, Target, Used};
-#[cfg(feature = "object")]
-use crate::tier::{Object, Service};
 use crate::{Error, Result};
 
 /// What a device is taken to transfer, in bytes per second, before it was used and where it is not throttled.
@@ -138,7 +139,7 @@ impl Opener<'_> {
 
     #[cfg(not(feature = "object"))]
     fn object(&self, tier: &TierConfig, _: &TargetConfig, _: TargetId, _: u64) -> io::Result<Opened> {
-        let reason = crate::tier::unavailable(tier.service.as_deref().unwrap_or_default());
+        let reason = terrace_tier::unavailable(tier.service.as_deref().unwrap_or_default());
         Err(io::Error::new(io::ErrorKind::Unsupported, reason.unwrap_or_default()))
     }
 }

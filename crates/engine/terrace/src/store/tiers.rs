@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use terrace_catalog::TargetId;
 use terrace_plan::snapshot::TierSet;
+use terrace_tier::Ids;
 
 use super::device::Device;
 use super::targets::Opener;
-use crate::catalog::TargetId;
 use crate::config::{Config, Layout};
 use crate::place::LEARNED;
-use crate::tier::Ids;
 use crate::{Error, Result};
 
 /// A tier: a performance level.

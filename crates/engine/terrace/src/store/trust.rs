@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
-use crate::shared::{Words, now};
+use terrace_system::clock::monotonic_nanos;
+use terrace_system::words::Words;
 
 /// Long enough for a walk along a path, or a listing; short enough to wait for.
 const LONGEST_TRUST_NS: u64 = 100_000_000;
@@ -29,7 +30,7 @@ pub struct Trusted {
 impl Trusted {
     /// For how long from now on; to be asked when the answer is sent.
     pub fn left(&self) -> Duration {
-        Duration::from_nanos(self.until.saturating_sub(now() + ANSWER_MARGIN_NS))
+        Duration::from_nanos(self.until.saturating_sub(monotonic_nanos() + ANSWER_MARGIN_NS))
     }
 }
 
@@ -46,7 +47,7 @@ impl Trust {
             return NONE;
         }
         let [word] = self.0.all();
-        let now = now();
+        let now = monotonic_nanos();
         let until = word.load(Ordering::Relaxed);
         if (PROLONGED_TRUST_NS..=LONGEST_TRUST_NS).contains(&until.saturating_sub(now)) {
             return Trusted { until };
@@ -64,7 +65,7 @@ impl Trust {
         let [until] = self.0.all();
         let until = until.load(Ordering::SeqCst);
         // What is further away was written before the machine was started again.
-        if until > now() + LONGEST_TRUST_NS { 0 } else { until }
+        if until > monotonic_nanos() + LONGEST_TRUST_NS { 0 } else { until }
     }
 }
 
@@ -81,12 +82,12 @@ mod tests {
         assert_eq!(other.end(), 0, "nothing was granted");
         for _ in 0..3 {
             let granted = mount.grant(|| true);
-            assert!(granted.until > 0 && granted.until <= now() + LONGEST_TRUST_NS);
+            assert!(granted.until > 0 && granted.until <= monotonic_nanos() + LONGEST_TRUST_NS);
             assert!(other.end() >= granted.until && granted.left().as_nanos() as u64 <= PROLONGED_TRUST_NS);
         }
         // A word that was written before the clock began again.
-        other.0.all()[0].store(now() + 3_600_000_000_000, Ordering::SeqCst);
+        other.0.all()[0].store(monotonic_nanos() + 3_600_000_000_000, Ordering::SeqCst);
         assert_eq!(mount.end(), 0);
-        assert!(mount.grant(|| true).until <= now() + LONGEST_TRUST_NS);
+        assert!(mount.grant(|| true).until <= monotonic_nanos() + LONGEST_TRUST_NS);
     }
 }

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::io;
 
+use terrace_catalog::Replica;
 use terrace_codec::Encoding;
+use terrace_format::frame::{self, Identity, Scratch};
 
-use crate::catalog::Replica;
-use crate::frame::{self, Identity, Scratch};
 use crate::store::Device;
 
 /// Lends the thread's buffers and codec contexts.

@@ -4,14 +4,16 @@
 //! it is not, they are written again, for the end of now. So the commit's record in the log holds the place as it was decided,
 //! and needs nothing new to be replayed.
 
+use terrace_catalog::Object;
 use terrace_codec::Element;
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
 
 use super::writer::Update;
-use super::{PutOptions, Receipt, now};
-use crate::catalog::Object;
+use super::{PutOptions, Receipt};
 use crate::place::policy;
 use crate::store::Store;
-use crate::{Error, Result, key};
+use crate::{Error, Result};
 
 /// Where appended bytes are, and what their write has reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +45,7 @@ impl Store {
     pub fn append(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Appended> {
         self.check_changeable(key)?;
         let asked = |kept: PutOptions| options.clone().over(&kept);
-        let (offset, receipt) = self.append_pieces(key, None, &[bytes], now(), asked, options.element)?;
+        let (offset, receipt) = self.append_pieces(key, None, &[bytes], unix_nanos(), asked, options.element)?;
         Ok(Appended { offset, receipt: receipt? })
     }
 

@@ -1,11 +1,14 @@
 //! Batches: writes to several objects that become visible together, or not at all.
 
-use super::{Receipt, Writer, now};
-use crate::catalog::{Attributes, Change, Edit, Expect, Object};
+use terrace_catalog::{Attributes, Change, Edit, Expect, Object};
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
+
+use super::{Receipt, Writer};
 use crate::config::Ack;
 use crate::place::{Policy, policy};
 use crate::store::Store;
-use crate::{Element, PutOptions, Result, key};
+use crate::{Element, PutOptions, Result};
 
 /// Writes to several objects, gathered and then made visible by one commit. What is dropped without [`Batch::commit`] leaves
 /// nothing.
@@ -111,7 +114,7 @@ impl<'a> Batch<'a> {
 
     /// Cuts an object to `length` bytes, or extends it with zeros, once it is written to.
     pub fn set_length(&mut self, key: &[u8], length: u64) {
-        self.then.push(Edit::SetLength { key: key.to_vec(), length, mtime: now() });
+        self.then.push(Edit::SetLength { key: key.to_vec(), length, mtime: unix_nanos() });
     }
 
     /// Replaces an object's attributes, once it is written to.
@@ -140,14 +143,14 @@ impl<'a> Batch<'a> {
                 },
             );
             let (key, object, want) = (writer.key.to_vec(), writer.object, writer.want());
-            edits.push(Edit::Write { key, object, want, mtime: now(), extents: writer.extents.clone() });
+            edits.push(Edit::Write { key, object, want, mtime: unix_nanos(), extents: writer.extents.clone() });
         }
         edits.append(&mut self.then);
         let cuts = edits.iter().any(|edit| matches!(edit, Edit::SetLength { .. }));
-        crate::fail::point("batch:written");
+        terrace_system::fail::point("batch:written");
         let inner = &self.store.inner;
         let commit = inner.catalog.commit(Change { expect: std::mem::take(&mut self.expect), edits })?;
-        crate::fail::point("batch:committed");
+        terrace_system::fail::point("batch:committed");
         let parts = std::mem::take(&mut self.parts);
         let store = self.store;
         if cuts {
@@ -170,7 +173,8 @@ impl<'a> Batch<'a> {
         self.then.iter().try_for_each(|edit| match edit {
             Edit::SetLength { key, length, .. } => {
                 self.store.check_changeable(key)?;
-                key::check_end(key, 0, *length).map(drop)
+                key::check_end(key, 0, *length)?;
+                Ok(())
             }
             Edit::SetAttributes { key, .. } | Edit::Remove { key } => self.store.check_changeable(key),
             _ => Ok(()),

@@ -9,7 +9,6 @@ mod receipt;
 mod writer;
 
 use std::io::Read;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use terrace_codec::Element;
 
@@ -21,17 +20,14 @@ pub use receipt::{OwedTo, Receipt};
 use writer::Update;
 pub(crate) use writer::Writer;
 
-use crate::catalog::{Attributes, Change, Commit, Edit, Expect};
 use crate::config::Ack;
 use crate::place::{Policy, policy};
 use crate::sparse::{Dense, ReadHoles};
 use crate::store::Store;
-use crate::{Error, Result, key};
-
-/// Nanoseconds since 1970.
-pub(crate) fn now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64)
-}
+use crate::{Error, Result};
+use terrace_catalog::{Attributes, Change, Commit, Edit, Expect};
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
 
 impl Store {
     /// Writes a whole object from `bytes`; what the key named before is replaced at once.
@@ -81,7 +77,7 @@ impl Store {
         let extents = writer.extents.clone();
         let (want, staged) = (writer.want(), writer.staged);
         let edit = Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents };
-        crate::fail::point("put:written");
+        terrace_system::fail::point("put:written");
         if writer.owed > 0 && options.says_how() {
             inner.mover.remember(object, policy.wanted);
         }
@@ -89,10 +85,10 @@ impl Store {
             Ok(commit) => commit,
             Err(e) => {
                 writer.abandon();
-                return Err(e);
+                return Err(e.into());
             }
         };
-        crate::fail::point("put:committed");
+        terrace_system::fail::point("put:committed");
         self.acknowledge(commit.sequence, &policy, &writer, length)
     }
 
@@ -112,7 +108,7 @@ impl Store {
             let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
             let policy = policy(&self.inner, key, &options.clone().over(&kept));
             let named = object.map(|object| object.id);
-            match self.write_ranges(key, named, ranges, now(), &policy, options.element) {
+            match self.write_ranges(key, named, ranges, unix_nanos(), &policy, options.element) {
                 // Where it was replaced meanwhile, the bytes belong to the object that is there now.
                 Err(Error::Conflict { .. }) if self.inner.catalog.object(key)?.map(|o| o.id) != named => {}
                 done => return done,
@@ -167,9 +163,10 @@ impl Store {
         self.check_changeable(key)?;
         key::check_end(key, 0, length)?;
         let expect = vec![Expect::Exists(key.to_vec())];
-        self.inner
-            .catalog
-            .commit(Change { expect, edits: vec![Edit::SetLength { key: key.to_vec(), length, mtime: now() }] })?;
+        self.inner.catalog.commit(Change {
+            expect,
+            edits: vec![Edit::SetLength { key: key.to_vec(), length, mtime: unix_nanos() }],
+        })?;
         self.follow_cut();
         Ok(())
     }

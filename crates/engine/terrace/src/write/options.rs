@@ -1,11 +1,11 @@
 //! What may be said of a write.
 
 use serde::{Deserialize, Serialize};
+use terrace_catalog::{Attributes, Object};
 use terrace_codec::Element;
 use terrace_cost::Weights;
 use terrace_plan::policy::{Asked, Budget};
 
-use crate::catalog::{Attributes, Object};
 use crate::config::Ack;
 use crate::{Error, Result};
 

@@ -1,7 +1,8 @@
 //! Where an object is to be a plain file it is to be whole: all its extents go to the same targets, and those that were
 //! written there as frames are owed again, as a part of the file.
 
-use crate::catalog::{Extent, TargetId};
+use terrace_catalog::{Extent, TargetId};
+
 use crate::place::Places;
 use crate::report::TierState;
 use crate::store::Inner;

@@ -3,15 +3,16 @@
 use std::io::{self, Read};
 use std::time::Instant;
 
+use terrace_catalog::{Change, Commit, Edit, Expect, Extent, NewExtent, TargetId, Task};
 use terrace_codec::Element;
+use terrace_format::frame::Identity;
+use terrace_format::key;
 
 use super::plain::WholeOn;
-use crate::catalog::{Change, Commit, Edit, Expect, Extent, NewExtent, TargetId, Task};
-use crate::frame::Identity;
 use crate::place::{Placed, Placer, Places, Policy};
 use crate::sparse::ReadHoles;
 use crate::store::Inner;
-use crate::{Error, Result, key};
+use crate::{Error, Result};
 
 /// Extents this short get all their quick replicas at once, on the caller's thread.
 const INLINE_BYTES: usize = 64 << 10;
@@ -106,7 +107,7 @@ impl<'a> Writer<'a> {
             self.inner.catalog.commit(stage.into())?;
             self.staged = true;
             self.unstaged_bytes = 0;
-            crate::fail::point("put:staged");
+            terrace_system::fail::point("put:staged");
         }
         Ok(())
     }
@@ -135,7 +136,7 @@ impl<'a> Writer<'a> {
         expect.extend(length.filter(|_| named.is_some()).map(|length| Expect::Length(key(), length)));
         let (want, extents) = (self.want(), self.extents.clone());
         let edit = Edit::Write { key: key(), object: self.object, want, mtime, extents };
-        self.inner.catalog.commit(Change { expect, edits: vec![edit] })
+        Ok(self.inner.catalog.commit(Change { expect, edits: vec![edit] })?)
     }
 
     /// Writes at most a block: one extent, or more where its replicas do not fit in one place.

@@ -1,0 +1,16 @@
+//! Frames: an extent's bytes as stored, described by a header that can be read without the catalog.
+//!
+//! The layout, byte by byte, is in `docs/format.md`.
+
+mod header;
+mod payload;
+
+pub use header::{Header, Identity, MAX_HEADER, SubBlock, header_len, sub_block_len};
+pub use payload::{Coded, Frame, Scratch, decode_range, encode};
+
+/// Raw bytes of one sub-block of a frame stored as it is.
+pub const SUB_BLOCK_RAW: u32 = 64 << 10;
+/// Raw bytes of one sub-block of an encoded frame.
+pub const SUB_BLOCK_CODED: u32 = 256 << 10;
+/// The longest extent, in raw bytes: a block.
+pub const BLOCK: u32 = 1 << 20;

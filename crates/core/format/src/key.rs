@@ -1,0 +1,99 @@
+//! Keys: paths of bytes, `/` between components.
+
+/// A key or a range of an object that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// No object may have this key.
+    #[error("the key {key:?} is not allowed: {reason}; write keys as paths, such as data/a.h5")]
+    Bad {
+        /// The key as given, printed lossily.
+        key: String,
+        /// The fault.
+        reason: &'static str,
+    },
+    /// No object is this long.
+    #[error("{key:?}: byte {end} is beyond the end of any object: an object has at most 2^63 - 1 bytes")]
+    TooLarge {
+        /// The key, printed lossily.
+        key: String,
+        /// Where the range would end, as far as a number of 64 bits can tell.
+        end: u64,
+    },
+}
+
+/// The longest key, in bytes.
+pub const MAX_KEY: usize = 1024;
+
+/// The store keeps its own objects below this key.
+pub const RESERVED: &[u8] = b".terrace";
+
+/// Checks that `key` may name an object: 1 to 1,024 bytes, no NUL, no empty, `.` or `..` component.
+///
+/// ```
+/// assert!(terrace_format::key::check(b"runs/a.h5").is_ok());
+/// assert!(terrace_format::key::check(b"../etc/passwd").is_err());
+/// ```
+pub fn check(key: &[u8]) -> Result<(), KeyError> {
+    let refuse = |reason| Err(KeyError::Bad { key: show(key), reason });
+    if key.is_empty() {
+        return refuse("it is empty");
+    }
+    if key.len() > MAX_KEY {
+        return refuse("it is longer than 1,024 bytes");
+    }
+    if key.contains(&0) {
+        return refuse("it contains a NUL byte");
+    }
+    for component in key.split(|&byte| byte == b'/') {
+        match component {
+            b"" => return refuse("it has an empty component (a leading, trailing or double '/')"),
+            b"." | b".." => return refuse("it has a '.' or '..' component"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The end of a range of an object's bytes, where it can be one: an object has at most 2^63 - 1.
+pub fn check_end(key: &[u8], offset: u64, length: u64) -> Result<u64, KeyError> {
+    let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
+    end.ok_or_else(|| KeyError::TooLarge { key: show(key), end: offset.saturating_add(length) })
+}
+
+/// The key as text, bytes that are not UTF-8 replaced.
+pub fn show(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).into_owned()
+}
+
+/// Whether `key` is `prefix` itself or lies below it; an empty prefix holds every key and a
+/// trailing `/` is ignored. Prefixes match whole components.
+pub fn below(key: &[u8], prefix: &[u8]) -> bool {
+    let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
+    prefix.is_empty() || key.strip_prefix(prefix).is_some_and(|rest| rest.first().is_none_or(|&b| b == b'/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_escape_or_cannot_be_files_are_refused() {
+        for bad in ["", "/a", "a/", "a//b", "..", "a/../b", "./a", "a\0b"] {
+            assert!(check(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+        assert!(check(&[b'a'; MAX_KEY + 1]).is_err());
+        for good in ["a", "a b/c", "a/..b", "\u{fc}"] {
+            assert!(check(good.as_bytes()).is_ok(), "{good:?}");
+        }
+        assert!(check(b"\xff\xfe").is_ok());
+    }
+
+    #[test]
+    fn prefixes_match_whole_components() {
+        assert!(below(b"runs/a", b"runs"));
+        assert!(below(b"runs/a", b"runs/"));
+        assert!(below(b"runs", b"runs"));
+        assert!(!below(b"runs2/a", b"runs"));
+        assert!(below(b"x", b""));
+    }
+}

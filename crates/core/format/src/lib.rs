@@ -1,0 +1,20 @@
+//! Terrace's format: what bytes mean, without any I/O. `docs/format.md` describes it byte by byte.
+//!
+//! [`frame`]s are extents as stored on targets. Records say what the catalog knows about objects. A [`Change`] is the only way in
+//! which a store's state changes; the commit log is a list of them.
+
+mod change;
+pub mod frame;
+mod ids;
+pub mod key;
+mod place;
+mod record;
+
+pub use change::{Change, Edit, Expect, NewExtent, Voids};
+pub use ids::Ids;
+pub use key::KeyError;
+pub use place::{FRAME_ALIGNMENT, PLAIN, Place};
+pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task, frames};
+
+/// The file, in the store's directory and on each persistent target, that says how far the log was durable.
+pub const REACH_FILE: &str = "log-reach";

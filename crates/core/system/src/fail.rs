@@ -1,0 +1,44 @@
+//! Hooks for tests: points at which the process dies as by `kill -9`, smaller limits, another boot of the machine. A build without
+//! debug assertions has none of them, unless the feature `faults` is on: it does not look at the environment.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Whether this build has the hooks. A constant, so that the compiler drops them, with the names of their variables, where not.
+const HOOKS_EXIST: bool = cfg!(any(debug_assertions, feature = "faults"));
+
+/// The environment variable `name`, if this build has the hooks.
+#[inline]
+pub fn setting(name: &str) -> Option<String> {
+    if !HOOKS_EXIST {
+        return None;
+    }
+    std::env::var(name).ok()
+}
+
+/// Aborts the process if `TERRACE_FAIL_POINT` is `name` (or `name@n`: at the n-th pass).
+#[inline]
+pub fn point(name: &str) {
+    static WANTED: OnceLock<Option<(String, u64)>> = OnceLock::new();
+    static PASSED: AtomicU64 = AtomicU64::new(0);
+    if !HOOKS_EXIST {
+        return;
+    }
+    let wanted = WANTED.get_or_init(|| {
+        let text = setting("TERRACE_FAIL_POINT")?;
+        let (name, pass) = text.split_once('@').unwrap_or((&text, "1"));
+        Some((name.to_owned(), pass.parse().unwrap_or(1)))
+    });
+    if let Some((at, pass)) = wanted
+        && at == name
+        && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == *pass
+    {
+        std::process::abort();
+    }
+}
+
+/// The number in the environment variable `name` where a test set one, else `usual`.
+#[inline]
+pub fn limit(name: &str, usual: u64) -> u64 {
+    setting(name).and_then(|text| text.parse().ok()).unwrap_or(usual)
+}

@@ -1,0 +1,13 @@
+//! The operating system, as far as Terrace needs it: clocks, file locks, forks, words that processes share, files that are
+//! replaced as a whole; and the hooks by which tests make a process fail.
+
+pub mod clock;
+#[doc(hidden)]
+pub mod fail;
+pub mod fork;
+pub mod lock;
+mod replace;
+pub mod words;
+
+pub use lock::Locked;
+pub use replace::replace;

@@ -1,0 +1,107 @@
+//! Locks of files: `flock`'s, which end where they were taken, and `fcntl`'s of single bytes.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+
+use rustix::fs::FlockOperation;
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::fork;
+
+/// A locked file. A fork shares the lock: it ends when the process that took it drops this, and not only when the fork
+/// has closed the file, too.
+#[derive(Debug)]
+pub struct Locked {
+    file: File,
+    forks: u32,
+}
+
+impl Locked {
+    /// Locks a file for this holder alone, once no other has it.
+    pub fn wait(file: File) -> io::Result<Locked> {
+        Locked::take(file, FlockOperation::LockExclusive)
+    }
+
+    /// Locks a file for this holder and others of its kind.
+    pub fn share(file: File) -> io::Result<Locked> {
+        Locked::take(file, FlockOperation::LockShared)
+    }
+
+    /// Locks a file for this holder alone; none where another has it.
+    pub fn at_once(file: File) -> io::Result<Option<Locked>> {
+        match Locked::take(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(locked) => Ok(Some(locked)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn take(file: File, how: FlockOperation) -> io::Result<Locked> {
+        let locked = Locked { file, forks: fork::count() };
+        locked.change(how)?;
+        Ok(locked)
+    }
+
+    /// Takes the lock in another way; where that fails it may not be held any more.
+    pub fn change(&self, how: FlockOperation) -> io::Result<()> {
+        retry_on_intr(|| rustix::fs::flock(&self.file, how)).map_err(|e: Errno| e.into())
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if self.forks == fork::count() {
+            // Where this fails, closing the file does it.
+            let _ = self.change(FlockOperation::Unlock);
+        }
+    }
+}
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+/// Locks or unlocks a byte for this opening of the file, of which a process may have many.
+pub fn lock_byte(file: &File, kind: i32, byte: i64) -> io::Result<()> {
+    let range = ByteRange { kind, start: byte, length: 1 };
+    range.ask(file, libc::F_OFD_SETLK).map(drop)
+}
+
+/// Whether a byte could not be locked because another opening of the file has it locked.
+pub fn is_held(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied)
+}
+
+/// Whether another opening of the file has any byte locked.
+pub fn any_byte_held(file: &File) -> io::Result<bool> {
+    let all = ByteRange { kind: libc::F_WRLCK, start: 0, length: 0 };
+    Ok(all.ask(file, libc::F_OFD_GETLK)? != libc::F_UNLCK)
+}
+
+/// What `fcntl` is asked for a range of bytes. A length of 0 reaches to the end.
+struct ByteRange {
+    kind: i32,
+    start: i64,
+    length: i64,
+}
+
+impl ByteRange {
+    /// The kind of lock that the answer names.
+    #[allow(unsafe_code)]
+    fn ask(&self, file: &File, command: i32) -> io::Result<i32> {
+        // SAFETY: the call gets a whole `flock`, which is ours alone, and a file that is open; it keeps neither.
+        let (done, answer) = unsafe {
+            let mut lock: libc::flock = std::mem::zeroed();
+            (lock.l_type, lock.l_whence) = (self.kind as i16, libc::SEEK_SET as i16);
+            (lock.l_start, lock.l_len) = (self.start, self.length);
+            (libc::fcntl(file.as_raw_fd(), command, &mut lock), lock.l_type)
+        };
+        if done == 0 { Ok(i32::from(answer)) } else { Err(io::Error::last_os_error()) }
+    }
+}

@@ -1,0 +1,138 @@
+//! Whether what a change expects holds.
+
+use terrace_format::key::show;
+use terrace_format::{Change, Expect};
+use terrace_format::{Kind, Object, Owed, TargetId, Task};
+
+use super::Applier;
+use crate::extents;
+use crate::{Error, Result};
+use crate::{decode, keys};
+
+impl Applier<'_, '_> {
+    /// The targets that hold a replica of the frame that a task names.
+    fn targets_of(&self, task: &Task, key: &[u8]) -> Result<Vec<TargetId>> {
+        let named = self.object(key)?.filter(|object| object.id == task.object);
+        let object = named.unwrap_or_else(|| super::staged_object(task.object));
+        let all = extents::load_frame(self.records, self.txn, &object, task.frame_offset, task.write)?;
+        let extent = all.iter().find(|extent| extent.frame() == (task.write, task.frame_offset));
+        Ok(extent.map(|extent| extent.replicas.iter().map(|replica| replica.target).collect()).unwrap_or_default())
+    }
+
+    /// Checks what a change expects.
+    pub fn check(&mut self, change: &Change) -> Result<()> {
+        let checked = self.check_each(change);
+        if checked.is_err() {
+            self.folder.clear();
+        }
+        checked
+    }
+
+    fn check_each(&mut self, change: &Change) -> Result<()> {
+        let conflict = |key: &[u8], reason: String| Err(Error::Conflict { key: show(key), reason });
+        for expect in &change.expect {
+            match expect {
+                Expect::Generation(key, generation) => match self.object(key)? {
+                    Some(object) if object.generation == *generation => {}
+                    Some(object) => {
+                        return conflict(
+                            key,
+                            format!("its generation is {}, not {generation}; read it again", object.generation),
+                        );
+                    }
+                    None => return Err(Error::not_found(key)),
+                },
+                Expect::Exists(key) => {
+                    self.object(key)?.ok_or_else(|| Error::not_found(key))?;
+                }
+                Expect::Names(key, id) => {
+                    if self.object(key)?.is_none_or(|object| object.id != *id) {
+                        return conflict(key, "another object has taken its place; look at it again".into());
+                    }
+                }
+                Expect::Length(key, length) => {
+                    let object = self.object(key)?.ok_or_else(|| Error::not_found(key))?;
+                    if object.length != *length {
+                        let now = object.length;
+                        return conflict(key, format!("it has {now} bytes, not {length}; look at it again"));
+                    }
+                }
+                Expect::Absent(key) => {
+                    if self.object(key)?.is_some() {
+                        return conflict(key, "it exists; name another key, or remove it first".into());
+                    }
+                }
+                Expect::Owed(task, key) => {
+                    let value = self.records.get(self.txn, &keys::owed(task))?;
+                    let owed: Option<Owed> = value.map(|v| decode(v, "an owed replica's record")).transpose()?;
+                    if owed.is_none_or(|owed| owed.key != *key) {
+                        return conflict(key, "it no longer owes this replica".into());
+                    }
+                }
+                Expect::HasOther { task, key, among } => {
+                    let targets = self.targets_of(task, key)?;
+                    if !targets.iter().any(|target| *target != task.target && among.contains(target)) {
+                        return conflict(key, "its other replicas have gone; look at it again".into());
+                    }
+                }
+                Expect::KeepsOne { task, key, among } => {
+                    let value = self.records.get(self.txn, &keys::owed(task))?;
+                    let owed: Option<Owed> = value.map(|v| decode(v, "an owed replica's record")).transpose()?;
+                    let dropped = owed.and_then(|owed| owed.then_drop);
+                    let targets = self.targets_of(task, key)?;
+                    let lasts = |target: &TargetId| among.contains(target);
+                    let is_kept = targets.iter().any(|target| Some(*target) != dropped && lasts(target));
+                    if !is_kept && !lasts(&task.target) && targets.iter().any(lasts) {
+                        return conflict(key, "what is to be replaced is the last that outlives a reboot".into());
+                    }
+                }
+                Expect::Free(key) => {
+                    if let Some(other) = self.in_the_way(key)? {
+                        return conflict(
+                            key,
+                            format!(
+                                "{:?} is a file, and one is a path prefix of the other; name another key, or remove or rename that one",
+                                show(&other)
+                            ),
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A key that makes `key` impossible as a file's: a file above it, or anything below it.
+    fn in_the_way(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let folder = key.iter().rposition(|&byte| byte == b'/').map_or(&[][..], |at| &key[..at]);
+        if folder != self.folder {
+            for (at, _) in key.iter().enumerate().filter(|&(_, &byte)| byte == b'/') {
+                let above = &key[..at];
+                if self.object(above)?.is_some_and(|o| o.attributes.kind != Kind::Directory) {
+                    return Ok(Some(above.to_vec()));
+                }
+            }
+            self.folder.clear();
+            self.folder.extend_from_slice(folder);
+        }
+        let mut below = keys::object(key);
+        // What comes at or behind the key tells nearly always whether anything lies below it.
+        match self.records.get_greater_than_or_equal_to(self.txn, &below)? {
+            Some((found, value)) if found == below.as_slice() => {
+                let object: Object = decode(value, "an object's record")?;
+                if object.attributes.kind != Kind::Directory {
+                    return Ok(None);
+                }
+            }
+            Some((found, _)) if found.starts_with(&below) => {}
+            _ => {
+                self.vacant.clear();
+                self.vacant.extend_from_slice(key);
+                return Ok(None);
+            }
+        }
+        below.push(b'/');
+        let next = self.records.get_greater_than_or_equal_to(self.txn, &below)?;
+        Ok(next.filter(|(found, _)| found.starts_with(&below)).map(|(found, _)| found[1..].to_vec()))
+    }
+}

@@ -1,0 +1,203 @@
+//! Extents of objects, and the frames that they name: how many live in each segment, and which are dead.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use terrace_format::NewExtent;
+use terrace_format::Place;
+use terrace_format::{Extent, Object, Owed, Replica, TargetId, Task, frames};
+
+use super::{Applier, staged_object};
+use crate::Result;
+use crate::dead::Dead;
+use crate::{decode, encode, extents, keys};
+
+/// Of a target's dead places the newest so many are looked at for a neighbour of one that dies: more writers than that, each
+/// with its own segment, hardly take turns.
+const NEIGHBOURS_LOOKED_AT: usize = 8;
+
+/// What the catalog counts of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Live {
+    /// Frames that extents name.
+    pub frames: u64,
+    /// Their bytes, headers included.
+    pub bytes: u64,
+    /// The last commit that added one.
+    pub sequence: u64,
+    /// The end of the last place in it that any commit has named.
+    pub end: u64,
+}
+
+impl Live {
+    /// Reads a segment's record. Older ones do not tell the end, which comes last: it may be anywhere then.
+    pub fn read(value: &[u8]) -> Result<Live> {
+        let what = "a segment's record";
+        decode(value, what).or_else(|_| decode(&[value, &encode(&u64::MAX)?].concat(), what))
+    }
+}
+
+impl Applier<'_, '_> {
+    /// Changes every part of a frame; its raw length, or none where nothing of it is left.
+    pub(super) fn edit_frame(
+        &mut self,
+        key: &[u8],
+        task: &Task,
+        mut edit: impl FnMut(&mut Extent),
+    ) -> Result<Option<u32>> {
+        let named = self.object(key)?.filter(|object| object.id == task.object);
+        let is_named = named.is_some();
+        let mut object = match named {
+            Some(object) => object,
+            None if self.records.get(self.txn, &keys::staged(task.object))?.is_some() => staged_object(task.object),
+            None => return Ok(None),
+        };
+        let mut raw_len = None;
+        let frame = (task.write, task.frame_offset);
+        let all = extents::load_frame(self.records, self.txn, &object, task.frame_offset, task.write)?;
+        self.change_extents(&mut object, all, |all| {
+            for extent in all.iter_mut().filter(|extent| extent.frame() == frame) {
+                edit(extent);
+                raw_len = Some(extent.raw_len);
+            }
+        })?;
+        if is_named && object.inline.is_some() && raw_len.is_some() {
+            // The bytes are the same ones: the generation stays.
+            self.put(&keys::object(key), &object)?;
+        }
+        Ok(raw_len)
+    }
+
+    /// Lays new extents over an object's.
+    pub(super) fn lay(&mut self, key: &[u8], object: &mut Object, new: &[NewExtent]) -> Result<()> {
+        for NewExtent { extent, owed } in new {
+            for replica in &extent.replicas {
+                self.count(replica)?;
+            }
+            for &target in owed {
+                let task = Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target };
+                let owed = Owed { key: key.to_vec(), raw_len: extent.raw_len, then_drop: None, since: self.sequence };
+                self.put(&keys::owed(&task), &owed)?;
+            }
+        }
+        extents::near(new.iter().map(|new| &new.extent)).into_iter().try_for_each(|group| {
+            self.edit_extents(object, group.range.start, group.range.end, |all| {
+                group.extents.into_iter().for_each(|(_, extent)| extents::lay(all, extent.clone()));
+            })
+        })
+    }
+
+    /// Changes an object's extents around a range, and buries the frames of which nothing is left.
+    pub(super) fn edit_extents(
+        &mut self,
+        object: &mut Object,
+        start: u64,
+        end: u64,
+        edit: impl FnOnce(&mut Vec<Extent>),
+    ) -> Result<()> {
+        let all = extents::load(self.records, self.txn, object, start, end)?;
+        self.change_extents(object, all, edit)
+    }
+
+    /// The same, of extents that were loaded.
+    fn change_extents(
+        &mut self,
+        object: &mut Object,
+        mut all: Vec<Extent>,
+        edit: impl FnOnce(&mut Vec<Extent>),
+    ) -> Result<()> {
+        let before = all.clone();
+        edit(&mut all);
+        if all == before {
+            return Ok(());
+        }
+        extents::store(self.records, self.txn, object, &before, &all)?;
+        let left: HashSet<_> = all.iter().map(Extent::frame).collect();
+        self.bury_extents(object.id, &before, |old| left.contains(&old.frame()))
+    }
+
+    pub(super) fn drop_extents(&mut self, object: &Object) -> Result<()> {
+        self.drop_plain(object.id)?;
+        let mut object = object.clone();
+        let all = extents::load(self.records, self.txn, &object, 0, u64::MAX)?;
+        extents::store(self.records, self.txn, &mut object, &all, &[])?;
+        self.bury_extents(object.id, &all, |_| false)
+    }
+
+    fn bury_extents(&mut self, object: u64, extents: &[Extent], lives: impl Fn(&Extent) -> bool) -> Result<()> {
+        for extent in frames(extents).filter(|extent| !lives(extent)) {
+            for replica in &extent.replicas {
+                self.bury(object, replica.target, replica.place)?;
+            }
+            let first = Task { object, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
+            for task in self.tasks(&keys::owed(&first)[..25])? {
+                self.records.delete(self.txn, &keys::owed(&task))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The owed replicas whose record begins with `prefix`.
+    pub(super) fn tasks(&self, prefix: &[u8]) -> Result<Vec<Task>> {
+        let mut tasks = Vec::new();
+        for entry in self.records.prefix_iter(self.txn, prefix)? {
+            tasks.extend(keys::task(entry?.0));
+        }
+        Ok(tasks)
+    }
+
+    fn live(&mut self, target: TargetId, segment: u64) -> Result<&mut Live> {
+        let at = match self.counts.iter().position(|(known, _)| *known == (target, segment)) {
+            Some(at) => at,
+            None => {
+                let value = self.records.get(self.txn, &keys::segment(target, segment))?;
+                let live = value.map(Live::read).transpose()?.unwrap_or_default();
+                self.counts.push(((target, segment), live));
+                self.counts.len() - 1
+            }
+        };
+        Ok(&mut self.counts[at].1)
+    }
+
+    pub(super) fn count(&mut self, replica: &Replica) -> Result<()> {
+        let sequence = self.sequence;
+        let live = self.live(replica.target, replica.place.segment)?;
+        live.frames += 1;
+        live.bytes += u64::from(replica.place.length);
+        live.sequence = sequence;
+        live.end = live.end.max(replica.place.end());
+        Ok(())
+    }
+
+    /// Queues a place to be given back once a sync covers this commit.
+    pub(super) fn bury(&mut self, object: u64, target: TargetId, place: Place) -> Result<()> {
+        let live = self.live(target, place.segment)?;
+        live.frames = live.frames.saturating_sub(1);
+        live.bytes = live.bytes.saturating_sub(u64::from(place.length));
+        let mut dead = Dead::new(place.length, self.time, object, self.is_removing);
+        let mut offset = place.offset;
+        if let Some((record, joined)) = self.dead_before(target, place, &dead)? {
+            self.records.delete(self.txn, &record)?;
+            offset = keys::freed_place(&record).map_or(offset, |(_, before)| before.offset);
+            dead = joined;
+        }
+        self.put(&keys::freed(target, self.sequence, place.segment, offset), &dead)
+    }
+
+    /// The record of what died right before a place and can share a record with it, and the record of both. With a record for
+    /// each frame, overwriting one small object again and again would make a large catalog.
+    fn dead_before(&self, target: TargetId, place: Place, dead: &Dead) -> Result<Option<(keys::Key, Dead)>> {
+        let newest = self.records.rev_prefix_iter(self.txn, &keys::freed_on(target))?;
+        for entry in newest.take(NEIGHBOURS_LOOKED_AT) {
+            let (key, value) = entry?;
+            let Some((_, before)) = keys::freed_place(key) else { continue };
+            if before.segment != place.segment || before.offset >= place.offset {
+                continue;
+            }
+            if let Some(joined) = Dead::read(value)?.joined_by(before, place, dead) {
+                return Ok(Some((keys::Key::from_slice(key), joined)));
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,319 @@
+//! Carries out edits on the catalog's records. Live commits and replay of the log both come through
+//! here, so a rebuilt catalog equals the one that was lost.
+
+mod check;
+mod frames;
+
+pub use frames::Live;
+
+use heed::RwTxn;
+use serde::Serialize;
+use terrace_format::{Attributes, Object, Owed, Replica, TargetId, Task};
+use terrace_format::{Edit, NewExtent};
+
+use super::extents;
+use super::keys;
+use super::{Records, decode, encode};
+use crate::Result;
+
+/// An open transaction, and the commit that it carries out.
+pub struct Applier<'a, 'env> {
+    pub(super) records: Records,
+    pub(super) txn: &'a mut RwTxn<'env>,
+    time: u64,
+    /// The sequence of the commit at hand.
+    pub sequence: u64,
+    /// Whether the commit at hand holds once the log holds it durably, whatever bytes a power cut takes.
+    needs_no_bytes: bool,
+    /// Whether the edit at hand removes all of an object's bytes, by a commit that needs none. One that removes a part would
+    /// not do: a frame may die by it of which an earlier write, whose bytes may be lost, has covered the rest.
+    is_removing: bool,
+    /// Segments' counts that differ from their records until [`Applier::finish`].
+    counts: Vec<((TargetId, u64), Live)>,
+    /// The folder that was last found to have no file above it.
+    folder: Vec<u8>,
+    /// The key that was last found to name nothing.
+    vacant: Vec<u8>,
+}
+
+impl<'a, 'env> Applier<'a, 'env> {
+    /// Carries out commits after `sequence`, at `time` (seconds since 1970).
+    pub fn new(records: Records, txn: &'a mut RwTxn<'env>, sequence: u64, time: u64) -> Self {
+        Applier {
+            records,
+            txn,
+            time,
+            sequence,
+            needs_no_bytes: false,
+            is_removing: false,
+            counts: Vec::new(),
+            folder: Vec::new(),
+            vacant: Vec::new(),
+        }
+    }
+
+    /// Turns to the commit of this sequence, whose edits are applied next.
+    pub fn begin(&mut self, sequence: u64, edits: &[Edit]) {
+        self.sequence = sequence;
+        self.needs_no_bytes = Edit::need_no_bytes(edits);
+    }
+
+    /// Writes what was kept back while several commits were carried out.
+    pub fn finish(mut self) -> Result<()> {
+        for ((target, segment), live) in std::mem::take(&mut self.counts) {
+            self.put(&keys::segment(target, segment), &live)?;
+        }
+        Ok(())
+    }
+
+    pub fn object(&self, key: &[u8]) -> Result<Option<Object>> {
+        if !key.is_empty() && key == self.vacant {
+            return Ok(None);
+        }
+        self.records.get(self.txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
+    }
+
+    pub(super) fn put<T: Serialize>(&mut self, key: &[u8], value: &T) -> Result<()> {
+        let mut buffer = [0; 512];
+        match postcard::to_slice(value, &mut buffer) {
+            Ok(bytes) => self.records.put(self.txn, key, bytes)?,
+            Err(_) => self.records.put(self.txn, key, &encode(value)?)?,
+        }
+        Ok(())
+    }
+
+    fn put_object(&mut self, key: &[u8], object: &mut Object) -> Result<()> {
+        self.vacant.clear();
+        object.generation = self.sequence;
+        self.put(&keys::object(key), object)
+    }
+
+    /// Applies one edit. An edit whose object is gone does nothing: replay may meet that after a power loss.
+    pub fn apply(&mut self, edit: &Edit) -> Result<()> {
+        if !matches!(edit, Edit::Put { .. } | Edit::Write { .. }) {
+            self.folder.clear();
+        }
+        self.is_removing = self.needs_no_bytes
+            && matches!(edit, Edit::Remove { .. } | Edit::Unstage { .. } | Edit::SetLength { length: 0, .. });
+        match edit {
+            Edit::Stage { object, key, extents } => self.stage(*object, key, extents),
+            Edit::Unstage { object } => {
+                self.records.delete(self.txn, &keys::staged(*object))?;
+                self.drop_extents(&staged_object(*object))
+            }
+            Edit::Put { key, object, length, want, attributes, staged, extents } => {
+                let inline = if *staged { None } else { Some(Default::default()) };
+                let attributes = attributes.clone();
+                let new = Object { id: *object, generation: 0, length: *length, want: *want, attributes, inline };
+                self.put_whole(key, new, extents)
+            }
+            Edit::Write { key, object, want, mtime, extents } => self.write(key, *object, *want, *mtime, extents),
+            Edit::Merge { key, object, extents } => {
+                let Some(mut object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
+                self.lay(key, &mut object, extents)?;
+                // It may hold the bytes of a write that is void, and with them the object's end.
+                let end = extents.iter().map(|new| new.extent.end()).max().unwrap_or(0);
+                object.length = object.length.max(end);
+                self.put(&keys::object(key), &object)
+            }
+            Edit::Want { key, object, want } => {
+                let Some(object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
+                self.put(&keys::object(key), &Object { want: *want, ..object })
+            }
+            Edit::SetLength { key, length, mtime } => self.set_length(key, *length, *mtime),
+            Edit::SetAttributes { key, attributes } => {
+                let Some(mut object) = self.object(key)? else { return Ok(()) };
+                object.attributes = attributes.clone();
+                self.unfollow(object.id, key)?;
+                self.put_object(key, &mut object)
+            }
+            Edit::Remove { key } => {
+                let Some(object) = self.object(key)? else { return Ok(()) };
+                self.records.delete(self.txn, &keys::object(key))?;
+                self.unfollow(object.id, key)?;
+                self.drop_extents(&object)
+            }
+            Edit::Rename { from, to } => self.rename(from, to),
+            Edit::Made { task, replica } => self.made(task, replica),
+            Edit::Owe { task, key, raw_len, then_drop } => {
+                // A frame that is owed to another target instead has been without it just as long.
+                let first = Task { target: 0, ..*task };
+                let mut since = self.sequence;
+                for other in self.tasks(&keys::owed(&first)[..25])? {
+                    if let Some(value) = self.records.get(self.txn, &keys::owed(&other))? {
+                        let owed: Owed = decode(value, "an owed replica's record")?;
+                        since = since.min(owed.since);
+                    }
+                }
+                let owed = Owed { key: key.to_vec(), raw_len: *raw_len, then_drop: *then_drop, since };
+                self.put(&keys::owed(task), &owed)
+            }
+            Edit::Forgive { task } => {
+                self.records.delete(self.txn, &keys::owed(task))?;
+                Ok(())
+            }
+            Edit::Lost { task, key, place, owed } => {
+                let mut is_last = false;
+                let raw_len = self.edit_frame(key, task, |extent| {
+                    // Who gives up a replica has seen others; they may have been given up meanwhile.
+                    is_last = owed.is_none() && extent.replicas.len() == 1;
+                    extent.replicas.retain(|r| is_last || r.place != *place);
+                })?;
+                let Some(raw_len) = raw_len.filter(|_| !is_last) else { return Ok(()) };
+                self.bury(task.object, task.target, *place)?;
+                if place.is_plain() {
+                    self.unfollow_file(task.target, key, place.segment)?;
+                }
+                match owed {
+                    Some(target) => {
+                        let owed = Owed { key: key.to_vec(), raw_len, then_drop: None, since: self.sequence };
+                        self.put(&keys::owed(&Task { target: *target, ..*task }), &owed)
+                    }
+                    None => Ok(()),
+                }
+            }
+            Edit::Freed { target, places } => {
+                for (sequence, place) in places {
+                    self.records.delete(self.txn, &keys::freed(*target, *sequence, place.segment, place.offset))?;
+                }
+                Ok(())
+            }
+            Edit::Discarded { target, segment } => {
+                self.counts.retain(|(known, _)| known != &(*target, *segment));
+                self.records.delete(self.txn, &keys::segment(*target, *segment))?;
+                Ok(())
+            }
+            Edit::Synced { sequence } => self.put(keys::SYNCED, sequence),
+            Edit::Followed { target, key, sequence } => self.followed(*target, key, *sequence),
+            Edit::Void { .. } => Ok(()),
+            Edit::Clear { key, start, end, mtime } => self.clear(key, *start, *end, *mtime),
+        }
+    }
+
+    fn stage(&mut self, id: u64, key: &[u8], extents: &[NewExtent]) -> Result<()> {
+        self.records.put(self.txn, &keys::staged(id), key)?;
+        let mut object = staged_object(id);
+        self.lay(key, &mut object, extents)
+    }
+
+    fn put_whole(&mut self, key: &[u8], mut object: Object, extents: &[NewExtent]) -> Result<()> {
+        if let Some(old) = self.object(key)? {
+            self.unfollow(old.id, key)?;
+            self.drop_extents(&old)?;
+        }
+        if object.inline.is_none() {
+            self.records.delete(self.txn, &keys::staged(object.id))?;
+        }
+        self.lay(key, &mut object, extents)?;
+        self.put_object(key, &mut object)
+    }
+
+    fn write(&mut self, key: &[u8], id: u64, want: u8, mtime: i64, extents: &[NewExtent]) -> Result<()> {
+        let named = self.object(key)?;
+        if named.as_ref().is_some_and(|object| object.id != id) {
+            // The object that was written to was lost with the power, and the one before it is back.
+            return Ok(());
+        }
+        let mut object = named.unwrap_or_else(|| Object {
+            id,
+            generation: 0,
+            length: 0,
+            want,
+            attributes: Attributes { mode: 0o644, ..Attributes::default() },
+            inline: Some(Default::default()),
+        });
+        self.lay(key, &mut object, extents)?;
+        let end = extents.iter().map(|new| new.extent.end()).max().unwrap_or(0);
+        object.length = object.length.max(end);
+        object.attributes.mtime = mtime;
+        self.put_object(key, &mut object)
+    }
+
+    fn set_length(&mut self, key: &[u8], length: u64, mtime: i64) -> Result<()> {
+        let Some(mut object) = self.object(key)? else { return Ok(()) };
+        self.unfollow(object.id, key)?;
+        if length < object.length {
+            let end = object.length;
+            self.edit_extents(&mut object, length, end, |all| extents::clear(all, length, end))?;
+            self.owe_plain(&object, key)?;
+        }
+        object.length = length;
+        object.attributes.mtime = mtime;
+        self.put_object(key, &mut object)
+    }
+
+    fn clear(&mut self, key: &[u8], start: u64, end: u64, mtime: i64) -> Result<()> {
+        let Some(mut object) = self.object(key)? else { return Ok(()) };
+        self.unfollow(object.id, key)?;
+        self.edit_extents(&mut object, start, end, |all| extents::clear(all, start, end))?;
+        self.owe_plain(&object, key)?;
+        object.attributes.mtime = mtime;
+        self.put_object(key, &mut object)
+    }
+
+    fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<()> {
+        let Some(mut object) = self.object(from)? else { return Ok(()) };
+        if from == to {
+            return Ok(());
+        }
+        if let Some(old) = self.object(to)? {
+            self.unfollow(old.id, to)?;
+            self.drop_extents(&old)?;
+        }
+        self.unfollow(object.id, from)?;
+        self.unfollow(object.id, to)?;
+        self.records.delete(self.txn, &keys::object(from))?;
+        for task in self.tasks(&keys::owed(&first_task(object.id))[..9])? {
+            let record = keys::owed(&task);
+            if let Some(value) = self.records.get(self.txn, &record)? {
+                let mut owed: Owed = decode(value, "an owed replica's record")?;
+                owed.key = to.to_vec();
+                self.put(&record, &owed)?;
+            }
+        }
+        self.put_object(to, &mut object)
+    }
+
+    fn made(&mut self, task: &Task, replica: &Replica) -> Result<()> {
+        let record = keys::owed(task);
+        let owed: Option<Owed> = match self.records.get(self.txn, &record)? {
+            Some(value) => Some(decode(value, "an owed replica's record")?),
+            None => None,
+        };
+        self.count(replica)?;
+        let Some(owed) = owed else { return self.bury(task.object, replica.target, replica.place) };
+        self.records.delete(self.txn, &record)?;
+        let mut replaced = Vec::new();
+        let found = self.edit_frame(&owed.key, task, |extent| {
+            replaced.extend(
+                extent.replicas.iter().copied().filter(|r| r.target == task.target || Some(r.target) == owed.then_drop),
+            );
+            extent.replicas.retain(|r| r.target != task.target && Some(r.target) != owed.then_drop);
+            extent.replicas.push(*replica);
+        })?;
+        if found.is_none() {
+            return self.bury(task.object, replica.target, replica.place);
+        }
+        if replica.place.is_plain() {
+            self.hold_plain(task, &owed.key, replica.place.segment)?;
+        }
+        for old in replaced.iter().filter(|old| old.place.is_plain()) {
+            self.unfollow_file(old.target, &owed.key, old.place.segment)?;
+        }
+        replaced.sort_unstable_by_key(|r| (r.target, r.place));
+        replaced.dedup();
+        for old in replaced {
+            self.bury(task.object, old.target, old.place)?;
+        }
+        Ok(())
+    }
+}
+
+fn first_task(object: u64) -> Task {
+    Task { object, frame_offset: 0, write: 0, target: 0 }
+}
+
+/// A staged object has extents, and nothing else yet.
+pub fn staged_object(id: u64) -> Object {
+    Object { id, generation: 0, length: 0, want: 0, attributes: Attributes::default(), inline: None }
+}

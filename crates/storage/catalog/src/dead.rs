@@ -1,0 +1,183 @@
+//! Dead places: commits freed them, and they are still to be given back to their targets.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+use terrace_format::Place;
+use terrace_format::TargetId;
+
+use super::{Catalog, decode, keys};
+use crate::Result;
+
+/// Numbers of objects that a record can span. An object between its first and last that is pinned holds up all of it, so they
+/// must be near each other, as those of a key that is put again and again are.
+const MAX_OBJECT_SPAN: u64 = 4096;
+
+/// What a dead place's record tells. The place is one frame's, or that of frames side by side that died within one second; its
+/// key then names the last of the commits that freed them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dead {
+    /// Bytes from the first frame's begin to the last one's end.
+    pub length: u32,
+    /// When it was queued: seconds since 1970.
+    pub time: u64,
+    /// The object that it held bytes of; the lowest number where there are several.
+    pub object: u64,
+    /// The highest number of such an object; 0 where there is one.
+    last: u64,
+    /// Whether removals of all bytes of these objects freed it. A removal needs no bytes, so it cannot be lost once the log
+    /// holds it durably: such a place may be given back before a sync mark covers the commit.
+    by_removal: bool,
+}
+
+impl Dead {
+    /// Of one frame.
+    pub(super) fn new(length: u32, time: u64, object: u64, by_removal: bool) -> Dead {
+        Dead { length, time, object, last: 0, by_removal }
+    }
+
+    /// Reads a record. Older ones lack the last one, two or three fields.
+    pub(super) fn read(value: &[u8]) -> Result<Dead> {
+        let read = |more: &[u8]| decode(&[value, more].concat(), "a freed place's record");
+        let older = [&[0][..], &[0, 0], &[0, 0, 0]].into_iter();
+        older.fold(read(&[]), |found, zeros| found.or_else(|_| read(zeros)))
+    }
+
+    /// The numbers of its objects lie among these.
+    fn objects(&self) -> RangeInclusive<u64> {
+        self.object..=self.last.max(self.object)
+    }
+
+    /// The record of this, which lies at `before`, and of `dead` at `place`, if they can share one. Waiting for the newer of
+    /// them holds up what died first by a second at most.
+    pub(super) fn joined_by(&self, before: Place, place: Place, dead: &Dead) -> Option<Dead> {
+        let follows = place.follows(&Place { length: self.length, ..before });
+        let (mine, others) = (self.objects(), dead.objects());
+        let (object, last) = (*mine.start().min(others.start()), *mine.end().max(others.end()));
+        if !follows || self.time != dead.time || self.by_removal != dead.by_removal || last - object > MAX_OBJECT_SPAN {
+            return None;
+        }
+        let length = u32::try_from(place.end() - before.offset).ok()?;
+        Some(Dead { length, object, last: if last == object { 0 } else { last }, ..*self })
+    }
+}
+
+/// The dead places of a target.
+pub struct DeadPlaces(Vec<Place>);
+
+impl DeadPlaces {
+    /// Whether the frame at this place is dead.
+    pub fn contains(&self, place: Place) -> bool {
+        let next = self.0.partition_point(|dead| (dead.segment, dead.offset) <= (place.segment, place.offset));
+        let before = next.checked_sub(1).and_then(|at| self.0.get(at));
+        before.is_some_and(|dead| dead.segment == place.segment && place.end() <= dead.end())
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.iter().map(|place| u64::from(place.length)).sum()
+    }
+}
+
+impl Catalog {
+    /// Up to `limit` places on `target` that commits up to `sequence`, or later removals, freed before `time`, and that no lease
+    /// pins. A place may be that of several frames side by side.
+    pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let pinned = self.pinned(&env, &txn)?;
+        let mut found = Vec::new();
+        for entry in env.records.prefix_iter(&txn, &keys::freed_on(target))? {
+            let (key, value) = entry?;
+            let dead = Dead::read(value)?;
+            let Some((at, place)) = keys::freed_place(key) else { break };
+            if dead.time > time || found.len() == limit {
+                break;
+            }
+            let may_go = at <= sequence || dead.by_removal;
+            if may_go && pinned.range(dead.objects()).all(|(_, generation)| at <= *generation) {
+                found.push((at, Place { length: dead.length, ..place }));
+            }
+        }
+        Ok(found)
+    }
+
+    /// All places on `target` that are still to be given back, pinned by leases or not.
+    pub fn dead_places(&self, target: TargetId) -> Result<DeadPlaces> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut places = Vec::new();
+        for entry in env.records.prefix_iter(&txn, &keys::freed_on(target))? {
+            let (key, value) = entry?;
+            let Some((_, place)) = keys::freed_place(key) else { break };
+            places.push(Place { length: Dead::read(value)?.length, ..place });
+        }
+        places.sort_unstable();
+        Ok(DeadPlaces(places))
+    }
+
+    /// The last commit that freed a place on `target` which is still to be given back, pinned by leases or not.
+    pub fn last_freed(&self, target: TargetId) -> Result<Option<u64>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let last = env.records.rev_prefix_iter(&txn, &keys::freed_on(target))?.next().transpose()?;
+        Ok(last.and_then(|(key, _)| keys::number(key, 3)))
+    }
+
+    /// The segments of `target` with places that are still to be given back.
+    pub fn dying(&self, target: TargetId) -> Result<HashSet<u64>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut found = HashSet::new();
+        for entry in env.records.prefix_iter(&txn, &keys::freed_on(target))? {
+            found.extend(keys::number(entry?.0, 11));
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(offset: u64, length: u32) -> Place {
+        Place { segment: 3, offset, length }
+    }
+
+    #[test]
+    fn neighbours_that_die_together_share_a_record() {
+        let first = Dead::new(100, 50, 7, false);
+        let joined = first.joined_by(place(8, 100), place(112, 20), &Dead::new(20, 50, 7, false)).expect("joins");
+        assert_eq!(joined, Dead::new(124, 50, 7, false));
+        let other = joined.joined_by(place(8, 124), place(136, 8), &Dead::new(8, 50, 3, false)).expect("joins");
+        assert_eq!((other.length, other.objects()), (136, 3..=7));
+        // A small frame may live between the end of one and the page on which a long one begins: they were joined all the same,
+        // and its bytes were given back with theirs.
+        assert!(first.joined_by(place(8, 100), place(4096, 300_000), &Dead::new(300_000, 50, 7, false)).is_none());
+        let removed = Dead::new(20, 50, 7, true);
+        assert!(first.joined_by(place(8, 100), place(112, 20), &removed).is_none(), "it may be given back earlier");
+        for (at, time, object) in [(120, 50, 7), (104, 50, 7), (112, 51, 7), (112, 50, 8 + MAX_OBJECT_SPAN)] {
+            assert!(first.joined_by(place(8, 100), place(at, 20), &Dead::new(20, time, object, false)).is_none());
+        }
+    }
+
+    #[test]
+    fn older_records_are_read() {
+        let of_two = postcard::to_stdvec(&(100_u32, 50_u64)).expect("encodes");
+        let of_three = postcard::to_stdvec(&(100_u32, 50_u64, 7_u64)).expect("encodes");
+        assert_eq!(Dead::read(&of_two).expect("reads"), Dead::new(100, 50, 0, false));
+        assert_eq!(Dead::read(&of_three).expect("reads"), Dead::new(100, 50, 7, false));
+        let of_four = postcard::to_stdvec(&(100_u32, 50_u64, 7_u64, 9_u64)).expect("encodes");
+        assert_eq!(Dead::read(&of_four).expect("reads").objects(), 7..=9);
+    }
+
+    #[test]
+    fn a_frame_in_a_dead_range_is_dead() {
+        let dead = DeadPlaces(vec![place(8, 100), place(400, 50)]);
+        assert!(dead.contains(place(8, 100)) && dead.contains(place(16, 50)) && dead.contains(place(408, 42)));
+        assert!(!dead.contains(place(0, 8)) && !dead.contains(place(104, 20)) && !dead.contains(place(408, 43)));
+        assert!(!dead.contains(Place { segment: 4, ..place(8, 100) }) && !dead.contains(place(450, 1)));
+        assert_eq!(dead.bytes(), 150);
+    }
+}

@@ -1,0 +1,345 @@
+//! LMDB's environment: one in a process, left behind by a fork, opened again after LMDB has given up on it.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Deref;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use heed::{CompactionOption, Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
+use rustix::fs::FlockOperation;
+use rustix_futex_sync::Mutex;
+use terrace_system::Locked;
+use terrace_system::fork::{self, Held};
+
+use super::Records;
+use super::file_check::{check_data_file, measure_data_file};
+use crate::{Error, Result};
+
+/// Address space kept for the catalog; its file grows with its content only.
+const MAP: usize = 1 << 40;
+/// What is said where there is no room for so much: by the system, and by valgrind.
+const TOO_MUCH: [i32; 2] = [libc::ENOMEM, libc::EINVAL];
+/// Processes and threads that may read at once.
+const READERS: u32 = 512;
+/// Bytes of a reader's entry in LMDB's lock file.
+const READER_ENTRY_BYTES: u64 = 64;
+const DATA_FILE: &str = "data.mdb";
+const LOCK_FILE: &str = "lock.mdb";
+/// The folder in which a data file is made, below the catalog's.
+const UNFINISHED_FOLDER: &str = "unfinished";
+/// LMDB never gives free pages back. So a data file of this many bytes at least ...
+const MIN_SHRUNK_BYTES: u64 = 4 << 20;
+/// ... is replaced by a copy without them where it has this many times what its records take.
+const MOSTLY_FREE: u64 = 4;
+/// How long an environment that this process is closing is waited for.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// An open environment and its one database.
+pub struct Environment {
+    env: Env<WithoutTls>,
+    /// All records.
+    pub records: Records,
+    /// Shared by all that have the environment open. Dropped after `env`.
+    _in_use: Locked,
+    /// While it is closed.
+    held: Option<Held>,
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        self.held = Some(fork::hold());
+    }
+}
+
+impl Deref for Environment {
+    type Target = Env<WithoutTls>;
+
+    fn deref(&self) -> &Env<WithoutTls> {
+        &self.env
+    }
+}
+
+impl Environment {
+    fn open(folder: &Path) -> Result<Environment> {
+        Environment::open_and_share(folder, |lock| lock.change(FlockOperation::LockShared))
+    }
+
+    /// `share` makes the lock on the folder a shared one. The system gives the lock up before it takes it anew, so that another
+    /// process may have been alone meanwhile, and may have replaced the data file: whoever went on with the old one would
+    /// commit to a file without a name.
+    fn open_and_share(folder: &Path, share: impl Fn(&Locked) -> io::Result<()>) -> Result<Environment> {
+        let _held = fork::hold();
+        let data = folder.join(DATA_FILE);
+        let data_id = || {
+            let found = fs::metadata(&data).map_err(Error::io(format!("looking at {}", data.display())))?;
+            Ok::<_, Error>((found.dev(), found.ino()))
+        };
+        loop {
+            let in_use = prepare_files(folder)?;
+            let opened = data_id()?;
+            let (env, records) = open_database(folder)?;
+            share(&in_use).map_err(Error::io(format!("locking {}", folder.display())))?;
+            // Nobody replaces the file from here on: that takes the lock alone.
+            if data_id()? == opened {
+                return Ok(Environment { env, records, _in_use: in_use, held: None });
+            }
+            env.prepare_for_closing().wait();
+        }
+    }
+}
+
+/// Makes LMDB's data file where there is none, and checks the one that is there. The answer is the lock on the folder that
+/// everybody holds who has the environment open: exclusive, where nobody else has it.
+fn prepare_files(folder: &Path) -> Result<Locked> {
+    let lock = |take: fn(File) -> io::Result<_>| File::open(folder).and_then(take);
+    let context = || format!("locking {}", folder.display());
+    let data = folder.join(DATA_FILE);
+    // The lock orders making and checking: nobody checks a file that another process is still making.
+    if let Some(alone) = lock(Locked::at_once).map_err(Error::io(context()))? {
+        match data.try_exists() {
+            Ok(true) => {
+                check_data_file(&data, MAP)?;
+                shrink_data_file(folder)?;
+            }
+            Ok(false) => make_data_file(folder)?,
+            Err(e) => return Err(Error::io(format!("looking for {}", data.display()))(e)),
+        }
+        return Ok(alone);
+    }
+    let shared = lock(|file| Locked::share(file).map(Some)).map_err(Error::io(context()))?;
+    let Some(shared) = shared else { return Err(Error::io(context())(io::ErrorKind::WouldBlock.into())) };
+    // LMDB would make what is missing, and work beside those that still have the old files open.
+    for (name, least) in [(DATA_FILE, 1), (LOCK_FILE, u64::from(READERS - 1) * READER_ENTRY_BYTES)] {
+        let path = folder.join(name);
+        if fs::metadata(&path).map_or(0, |found| found.len()) < least {
+            return Err(Error::Unusable {
+                path,
+                reason:
+                    "it was removed or cut while other processes use the store; end them, then run `terrace rebuild`"
+                        .into(),
+            });
+        }
+    }
+    check_data_file(&data, MAP)?;
+    Ok(shared)
+}
+
+/// Makes an empty data file. It gets its name once it is whole: a short file was cut, it is never one that a killed process
+/// left unfinished.
+fn make_data_file(folder: &Path) -> Result<()> {
+    replace_data_file(folder, |unfinished| {
+        let (env, _) = open_database(unfinished)?;
+        env.prepare_for_closing().wait();
+        Ok(())
+    })
+}
+
+/// Leaves the free pages out of a data file that mostly consists of them. Nobody else has the environment open. Where that
+/// fails, as on a full file system, the file stays as it is, which costs room and nothing else.
+fn shrink_data_file(folder: &Path) -> Result<()> {
+    let data = folder.join(DATA_FILE);
+    let (bytes, used) = measure_data_file(&data).map_err(Error::io(format!("measuring {}", data.display())))?;
+    if bytes < MIN_SHRUNK_BYTES || bytes / MOSTLY_FREE < used {
+        return Ok(());
+    }
+    let shrunk = replace_data_file(folder, |unfinished| {
+        let (env, _) = open_database(folder)?;
+        let copied = env.copy_to_path(unfinished.join(DATA_FILE), CompactionOption::Enabled);
+        env.prepare_for_closing().wait();
+        // The mark may say that the catalog is durable, and then it must be, under whichever name is found.
+        copied?.sync_all().map_err(Error::io(format!("syncing a copy of {}", data.display())))?;
+        check_data_file(&unfinished.join(DATA_FILE), MAP)?;
+        terrace_system::fail::point("catalog:shrunk");
+        Ok(())
+    });
+    match shrunk {
+        Ok(()) => {
+            tracing::info!(catalog = %folder.display(), bytes, used, "free pages were taken out of the catalog's file")
+        }
+        Err(error) => tracing::warn!(%error, "the catalog's file stays larger than it need be"),
+    }
+    terrace_system::fail::point("catalog:named");
+    Ok(())
+}
+
+/// Replaces the data file by what `make` puts into a folder of its own; its bytes and its name are durable then, or it is as
+/// it was.
+fn replace_data_file(folder: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let unfinished = folder.join(UNFINISHED_FOLDER);
+    let context = || format!("making {}", unfinished.display());
+    let clear = || match fs::remove_dir_all(&unfinished) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io(context())(e)),
+        _ => Ok(()),
+    };
+    clear()?;
+    fs::DirBuilder::new().mode(0o700).create(&unfinished).map_err(Error::io(context()))?;
+    make(&unfinished)?;
+    fs::rename(unfinished.join(DATA_FILE), folder.join(DATA_FILE)).map_err(Error::io(context()))?;
+    sync_names(folder).map_err(Error::io(context()))?;
+    clear()
+}
+
+fn open_database(folder: &Path) -> Result<(Env<WithoutTls>, Records)> {
+    let env = open(folder)?;
+    env.clear_stale_readers()?;
+    let mut txn = env.write_txn()?;
+    let records = env.create_database(&mut txn, None)?;
+    txn.commit()?;
+    Ok((env, records))
+}
+
+/// Makes the names of a new catalog durable: a later sync of LMDB covers its bytes only, and a store that was closed in time
+/// must find them after a power cut.
+fn sync_names(folder: &Path) -> io::Result<()> {
+    [Some(folder), folder.parent()].into_iter().flatten().try_for_each(|folder| File::open(folder)?.sync_all())
+}
+
+/// What a process has of a catalog's environment.
+pub struct Holder {
+    folder: PathBuf,
+    forks: u32,
+    /// None once it was left, and while it is opened again.
+    current: ArcSwapOption<Environment>,
+    /// Whether a transaction could not be committed. Where it was the last page that could not be written, LMDB refuses
+    /// all work until it is opened again; what was committed before is whole.
+    failed: AtomicBool,
+    reopening: Mutex<()>,
+}
+
+impl Holder {
+    /// Opens the environment in `folder`, which is made if it is not there. No other code of this process may enter it:
+    /// closing any descriptor of LMDB's lock file would drop LMDB's locks.
+    pub fn open(folder: &Path) -> Result<Holder> {
+        let context = || format!("making {}", folder.display());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::io(context()))?;
+        Ok(Holder {
+            folder: folder.to_owned(),
+            forks: fork::count(),
+            current: ArcSwapOption::from_pointee(Environment::open(folder)?),
+            failed: AtomicBool::new(false),
+            reopening: Mutex::default(),
+        })
+    }
+
+    /// The environment, as long as this is the process that opened it.
+    pub fn get(&self) -> Result<Arc<Environment>> {
+        if self.inherited() {
+            return Err(Error::Unusable {
+                path: self.folder.clone(),
+                reason: "it was opened before this process was forked; open the store again here".into(),
+            });
+        }
+        match self.usable() {
+            Some(environment) => Ok(environment),
+            None => self.reopen(),
+        }
+    }
+
+    fn usable(&self) -> Option<Arc<Environment>> {
+        if self.failed.load(Ordering::Acquire) { None } else { self.current.load_full() }
+    }
+
+    fn reopen(&self) -> Result<Arc<Environment>> {
+        let _one_at_a_time = self.reopening.lock();
+        if let Some(environment) = self.usable() {
+            return Ok(environment);
+        }
+        // The old one is closed when the last thread that works with it is done; the new one waits for that.
+        self.current.store(None);
+        let environment = Arc::new(Environment::open(&self.folder)?);
+        tracing::warn!(catalog = %self.folder.display(), "opened again, after a write to it failed");
+        self.current.store(Some(environment.clone()));
+        self.failed.store(false, Ordering::Release);
+        Ok(environment)
+    }
+
+    /// Commits; where that fails, the environment is opened again before it is next used.
+    pub fn commit(&self, txn: RwTxn<'_>) -> Result<()> {
+        let committed = txn.commit();
+        if committed.is_err() {
+            self.failed.store(true, Ordering::Release);
+        }
+        Ok(committed?)
+    }
+
+    /// Whether another process, which this one was forked from, opened it: then it cannot be used here.
+    pub fn inherited(&self) -> bool {
+        self.forks != fork::count()
+    }
+
+    /// Closes what was inherited, so that it can be opened anew in this process.
+    #[allow(unsafe_code)]
+    pub fn leave(&self) {
+        let Some(environment) = self.current.swap(None) else { return };
+        for _ in 1..Arc::strong_count(&environment) {
+            // SAFETY: no call gives control away while it has an environment, so that the thread that forked had none;
+            // what others had was lost with them.
+            unsafe { Arc::decrement_strong_count(Arc::as_ptr(&environment)) };
+        }
+    }
+}
+
+#[allow(unsafe_code)]
+fn open(folder: &Path) -> Result<Env<WithoutTls>> {
+    // With places in the table of readers that belong to threads, one that ended while the environment was closed gave its
+    // place back to memory that was gone.
+    let mut options = EnvOpenOptions::new().read_txn_without_tls();
+    let mut map = MAP;
+    loop {
+        options.map_size(map).max_readers(READERS);
+        // SAFETY: the folder belongs to the store, only LMDB writes its files, and a node-local disk is
+        // asked for. NO_SYNC is sound for crashes of processes; after an unclean reboot the catalog is
+        // thrown away and made anew from the log.
+        let opened = unsafe {
+            options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_READ_AHEAD);
+            options.open(folder)
+        };
+        match opened {
+            // Another thread of this process is just closing it.
+            Err(heed::Error::EnvAlreadyOpened)
+                if heed::env_closing_event(folder).is_none_or(|closing| closing.wait_timeout(CLOSING)) => {}
+            // Under a limit of address space a smaller map may do.
+            Err(heed::Error::Io(e)) if TOO_MUCH.contains(&e.raw_os_error().unwrap_or(0)) && map > 1 << 30 => map /= 2,
+            other => return Ok(other?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Two processes that opened a store at once, and a data file of mostly free pages: the one that had made its lock a shared
+    /// one worked on with the file that the other had just replaced. `tests/kill.rs` met it once in 1,000 openings.
+    #[test]
+    fn a_data_file_that_was_replaced_while_it_was_opened_is_opened_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (folder, data) = (dir.path(), dir.path().join(DATA_FILE));
+        drop(Environment::open(folder).expect("makes the files"));
+        let replaced = Cell::new(0);
+        let share = |lock: &Locked| {
+            lock.change(FlockOperation::Unlock)?;
+            if replaced.replace(replaced.get() + 1) == 0 {
+                fs::copy(&data, folder.join("copy"))?;
+                fs::rename(folder.join("copy"), &data)?;
+            }
+            lock.change(FlockOperation::LockShared)
+        };
+        let environment = Environment::open_and_share(folder, share).expect("opens");
+        assert_eq!(replaced.get(), 2);
+        let mut txn = environment.write_txn().expect("a transaction");
+        environment.records.put(&mut txn, b"key", b"value").expect("puts");
+        txn.commit().expect("commits");
+        drop(environment);
+        let environment = Environment::open(folder).expect("opens");
+        let txn = environment.read_txn().expect("a transaction");
+        assert_eq!(environment.records.get(&txn, b"key").expect("reads"), Some(&b"value"[..]));
+    }
+}

@@ -1,0 +1,87 @@
+//! Errors of the catalog and its log.
+
+use std::path::PathBuf;
+
+use heed::MdbError;
+
+/// The result of an operation of the catalog.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Every way in which an operation of the catalog or the log can fail.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A change was refused since the object is not in the state that it expects.
+    #[error("{key:?} was not changed: {reason}")]
+    Conflict {
+        /// The object's key, printed lossily.
+        key: String,
+        /// Which expectation failed, and what to do.
+        reason: String,
+    },
+    /// No object has this key.
+    #[error("no object has the key {key:?}; `terrace ls` lists those that exist")]
+    NotFound {
+        /// The key that was asked for, printed lossily.
+        key: String,
+    },
+    /// A file of the catalog or the log cannot be used.
+    #[error("{path}: {reason}", path = path.display())]
+    Unusable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// LMDB failed.
+    #[error("catalog: {0}")]
+    Lmdb(String),
+    /// A record of the log or the catalog does not decode.
+    #[error("{what} is damaged: {reason}; `terrace rebuild` makes a new catalog from the log")]
+    Damaged {
+        /// Which record.
+        what: String,
+        /// The fault.
+        reason: String,
+    },
+    /// The log lacks commits that it held.
+    #[error("the commit log is damaged or lost (nothing was changed): {0}")]
+    LogDamaged(String),
+    /// The system refused an operation on a file.
+    #[error("{context}: {cause}")]
+    Io {
+        /// The operation, and its file.
+        context: String,
+        /// The system's error. The words of this one end with it, so it is no `source()`.
+        cause: std::io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps an I/O error with what was being done, to which file.
+    pub fn io(context: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+        let context = context.into();
+        move |cause| Error::Io { context, cause }
+    }
+
+    pub(crate) fn not_found(key: &[u8]) -> Error {
+        Error::NotFound { key: terrace_format::key::show(key) }
+    }
+}
+
+impl From<heed::Error> for Error {
+    fn from(error: heed::Error) -> Self {
+        match error {
+            // LMDB reports a short write on a full disk as EIO.
+            heed::Error::Io(e) if e.raw_os_error() == Some(libc::EIO) => Error::Lmdb(
+                "the catalog's disk is full or failing (EIO); free space on the disk of the store's directory".into(),
+            ),
+            heed::Error::Mdb(
+                MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound | MdbError::VersionMismatch,
+            ) => Error::Damaged { what: "the catalog".into(), reason: error.to_string() },
+            heed::Error::Mdb(MdbError::Panic) => Error::Lmdb(
+                "a write to it has just failed, and it is being opened again; try again, and see whether the disk of the store's directory is full".into(),
+            ),
+            other => Error::Lmdb(other.to_string()),
+        }
+    }
+}

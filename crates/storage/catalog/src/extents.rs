@@ -1,0 +1,257 @@
+//! An object's interval map of extents: never overlapping, since a newer one trims what it covers.
+
+use std::ops::{Bound, Range};
+
+use heed::{RoTxn, RwTxn};
+use smallvec::SmallVec;
+use terrace_format::frame::BLOCK;
+use terrace_format::{Extent, Object};
+
+use super::{Records, decode, encode, keys};
+use crate::Result;
+
+/// The most bytes of a record of packed extents: below half an LMDB page, so that none overflows.
+const PACKED: usize = 1900;
+/// Extents kept in the object's own record.
+const INLINE: usize = 2;
+/// Bytes between two new extents, at the most, for the map between them to be read and written with theirs.
+const NEAR: u64 = 64 << 10;
+
+/// New extents that lie near each other.
+pub struct Near<'a> {
+    /// The range that they are in.
+    pub range: Range<u64>,
+    /// Each with its place among all that were given; in that order.
+    pub extents: Vec<(usize, &'a Extent)>,
+}
+
+/// New extents in groups: what lies far apart, as the parts of a write to arrays that stand one behind another, has nothing to
+/// do with what is between.
+pub fn near<'a>(new: impl Iterator<Item = &'a Extent>) -> Vec<Near<'a>> {
+    let mut sorted: Vec<(usize, &Extent)> = new.enumerate().collect();
+    sorted.sort_by_key(|(_, extent)| extent.offset);
+    let mut groups: Vec<Near<'a>> = Vec::new();
+    for (place, extent) in sorted {
+        match groups.last_mut().filter(|group| extent.offset <= group.range.end.saturating_add(NEAR)) {
+            Some(group) => {
+                group.range.end = group.range.end.max(extent.end());
+                group.extents.push((place, extent));
+            }
+            None => groups.push(Near { range: extent.offset..extent.end(), extents: vec![(place, extent)] }),
+        }
+    }
+    groups.iter_mut().for_each(|group| group.extents.sort_unstable_by_key(|(place, _)| *place));
+    groups
+}
+
+/// Lays `new` over a sorted map.
+pub fn lay(all: &mut Vec<Extent>, new: Extent) {
+    clear(all, new.offset, new.end());
+    let at = all.partition_point(|e| e.offset < new.offset);
+    all.insert(at, new);
+}
+
+/// Takes `start..end` out of a sorted map; what sticks out on either side stays.
+pub fn clear(all: &mut Vec<Extent>, start: u64, end: u64) {
+    let first = all.partition_point(|e| e.end() <= start);
+    let last = all.partition_point(|e| e.offset < end);
+    if first >= last {
+        return;
+    }
+    let mut left: SmallVec<[Extent; 2]> = SmallVec::new();
+    for extent in &all[first..last] {
+        if extent.offset < start {
+            left.push(Extent { length: (start - extent.offset) as u32, ..extent.clone() });
+        }
+        if extent.end() > end {
+            let cut = (end - extent.offset) as u32;
+            left.push(Extent { offset: end, skip: extent.skip + cut, length: extent.length - cut, ..extent.clone() });
+        }
+    }
+    all.splice(first..last, left);
+}
+
+/// The extents of `object` in `start..end` and some around it: every part of their frames among them.
+pub fn load(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64, end: u64) -> Result<Vec<Extent>> {
+    if let Some(inline) = &object.inline {
+        return Ok(inline.to_vec());
+    }
+    let (all, loaded) = load_records(records, txn, object.id, start, end)?;
+    let within = all.iter().filter(|extent| extent.end() > start && extent.offset < end);
+    let (mut first, mut last) = (start, end);
+    for extent in within {
+        first = first.min(extent.frame_offset());
+        last = last.max(extent.frame_offset() + u64::from(extent.raw_len));
+    }
+    if loaded.start <= first && last <= loaded.end {
+        return Ok(all);
+    }
+    Ok(load_records(records, txn, object.id, first, last)?.0)
+}
+
+/// The same around the frame of one write that begins at `start`, of which any part may have been covered since.
+pub fn load_frame(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64, write: u64) -> Result<Vec<Extent>> {
+    let all = load(records, txn, object, start, start + 1)?;
+    if all.iter().any(|extent| extent.frame() == (write, start)) {
+        return Ok(all);
+    }
+    load(records, txn, object, start, start.saturating_add(u64::from(BLOCK)))
+}
+
+/// What the records hold in which an extent of `start..end` may be, and of which range that is all.
+fn load_records(
+    records: Records,
+    txn: &RoTxn<'_>,
+    object: u64,
+    start: u64,
+    end: u64,
+) -> Result<(Vec<Extent>, Range<u64>)> {
+    let from = first_record(records, txn, object, start)?;
+    let mut all: Vec<Extent> = Vec::new();
+    let mut until = u64::MAX;
+    let bounds = (Bound::Included(from.as_slice()), Bound::Unbounded);
+    for entry in records.range(txn, &bounds)? {
+        let (key, value) = entry?;
+        if !key.starts_with(&keys::extents(object, 0)[..9]) {
+            break;
+        }
+        if let Some(at) = keys::number(key, 9).filter(|at| *at >= end) {
+            until = at;
+            break;
+        }
+        all.extend(decode::<Vec<Extent>>(value, "a record of extents")?);
+    }
+    // Where no record begins at or before `start`, there is nothing before it.
+    let first = all.first().map_or(0, |extent| if extent.offset <= start { extent.offset } else { 0 });
+    Ok((all, first..until))
+}
+
+/// The key of the record that may hold the extent at `offset`.
+pub fn first_record(records: Records, txn: &RoTxn<'_>, object: u64, offset: u64) -> Result<keys::Key> {
+    let key = keys::extents(object, offset);
+    let before = records.get_lower_than_or_equal_to(txn, &key)?;
+    Ok(match before {
+        Some((found, _)) if found.starts_with(&key[..9]) => found.into(),
+        _ => key,
+    })
+}
+
+/// Puts `after` in the place of `before`, which [`load`] gave.
+pub fn store(
+    records: Records,
+    txn: &mut RwTxn<'_>,
+    object: &mut Object,
+    before: &[Extent],
+    after: &[Extent],
+) -> Result<()> {
+    if let Some(inline) = &mut object.inline {
+        if after.len() <= INLINE {
+            *inline = after.iter().cloned().collect();
+            return Ok(());
+        }
+        object.inline = None;
+    }
+    // Records that stay as they are at either end are not written again.
+    let mut old: Vec<u64> = Vec::new();
+    if let (Some(first), Some(last)) = (before.first(), before.last()) {
+        let (from, to) = (keys::extents(object.id, first.offset), keys::extents(object.id, last.offset));
+        let bounds = (Bound::Included(from.as_slice()), Bound::Included(to.as_slice()));
+        for entry in records.range(txn, &bounds)? {
+            old.extend(keys::number(entry?.0, 9));
+        }
+    }
+    let total: usize = after.iter().map(packed_len).sum();
+    // Among others, records of the same size leave room for the next; what grows at its end is packed full.
+    let share = if before.last() == after.last() { total.div_ceil(total.div_ceil(PACKED).max(1)) } else { PACKED };
+    let mut new: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut rest = after;
+    while let Some(first) = rest.first() {
+        let (mut bytes, mut count) = (4, 0);
+        for length in rest.iter().map(packed_len) {
+            if count > 0 && (bytes + length > PACKED || bytes >= share) {
+                break;
+            }
+            bytes += length;
+            count += 1;
+        }
+        let (head, tail) = rest.split_at(count);
+        new.push((first.offset, encode(&head)?));
+        rest = tail;
+    }
+    for offset in old {
+        if !new.iter().any(|(kept, _)| *kept == offset) {
+            records.delete(txn, &keys::extents(object.id, offset))?;
+        }
+    }
+    for (offset, value) in &new {
+        let key = keys::extents(object.id, *offset);
+        if records.get(txn, &key)? != Some(value.as_slice()) {
+            records.put(txn, &key, value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that an extent takes at the most, near enough to pack by.
+fn packed_len(extent: &Extent) -> usize {
+    30 + extent.replicas.len() * 30
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn groups_of_near_extents_hold_each_once(places in prop::collection::vec((0u64..20, 0u64..100, 1u32..60), 0..40)) {
+            let extent = |(write, (far, offset, length)): (usize, &(u64, u64, u32))| Extent {
+                offset: far * NEAR + offset,
+                length: *length,
+                skip: 0,
+                raw_len: *length,
+                write: write as u64,
+                replicas: SmallVec::new(),
+            };
+            let all: Vec<Extent> = places.iter().enumerate().map(extent).collect();
+            let groups = near(all.iter());
+            let mut seen: Vec<u64> =
+                groups.iter().flat_map(|group| group.extents.iter().map(|(_, one)| one.write)).collect();
+            seen.sort_unstable();
+            prop_assert_eq!(seen, (0..all.len() as u64).collect::<Vec<_>>());
+            prop_assert!(groups.windows(2).all(|pair| pair[0].range.end + NEAR < pair[1].range.start));
+            for Near { range, extents } in &groups {
+                prop_assert!(extents.windows(2).all(|pair| pair[0].1.write < pair[1].1.write));
+                prop_assert!(extents.iter().all(|(_, one)| range.start <= one.offset && one.end() <= range.end));
+            }
+        }
+
+        /// Against the slow oracle: one write id per byte.
+        #[test]
+        fn the_newest_write_owns_each_byte(writes in prop::collection::vec((0u64..200, 1u32..60, any::<bool>()), 1..40)) {
+            let mut map = Vec::new();
+            let mut bytes = vec![None; 300];
+            for (write, (offset, length, cut)) in writes.into_iter().enumerate() {
+                let end = offset + u64::from(length);
+                let owner = if cut {
+                    clear(&mut map, offset, end);
+                    None
+                } else {
+                    let replicas = SmallVec::new();
+                    lay(&mut map, Extent { offset, length, skip: 0, raw_len: length, write: write as u64, replicas });
+                    Some((write as u64, offset))
+                };
+                bytes[offset as usize..end as usize].fill(owner);
+            }
+            let mut seen = vec![None; 300];
+            let mut last = 0;
+            for extent in &map {
+                prop_assert!(extent.offset >= last && extent.length > 0);
+                last = extent.end();
+                prop_assert!(extent.skip + extent.length <= extent.raw_len);
+                seen[extent.offset as usize..last as usize].fill(Some((extent.write, extent.frame_offset())));
+            }
+            prop_assert_eq!(seen, bytes);
+        }
+    }
+}

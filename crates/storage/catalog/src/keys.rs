@@ -1,0 +1,127 @@
+//! Keys of the catalog's records: a letter, then big-endian numbers, so that LMDB's order is ours.
+
+use terrace_format::Place;
+use terrace_format::{TargetId, Task};
+
+pub const OBJECT: u8 = b'k';
+pub const EXTENTS: u8 = b'e';
+pub const OWED: u8 = b'w';
+pub const FREED: u8 = b'f';
+pub const SEGMENT: u8 = b's';
+pub const STAGED: u8 = b'p';
+pub const LEASE: u8 = b'l';
+pub const PLAIN: u8 = b'h';
+pub const UNFOLLOWED: u8 = b't';
+
+/// The log's tail.
+pub const TAIL: &[u8] = b"mt";
+/// The sequence up to which all is fsynced.
+pub const SYNCED: &[u8] = b"ms";
+/// The next number of [`terrace_format::Ids`].
+pub const NEXT_ID: &[u8] = b"mi";
+/// The lowest number of a segment that is added to.
+pub const OLDEST: &[u8] = b"mo";
+
+/// A record key on the stack; the longest is an object's.
+pub type Key = smallvec::SmallVec<[u8; 64]>;
+
+fn with(letter: u8) -> Key {
+    let mut key = Key::new();
+    key.push(letter);
+    key
+}
+
+pub fn object(key: &[u8]) -> Key {
+    let mut out = with(OBJECT);
+    out.extend_from_slice(key);
+    out
+}
+
+pub fn extents(object: u64, offset: u64) -> Key {
+    let mut out = with(EXTENTS);
+    out.extend_from_slice(&object.to_be_bytes());
+    out.extend_from_slice(&offset.to_be_bytes());
+    out
+}
+
+pub fn owed(task: &Task) -> Key {
+    let mut out = with(OWED);
+    out.extend_from_slice(&task.object.to_be_bytes());
+    out.extend_from_slice(&task.frame_offset.to_be_bytes());
+    out.extend_from_slice(&task.write.to_be_bytes());
+    out.extend_from_slice(&task.target.to_be_bytes());
+    out
+}
+
+/// The task that an owed record's key names.
+pub fn task(key: &[u8]) -> Option<Task> {
+    Some(Task {
+        object: number(key, 1)?,
+        frame_offset: number(key, 9)?,
+        write: number(key, 17)?,
+        target: u16::from_be_bytes(key.get(25..27)?.try_into().ok()?),
+    })
+}
+
+/// What the keys of all places that were freed on `target` begin with.
+pub fn freed_on(target: TargetId) -> Key {
+    let mut out = with(FREED);
+    out.extend_from_slice(&target.to_be_bytes());
+    out
+}
+
+/// Places freed by commit `sequence` on `target`: `place` makes the key unique.
+pub fn freed(target: TargetId, sequence: u64, segment: u64, offset: u64) -> Key {
+    let mut out = freed_on(target);
+    out.extend_from_slice(&sequence.to_be_bytes());
+    out.extend_from_slice(&segment.to_be_bytes());
+    out.extend_from_slice(&offset.to_be_bytes());
+    out
+}
+
+/// The commit and the place that a freed place's key names; the length is in its record.
+pub fn freed_place(key: &[u8]) -> Option<(u64, Place)> {
+    Some((number(key, 3)?, Place { segment: number(key, 11)?, offset: number(key, 19)?, length: 0 }))
+}
+
+pub fn segment(target: TargetId, segment: u64) -> Key {
+    let mut out = with(SEGMENT);
+    out.extend_from_slice(&target.to_be_bytes());
+    out.extend_from_slice(&segment.to_be_bytes());
+    out
+}
+
+pub fn staged(object: u64) -> Key {
+    let mut out = with(STAGED);
+    out.extend_from_slice(&object.to_be_bytes());
+    out
+}
+
+/// A lease, by its holder's number and its own.
+pub fn lease((holder, id): (u64, u64)) -> Key {
+    let mut out = with(LEASE);
+    out.extend_from_slice(&holder.to_be_bytes());
+    out.extend_from_slice(&id.to_be_bytes());
+    out
+}
+
+/// The newest plain file of an object on `target`.
+pub fn plain(object: u64, target: TargetId) -> Key {
+    let mut out = with(PLAIN);
+    out.extend_from_slice(&object.to_be_bytes());
+    out.extend_from_slice(&target.to_be_bytes());
+    out
+}
+
+/// The plain files on `target` that may stand under a key and not be what belongs there.
+pub fn unfollowed(target: TargetId, key: &[u8]) -> Key {
+    let mut out = with(UNFOLLOWED);
+    out.extend_from_slice(&target.to_be_bytes());
+    out.extend_from_slice(key);
+    out
+}
+
+/// The big-endian number at `at`.
+pub fn number(key: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_be_bytes(key.get(at..at + 8)?.try_into().ok()?))
+}

@@ -1,0 +1,57 @@
+//! Leases in the catalog: records that are not in the log, since no lease outlives its process.
+
+use std::collections::BTreeMap;
+
+use heed::RoTxn;
+use serde::{Deserialize, Serialize};
+
+use super::{Catalog, Environment, decode, encode, keys};
+use crate::Result;
+
+/// What a lease pins: whatever commits after `generation` take from the object.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Pinned {
+    object: u64,
+    generation: u64,
+}
+
+impl Catalog {
+    /// Records a lease: `id` is its holder's number and its own.
+    pub fn lease(&self, id: (u64, u64), object: u64, generation: u64) -> Result<()> {
+        let env = self.env()?;
+        let mut txn = env.write_txn()?;
+        env.records.put(&mut txn, &keys::lease(id), &encode(&Pinned { object, generation })?)?;
+        self.environment.commit(txn)
+    }
+
+    /// Ends a lease.
+    pub fn unlease(&self, id: (u64, u64)) -> Result<()> {
+        let env = self.env()?;
+        let mut txn = env.write_txn()?;
+        env.records.delete(&mut txn, &keys::lease(id))?;
+        self.environment.commit(txn)
+    }
+
+    /// All leases: each one's holder, and its own number.
+    pub fn leases(&self) -> Result<Vec<(u64, u64)>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut found = Vec::new();
+        for entry in env.records.prefix_iter(&txn, &[keys::LEASE])? {
+            let key = entry?.0;
+            found.extend(keys::number(key, 1).zip(keys::number(key, 9)));
+        }
+        Ok(found)
+    }
+
+    /// The oldest generation of each object that is pinned.
+    pub(super) fn pinned(&self, env: &Environment, txn: &RoTxn<'_>) -> Result<BTreeMap<u64, u64>> {
+        let mut oldest = BTreeMap::new();
+        for entry in env.records.prefix_iter(txn, &[keys::LEASE])? {
+            let Pinned { object, generation } = decode(entry?.1, "a lease")?;
+            let known = oldest.entry(object).or_insert(generation);
+            *known = generation.min(*known);
+        }
+        Ok(oldest)
+    }
+}

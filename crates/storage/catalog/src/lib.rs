@@ -1,0 +1,364 @@
+//! The catalog: where each object's extents and replicas are. An index over the commit log, in LMDB.
+//!
+//! Many processes of one node share it. No read transaction is held across I/O, and nothing slow is
+//! done under the write lock: a commit appends its record to the log and returns; syncing comes after.
+
+mod apply;
+mod children;
+mod dead;
+mod environment;
+mod error;
+mod extents;
+mod file_check;
+mod group;
+mod keys;
+mod leases;
+pub mod log;
+mod plain;
+mod query;
+mod snapshot;
+mod turn;
+
+pub use apply::Live;
+pub use children::Child;
+pub use dead::{Dead, DeadPlaces};
+pub use error::{Error, Result};
+pub use extents::lay;
+pub use plain::Unfollowed;
+pub use snapshot::snapshot_tail;
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use heed::Database;
+use heed::types::Bytes;
+use rustix_futex_sync::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use terrace_system::clock::{monotonic_nanos, unix_seconds};
+
+use crate::log::{Log, Tail};
+use apply::Applier;
+use environment::{Environment, Holder};
+use group::Turns;
+use turn::Turn;
+
+pub use terrace_format::{
+    Attributes, Change, Edit, Expect, Extent, Kind, NewExtent, Object, Owed, Replica, TargetId, Task, Voids, frames,
+};
+
+/// All records, in one unnamed database.
+type Records = Database<Bytes, Bytes>;
+
+/// Numbers that a process claims at a time.
+const ID_BLOCK: u64 = 4096;
+
+/// What a commit was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// Its place in the order of all commits.
+    pub sequence: u64,
+}
+
+/// An open catalog with its log.
+pub struct Catalog {
+    environment: Holder,
+    log: Log,
+    turns: Turns,
+    turn: Turn,
+    ids: Mutex<(u64, u64)>,
+    oldest_segment: OnceLock<u64>,
+    /// No change is committed before this, in nanoseconds of the monotonic clock; 0 once that is past.
+    not_before: AtomicU64,
+}
+
+/// Buffers of a thread that commits.
+#[derive(Default)]
+struct Buffers {
+    /// All changes' edits, encoded.
+    edits: Vec<u8>,
+    /// Of these, what is carried out.
+    commits: Vec<u8>,
+    /// The log's record.
+    record: Vec<u8>,
+}
+
+impl Catalog {
+    /// Opens the catalog in `folder`, made if it is not there, over the log in `log`.
+    pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
+        let catalog = Catalog {
+            environment: Holder::open(folder)?,
+            log,
+            turns: Turns::default(),
+            turn: Turn::open(&folder.join("turn")),
+            ids: Mutex::new((0, 0)),
+            oldest_segment: OnceLock::new(),
+            not_before: AtomicU64::new(0),
+        };
+        catalog.log.fit_to(catalog.used_bytes()?);
+        Ok(catalog)
+    }
+
+    /// Commits nothing before this time of the monotonic clock, in nanoseconds.
+    pub fn change_nothing_before(&self, time: u64) {
+        self.not_before.store(time, Ordering::Relaxed);
+    }
+
+    fn wait_for_trust_to_end(&self) {
+        let time = self.not_before.load(Ordering::Relaxed);
+        if time > 0 {
+            std::thread::sleep(Duration::from_nanos(time.saturating_sub(monotonic_nanos())));
+            self.not_before.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn env(&self) -> Result<Arc<Environment>> {
+        self.environment.get()
+    }
+
+    /// Whether another process, which this one was forked from, opened it: then it cannot be used here.
+    pub fn inherited(&self) -> bool {
+        self.environment.inherited()
+    }
+
+    /// Closes what was inherited, so that the catalog can be opened anew in this process.
+    pub fn leave(&self) {
+        self.environment.leave();
+    }
+
+    /// The log below.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Carries out a change, whole or not at all. When it returns, the change is in the log and visible
+    /// to all processes; it is not synced.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] or [`Error::NotFound`] where an expectation does not hold; nothing has changed then.
+    pub fn commit(&self, change: Change) -> Result<Commit> {
+        self.turns.commit(change, |changes| self.commit_group(changes))
+    }
+
+    /// Carries out many independent changes in one transaction; each one's result.
+    pub fn commit_many(&self, changes: &[Change]) -> Result<Vec<Result<Commit>>> {
+        self.commit_group(&changes.iter().collect::<Vec<_>>())
+    }
+
+    fn commit_group(&self, changes: &[&Change]) -> Result<Vec<Result<Commit>>> {
+        thread_local! {
+            static BUFFERS: RefCell<Buffers> = RefCell::default();
+        }
+        self.wait_for_trust_to_end();
+        BUFFERS.with_borrow_mut(|Buffers { edits, commits, record }| {
+            // Encoding comes before the lock, which all processes share.
+            edits.clear();
+            let mut ends = Vec::with_capacity(changes.len());
+            for change in changes {
+                let taken = std::mem::take(edits);
+                *edits = postcard::to_extend(&change.edits, taken).map_err(|e| Error::Lmdb(e.to_string()))?;
+                ends.push(edits.len());
+            }
+            commits.clear();
+            let time = unix_seconds();
+            let env = self.env()?;
+            if self.turn.is_taken() {
+                look_at(&env, changes)?;
+                self.turn.watch();
+            }
+            let mut txn = env.write_txn()?;
+            let _taken = self.turn.take();
+            let tail = self.tail_in(&env, &txn)?;
+            let mut applier = Applier::new(env.records, &mut txn, tail.sequence, time);
+            let mut results = Vec::with_capacity(changes.len());
+            let (mut count, mut start) = (0, 0);
+            for (change, end) in changes.iter().zip(ends) {
+                let encoded = &edits[start..end];
+                start = end;
+                if let Err(e) = applier.check(change) {
+                    results.push(Err(e));
+                    continue;
+                }
+                applier.begin(applier.sequence + 1, &change.edits);
+                count += 1;
+                for edit in &change.edits {
+                    applier.apply(edit)?;
+                }
+                commits.extend_from_slice(encoded);
+                results.push(Ok(Commit { sequence: applier.sequence }));
+            }
+            applier.finish()?;
+            if count > 0 {
+                let tail = self.log.append(tail, time, count, commits, record)?;
+                env.records.put(&mut txn, keys::TAIL, &encode(&tail)?)?;
+                terrace_system::fail::point("commit:logged");
+                self.environment.commit(txn)?;
+            }
+            Ok(results)
+        })
+    }
+
+    /// Brings the catalog up to the end of its log. Of each commit `check` is given the places of the edits that are void
+    /// already, and adds those that cannot be carried out: this is noted in the log, as it must stay so.
+    pub fn replay(&self, void: &Voids, mut check: impl FnMut(u64, &[Edit], &mut Vec<u32>)) -> Result<Tail> {
+        let env = self.env()?;
+        let mut txn = env.write_txn()?;
+        let start = self.tail_in(&env, &txn)?;
+        let mut next_id = self.claimed(&env, &txn)?;
+        let mut found: Vec<Edit> = Vec::new();
+        let mut end = self.log.replay(start, |record| {
+            let mut applier = Applier::new(env.records, &mut txn, record.first, record.time);
+            for (sequence, edits) in (record.first..).zip(record.commits) {
+                let mut gone = void.get(&sequence).cloned().unwrap_or_default();
+                let known = gone.len();
+                check(sequence, &edits, &mut gone);
+                applier.begin(sequence, &edits);
+                for (place, edit) in (0..).zip(&edits) {
+                    next_id = next_id.max(highest_id(edit) + 1);
+                    if !gone.contains(&place) {
+                        applier.apply(edit)?;
+                    }
+                }
+                if gone.len() > known {
+                    found.push(Edit::Void { sequence, edits: gone.split_off(known) });
+                }
+            }
+            applier.finish()
+        })?;
+        if !found.is_empty() {
+            end = self.log.append(end, unix_seconds(), 1, &encode(&found)?, &mut Vec::new())?;
+        }
+        env.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
+        if end.sequence > 0 {
+            // Blocks that were claimed but not used in any commit are passed over.
+            let next_id = next_id + 1024 * ID_BLOCK;
+            env.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
+            env.records.put(&mut txn, keys::OLDEST, &encode(&next_id)?)?;
+        }
+        self.environment.commit(txn)?;
+        Ok(end)
+    }
+
+    /// Lets the log go on in a new file behind commit `sequence`, with nothing before it but a snapshot that is still to
+    /// be made.
+    pub fn jump_to(&self, sequence: u64) -> Result<()> {
+        let env = self.env()?;
+        let mut txn = env.write_txn()?;
+        let tail = self.tail_in(&env, &txn)?;
+        let tail = Tail { sequence, file: sequence + 1, position: 0, ..tail };
+        env.records.put(&mut txn, keys::TAIL, &encode(&tail)?)?;
+        self.environment.commit(txn)
+    }
+
+    fn claimed(&self, env: &Environment, txn: &heed::RoTxn<'_>) -> Result<u64> {
+        let value = env.records.get(txn, keys::NEXT_ID)?;
+        Ok(value.map(|v| decode(v, "the next id")).transpose()?.unwrap_or(1))
+    }
+
+    /// Whether nothing was ever committed to or replayed into this catalog.
+    pub fn is_new(&self) -> Result<bool> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        Ok(env.records.get(&txn, keys::TAIL)?.is_none())
+    }
+
+    /// Makes the catalog itself durable; it need not be, but then need not be made anew after a reboot.
+    pub fn force_sync(&self) -> Result<()> {
+        Ok(self.env()?.force_sync()?)
+    }
+
+    /// A number that was never given out before: for objects, writes and segments.
+    pub fn next_id(&self) -> Result<u64> {
+        let env = self.env()?;
+        let mut ids = self.ids.lock();
+        if ids.0 == ids.1 {
+            let first = {
+                let mut txn = env.write_txn()?;
+                let first = self.claimed(&env, &txn)?;
+                env.records.put(&mut txn, keys::NEXT_ID, &encode(&(first + ID_BLOCK))?)?;
+                self.environment.commit(txn)?;
+                first
+            };
+            *ids = (first, first + ID_BLOCK);
+        }
+        ids.0 += 1;
+        Ok(ids.0 - 1)
+    }
+
+    /// Sees that no number up to `highest` is given out, and no segment added to that may have one.
+    pub fn pass_ids(&self, highest: u64) -> Result<()> {
+        let env = self.env()?;
+        let mut ids = self.ids.lock();
+        let mut txn = env.write_txn()?;
+        let next_id = self.claimed(&env, &txn)?.max(highest + 1024 * ID_BLOCK);
+        env.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
+        env.records.put(&mut txn, keys::OLDEST, &encode(&next_id)?)?;
+        self.environment.commit(txn)?;
+        *ids = (0, 0);
+        Ok(())
+    }
+
+    fn tail_in(&self, env: &Environment, txn: &heed::RoTxn<'_>) -> Result<Tail> {
+        let value = env.records.get(txn, keys::TAIL)?;
+        Ok(value.map(|v| decode(v, "the log's tail")).transpose()?.unwrap_or(Tail { file: 1, ..Tail::default() }))
+    }
+}
+
+impl terrace_format::Ids for Catalog {
+    fn next(&self) -> std::io::Result<u64> {
+        self.next_id().map_err(|e| std::io::Error::other(e.to_string()))
+    }
+
+    fn named_end(&self, target: TargetId, segment: u64) -> std::io::Result<u64> {
+        let known = self.segment(target, segment).map_err(|e| std::io::Error::other(e.to_string()))?;
+        Ok(known.map_or(0, |live| live.end))
+    }
+
+    fn oldest(&self) -> u64 {
+        let read = || -> Result<u64> {
+            let env = self.env()?;
+            let txn = env.read_txn()?;
+            let value = env.records.get(&txn, keys::OLDEST)?;
+            value.map_or(Ok(0), |value| decode(value, "the oldest segment that is added to"))
+        };
+        // Without an answer none is added to.
+        *self.oldest_segment.get_or_init(|| read().unwrap_or(u64::MAX))
+    }
+}
+
+/// Reads what these changes are to read, so that it is in the processor's caches when their turn comes.
+fn look_at(env: &Environment, changes: &[&Change]) -> Result<()> {
+    let txn = env.read_txn()?;
+    for expect in changes.iter().flat_map(|change| &change.expect) {
+        if let Expect::Generation(key, _) | Expect::Length(key, _) | Expect::Free(key) = expect {
+            env.records.get_greater_than_or_equal_to(&txn, &keys::object(key))?;
+        }
+    }
+    Ok(())
+}
+
+fn highest_id(edit: &Edit) -> u64 {
+    let number = |replica: &Replica| replica.place.segment & !terrace_format::PLAIN;
+    let of = |extents: &[NewExtent]| {
+        extents.iter().flat_map(|n| n.extent.replicas.iter().map(number).chain([n.extent.write])).max().unwrap_or(0)
+    };
+    match edit {
+        Edit::Stage { object, extents, .. }
+        | Edit::Put { object, extents, .. }
+        | Edit::Write { object, extents, .. }
+        | Edit::Merge { object, extents, .. } => of(extents).max(*object),
+        Edit::Made { replica, .. } => number(replica),
+        _ => 0,
+    }
+}
+
+fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
+    postcard::to_stdvec(value).map_err(|e| Error::Lmdb(e.to_string()))
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T> {
+    postcard::from_bytes(bytes).map_err(|e| Error::Damaged { what: what.into(), reason: e.to_string() })
+}

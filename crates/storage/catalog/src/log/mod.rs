@@ -1,0 +1,221 @@
+//! The commit log: the truth of which the catalog is an index. See `docs/format.md`.
+//!
+//! One log per store, shared by all its processes. Whoever holds the catalog's write transaction
+//! appends; where the log ends is a record of the catalog, so that what a dead writer left behind
+//! the end is overwritten by the next.
+
+mod copy;
+mod reach;
+mod replay;
+
+pub use reach::REACH_FILE;
+pub use reach::{read_reach, write_reach};
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix_futex_sync::Mutex;
+use serde::{Deserialize, Serialize};
+use terrace_format::Edit;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{Error, Result};
+
+const MAGIC: [u8; 4] = *b"TRLG";
+const VERSION: u8 = 1;
+const HEADER: usize = 48;
+const CHECKSUM: std::ops::Range<usize> = 40..48;
+/// A file that has grown this long takes no more records; the catalog's next snapshot lets it be deleted.
+const MAX_FILE_BYTES: u64 = 32 << 20;
+/// No file is full before it has grown this long, ...
+const MIN_FILE_BYTES: u64 = 4 << 20;
+/// ... and this many times what the catalog holds: a snapshot then costs little beside what was logged.
+const FILE_BYTES_PER_CATALOG_BYTE: u64 = 4;
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tail {
+    /// The last commit's sequence; 0 before the first.
+    pub sequence: u64,
+    /// The last record's checksum.
+    pub checksum: u64,
+    /// The file that is appended to, named by the first sequence in it.
+    pub file: u64,
+    /// Its length.
+    pub position: u64,
+}
+
+/// One record: a group of commits with following sequences.
+#[derive(Debug)]
+pub struct Record {
+    /// The first commit's sequence.
+    pub first: u64,
+    /// When: seconds since 1970.
+    pub time: u64,
+    /// Each commit's edits.
+    pub commits: Vec<Vec<Edit>>,
+    /// The log's end behind this record.
+    pub tail: Tail,
+}
+
+/// The log of a store.
+pub struct Log {
+    folder: PathBuf,
+    store: u64,
+    /// The length at which a file is full.
+    full: AtomicU64,
+    /// The most that it may be.
+    max_full: u64,
+    open: Mutex<Option<(u64, Arc<File>)>>,
+    /// The last commit that this process made durable.
+    durable: AtomicU64,
+}
+
+impl Log {
+    /// The log in `folder`, which is made if it is not there.
+    pub fn open(folder: &Path, store: u64) -> Result<Log> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(Error::io(format!("making {}", folder.display())))?;
+        let max_full = terrace_system::fail::limit("TERRACE_LOG_FILE", MAX_FILE_BYTES);
+        let full = AtomicU64::new(max_full);
+        Ok(Log { folder: folder.to_owned(), store, full, max_full, open: Mutex::new(None), durable: AtomicU64::new(0) })
+    }
+
+    /// The store's id, with which checksums of its records and frames are seeded.
+    pub fn store(&self) -> u64 {
+        self.store
+    }
+
+    /// The folder of the log's files.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The log's files, oldest first, each named by the first sequence in it.
+    pub fn files(&self) -> Result<Vec<u64>> {
+        files(&self.folder).map_err(Error::io(format!("listing {}", self.folder.display())))
+    }
+
+    fn path(&self, file: u64) -> PathBuf {
+        self.folder.join(name(file))
+    }
+
+    /// Lets the length of the log's files follow that of the catalog: the log of a small store must not be long.
+    pub fn fit_to(&self, catalog_bytes: u64) {
+        let wanted = catalog_bytes.saturating_mul(FILE_BYTES_PER_CATALOG_BYTE).max(MIN_FILE_BYTES);
+        self.full.store(wanted.min(self.max_full), Ordering::Relaxed);
+    }
+
+    /// A file of the log, which holds `length` bytes at least.
+    fn file(&self, file: u64, length: u64) -> Result<Arc<File>> {
+        let mut open = self.open.lock();
+        if let Some((id, handle)) = open.as_ref()
+            && *id == file
+        {
+            return Ok(handle.clone());
+        }
+        let path = self.path(file);
+        let context = || format!("opening {}", path.display());
+        let handle =
+            OpenOptions::new().read(true).write(true).create(length == 0).truncate(false).mode(0o600).open(&path);
+        let handle = handle.map_err(Error::io(context()))?;
+        // Nothing is written behind a hole: it would end the log for whoever reads it.
+        let held = handle.metadata().map_err(Error::io(context()))?.len();
+        if held < length {
+            let path = path.display();
+            return Err(Error::LogDamaged(format!(
+                "{path} ends at byte {held}, but {length} bytes were written to it"
+            )));
+        }
+        let handle = Arc::new(handle);
+        *open = Some((file, handle.clone()));
+        Ok(handle)
+    }
+
+    /// Opens files anew from here on: those in the log's folder are others now.
+    pub fn forget_open_file(&self) {
+        *self.open.lock() = None;
+        self.durable.store(0, Ordering::Release);
+    }
+
+    /// Appends the record of `commits`, encoded, behind `tail`; the new tail.
+    pub fn append(&self, tail: Tail, time: u64, count: u32, commits: &[u8], buffer: &mut Vec<u8>) -> Result<Tail> {
+        buffer.clear();
+        buffer.extend_from_slice(&MAGIC);
+        buffer.extend_from_slice(&[VERSION, 0, 0, 0]);
+        buffer.extend_from_slice(&(commits.len() as u32).to_le_bytes());
+        buffer.extend_from_slice(&count.to_le_bytes());
+        buffer.extend_from_slice(&(tail.sequence + 1).to_le_bytes());
+        buffer.extend_from_slice(&tail.checksum.to_le_bytes());
+        buffer.extend_from_slice(&time.to_le_bytes());
+        buffer.extend_from_slice(&[0; 8]);
+        buffer.extend_from_slice(commits);
+        let checksum = xxh3_64_with_seed(buffer, self.store);
+        buffer[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        let tail = match tail.position >= self.full.load(Ordering::Relaxed) {
+            true => Tail { file: tail.sequence + 1, position: 0, ..tail },
+            false => tail,
+        };
+        let file = self.file(tail.file, tail.position)?;
+        file.write_all_at(buffer, tail.position)
+            .map_err(|e| Error::io(format!("appending to {}", self.path(tail.file).display()))(e))?;
+        let sequence = tail.sequence + u64::from(count);
+        Ok(Tail { sequence, checksum, position: tail.position + buffer.len() as u64, ..tail })
+    }
+
+    /// Makes the log up to `tail` durable.
+    pub fn sync(&self, tail: Tail) -> Result<()> {
+        if self.durable.load(Ordering::Acquire) >= tail.sequence {
+            return Ok(());
+        }
+        let context = || format!("syncing {}", self.path(tail.file).display());
+        // The file before may have been filled since the last sync.
+        let all = self.files()?;
+        for &file in all.iter().rev().filter(|&&file| file <= tail.file).take(2) {
+            self.file(file, 0)?.sync_data().map_err(Error::io(context()))?;
+        }
+        File::open(&self.folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))?;
+        self.durable.fetch_max(tail.sequence, Ordering::AcqRel);
+        Ok(())
+    }
+}
+
+fn name(file: u64) -> String {
+    format!("{file:016x}.log")
+}
+
+fn files(folder: &Path) -> io::Result<Vec<u64>> {
+    numbered(folder, ".log")
+}
+
+/// The sequences that files with this ending are named by, in order; none where there is no folder.
+fn numbered(folder: &Path, ending: &str) -> io::Result<Vec<u64>> {
+    let mut found = Vec::new();
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(found),
+        entries => entries?,
+    };
+    for entry in entries {
+        let name = entry?.file_name();
+        found.extend(name.to_str().and_then(|n| n.strip_suffix(ending)).and_then(|n| u64::from_str_radix(n, 16).ok()));
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
+/// The snapshots of the catalog in the log's folder, or a copy of it, oldest first.
+pub fn snapshots(folder: &Path) -> io::Result<Vec<u64>> {
+    numbered(folder, ".snapshot")
+}
+
+/// The file of the snapshot at commit `sequence`.
+pub fn snapshot(folder: &Path, sequence: u64) -> PathBuf {
+    folder.join(format!("{sequence:016x}.snapshot"))
+}

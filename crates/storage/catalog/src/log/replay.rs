@@ -1,0 +1,183 @@
+//! Reading the log: the store's own files and, where these are damaged, the copies on targets.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::{CHECKSUM, HEADER, Log, MAGIC, Record, Tail, VERSION, name, snapshot};
+use crate::{Error, Result};
+
+/// How much is read before the log's end to find its last record; more where that is longer.
+const END_WINDOWS_BYTES: [u64; 3] = [4 << 10, 256 << 10, u64::MAX];
+
+impl Log {
+    /// Calls `each` with every whole record behind `after`, in order, and returns the log's end. A record that does
+    /// not follow from the one before it ends the log.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`] where a whole record holds what this version does not know: what follows is not lost.
+    pub fn replay<E: From<Error>>(
+        &self,
+        after: Tail,
+        mut each: impl FnMut(Record) -> Result<(), E>,
+    ) -> Result<Tail, E> {
+        self.replay_from(&[self.folder()], after, |record, _, _| each(record))
+    }
+
+    /// Replays the log in several folders as one: each record comes from the first folder that holds it whole, so that
+    /// copies that are damaged in different places make up for each other. `each` is given the record, its bytes, and
+    /// which folder it comes from.
+    pub fn replay_from<E: From<Error>>(
+        &self,
+        folders: &[&Path],
+        after: Tail,
+        mut each: impl FnMut(Record, &[u8], usize) -> Result<(), E>,
+    ) -> Result<Tail, E> {
+        let mut tail = after;
+        loop {
+            let mut files: Vec<Option<Vec<u8>>> = vec![None; folders.len()];
+            'records: loop {
+                for (from, folder) in folders.iter().enumerate() {
+                    let bytes = match &mut files[from] {
+                        Some(bytes) => bytes,
+                        unread => unread.insert(read(&folder.join(name(tail.file)))?),
+                    };
+                    if let Some(record) = self.parse(folder, bytes, tail)? {
+                        let start = tail.position as usize;
+                        tail = record.tail;
+                        each(record, &bytes[start..tail.position as usize], from)?;
+                        continue 'records;
+                    }
+                }
+                break;
+            }
+            let next = tail.sequence + 1;
+            if next == tail.file || !folders.iter().any(|folder| folder.join(name(next)).exists()) {
+                return Ok(tail);
+            }
+            tail = Tail { file: next, position: 0, ..tail };
+        }
+    }
+
+    /// Whether the log holds the record that ends at `tail`.
+    pub fn holds_end(&self, tail: Tail) -> Result<bool> {
+        if tail.sequence == 0 {
+            return Ok(true);
+        }
+        if tail.position == 0 {
+            // Nothing was committed since the snapshot with which the log begins.
+            return Ok(snapshot(self.folder(), tail.sequence).exists());
+        }
+        let path = self.path(tail.file);
+        let context = || format!("reading {}", path.display());
+        let file = match File::open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            file => file.map_err(Error::io(context()))?,
+        };
+        if file.metadata().map_err(Error::io(context()))?.len() < tail.position {
+            return Ok(false);
+        }
+        for window in END_WINDOWS_BYTES.map(|window| window.min(tail.position)) {
+            let mut bytes = vec![0; window as usize];
+            file.read_exact_at(&mut bytes, tail.position - window).map_err(Error::io(context()))?;
+            let mut starts = bytes.windows(MAGIC.len()).enumerate().filter(|(_, found)| *found == MAGIC);
+            if starts.any(|(at, _)| self.checksum_of(&bytes[at..]) == Some(tail.checksum)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The checksum of a record that `bytes` hold from the first to the last, if they are one.
+    fn checksum_of(&self, bytes: &[u8]) -> Option<u64> {
+        let header = bytes.get(..HEADER)?;
+        let length = HEADER + u32_at(header, 8) as usize;
+        let checksum = u64_at(header, CHECKSUM.start);
+        (length == bytes.len() && self.is_whole(bytes)).then_some(checksum)
+    }
+
+    /// Whether a record's checksum is that of its bytes.
+    fn is_whole(&self, record: &[u8]) -> bool {
+        let mut zeroed = record.to_vec();
+        zeroed[CHECKSUM].fill(0);
+        xxh3_64_with_seed(&zeroed, self.store) == u64_at(record, CHECKSUM.start)
+    }
+
+    /// The record at `tail`, if a whole one that follows is there.
+    fn parse(&self, folder: &Path, bytes: &[u8], tail: Tail) -> Result<Option<Record>> {
+        let Some(rest) = usize::try_from(tail.position).ok().and_then(|at| bytes.get(at..)) else { return Ok(None) };
+        let Some(header) = rest.get(..HEADER) else { return Ok(None) };
+        let (count, first, previous) = (u32_at(header, 12), u64_at(header, 16), u64_at(header, 24));
+        let follows = first == tail.sequence + 1 && previous == tail.checksum;
+        if header[..4] != MAGIC || !follows {
+            return Ok(None);
+        }
+        let length = HEADER + u32_at(header, 8) as usize;
+        let Some(record) = rest.get(..length).filter(|record| self.is_whole(record)) else { return Ok(None) };
+        // Every version keeps the header's form, so the checksum tells a newer version's record from the log's end.
+        let unknown = || Error::Unusable {
+            path: folder.join(name(tail.file)),
+            reason: format!(
+                "commit {first} was made by a newer terrace, and this one does not know what it does; use the newer one"
+            ),
+        };
+        if header[4] != VERSION {
+            return Err(unknown());
+        }
+        let mut payload = &record[HEADER..];
+        let mut commits = Vec::new();
+        for _ in 0..count {
+            let (edits, left) = postcard::take_from_bytes(payload).map_err(|_| unknown())?;
+            commits.push(edits);
+            payload = left;
+        }
+        let tail = Tail {
+            sequence: tail.sequence + u64::from(count),
+            checksum: u64_at(header, CHECKSUM.start),
+            position: tail.position + length as u64,
+            ..tail
+        };
+        Ok(Some(Record { first, time: u64_at(header, 32), commits, tail }))
+    }
+
+    /// Whether records that follow from one another fill the first `length` bytes of a file of the log.
+    pub(super) fn is_whole_file(&self, file: u64, length: u64) -> io::Result<bool> {
+        let bytes = fs::read(self.path(file))?;
+        let Some(header) = bytes.get(..HEADER) else { return Ok(length == 0) };
+        let mut tail = Tail { sequence: file - 1, checksum: u64_at(header, 24), file, position: 0 };
+        while tail.position < length {
+            match self.parse(self.folder(), &bytes, tail) {
+                Ok(Some(record)) => tail = record.tail,
+                _ => return Ok(false),
+            }
+        }
+        Ok(tail.position == length)
+    }
+
+    /// Writes a record that a copy holds where this log has lost it. Nothing is synced.
+    pub fn mend(&self, end: Tail, record: &[u8]) -> Result<PathBuf> {
+        let path = self.path(end.file);
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        file.and_then(|file| file.write_all_at(record, end.position - record.len() as u64))
+            .map_err(Error::io(format!("mending {}", path.display())))?;
+        Ok(path)
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    match fs::read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => read.map_err(Error::io(format!("reading {}", path.display()))),
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4].iter().rev().fold(0, |n, &byte| n << 8 | u32::from(byte))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes[at..at + 8].iter().rev().fold(0, |n, &byte| n << 8 | u64::from(byte))
+}

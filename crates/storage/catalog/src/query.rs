@@ -1,0 +1,257 @@
+//! Questions to the catalog. Each holds its read transaction only while it copies the answer.
+
+use heed::RoTxn;
+use terrace_format::{Extent, Object, Owed, TargetId, Task};
+
+use super::apply::Live;
+use super::{Catalog, Environment, decode, extents, keys};
+use crate::log::Tail;
+use crate::{Error, Result};
+
+impl Catalog {
+    /// The object that a key names.
+    pub fn object(&self, key: &[u8]) -> Result<Option<Object>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        self.object_in(&env, &txn, key)
+    }
+
+    fn object_in(&self, env: &Environment, txn: &RoTxn<'_>, key: &[u8]) -> Result<Option<Object>> {
+        env.records.get(txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
+    }
+
+    /// The object and its extents that touch `start..end`, in order; none where the key names none.
+    pub fn locate(&self, key: &[u8], start: u64, end: u64) -> Result<Option<(Object, Vec<Extent>)>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let Some(mut object) = self.object_in(&env, &txn, key)? else { return Ok(None) };
+        let mut found = match object.inline.take() {
+            Some(inline) => inline.into_vec(),
+            None => extents::load(env.records, &txn, &object, start, end)?,
+        };
+        found.retain(|e| e.offset < end && e.end() > start);
+        Ok(Some((object, found)))
+    }
+
+    /// Up to `limit` objects whose key is `prefix` or lies below it, in order of keys, after the key `after`.
+    pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
+        let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
+        let start = keys::object(after.unwrap_or(prefix));
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let from = if after.is_some() {
+            std::ops::Bound::Excluded(start.as_slice())
+        } else {
+            std::ops::Bound::Included(start.as_slice())
+        };
+        let mut found = Vec::new();
+        for entry in env.records.range(&txn, &(from, std::ops::Bound::Unbounded))? {
+            let (key, value) = entry?;
+            let Some(key) = key.strip_prefix(&[keys::OBJECT]) else { break };
+            if !key.starts_with(prefix) || found.len() == limit {
+                break;
+            }
+            if terrace_format::key::below(key, prefix) {
+                found.push((key.to_vec(), decode(value, "an object's record")?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Calls `each` with every object at or below `prefix` and its extents, in order of keys, until it returns false.
+    /// The catalog may change meanwhile: each object is as it was when its turn came.
+    pub fn each_object<E: From<Error>>(
+        &self,
+        prefix: &[u8],
+        mut each: impl FnMut(&[u8], &Object, &[Extent]) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let mut page = self.list(prefix, after.as_deref(), 256)?;
+            for (key, _) in &page {
+                if let Some((object, extents)) = self.locate(key, 0, u64::MAX)?
+                    && !each(key, &object, &extents)?
+                {
+                    return Ok(());
+                }
+            }
+            match page.pop() {
+                Some((last, _)) => after = Some(last),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether nobody has made it since it was seen.
+    pub fn is_owed(&self, task: &Task) -> Result<bool> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        Ok(env.records.get(&txn, &keys::owed(task))?.is_some())
+    }
+
+    /// The targets that owe a replica of the frame that `task` names.
+    pub fn owed_to(&self, task: &Task) -> Result<Vec<TargetId>> {
+        let first = Task { target: 0, ..*task };
+        let prefix = &keys::owed(&first)[..25];
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut found = Vec::new();
+        for entry in env.records.prefix_iter(&txn, prefix)? {
+            found.extend(keys::task(entry?.0).map(|task| task.target));
+        }
+        Ok(found)
+    }
+
+    /// Up to `limit` owed replicas after `after`, in order of objects.
+    pub fn owed(&self, after: Option<&Task>, limit: usize) -> Result<Vec<(Task, Owed)>> {
+        let start = after.map_or_else(|| [keys::OWED].as_slice().into(), keys::owed);
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let bounds = (std::ops::Bound::Excluded(start.as_slice()), std::ops::Bound::Unbounded);
+        let mut found = Vec::new();
+        for entry in env.records.range(&txn, &bounds)?.take(limit) {
+            let (key, value) = entry?;
+            match keys::task(key).filter(|_| key.first() == Some(&keys::OWED)) {
+                Some(task) => found.push((task, decode(value, "an owed replica's record")?)),
+                None => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// The last commit; and the first one that owes a frame its only replica on a target that is `lasting`. Both are of one
+    /// moment: a replica that is registered meanwhile belongs to a later commit, without which the frame is not lasting.
+    pub fn tail_and_first_fleeting(&self, lasting: impl Fn(TargetId) -> bool) -> Result<(u64, Option<u64>)> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut first: Option<u64> = None;
+        for entry in env.records.prefix_iter(&txn, &[keys::OWED])? {
+            let (key, value) = entry?;
+            let Some(task) = keys::task(key).filter(|task| lasting(task.target)) else { continue };
+            let owed: Owed = decode(value, "an owed replica's record")?;
+            if first.is_some_and(|first| first <= owed.since) {
+                continue;
+            }
+            let extent = self.frame_in(&env, &txn, &task, &owed.key)?;
+            if extent.is_some_and(|extent| !extent.replicas.iter().any(|r| lasting(r.target))) {
+                first = Some(owed.since);
+            }
+        }
+        Ok((self.tail_in(&env, &txn)?.sequence, first))
+    }
+
+    /// Counts the owed replicas of one object, or of all.
+    pub fn owed_count(&self, object: Option<u64>) -> Result<u64> {
+        let mut prefix = keys::Key::new();
+        prefix.push(keys::OWED);
+        if let Some(object) = object {
+            prefix.extend_from_slice(&object.to_be_bytes());
+        }
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        Ok(env.records.prefix_iter(&txn, &prefix)?.count() as u64)
+    }
+
+    /// An extent of the frame that a task names, and whether an object or a staged one still holds it.
+    pub fn frame(&self, task: &Task, key: &[u8]) -> Result<Option<Extent>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        self.frame_in(&env, &txn, task, key)
+    }
+
+    fn frame_in(&self, env: &Environment, txn: &RoTxn<'_>, task: &Task, key: &[u8]) -> Result<Option<Extent>> {
+        let object = match self.object_in(env, txn, key)?.filter(|o| o.id == task.object) {
+            Some(object) => object,
+            None if env.records.get(txn, &keys::staged(task.object))?.is_some() => {
+                super::apply::staged_object(task.object)
+            }
+            None => return Ok(None),
+        };
+        let near = extents::load_frame(env.records, txn, &object, task.frame_offset, task.write)?;
+        Ok(near.into_iter().find(|extent| extent.frame() == (task.write, task.frame_offset)))
+    }
+
+    /// Every segment of `target` that frames were committed to.
+    pub fn segments(&self, target: TargetId) -> Result<Vec<(u64, Live)>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut prefix = keys::Key::new();
+        prefix.push(keys::SEGMENT);
+        prefix.extend_from_slice(&target.to_be_bytes());
+        let mut found = Vec::new();
+        for entry in env.records.prefix_iter(&txn, &prefix)? {
+            let (key, value) = entry?;
+            if let Some(segment) = keys::number(key, 3) {
+                found.push((segment, Live::read(value)?));
+            }
+        }
+        Ok(found)
+    }
+
+    /// What is known of one segment of `target`; none where no frame in it was ever committed.
+    pub fn segment(&self, target: TargetId, segment: u64) -> Result<Option<Live>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        env.records.get(&txn, &keys::segment(target, segment))?.map(Live::read).transpose()
+    }
+
+    /// Objects that were staged and never named by a key, with the key that was meant.
+    pub fn staged(&self) -> Result<Vec<(u64, Vec<u8>)>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut found = Vec::new();
+        for entry in env.records.prefix_iter(&txn, &[keys::STAGED])? {
+            let (key, value) = entry?;
+            found.extend(keys::number(key, 1).map(|object| (object, value.to_vec())));
+        }
+        Ok(found)
+    }
+
+    /// Where the log ends.
+    pub fn tail(&self) -> Result<Tail> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        self.tail_in(&env, &txn)
+    }
+
+    /// The sequence up to which all is fsynced.
+    pub fn synced(&self) -> Result<u64> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        self.synced_in(&env, &txn)
+    }
+
+    pub(super) fn synced_in(&self, env: &Environment, txn: &RoTxn<'_>) -> Result<u64> {
+        let value = env.records.get(txn, keys::SYNCED)?;
+        Ok(value.map(|v| decode(v, "the last sync mark")).transpose()?.unwrap_or(0))
+    }
+
+    /// Bytes of all pages that hold records.
+    pub fn used_bytes(&self) -> Result<u64> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let stat = env.records.stat(&txn)?;
+        Ok((stat.branch_pages + stat.leaf_pages + stat.overflow_pages) as u64 * u64::from(stat.page_size))
+    }
+
+    /// The number of keys.
+    pub fn count(&self) -> Result<u64> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        Ok(env.records.prefix_iter(&txn, &[keys::OBJECT])?.count() as u64)
+    }
+
+    /// Every record but leases, and those of ids and of the log's end, which a rebuild may move on: for comparing catalogs.
+    pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let mut all = Vec::new();
+        for entry in env.records.iter(&txn)? {
+            let (key, value) = entry?;
+            if ![keys::TAIL, keys::NEXT_ID, keys::OLDEST].contains(&key) && key.first() != Some(&keys::LEASE) {
+                all.push((key.to_vec(), value.to_vec()));
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,231 @@
+//! A limit on how long a call may take: a disk or a network file system that hangs must not hang its callers.
+//!
+//! Each call runs on a thread of the target's own, which stays behind where the call does not come back.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::time::Duration;
+
+use rustix_futex_sync::Mutex;
+use terrace_format::frame::{Frame, Header};
+
+use crate::{Place, Space, Target, Whole};
+
+/// While so many calls have not come back, no more are begun.
+const HUNG: usize = 4;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A target whose calls end in time.
+pub struct Deadline {
+    inner: Arc<dyn Target>,
+    limit: Duration,
+    jobs: Sender<Job>,
+    lanes: Arc<Lanes>,
+}
+
+/// Threads that wait for something to do, until the target is dropped.
+struct Lanes {
+    jobs: Mutex<Receiver<Job>>,
+    /// How many wait that no job is meant for yet.
+    idle: AtomicUsize,
+    hung: AtomicUsize,
+}
+
+impl Lanes {
+    fn start(self: &Arc<Self>) -> io::Result<()> {
+        let lanes = self.clone();
+        let lane = move || {
+            loop {
+                let job = lanes.jobs.lock().recv();
+                let Ok(job) = job else { return };
+                job();
+                lanes.idle.fetch_add(1, Ordering::AcqRel);
+            }
+        };
+        std::thread::Builder::new().name("terrace-lane".into()).spawn(lane).map(drop)
+    }
+}
+
+impl Deadline {
+    /// Wraps a target whose calls may take `limit` each.
+    pub fn new(inner: Arc<dyn Target>, limit: Duration) -> Deadline {
+        let (jobs, receive) = channel();
+        let lanes = Lanes { jobs: Mutex::new(receive), idle: AtomicUsize::new(0), hung: AtomicUsize::new(0) };
+        Deadline { inner, limit, jobs, lanes: Arc::new(lanes) }
+    }
+
+    fn give(&self, job: Job) -> io::Result<()> {
+        let taken = self.lanes.idle.try_update(Ordering::AcqRel, Ordering::Acquire, |idle| idle.checked_sub(1));
+        if taken.is_err() {
+            self.lanes.start()?;
+        }
+        self.jobs.send(job).map_err(|_| io::Error::other("the lanes have ended"))
+    }
+
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Target) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} after {:?}", self.limit));
+        if self.lanes.hung.load(Ordering::Acquire) >= HUNG {
+            return Err(late("calls have not come back"));
+        }
+        let (send, receive) = sync_channel(1);
+        let (inner, lanes) = (self.inner.clone(), self.lanes.clone());
+        let state = Arc::new(AtomicUsize::new(WAITED_FOR));
+        let of_lane = state.clone();
+        self.give(Box::new(move || {
+            let result = work(&*inner);
+            if of_lane.swap(DONE, Ordering::AcqRel) == GIVEN_UP {
+                lanes.hung.fetch_sub(1, Ordering::AcqRel);
+            }
+            // Nobody waits any more if this fails.
+            let _ = send.send(result);
+        }))?;
+        receive.recv_timeout(self.limit).unwrap_or_else(|_| {
+            self.lanes.hung.fetch_add(1, Ordering::AcqRel);
+            if state.swap(GIVEN_UP, Ordering::AcqRel) == DONE {
+                self.lanes.hung.fetch_sub(1, Ordering::AcqRel);
+            }
+            Err(late("no answer"))
+        })
+    }
+}
+
+const WAITED_FOR: usize = 0;
+const GIVEN_UP: usize = 1;
+const DONE: usize = 2;
+
+impl Target for Deadline {
+    fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        let (header, payload) = (frame.header.clone(), frame.payload.to_vec());
+        self.run(move |inner| inner.append(&Frame { header, payload: &payload }))
+    }
+
+    fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        let length = out.len();
+        let bytes = self.run(move |inner| {
+            let mut bytes = vec![0; length];
+            inner.read(place, skip, &mut bytes).map(|()| bytes)
+        })?;
+        out.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn sync(&self, segments: &[u64]) -> io::Result<()> {
+        let segments = segments.to_vec();
+        self.run(move |inner| inner.sync(&segments))
+    }
+
+    fn free(&self, places: &[Place]) -> io::Result<()> {
+        let places = places.to_vec();
+        self.run(move |inner| inner.free(&places))
+    }
+
+    fn discard(&self, segment: u64) -> io::Result<bool> {
+        self.run(move |inner| inner.discard(segment))
+    }
+
+    fn allocated(&self, segment: u64) -> u64 {
+        self.run(move |inner| Ok(inner.allocated(segment))).unwrap_or(0)
+    }
+
+    fn used(&self) -> u64 {
+        self.inner.used()
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.run(|inner| inner.space())
+    }
+
+    /// Takes as long as it takes: all of a target is looked at.
+    fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        self.inner.scan(found)
+    }
+
+    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let (header, payload) = (frame.header.clone(), frame.payload.to_vec());
+        self.run(move |inner| inner.write_plain(file, &Frame { header, payload: &payload }))
+    }
+
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
+        let (key, now, before) = (key.to_vec(), now.copied(), before.to_vec());
+        self.run(move |inner| inner.follow(&key, now.as_ref(), &before))
+    }
+
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
+        let (key, whole) = (key.to_vec(), *whole);
+        self.run(move |inner| inner.is_named(&key, &whole))
+    }
+
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.run(|inner| inner.plain_names())
+    }
+
+    fn plain_files(&self) -> io::Result<Vec<u64>> {
+        self.run(|inner| inner.plain_files())
+    }
+
+    fn ready(&self) -> io::Result<()> {
+        self.run(|inner| inner.ready())
+    }
+
+    fn look(&self) -> io::Result<()> {
+        self.run(|inner| inner.look())
+    }
+
+    fn is_new(&self) -> bool {
+        self.inner.is_new()
+    }
+
+    fn forget_new(&self) -> io::Result<()> {
+        self.inner.forget_new()
+    }
+
+    fn file(&self, segment: u64) -> Option<PathBuf> {
+        self.inner.file(segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decorate::Faults;
+    use crate::{Ids, Memory};
+    use std::sync::atomic::AtomicU64;
+    use std::time::Instant;
+
+    struct Numbers(AtomicU64);
+
+    impl Ids for Numbers {
+        fn next(&self) -> io::Result<u64> {
+            Ok(self.0.fetch_add(1, Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn a_call_that_hangs_ends_in_time_and_the_target_comes_back() {
+        let faults = Faults::new(Arc::new(Memory::new(1, 1 << 20, Arc::new(Numbers(AtomicU64::new(1))))));
+        let plan = faults.plan();
+        let target = Deadline::new(Arc::new(faults), Duration::from_millis(50));
+        target.space().expect("an answer");
+        plan.hang(Duration::from_secs(2));
+        let begin = Instant::now();
+        for _ in 0..20 {
+            assert_eq!(target.space().expect_err("late").kind(), io::ErrorKind::TimedOut);
+        }
+        assert!(begin.elapsed() < Duration::from_secs(2), "not one of them waited for its call to come back");
+        plan.heal();
+        while target.lanes.hung.load(Ordering::Acquire) > 0 {
+            assert!(begin.elapsed() < Duration::from_secs(60), "calls that come back are forgotten");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for _ in 0..20 {
+            target.space().expect("an answer");
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Makes a target as slow as another device, for all processes together.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use terrace_format::frame::{Frame, Header};
+use terrace_system::Locked;
+use terrace_system::clock::monotonic_nanos;
+
+use crate::{Place, Space, Target, Whole};
+
+const SECOND: u64 = 1_000_000_000;
+/// A target that was idle may catch up by this much at the most.
+const CREDIT: u64 = SECOND / 50;
+/// No more than this (or than `QUEUE` bytes take) is ever booked ahead: what is further off was booked before a reboot.
+const AHEAD: u64 = 60 * SECOND;
+/// Bytes that may wait in a slow target's queue.
+const QUEUE: u64 = 256 << 20;
+
+/// How fast the device is that a throttled target stands for.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// Bytes read per second.
+    pub read: Option<u64>,
+    /// Bytes written per second.
+    pub write: Option<u64>,
+    /// Added to each append, read and sync; it does not keep the device busy for others.
+    pub latency: Duration,
+}
+
+/// A target behind a rate limit that all processes share by a file. It holds two little-endian `u64`: the instants, in
+/// nanoseconds of the monotonic clock, until which the device is busy reading and writing.
+pub struct Throttle {
+    inner: Arc<dyn Target>,
+    limits: Limits,
+    state: PathBuf,
+}
+
+#[derive(Clone, Copy)]
+enum Lane {
+    Read = 0,
+    Write = 8,
+}
+
+impl Throttle {
+    /// Throttles `inner`; `state` is the shared file.
+    pub fn new(inner: Arc<dyn Target>, limits: Limits, state: &Path) -> io::Result<Throttle> {
+        let state = std::path::absolute(state)?;
+        open(&state)?;
+        Ok(Throttle { inner, limits, state })
+    }
+
+    /// Books the time that `bytes` take on the device for an operation that began at `begun`, and waits until it is over.
+    fn wait(&self, lane: Lane, begun: u64, bytes: u64) -> io::Result<()> {
+        let rate = match lane {
+            Lane::Read => self.limits.read,
+            Lane::Write => self.limits.write,
+        };
+        let end = match rate {
+            Some(rate) => book(&self.state, lane, |busy| reserve(begun, busy, bytes, rate).1)?.max(begun),
+            None => begun,
+        };
+        self.sleep_until(end);
+        Ok(())
+    }
+
+    fn sleep_until(&self, end: u64) {
+        let end = end + self.limits.latency.as_nanos() as u64;
+        std::thread::sleep(Duration::from_nanos(end.saturating_sub(monotonic_nanos())));
+    }
+}
+
+fn open(state: &Path) -> io::Result<File> {
+    File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(state)
+}
+
+/// Replaces the instant until which a lane is busy, and returns the new one. The file is opened each time, since a lock
+/// belongs to the open file: threads, or a process and its fork, that shared one would not exclude each other.
+fn book(state: &Path, lane: Lane, next: impl FnOnce(u64) -> u64) -> io::Result<u64> {
+    let file = Locked::wait(open(state)?)?;
+    let mut busy = [0; 8];
+    // Nothing has been booked yet where the file ends earlier.
+    if let Err(e) = file.read_exact_at(&mut busy, lane as u64) {
+        if e.kind() != io::ErrorKind::UnexpectedEof {
+            return Err(e);
+        }
+        busy = [0; 8];
+    }
+    let end = next(u64::from_le_bytes(busy));
+    file.write_all_at(&end.to_le_bytes(), lane as u64)?;
+    Ok(end)
+}
+
+/// When an operation of `bytes` starts and ends on a device that is busy until `busy`.
+fn reserve(now: u64, busy: u64, bytes: u64, rate: u64) -> (u64, u64) {
+    let time = |bytes: u64| (u128::from(bytes) * u128::from(SECOND) / u128::from(rate.max(1))) as u64;
+    let of_an_earlier_boot = busy > now.saturating_add(AHEAD.max(time(QUEUE)));
+    let start = if of_an_earlier_boot { now } else { busy.max(now.saturating_sub(CREDIT)) };
+    (start, start.saturating_add(time(bytes)))
+}
+
+impl Target for Throttle {
+    fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        let begun = monotonic_nanos();
+        let place = self.inner.append(frame)?;
+        self.wait(Lane::Write, begun, u64::from(place.length))?;
+        Ok(place)
+    }
+
+    fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        let begun = monotonic_nanos();
+        self.inner.read(place, skip, out)?;
+        self.wait(Lane::Read, begun, out.len() as u64)
+    }
+
+    fn sync(&self, segments: &[u64]) -> io::Result<()> {
+        let begun = monotonic_nanos();
+        self.inner.sync(segments)?;
+        self.sleep_until(begun);
+        Ok(())
+    }
+
+    fn free(&self, places: &[Place]) -> io::Result<()> {
+        self.inner.free(places)
+    }
+
+    fn discard(&self, segment: u64) -> io::Result<bool> {
+        self.inner.discard(segment)
+    }
+
+    fn allocated(&self, segment: u64) -> u64 {
+        self.inner.allocated(segment)
+    }
+
+    fn used(&self) -> u64 {
+        self.inner.used()
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.inner.space()
+    }
+
+    fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        self.inner.scan(found)
+    }
+
+    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let begun = monotonic_nanos();
+        let place = self.inner.write_plain(file, frame)?;
+        self.wait(Lane::Write, begun, u64::from(place.length))?;
+        Ok(place)
+    }
+
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
+        self.inner.follow(key, now, before)
+    }
+
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
+        self.inner.is_named(key, whole)
+    }
+
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.inner.plain_names()
+    }
+
+    fn plain_files(&self) -> io::Result<Vec<u64>> {
+        self.inner.plain_files()
+    }
+
+    fn ready(&self) -> io::Result<()> {
+        self.inner.ready()
+    }
+
+    fn look(&self) -> io::Result<()> {
+        self.inner.look()
+    }
+
+    fn is_new(&self) -> bool {
+        self.inner.is_new()
+    }
+
+    fn forget_new(&self) -> io::Result<()> {
+        self.inner.forget_new()
+    }
+
+    fn file(&self, segment: u64) -> Option<PathBuf> {
+        self.inner.file(segment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u64 = 100_000_000;
+    const START: u64 = 1_000 * SECOND;
+
+    /// Bytes per second that one caller gets who sleeps until its slot has ended, always `late` by some nanoseconds.
+    fn measured(sizes: &[u64], late: u64) -> f64 {
+        let (mut clock, mut busy, mut bytes) = (START, START, 0);
+        for size in sizes.iter().cycle() {
+            busy = reserve(clock, busy, *size, RATE).1;
+            bytes += size;
+            clock = clock.max(busy + late);
+            if clock > START + 10 * SECOND {
+                break;
+            }
+        }
+        bytes as f64 * SECOND as f64 / (clock - START) as f64
+    }
+
+    #[test]
+    fn the_rate_is_kept_over_ten_seconds_though_sleeps_end_late() {
+        for sizes in [&[512][..], &[4096], &[1 << 20], &[4096, 1 << 20, 65_536, 100]] {
+            for late in [0, 60_000, 1_000_000, 15_000_000] {
+                let ratio = measured(sizes, late) / RATE as f64;
+                assert!((0.95..1.05).contains(&ratio), "{sizes:?}, {late} ns late: {ratio}");
+            }
+        }
+    }
+
+    #[test]
+    fn idle_time_is_credited_a_little() {
+        assert_eq!(reserve(START, 0, 100, RATE), (START - CREDIT, START - CREDIT + 1000));
+        assert_eq!(reserve(START, START - 5, 100, RATE), (START - 5, START + 995));
+    }
+
+    #[test]
+    fn what_was_booked_before_a_reboot_does_not_block() {
+        assert_eq!(reserve(START, u64::MAX, 100, RATE).0, START);
+        assert_eq!(reserve(START, START + AHEAD + 1, 100, RATE).0, START);
+        assert_eq!(reserve(START, START + AHEAD, 100, RATE).0, START + AHEAD);
+    }
+
+    #[test]
+    fn a_slow_device_may_have_a_long_queue() {
+        let hour = START + 3600 * SECOND;
+        assert_eq!(reserve(START, hour, 1000, 1000), (hour, hour + SECOND));
+    }
+
+    /// A lock on one descriptor that all threads share excludes none of them: two would book the same time.
+    #[test]
+    fn no_two_threads_book_the_same_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state = folder.path().join("state");
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    (0..500).for_each(|_| assert!(book(&state, Lane::Write, |busy| busy + 1).expect("books") > 0))
+                });
+            }
+        });
+        assert_eq!(book(&state, Lane::Write, |busy| busy).expect("reads"), 2000);
+        assert_eq!(book(&state, Lane::Read, |busy| busy).expect("reads"), 0, "the other lane is free");
+    }
+}

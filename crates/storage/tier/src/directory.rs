@@ -1,0 +1,486 @@
+//! A directory of segment files, on any file system; on tmpfs it is the RAM tier.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix_futex_sync::Mutex;
+use terrace_format::frame::{Frame, Header, MAX_HEADER};
+
+use super::plain::Plain;
+use super::segment::{self, Segment};
+use super::used::Taken;
+use super::{EmptiedNote, FRAME_ALIGNMENT, Ids, PLAIN, Place, Space, Target, Used, Whole};
+
+/// The file by which a directory is known as a target.
+pub const MARK: &str = "terrace-target";
+/// The folder of segments.
+pub(super) const SEGMENTS: &str = "segments";
+/// A segment that has grown this long takes no more frames.
+const SEGMENT_FULL: u64 = 256 << 20;
+/// The most files kept open for reading.
+const OPEN_FILES: usize = 256;
+/// A frame's header is read in one piece with what follows it.
+const SCAN_READ: usize = 1 << 20;
+
+/// A directory target.
+pub struct Directory {
+    root: PathBuf,
+    /// What the file says by which the directory is known as this target.
+    mark: String,
+    /// Whether an empty directory may be made this target.
+    make: bool,
+    /// Whether the mark was seen, and nothing has hinted since that it is gone.
+    known: AtomicBool,
+    emptied: EmptiedNote,
+    store: u64,
+    number: u16,
+    capacity: u64,
+    ids: Arc<dyn Ids>,
+    /// Segments of this process that no thread is writing to just now.
+    idle: Mutex<Vec<Segment>>,
+    /// Full ones. Their locks are kept, since a frame in them may not have been committed yet.
+    full: Mutex<Vec<Segment>>,
+    readers: Mutex<HashMap<u64, Arc<File>>>,
+    used: Used,
+    header: thread_buffer::Pool,
+    plain: Plain,
+}
+
+/// Header buffers that are used again.
+mod thread_buffer {
+    use rustix_futex_sync::Mutex;
+
+    #[derive(Default)]
+    pub struct Pool(Mutex<Vec<Vec<u8>>>);
+
+    impl Pool {
+        pub fn take(&self) -> Vec<u8> {
+            self.0.lock().pop().unwrap_or_default()
+        }
+        pub fn give(&self, mut buffer: Vec<u8>) {
+            buffer.clear();
+            self.0.lock().push(buffer);
+        }
+    }
+}
+
+/// Whether bytes are a marker's, of whatever store.
+fn is_marker(bytes: &[u8]) -> bool {
+    let mut lines = bytes.split(|&byte| byte == b'\n');
+    let mut line = |start: &[u8]| lines.next().is_some_and(|line| line.starts_with(start));
+    line(b"store ") && line(b"target ")
+}
+
+/// Whether a folder is not there, or holds nothing.
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |mut entries| entries.next().is_none())
+}
+
+/// Says whose a directory is that has another's mark.
+fn another(root: &Path, mark: &str) -> io::Error {
+    let (root, of) = (root.display(), mark.lines().next().unwrap_or_default());
+    let reason = format!("{root} belongs to another store or target ({of}); give each its own directory");
+    io::Error::new(io::ErrorKind::AlreadyExists, reason)
+}
+
+impl Directory {
+    /// Makes an empty target. The marker gets its name when it is whole and durable, so no full disk leaves a part of it.
+    fn make_empty(&self) -> io::Result<()> {
+        self.emptied.write()?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS))?;
+        let new = self.root.join(format!("{MARK}.new"));
+        fs::write(&new, &self.mark)?;
+        File::open(&new)?.sync_all()?;
+        fs::rename(&new, self.root.join(MARK))?;
+        File::open(&self.root)?.sync_all()
+    }
+
+    /// The target of `store` with this number at `root`; with `make` an empty one is made there if there is none, and
+    /// noted. Nothing is looked at yet.
+    pub fn new(
+        root: &Path,
+        (store, target): (u64, u16),
+        capacity: u64,
+        used: Used,
+        ids: Arc<dyn Ids>,
+        make: bool,
+        emptied: EmptiedNote,
+    ) -> Directory {
+        Directory {
+            root: root.to_owned(),
+            mark: format!("store {store:016x}\ntarget {target}\n"),
+            make,
+            known: AtomicBool::new(false),
+            emptied,
+            store,
+            number: target,
+            capacity,
+            ids,
+            idle: Mutex::default(),
+            full: Mutex::default(),
+            readers: Mutex::default(),
+            used,
+            header: thread_buffer::Pool::default(),
+            plain: Plain::new(root, store),
+        }
+    }
+
+    /// Sees that a new target can be at `root`; nothing but the directory is made.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where it is a target already.
+    pub fn probe(root: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+        match fs::read_to_string(root.join(MARK)) {
+            Ok(mark) => Err(another(root, &mark)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Sees that the target is there, unless it was seen before.
+    fn seen(&self) -> io::Result<()> {
+        if self.known.load(Ordering::Acquire) { Ok(()) } else { self.ready() }
+    }
+
+    /// Where a file was not found: whether that is all, or the whole directory is gone.
+    fn look_again(&self, error: io::Error) -> io::Error {
+        if error.kind() != io::ErrorKind::NotFound {
+            return error;
+        }
+        self.known.store(false, Ordering::Release);
+        match self.ready() {
+            Err(gone) => gone,
+            Ok(()) => error,
+        }
+    }
+
+    fn path(&self, segment: u64) -> PathBuf {
+        self.root.join(SEGMENTS).join(format!("{segment:016x}"))
+    }
+
+    fn segments(&self) -> io::Result<Vec<u64>> {
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(self.root.join(SEGMENTS)).map_err(|e| self.look_again(e))? {
+            if let Some(id) = entry?.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok()) {
+                ids.push(id);
+            }
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// A segment to append to: one of this process, else one whose writer is gone, else a new one.
+    fn writable(&self) -> io::Result<Segment> {
+        if let Some(segment) = self.idle.lock().pop() {
+            return Ok(segment);
+        }
+        let oldest = self.ids.oldest();
+        for id in self.segments()?.into_iter().rev().take_while(|id| *id >= oldest).take(16) {
+            let path = self.path(id);
+            if fs::metadata(&path).is_ok_and(|m| m.len() < SEGMENT_FULL)
+                && let Ok(Some(segment)) = Segment::claim(&path, id)
+                // Asked while the segment is locked: all that earlier writers put there is committed by now, or never will be.
+                && self.ids.named_end(self.number, id).is_ok_and(|end| end <= segment.end)
+            {
+                return Ok(segment);
+            }
+        }
+        loop {
+            let id = self.ids.next()?;
+            match Segment::create(&self.path(id), id) {
+                // Another writer has found it, and claimed it, before it was locked here.
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                made => return made.map_err(|e| self.look_again(e)),
+            }
+        }
+    }
+
+    /// Puts a segment away after a frame could not be written behind `end`. No commit can name what is there: the caller
+    /// was given no place. So it goes, and the segment is added to again; an empty one is removed, or each failed write on
+    /// a full file system would leave a file.
+    fn take_back(&self, mut segment: Segment, end: u64) {
+        if end == 0 && fs::remove_file(self.path(segment.id)).is_ok() {
+            return;
+        }
+        let pool = if segment.cut(end).is_ok() { &self.idle } else { &self.full };
+        pool.lock().push(segment);
+    }
+
+    fn reader(&self, segment: u64) -> io::Result<Arc<File>> {
+        if let Some(file) = self.readers.lock().get(&segment) {
+            return Ok(file.clone());
+        }
+        let file = Arc::new(File::open(self.path(segment)).map_err(|e| self.look_again(e))?);
+        let mut readers = self.readers.lock();
+        if readers.len() >= OPEN_FILES {
+            readers.clear();
+        }
+        readers.insert(segment, file.clone());
+        Ok(file)
+    }
+
+    fn measure(&self) -> io::Result<u64> {
+        let allocated = |id| fs::metadata(self.path(id)).map_or(0, |m| m.blocks() * 512);
+        Ok(self.segments()?.into_iter().map(allocated).sum::<u64>() + self.plain.used()?)
+    }
+
+    /// Takes room for bytes that are about to be written.
+    fn take_room(&self, bytes: u64) -> io::Result<Taken<'_>> {
+        let full = |e: io::Error| match e.kind() {
+            io::ErrorKind::StorageFull => io::Error::new(e.kind(), format!("{} is full", self.root.display())),
+            _ => e,
+        };
+        self.used.take(bytes, self.capacity, || self.measure()).map_err(full)
+    }
+
+    fn scan_segment(&self, id: u64, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        let file = File::open(self.path(id))?;
+        let length = file.metadata()?.len();
+        let mut at = 0;
+        let mut buffer = vec![0; SCAN_READ];
+        let (mut from, mut held) = (0, 0);
+        while at < length {
+            if at < from || (at + MAX_HEADER as u64 > from + held && from + held < length) {
+                at = match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+                    Ok(data) => data.next_multiple_of(FRAME_ALIGNMENT).max(at),
+                    // Nothing but a hole is left.
+                    Err(_) => break,
+                };
+                from = at;
+                held = read_up_to(&file, &mut buffer, at)? as u64;
+            }
+            let bytes = buffer.get((at - from) as usize..held as usize).unwrap_or_default();
+            let place = Place { segment: id, offset: at, length: 0 };
+            match Header::read(bytes, self.store, place) {
+                Ok(header) => {
+                    let length = header.frame_len();
+                    found(Place { length: length as u32, ..place }, header);
+                    at = (at + length).next_multiple_of(FRAME_ALIGNMENT);
+                }
+                Err(_) => at += FRAME_ALIGNMENT,
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match file.read_at(&mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}
+
+impl Target for Directory {
+    fn ready(&self) -> io::Result<()> {
+        let root = self.root.display();
+        match fs::read(self.root.join(MARK)) {
+            Ok(mark) if mark == self.mark.as_bytes() => {}
+            // Version 0.1 left an empty marker where the file system was full. Nothing was put there.
+            Ok(mark) if mark.is_empty() && self.make && is_empty(&self.root.join(SEGMENTS)) => self.make_empty()?,
+            Ok(mark) if is_marker(&mark) => return Err(another(&self.root, &String::from_utf8_lossy(&mark))),
+            Ok(_) => {
+                let lines = self.mark.trim_end().replace('\n', "` and `");
+                let reason = format!(
+                    "{root}/{MARK} is damaged, so {root} is not used; if it is this store's, write the lines `{lines}` into it"
+                );
+                return Err(io::Error::new(io::ErrorKind::NotConnected, reason));
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.make => self.make_empty()?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let reason = format!(
+                    "{root} is not the directory that it was (it has no file {MARK}): is it mounted? If it is gone for good, `terrace tiers renew` makes an empty one"
+                );
+                return Err(io::Error::new(io::ErrorKind::NotConnected, reason));
+            }
+            Err(e) => return Err(e),
+        }
+        self.known.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        self.seen()?;
+        let mut segment = self.writable()?;
+        let before = segment.end;
+        let place = segment.place(frame.header.frame_len() as u32);
+        let grows = segment.grows(place);
+        let _room = match self.take_room(grows) {
+            Ok(room) => room,
+            Err(e) => {
+                self.take_back(segment, before);
+                return Err(e);
+            }
+        };
+        let mut header = self.header.take();
+        frame.header.write(self.store, place, &mut header);
+        let written = segment.write(place, &header, frame.payload);
+        self.header.give(header);
+        if let Err(e) = written {
+            self.used.is_stale();
+            self.take_back(segment, before);
+            return Err(e);
+        }
+        let pool = if segment.end < SEGMENT_FULL { &self.idle } else { &self.full };
+        pool.lock().push(segment);
+        Ok(place)
+    }
+
+    fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        self.seen()?;
+        if place.is_plain() {
+            return self.plain.read(place, skip, out).map_err(|e| self.look_again(e));
+        }
+        let file = self.reader(place.segment)?;
+        file.read_exact_at(out, place.offset + u64::from(skip))
+    }
+
+    fn sync(&self, segments: &[u64]) -> io::Result<()> {
+        self.seen()?;
+        let (files, segments): (Vec<u64>, Vec<u64>) = segments.iter().partition(|id| *id & PLAIN != 0);
+        self.plain.sync(&files)?;
+        for id in segments {
+            match File::open(self.path(id)) {
+                Ok(file) => file.sync_data()?,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        File::open(self.root.join(SEGMENTS))?.sync_all()
+    }
+
+    fn free(&self, places: &[Place]) -> io::Result<()> {
+        self.seen()?;
+        // Plain files are for people, too, and go as a whole.
+        let mut sorted: Vec<Place> = places.iter().copied().filter(|place| !place.is_plain()).collect();
+        sorted.sort_unstable();
+        for group in sorted.chunk_by(|a, b| a.segment == b.segment) {
+            let Some(first) = group.first() else { continue };
+            let file = match File::options().read(true).write(true).open(self.path(first.segment)) {
+                Ok(file) => file,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(e),
+            };
+            // Neighbours are freed together, so that the page that they share is given back, too.
+            for run in group.chunk_by(|a, b| a.end().next_multiple_of(FRAME_ALIGNMENT) == b.offset) {
+                if let (Some(first), Some(last)) = (run.first(), run.last()) {
+                    segment::punch(&file, first.offset, last.end() - first.offset)?;
+                }
+            }
+        }
+        self.used.is_stale();
+        Ok(())
+    }
+
+    fn discard(&self, segment: u64) -> io::Result<bool> {
+        self.seen()?;
+        if segment & PLAIN != 0 {
+            self.used.is_stale();
+            return self.plain.discard(segment).map(|()| true);
+        }
+        let path = self.path(segment);
+        let held = match segment::hold(&path) {
+            Ok(held) => held,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
+            Err(e) => return Err(e),
+        };
+        if held.is_none() {
+            return Ok(false);
+        }
+        fs::remove_file(&path)?;
+        self.readers.lock().remove(&segment);
+        Ok(true)
+    }
+
+    fn allocated(&self, segment: u64) -> u64 {
+        if segment & PLAIN != 0 {
+            return self.plain.allocated(segment);
+        }
+        fs::metadata(self.path(segment)).map_or(0, |metadata| metadata.blocks() * 512)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.seen()?;
+        self.used.is_stale();
+        let used = self.used.get(|| self.measure())?;
+        let system = rustix::fs::statvfs(&self.root)?;
+        // Without inodes no segment can be made; a file system that counts none tells 0 of 0.
+        let has_inodes = system.f_files == 0 || system.f_favail > 0;
+        let left = if has_inodes { system.f_bavail.saturating_mul(system.f_frsize) } else { 0 };
+        Ok(Space {
+            used,
+            capacity: self.capacity.min(used.saturating_add(left)),
+            read_only: system.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY),
+        })
+    }
+
+    fn used(&self) -> u64 {
+        self.used.counted()
+    }
+
+    fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        self.seen()?;
+        for id in self.segments()? {
+            match self.scan_segment(id, found) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
+        }
+        self.plain.scan(found)
+    }
+
+    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        self.seen()?;
+        let _room = self.take_room(frame.header.frame_len())?;
+        self.plain.write(file, frame).inspect_err(|_| self.used.is_stale())
+    }
+
+    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
+        self.seen()?;
+        self.plain.follow(key, now, before)
+    }
+
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
+        self.seen()?;
+        Ok(self.plain.is_named(key, whole.file)? && self.plain.length(whole.file)? <= whole.length)
+    }
+
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.seen()?;
+        self.plain.names()
+    }
+
+    fn plain_files(&self) -> io::Result<Vec<u64>> {
+        self.seen()?;
+        self.plain.all()
+    }
+
+    fn look(&self) -> io::Result<()> {
+        self.known.store(false, Ordering::Release);
+        self.ready()
+    }
+
+    fn is_new(&self) -> bool {
+        self.emptied.exists()
+    }
+
+    fn forget_new(&self) -> io::Result<()> {
+        self.emptied.remove()
+    }
+
+    fn file(&self, segment: u64) -> Option<PathBuf> {
+        Some(if segment & PLAIN != 0 { self.plain.bytes(segment) } else { self.path(segment) })
+    }
+}

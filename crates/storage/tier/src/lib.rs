@@ -1,0 +1,176 @@
+//! Tiers and their targets: where frames lie.
+//!
+//! A [`Target`] is one device, directory or bucket. Throttle and faults are decorators around any target.
+
+#[cfg(feature = "object")]
+mod blobs;
+#[cfg(test)]
+mod conformance;
+pub mod decorate;
+mod directory;
+mod emptied;
+#[cfg(feature = "object")]
+mod ledger;
+mod memory;
+#[cfg(feature = "object")]
+mod object;
+mod plain;
+pub mod removal;
+mod segment;
+#[cfg(feature = "object")]
+mod service;
+mod used;
+
+#[cfg(feature = "object")]
+pub use blobs::{Blobs, Upload};
+pub use directory::Directory;
+pub use directory::MARK;
+pub use emptied::EmptiedNote;
+pub use memory::Memory;
+#[cfg(feature = "object")]
+pub use object::Object;
+pub use plain::{FILES, can_be_file};
+#[cfg(feature = "object")]
+pub use service::{Service, unavailable};
+pub use used::Used;
+
+use std::io;
+
+use terrace_format::frame::{Frame, Header};
+
+pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN, Place};
+
+/// A plain file, and what it is to look like under its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole {
+    /// Its number.
+    pub file: u64,
+    /// The object's length.
+    pub length: u64,
+    /// The object's permission bits.
+    pub mode: u32,
+    /// The object's last modification: nanoseconds since 1970.
+    pub mtime: i64,
+}
+
+/// What a target holds and may hold, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Allocated bytes.
+    pub used: u64,
+    /// The most that it may allocate: by configuration, and by what its file system has left.
+    pub capacity: u64,
+    /// Whether it takes no writes, as a file system that was mounted for reading only.
+    pub read_only: bool,
+}
+
+impl Space {
+    /// Of a target that nothing but the configuration limits.
+    pub fn within(used: u64, capacity: u64) -> Space {
+        Space { used, capacity, read_only: false }
+    }
+}
+
+/// One device, directory, node or bucket of a tier.
+///
+/// Errors are the system's: `StorageFull`, `ReadOnlyFilesystem`, `NotFound`, `TimedOut` and
+/// `InvalidData` (damage) mean what they say; all others set the target aside.
+pub trait Target: Send + Sync {
+    /// Writes a frame at a new place and returns it. The bytes are in the file (not yet synced) when it returns.
+    fn append(&self, frame: &Frame<'_>) -> io::Result<Place>;
+
+    /// Fills `out` with the frame's bytes from `skip` on, header included; `NotFound` where they do not exist.
+    fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()>;
+
+    /// Makes everything in these segments, and the segments' names, durable.
+    fn sync(&self, segments: &[u64]) -> io::Result<()>;
+
+    /// Gives back the space of frames; freeing twice does no harm.
+    fn free(&self, places: &[Place]) -> io::Result<()>;
+
+    /// Deletes a segment that holds nothing alive. One that some writer still holds stays. True if it is gone.
+    fn discard(&self, segment: u64) -> io::Result<bool>;
+
+    /// Bytes that a segment takes on the device: more than live in it, where what is dead could not be given back. 0
+    /// where that cannot be.
+    fn allocated(&self, _segment: u64) -> u64 {
+        0
+    }
+
+    /// What is allocated, and the limit.
+    fn space(&self) -> io::Result<Space>;
+
+    /// What is allocated, about: as counted, by all processes where the target is theirs, without looking.
+    fn used(&self) -> u64;
+
+    /// Calls `found` with each whole frame header on the target; payloads are not looked at.
+    fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()>;
+
+    /// Sees that the target is there and the store's; an empty one that may be is made so.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where it is another store's or target's; `NotConnected` where it is not what it was.
+    fn ready(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Looks again whether the target is there and the store's, whatever was seen before.
+    ///
+    /// # Errors
+    /// As [`Target::ready`].
+    fn look(&self) -> io::Result<()> {
+        self.ready()
+    }
+
+    /// Whether it was made, or found empty: what the catalog says is on it is gone.
+    fn is_new(&self) -> bool {
+        false
+    }
+
+    /// Notes that what the catalog said was on it is owed again, or known to be lost.
+    fn forget_new(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Adds a raw frame to the plain file of this number, at the frame's own offset.
+    ///
+    /// # Errors
+    /// `Unsupported` where a target has no ordinary files, as for all that concerns plain files.
+    fn write_plain(&self, _file: u64, _frame: &Frame<'_>) -> io::Result<Place> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Makes the plain file `now` stand under a key; where there is none, nothing, if one of `before` did. False where the
+    /// file is longer than it is to be: what it holds beyond may be needed until a sync mark, so it is never cut.
+    fn follow(&self, _key: &[u8], _now: Option<&Whole>, _before: &[u64]) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Whether this plain file stands under a key, and nobody has made it longer than it is to be.
+    fn is_named(&self, _key: &[u8], _whole: &Whole) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The keys under which plain files stand, and which.
+    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        Ok(Vec::new())
+    }
+
+    /// The numbers of all plain files.
+    fn plain_files(&self) -> io::Result<Vec<u64>> {
+        Ok(Vec::new())
+    }
+
+    /// Where a place's bytes are to be found by a person, if that is a file.
+    fn file(&self, _segment: u64) -> Option<std::path::PathBuf> {
+        None
+    }
+}
+
+/// Why targets of this service cannot be had, and what to do about it.
+#[cfg(not(feature = "object"))]
+pub fn unavailable(service: &str) -> Option<String> {
+    Some(format!(
+        "object targets are not compiled in; the cargo feature services-{service} does that, if there is such a service"
+    ))
+}

@@ -1,0 +1,400 @@
+//! Blobs of a service that OpenDAL speaks to: one for each frame.
+//!
+//! A write that a service has acknowledged is taken to be durable: whether it is, is the service's own affair (S3 and its
+//! like are; Redis is as far as it is told to).
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use opendal::ErrorKind;
+use rustix_futex_sync::Mutex;
+use terrace_format::frame::{Frame, Header, MAX_HEADER};
+
+use super::ledger::{self, Ledger, Listing, SLOT, SLOTS};
+use super::removal::TargetFound;
+use super::service::{Client, MARKER, Service, fetch, fetch_range, run};
+use super::{EmptiedNote, Ids, Place, Space, Target};
+
+/// Under which all other blobs lie.
+const SEGMENTS: &str = "segments/";
+/// Blobs that are deleted by one call.
+const DELETED_TOGETHER: usize = 1000;
+/// Headers that are read at once in a scan.
+const TOGETHER: usize = 16;
+
+fn name(segment: u64, slot: u64) -> String {
+    format!("{SEGMENTS}{segment:016x}/{slot:03x}")
+}
+
+/// The segment and number of a blob of this name.
+fn parse(name: &str) -> Option<(u64, u64)> {
+    let (segment, slot) = name.strip_prefix(SEGMENTS)?.split_once('/')?;
+    let number = |hex: &str, digits| (hex.len() == digits).then(|| u64::from_str_radix(hex, 16).ok())?;
+    Some((number(segment, 16)?, number(slot, 3).filter(|slot| *slot < SLOTS)?))
+}
+
+/// A target whose frames are blobs of a service.
+pub struct Object {
+    service: Service,
+    operator: Client,
+    mark: String,
+    /// The file that says that the target was made: from then on it is away where its marker is missing. None for a target
+    /// that may be emptied at any time.
+    made: Option<PathBuf>,
+    store: u64,
+    capacity: u64,
+    ledger: Ledger,
+    /// Whether the marker was seen, and nothing has hinted since that it is gone.
+    known: Mutex<bool>,
+    emptied: EmptiedNote,
+}
+
+impl Object {
+    /// The target of a store on a service; `folder` holds its ledger, and the file `made` says that it was made. Without
+    /// such a file it is made again wherever its marker is missing. The service is not asked yet.
+    ///
+    /// # Errors
+    /// Where the service is unknown, or its options cannot be.
+    pub fn new(
+        service: Service,
+        store: u64,
+        target: u16,
+        capacity: u64,
+        ids: Arc<dyn Ids>,
+        folder: &Path,
+        made: Option<PathBuf>,
+    ) -> io::Result<Object> {
+        Ok(Object {
+            operator: service.connect()?,
+            service,
+            mark: format!("store {store:016x}\ntarget {target}\n"),
+            made,
+            store,
+            capacity,
+            ledger: Ledger::open(folder, target, ids)?,
+            known: Mutex::default(),
+            emptied: EmptiedNote::new(folder.join("emptied")),
+        })
+    }
+
+    /// The marker, if there is one. One that was not written to its end is none.
+    fn marker(&self) -> io::Result<Option<Vec<u8>>> {
+        match fetch(&self.operator, MARKER.into()) {
+            Ok(mark) if mark.len() < self.mark.len() && self.mark.as_bytes().starts_with(&mark) => Ok(None),
+            Ok(mark) => Ok(Some(mark)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn was_made(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.exists())
+    }
+
+    /// The error of a target whose marker is missing. An empty bucket in its place is not it: to take it for the target
+    /// would be to forget every replica on it.
+    fn missing(&self, reason: &str) -> io::Error {
+        let reason = format!(
+            "{} is not the target that it was ({reason}): are its path and options right? If it is gone for good, `terrace tiers renew` makes an empty one",
+            self.service
+        );
+        io::Error::new(io::ErrorKind::NotConnected, reason)
+    }
+
+    /// Where a blob was not found: whether that is all, or the whole target is gone.
+    fn look_again(&self, error: io::Error) -> io::Error {
+        if error.kind() != io::ErrorKind::NotFound {
+            return error;
+        }
+        *self.known.lock() = false;
+        match self.ready() {
+            Err(gone) => gone,
+            Ok(()) => error,
+        }
+    }
+
+    fn lists(&self) -> bool {
+        self.operator.info().capability().list
+    }
+
+    fn write(&self, path: String, bytes: Vec<u8>) -> io::Result<()> {
+        let (operator, bytes) = (self.operator.clone(), opendal::Buffer::from(bytes));
+        let write = || {
+            let (operator, path, bytes) = (operator.clone(), path.clone(), bytes.clone());
+            run(async move { operator.write(&path, bytes).await.map(drop) })
+        };
+        let missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+        // Where folders are real, the one that it goes to may have been discarded just as it was written.
+        match write().or_else(|e| if missing(&e) { write() } else { Err(e) }) {
+            // What is missing is no frame but the bucket.
+            Err(e) if missing(&e) => Err(io::Error::new(io::ErrorKind::NotConnected, e)),
+            written => written,
+        }
+    }
+
+    /// All blobs of frames, with their lengths.
+    fn list(&self) -> io::Result<Listing> {
+        let mut listing = Listing::new();
+        for place in self.list_below(SEGMENTS.into())? {
+            let slots = listing.entry(place.segment).or_default();
+            let slot = (place.offset / SLOT) as usize;
+            slots.resize(slots.len().max(slot + 1), 0);
+            if let Some(length) = slots.get_mut(slot) {
+                *length = place.length;
+            }
+        }
+        Ok(listing)
+    }
+
+    fn list_below(&self, folder: String) -> io::Result<Vec<Place>> {
+        let operator = self.operator.clone();
+        let listed = run(async move {
+            let mut places = Vec::new();
+            let mut entries = operator.lister_with(&folder).recursive(true).await?;
+            while let Some(entry) = entries.try_next().await? {
+                let Some((segment, slot)) = parse(entry.path()) else { continue };
+                let length = match entry.metadata().content_length() {
+                    // A service may list names alone.
+                    0 => match operator.stat(entry.path()).await {
+                        Ok(metadata) => metadata.content_length(),
+                        Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                        Err(e) => return Err(e),
+                    },
+                    length => length,
+                };
+                places.push(Place { segment, offset: slot * SLOT, length: length.min(SLOT) as u32 });
+            }
+            places.sort_unstable();
+            Ok(places)
+        });
+        match listed {
+            // Nothing was ever written.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            listed => listed,
+        }
+    }
+
+    fn delete(&self, names: Vec<String>) -> io::Result<()> {
+        let operator = self.operator.clone();
+        run(async move { operator.delete_iter(names).await })
+    }
+
+    /// Looks at what stands in the target's place.
+    pub fn find(&self) -> (io::Result<TargetFound>, u64) {
+        let found = self.marker().map(|mark| match mark {
+            Some(mark) if mark == self.mark.as_bytes() => TargetFound::Own,
+            Some(mark) => TargetFound::Another(String::from_utf8_lossy(&mark).into_owned()),
+            None => TargetFound::Nothing,
+        });
+        (found, self.ledger.used().unwrap_or(0))
+    }
+
+    /// Removes all blobs of frames, then calls `before_mark`, then removes the marker. Other blobs stay. It can be repeated.
+    pub fn remove_all(&self, before_mark: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let segments = self.ledger.segments()?;
+        let mut places = Vec::new();
+        if self.lists() {
+            places = self.list_below(SEGMENTS.into())?;
+        } else {
+            for segment in &segments {
+                places.extend(self.ledger.places(*segment, true)?);
+            }
+        }
+        for some in places.chunks(DELETED_TOGETHER) {
+            self.delete(some.iter().map(|place| name(place.segment, place.offset / SLOT)).collect())?;
+        }
+        let mut folders: Vec<u64> = places.iter().map(|place| place.segment).chain(segments).collect();
+        folders.sort_unstable();
+        folders.dedup();
+        for segment in folders {
+            self.delete_folder(segment)?;
+        }
+        if self.operator.info().capability().create_dir {
+            self.delete(vec![SEGMENTS.to_owned()])?;
+        }
+        before_mark()?;
+        self.delete(vec![MARKER.to_owned()])
+    }
+
+    /// The segment is empty: where folders are real, so is its own.
+    fn delete_folder(&self, segment: u64) -> io::Result<()> {
+        if self.operator.info().capability().create_dir {
+            self.delete(vec![format!("{SEGMENTS}{segment:016x}/")])?;
+        }
+        Ok(())
+    }
+}
+
+impl Target for Object {
+    fn ready(&self) -> io::Result<()> {
+        let mut known = self.known.lock();
+        if *known {
+            return Ok(());
+        }
+        let _lock = self.ledger.lock()?;
+        let marker = self.marker().map_err(|e| match e.kind() {
+            // A bucket that is not there any more: S3 calls that a wrong configuration, which it cannot have been.
+            io::ErrorKind::InvalidInput if self.was_made() => self.missing(&e.to_string()),
+            _ => e,
+        })?;
+        match marker {
+            Some(mark) if mark == self.mark.as_bytes() => {
+                if !self.ledger.is_current() {
+                    let listing = if self.lists() { Some(self.list()?) } else { None };
+                    self.ledger.renew(listing.as_ref())?;
+                }
+            }
+            Some(mark) => return Err(self.service.refuse(&mark)),
+            None if self.was_made() => return Err(self.missing(&format!("it has no blob {MARKER}"))),
+            None => {
+                self.emptied.write()?;
+                self.write(MARKER.into(), self.mark.clone().into_bytes())?;
+                // Another store may have written its own at the same time.
+                let mark = self.marker()?.unwrap_or_default();
+                if mark != self.mark.as_bytes() {
+                    return Err(self.service.refuse(&mark));
+                }
+                // What it held before, if anything, is not counted on.
+                self.ledger.renew(Some(&Listing::new()))?;
+            }
+        }
+        if let Some(made) = self.made.as_ref().filter(|made| !made.exists()) {
+            // After the marker: a crash between the two leaves a target that is found by its marker.
+            File::create(made)?.sync_all()?;
+        }
+        *known = true;
+        Ok(())
+    }
+
+    fn look(&self) -> io::Result<()> {
+        *self.known.lock() = false;
+        self.ready()
+    }
+
+    fn is_new(&self) -> bool {
+        self.emptied.exists()
+    }
+
+    fn forget_new(&self) -> io::Result<()> {
+        self.emptied.remove()
+    }
+
+    fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        self.ready()?;
+        let length = frame.header.frame_len();
+        let place = self.ledger.take(length as u32, self.capacity).map_err(|e| match e.kind() {
+            io::ErrorKind::StorageFull => io::Error::new(e.kind(), format!("{} is full", self.service)),
+            _ => e,
+        })?;
+        let mut blob = Vec::with_capacity(length as usize);
+        frame.header.write(self.store, place, &mut blob);
+        blob.extend_from_slice(frame.payload);
+        // Taken and not written, the number is passed over. A write that timed out may still land: then
+        // the blob goes with its segment.
+        self.write(name(place.segment, place.offset / SLOT), blob).inspect_err(|_| {
+            let _ = self.ledger.clear(&[place]);
+        })?;
+        Ok(place)
+    }
+
+    fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        self.ready()?;
+        let slot = ledger::slot(place).ok_or(io::ErrorKind::NotFound)?;
+        let start = u64::from(skip);
+        let range = start..start + out.len() as u64;
+        let (operator, path) = (self.operator.clone(), name(place.segment, slot));
+        let bytes = run(async move { fetch_range(&operator, &path, range).await }).map_err(|e| self.look_again(e))?;
+        out.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Does nothing: a blob that the service has acknowledged is as durable as the service makes it.
+    fn sync(&self, _segments: &[u64]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn free(&self, places: &[Place]) -> io::Result<()> {
+        self.ready()?;
+        let mut places: Vec<Place> = places.to_vec();
+        places.sort_unstable();
+        let slots = places.iter().filter_map(|place| Some((place.segment, ledger::slot(*place)?)));
+        let names: Vec<String> = slots.map(|(segment, slot)| name(segment, slot)).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        self.delete(names)?;
+        self.ledger.clear(&places)
+    }
+
+    fn discard(&self, segment: u64) -> io::Result<bool> {
+        let Some(held) = self.ledger.hold(segment)? else { return Ok(false) };
+        self.ready()?;
+        let left = if self.lists() {
+            self.list_below(format!("{SEGMENTS}{segment:016x}/"))?
+        } else {
+            self.ledger.places(segment, true)?
+        };
+        if !left.is_empty() {
+            self.delete(left.iter().map(|place| name(segment, place.offset / SLOT)).collect())?;
+        }
+        self.delete_folder(segment)?;
+        held.forget()?;
+        self.ledger.count_again();
+        Ok(true)
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.ready()?;
+        Ok(Space::within(self.ledger.used()?, self.capacity))
+    }
+
+    fn used(&self) -> u64 {
+        self.ledger.counted()
+    }
+
+    fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        self.ready()?;
+        let places = if self.lists() {
+            self.list_below(SEGMENTS.into())?
+        } else {
+            let mut places = Vec::new();
+            for segment in self.ledger.segments()? {
+                places.extend(self.ledger.places(segment, false)?);
+            }
+            places
+        };
+        // An empty blob is no frame, and some services refuse to read nothing from it.
+        let places: Vec<Place> = places.into_iter().filter(|place| place.length > 0).collect();
+        for some in places.chunks(TOGETHER) {
+            let operator = self.operator.clone();
+            let some = some.to_vec();
+            let heads = run(async move {
+                let head = |place: Place| {
+                    let operator = operator.clone();
+                    async move {
+                        let end = u64::from(place.length).min(MAX_HEADER as u64);
+                        let path = name(place.segment, place.offset / SLOT);
+                        match fetch_range(&operator, &path, 0..end).await {
+                            Ok(bytes) => Ok(Some((place, bytes))),
+                            // Freed since it was listed, or shorter than the ledger says: no frame in either case.
+                            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::RangeNotSatisfied) => {
+                                Ok(None)
+                            }
+                            Err(e) => Err(e),
+                        }
+                    }
+                };
+                futures::stream::iter(some.into_iter().map(head)).buffered(TOGETHER).try_collect::<Vec<_>>().await
+            })?;
+            for (place, head) in heads.into_iter().flatten() {
+                if let Ok(header) = Header::read(&head, self.store, place) {
+                    found(Place { length: header.frame_len() as u32, ..place }, header);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,334 @@
+//! Plain files: whole objects as ordinary files, byte for byte, under their own keys. What makes them frames, the headers,
+//! lies in files beside.
+//!
+//! `plain/ID` holds the bytes and `plain/ID.headers` the frames' headers. `files/KEY` is a second name (hard link) of the
+//! bytes: a file is replaced, renamed or deleted for people at once, and lives on for those who still read it.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix_futex_sync::Mutex;
+use terrace_format::frame::{Frame, Header, MAX_HEADER};
+
+use super::{FRAME_ALIGNMENT, Place, Whole};
+
+/// The folder of plain files by their keys.
+pub const FILES: &str = "files";
+/// The folder of their bytes and headers, by number.
+pub(super) const BYTES: &str = "plain";
+/// How long measured space is trusted; what this process does is added to it meanwhile.
+const USED_FRESH: Duration = Duration::from_secs(60);
+/// The longest name of a file that file systems take.
+const LONGEST_NAME: usize = 255;
+
+/// Whether an object of this key can be an ordinary file.
+pub fn can_be_file(key: &[u8]) -> bool {
+    key.split(|&byte| byte == b'/').all(|name| name.len() <= LONGEST_NAME)
+}
+
+/// The plain files of a directory target.
+pub struct Plain {
+    root: PathBuf,
+    store: u64,
+    used: Mutex<Option<(Instant, u64)>>,
+}
+
+impl Plain {
+    pub fn new(root: &Path, store: u64) -> Plain {
+        Plain { root: root.to_owned(), store, used: Mutex::default() }
+    }
+
+    /// Where the bytes of a file are.
+    pub fn bytes(&self, file: u64) -> PathBuf {
+        self.root.join(BYTES).join(format!("{file:016x}"))
+    }
+
+    fn headers(&self, file: u64) -> PathBuf {
+        self.bytes(file).with_extension("headers")
+    }
+
+    /// A second name on its way to its place.
+    fn new_name(&self, file: u64) -> PathBuf {
+        self.bytes(file).with_extension("name")
+    }
+
+    /// Adds a raw frame to a file, which is made with its first one.
+    pub fn write(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let open = |path: &Path| OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
+        let path = self.headers(file);
+        let headers = match open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(BYTES))?;
+                File::open(&self.root)?.sync_all()?;
+                open(&path)?
+            }
+            opened => opened?,
+        };
+        let offset = headers.metadata()?.len().next_multiple_of(FRAME_ALIGNMENT);
+        let place = Place { segment: file, offset, length: frame.header.frame_len() as u32 };
+        open(&self.bytes(file))?.write_all_at(frame.payload, frame.header.identity.offset)?;
+        let mut header = Vec::with_capacity(MAX_HEADER);
+        frame.header.write(self.store, place, &mut header);
+        headers.write_all_at(&header, offset)?;
+        if let Some((_, used)) = &mut *self.used.lock() {
+            *used += u64::from(place.length);
+        }
+        Ok(place)
+    }
+
+    /// Reads from a frame, header first, as if it stood in one piece.
+    pub fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        let mut head = [0; MAX_HEADER];
+        let held = super::directory::read_up_to(&File::open(self.headers(place.segment))?, &mut head, place.offset)?;
+        let header = Header::read(&head[..held], self.store, place)
+            .map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
+        let head = &head[..header.written_len()];
+        let skip = skip as usize;
+        let of_head = head.len().saturating_sub(skip).min(out.len());
+        if of_head > 0 {
+            out[..of_head].copy_from_slice(&head[skip..skip + of_head]);
+        }
+        let from = (skip + of_head - head.len().min(skip + of_head)) as u64;
+        match &mut out[of_head..] {
+            [] => Ok(()),
+            rest => File::open(self.bytes(place.segment))?.read_exact_at(rest, header.identity.offset + from),
+        }
+    }
+
+    /// Makes files durable, and their numbers.
+    pub fn sync(&self, files: &[u64]) -> io::Result<()> {
+        let sync = |path: PathBuf| match File::open(path) {
+            Ok(file) => file.sync_all(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) => Err(e),
+        };
+        for &file in files {
+            sync(self.bytes(file))?;
+            sync(self.headers(file))?;
+        }
+        if files.is_empty() { Ok(()) } else { sync(self.root.join(BYTES)) }
+    }
+
+    /// Deletes a file's number; its bytes are gone with their last name.
+    pub fn discard(&self, file: u64) -> io::Result<()> {
+        if let Some((_, used)) = &mut *self.used.lock() {
+            *used = used.saturating_sub(self.allocated(file));
+        }
+        for path in [self.new_name(file), self.headers(file), self.bytes(file)] {
+            match fs::remove_file(path) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that a file takes on the device.
+    pub fn allocated(&self, file: u64) -> u64 {
+        let of = |path| fs::symlink_metadata(path).map_or(0, |metadata: fs::Metadata| metadata.blocks() * 512);
+        of(self.bytes(file)) + of(self.headers(file))
+    }
+
+    /// Bytes that all files take on the device, about.
+    pub fn used(&self) -> io::Result<u64> {
+        let mut used = self.used.lock();
+        match &*used {
+            Some((measured, bytes)) if measured.elapsed() < USED_FRESH => Ok(*bytes),
+            _ => {
+                let bytes = self.all()?.into_iter().map(|file| self.allocated(file)).sum();
+                *used = Some((Instant::now(), bytes));
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// The numbers of all files.
+    pub fn all(&self) -> io::Result<Vec<u64>> {
+        let entries = match fs::read_dir(self.root.join(BYTES)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut all = Vec::new();
+        for entry in entries {
+            all.extend(entry?.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok()));
+        }
+        all.sort_unstable();
+        Ok(all)
+    }
+
+    /// Calls `found` with each whole header.
+    pub fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
+        for file in self.all()? {
+            let bytes = match fs::read(self.headers(file)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                bytes => bytes?,
+            };
+            let mut at = 0;
+            while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+                let place = Place { segment: file, offset: at as u64, length: 0 };
+                at += match Header::read(&rest[..rest.len().min(MAX_HEADER)], self.store, place) {
+                    Ok(header) => {
+                        let length = header.written_len().next_multiple_of(FRAME_ALIGNMENT as usize);
+                        found(Place { length: header.frame_len() as u32, ..place }, header);
+                        length
+                    }
+                    Err(_) => FRAME_ALIGNMENT as usize,
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// How long a file is.
+    pub fn length(&self, file: u64) -> io::Result<u64> {
+        Ok(fs::symlink_metadata(self.bytes(file))?.len())
+    }
+
+    /// The keys under which files stand, and which; what others put there is passed over.
+    pub fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        let mut files = HashMap::new();
+        for file in self.all()? {
+            if let Ok(metadata) = fs::symlink_metadata(self.bytes(file)) {
+                files.insert((metadata.dev(), metadata.ino()), file);
+            }
+        }
+        let (root, mut names) = (self.root.join(FILES), Vec::new());
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            let entries = match fs::read_dir(&folder) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
+            for entry in entries {
+                let entry = entry?;
+                let (path, metadata) = (entry.path(), entry.metadata()?);
+                if metadata.is_dir() {
+                    folders.push(path);
+                } else if let Some(file) = files.get(&(metadata.dev(), metadata.ino()))
+                    && let Ok(key) = path.strip_prefix(&root)
+                {
+                    names.push((key.as_os_str().as_bytes().to_vec(), *file));
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    /// Makes `now` what stands under a key, unless it is too long. Where that is none, the key's file goes, if it is one of
+    /// `before`: what others put there stays.
+    pub fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
+        match now {
+            Some(whole) => self.name(key, whole),
+            None => self.unname(key, before).map(|()| true),
+        }
+    }
+
+    fn name(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
+        let bytes = File::open(self.bytes(whole.file))?;
+        match bytes.metadata()?.len().cmp(&whole.length) {
+            Ordering::Greater => return Ok(false),
+            // What comes behind the last frame reads as zeros.
+            Ordering::Less => OpenOptions::new().write(true).open(self.bytes(whole.file))?.set_len(whole.length)?,
+            Ordering::Equal => {}
+        }
+        // Its owner must be able to read it, whatever the object's mode is.
+        bytes.set_permissions(fs::Permissions::from_mode(whole.mode & 0o777 | 0o400))?;
+        bytes.set_modified(time(whole.mtime))?;
+        let (folder, name) = self.parent(key, true)?;
+        if self.is_named(key, whole.file)? {
+            return Ok(true);
+        }
+        let new = self.new_name(whole.file);
+        match fs::hard_link(self.bytes(whole.file), &new) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            linked => linked?,
+        }
+        let renamed = match rustix::fs::renameat(rustix::fs::CWD, &new, &folder, name) {
+            // A folder whose files are all gone.
+            Err(Errno::ISDIR) => rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR)
+                .and_then(|()| rustix::fs::renameat(rustix::fs::CWD, &new, &folder, name)),
+            renamed => renamed,
+        };
+        renamed?;
+        Ok(true)
+    }
+
+    fn unname(&self, key: &[u8], before: &[u64]) -> io::Result<()> {
+        let mut ours = false;
+        for &file in before {
+            ours |= self.is_named(key, file)?;
+        }
+        if !ours {
+            return Ok(());
+        }
+        let mut path = key;
+        let (mut folder, mut name) = self.parent(path, false)?;
+        rustix::fs::unlinkat(&folder, name, AtFlags::empty())?;
+        while let Some(at) = path.iter().rposition(|&byte| byte == b'/') {
+            path = &path[..at];
+            (folder, name) = self.parent(path, false)?;
+            // One that holds something else stays, and so do those above it.
+            if rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a key's file is this one.
+    pub fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
+        let missing = |e: &io::Error| matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        let (folder, name) = match self.parent(key, false) {
+            Err(e) if missing(&e) => return Ok(false),
+            parent => parent?,
+        };
+        let named = match rustix::fs::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(false),
+            named => named?,
+        };
+        let bytes = match fs::symlink_metadata(self.bytes(file)) {
+            Err(e) if missing(&e) => return Ok(false),
+            bytes => bytes?,
+        };
+        let is_file = FileType::from_raw_mode(named.st_mode) == FileType::RegularFile;
+        Ok(is_file && (named.st_dev, named.st_ino) == (bytes.dev(), bytes.ino()))
+    }
+
+    /// The folder of a key's file, and the file's name. No link on the way is followed: nothing leads out of the target.
+    fn parent<'a>(&self, key: &'a [u8], make: bool) -> io::Result<(OwnedFd, &'a OsStr)> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if make {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(FILES))?;
+        }
+        let mut folder = rustix::fs::open(self.root.join(FILES), flags, Mode::empty())?;
+        let mut names = key.split(|&byte| byte == b'/').map(OsStr::from_bytes);
+        let name = names.next_back().unwrap_or_default();
+        for above in names {
+            if make {
+                match rustix::fs::mkdirat(&folder, above, Mode::RWXU) {
+                    Err(Errno::EXIST) => {}
+                    made => made?,
+                }
+            }
+            folder = rustix::fs::openat(&folder, above, flags, Mode::empty())?;
+        }
+        Ok((folder, name))
+    }
+}
+
+fn time(nanoseconds: i64) -> SystemTime {
+    let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
+    let epoch = SystemTime::UNIX_EPOCH;
+    let time = if nanoseconds < 0 { epoch.checked_sub(distance) } else { epoch.checked_add(distance) };
+    time.unwrap_or(epoch)
+}

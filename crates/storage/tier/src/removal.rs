@@ -1,0 +1,138 @@
+//! Removing what a store has put into a directory target. What others put there stays.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use terrace_format::REACH_FILE;
+
+use super::directory::{MARK, SEGMENTS};
+use super::plain::{BYTES, FILES, Plain};
+
+/// What stands in a directory target's place.
+pub enum TargetFound {
+    /// The target.
+    Own,
+    /// No target.
+    Nothing,
+    /// Another store's, or another target: its marker.
+    Another(String),
+}
+
+/// Looks at what stands in the place of a target of this marker.
+pub fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
+    match fs::read_to_string(root.join(MARK)) {
+        // One that was not written to its end is the target's, too: nothing else was there before it.
+        Ok(found) if mark.starts_with(&found) => Ok(TargetFound::Own),
+        Ok(found) => Ok(TargetFound::Another(found)),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(TargetFound::Nothing)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Bytes that the segments and plain files of a directory target take.
+pub fn measure_directory(root: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = [SEGMENTS, BYTES].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
+    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
+}
+
+/// Removes a target's files, then calls `before_mark`, then removes its marker and the directory; what of others is left. It
+/// can be repeated: as long as the marker is there, the directory is the target.
+pub fn remove_directory(
+    root: &Path,
+    store: u64,
+    before_mark: impl FnOnce() -> io::Result<()>,
+) -> io::Result<Vec<PathBuf>> {
+    let plain = Plain::new(root, store);
+    for (key, file) in plain.names()? {
+        plain.follow(&key, None, &[file])?;
+    }
+    remove_folder(&root.join(FILES), |_| false)?;
+    remove_folder(&root.join(BYTES), |name| {
+        is_number(name.strip_suffix(".headers").or(name.strip_suffix(".name")).unwrap_or(name))
+    })?;
+    remove_folder(&root.join(SEGMENTS), is_number)?;
+    remove_logs(root)?;
+    remove_file(&root.join(REACH_FILE))?;
+    before_mark()?;
+    remove_file(&root.join(MARK))?;
+    remove_emptied(root)
+}
+
+/// Removes the log in a folder of that name, and damaged ones that were set aside.
+pub fn remove_logs(root: &Path) -> io::Result<()> {
+    for entry in read_names(root)? {
+        if entry == "log" || entry.starts_with("log.") {
+            remove_folder(&root.join(entry), |name| {
+                name == "new" || name.strip_suffix(".log").or(name.strip_suffix(".snapshot")).is_some_and(is_number)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a folder if nothing is in it; else, and where it cannot be removed, the files that are left.
+pub fn remove_emptied(root: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::remove_dir(root) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(_) => Ok(files_below(root)),
+        Ok(()) => Ok(Vec::new()),
+    }
+}
+
+/// Removes a file, if it is there.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// Removes the files of such names in a folder, and the folder if nothing else is in it.
+fn remove_folder(folder: &Path, is_own: impl Fn(&str) -> bool) -> io::Result<()> {
+    for name in read_names(folder)?.into_iter().filter(|name| is_own(name)) {
+        remove_file(&folder.join(name))?;
+    }
+    match fs::remove_dir(folder) {
+        Err(e) if !matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// The names in a folder that are text, as all of Terrace's are; none where there is no folder.
+fn read_names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string().ok());
+    }
+    Ok(names)
+}
+
+fn is_number(name: &str) -> bool {
+    name.len() == 16 && u64::from_str_radix(name, 16).is_ok()
+}
+
+/// All files below a folder, and folders that hold none; the folder itself where it is empty.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let (mut folders, mut found) = (vec![folder.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        let mut is_empty = true;
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            is_empty = false;
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder { &mut folders } else { &mut found }.push(entry.path());
+        }
+        if is_empty {
+            found.push(folder);
+        }
+    }
+    found.sort();
+    found
+}

@@ -1,0 +1,111 @@
+//! One segment file: frames appended one after the other by the one writer that holds its lock.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+use terrace_system::Locked;
+
+use super::{FRAME_ALIGNMENT, Place};
+
+/// Frames at least this long start on a page of their own.
+const ALIGNED_FROM: u64 = 256 << 10;
+const PAGE: u64 = 4096;
+
+/// A segment open for appending.
+pub struct Segment {
+    /// Its number, unique in the store.
+    pub id: u64,
+    /// Where the next frame may start.
+    pub end: u64,
+    file: Locked,
+}
+
+impl Segment {
+    /// Makes a new, empty segment and locks it.
+    pub fn create(path: &Path, id: u64) -> io::Result<Segment> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+        let file = Locked::at_once(file)?.ok_or(io::ErrorKind::WouldBlock)?;
+        Ok(Segment { id, end: 0, file })
+    }
+
+    /// Opens an existing segment if no other writer holds it. What a dead writer left half-written
+    /// at its end is passed over.
+    pub fn claim(path: &Path, id: u64) -> io::Result<Option<Segment>> {
+        let Some(file) = hold(path)? else { return Ok(None) };
+        let metadata = file.metadata()?;
+        // It may have been discarded between opening and locking.
+        if metadata.nlink() == 0 {
+            return Ok(None);
+        }
+        let end = metadata.len().next_multiple_of(PAGE);
+        Ok(Some(Segment { id, end, file }))
+    }
+
+    /// Where a frame of `length` bytes goes.
+    pub fn place(&self, length: u32) -> Place {
+        Place { segment: self.id, offset: offset_behind(self.end, length), length }
+    }
+
+    /// Bytes that a frame at the place that [`Segment::place`] gave takes of the device: whole pages.
+    pub fn grows(&self, place: Place) -> u64 {
+        place.end().next_multiple_of(PAGE) - self.end.next_multiple_of(PAGE)
+    }
+
+    /// Writes a frame at the place that [`Segment::place`] gave. After an error the place is not used again.
+    pub fn write(&mut self, place: Place, header: &[u8], payload: &[u8]) -> io::Result<()> {
+        self.end = place.end();
+        let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
+        let written = rustix::io::pwritev(&*self.file, &parts, place.offset)?;
+        if written < header.len() {
+            self.file.write_all_at(&header[written..], place.offset + written as u64)?;
+        }
+        let done = written.saturating_sub(header.len());
+        if done < payload.len() {
+            self.file.write_all_at(&payload[done..], place.offset + (header.len() + done) as u64)?;
+        }
+        Ok(())
+    }
+}
+
+impl Segment {
+    /// Takes away what is behind `end`: a frame that could not be written whole.
+    pub fn cut(&mut self, end: u64) -> io::Result<()> {
+        if self.file.metadata()?.len() > end {
+            self.file.set_len(end)?;
+        }
+        self.end = end;
+        Ok(())
+    }
+}
+
+/// Where a frame of `length` bytes begins that is written behind one that ends at `end`.
+pub fn offset_behind(end: u64, length: u32) -> u64 {
+    end.next_multiple_of(if u64::from(length) >= ALIGNED_FROM { PAGE } else { FRAME_ALIGNMENT })
+}
+
+/// Whether no writer holds the segment; it is held by the returned file while that lives.
+pub fn hold(path: &Path) -> io::Result<Option<Locked>> {
+    Locked::at_once(OpenOptions::new().read(true).write(true).open(path)?)
+}
+
+/// Gives back a dead range, and the pages at its ends if nothing is left in them. One of zeros holds no frame: at most
+/// zeros of one's payload, which a hole is, too. At the file's end a frame may just be on its way.
+pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    make_hole(file, offset, length)?;
+    let end = file.metadata()?.len();
+    let ends = [offset, offset + length].map(|at| at / PAGE * PAGE);
+    for page in &ends[usize::from(ends[0] == ends[1])..] {
+        let mut bytes = [0; PAGE as usize];
+        if page + PAGE <= end && file.read_exact_at(&mut bytes, *page).is_ok() && bytes.iter().all(|byte| *byte == 0) {
+            make_hole(file, *page, PAGE)?;
+        }
+    }
+    Ok(())
+}
+
+fn make_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    Ok(rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)?)
+}
