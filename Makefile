@@ -160,6 +160,7 @@ soak: python-installed memcheck deny ## the long counts: kills, faults, power lo
 	CASES=250000 $(CARGO) test -p terrace-predict --test metadata -- --nocapture
 	CASES=50000 $(CARGO) test -p terrace-views --test import -- --nocapture
 	CASES=1000000 $(CARGO) test -p terrace-nine --test hostile -- --nocapture
+	CASES=20000 $(CARGO) test -p terrace-hostile --test mutations -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
 	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture

@@ -29,6 +29,7 @@ pub struct Replica {
 
 /// An immutable run of an object's bytes, or what newer writes have left of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "UncheckedExtent")]
 pub struct Extent {
     /// The first byte's offset in the object.
     pub offset: u64,
@@ -42,6 +43,32 @@ pub struct Extent {
     pub write: u64,
     /// The copies that exist.
     pub replicas: SmallVec<[Replica; 3]>,
+}
+
+/// An extent as it is stored. A record may be damaged, or made up, and still have the right checksum.
+#[derive(Deserialize)]
+struct UncheckedExtent {
+    offset: u64,
+    length: u32,
+    skip: u32,
+    raw_len: u32,
+    write: u64,
+    replicas: SmallVec<[Replica; 3]>,
+}
+
+impl TryFrom<UncheckedExtent> for Extent {
+    type Error = &'static str;
+
+    /// Offsets are added and subtracted everywhere: an extent whose sums do not exist must not come in.
+    fn try_from(stored: UncheckedExtent) -> Result<Extent, Self::Error> {
+        let UncheckedExtent { offset, length, skip, raw_len, write, replicas } = stored;
+        let frame_end = offset.checked_sub(skip.into()).and_then(|start| start.checked_add(raw_len.into()));
+        let visible = skip.checked_add(length).filter(|visible| *visible <= raw_len);
+        match (frame_end, visible) {
+            (Some(_), Some(_)) => Ok(Extent { offset, length, skip, raw_len, write, replicas }),
+            _ => Err("an extent lies outside of its frame"),
+        }
+    }
 }
 
 impl Extent {
@@ -158,4 +185,26 @@ pub struct Task {
     pub write: u64,
     /// Where the replica is to be.
     pub target: TargetId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log record whose checksum was right held an extent that began before its frame: replaying it panicked.
+    #[test]
+    fn extents_outside_of_their_frames_are_not_decoded() {
+        let inside = Extent { offset: 500, length: 100, skip: 50, raw_len: 200, write: 1, replicas: SmallVec::new() };
+        let decode = |extent: &Extent| postcard::from_bytes::<Extent>(&postcard::to_stdvec(extent).expect("encodes"));
+        assert_eq!(decode(&inside), Ok(inside.clone()));
+        let outside = [
+            Extent { skip: 101, ..inside.clone() },
+            Extent { skip: 501, raw_len: 1000, ..inside.clone() },
+            Extent { length: u32::MAX, ..inside.clone() },
+            Extent { offset: u64::MAX, ..inside },
+        ];
+        for extent in outside {
+            assert!(decode(&extent).is_err(), "{extent:?}");
+        }
+    }
 }

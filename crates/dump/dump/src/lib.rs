@@ -43,6 +43,8 @@ pub mod exchange;
 pub mod flags;
 pub mod gc;
 pub mod halving;
+#[doc(hidden)]
+pub mod hostile;
 mod lock;
 mod manifest;
 mod names;

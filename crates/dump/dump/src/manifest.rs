@@ -111,7 +111,9 @@ impl Index {
         let first = self.packs.len() as u32;
         self.packs.extend(other.packs);
         let chunks = other.chunks.into_iter();
-        self.chunks.extend(chunks.map(|(hash, place)| (hash, Place { pack: place.pack + first, ..place })));
+        // A damaged index may name a pack of any number; no pack has the highest one.
+        self.chunks
+            .extend(chunks.map(|(hash, place)| (hash, Place { pack: place.pack.saturating_add(first), ..place })));
     }
 }
 

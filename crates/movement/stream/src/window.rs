@@ -41,13 +41,17 @@ impl Window {
     pub fn merge(&mut self, other: &Window) {
         self.contiguous = self.contiguous.max(other.contiguous);
         self.beyond.extend(&other.beyond);
-        self.beyond = self.beyond.split_off(&(self.contiguous + 1));
+        match self.contiguous.checked_add(1) {
+            Some(next) => self.beyond = self.beyond.split_off(&next),
+            None => self.beyond.clear(),
+        }
         self.advance();
     }
 
     fn advance(&mut self) {
-        while self.beyond.remove(&(self.contiguous + 1)) {
-            self.contiguous += 1;
+        // No sequence follows the highest one, which a damaged record may name.
+        while let Some(next) = self.contiguous.checked_add(1).filter(|next| self.beyond.remove(next)) {
+            self.contiguous = next;
         }
     }
 
@@ -71,6 +75,15 @@ impl fmt::Display for Window {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// A damaged record may name the highest number: what follows it was computed with an overflow.
+    #[test]
+    fn nothing_follows_the_highest_sequence() {
+        let mut window = Window::parse(&u64::MAX.to_string()).expect("a window");
+        window.merge(&Window::parse("3+5").expect("a window"));
+        window.add(u64::MAX);
+        assert_eq!(window.to_string(), u64::MAX.to_string());
+    }
 
     proptest! {
         #[test]

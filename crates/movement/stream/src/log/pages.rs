@@ -27,7 +27,10 @@ impl Page {
     pub fn parse(key: &[u8], folder: &[u8]) -> Option<Page> {
         let name = std::str::from_utf8(key.strip_prefix(folder)?.strip_prefix(b"/")?).ok()?;
         let (first, count) = name.split_once('-')?;
-        Some(Page { first: u64::from_str_radix(first, 16).ok()?, count: u64::from_str_radix(count, 16).ok()? })
+        let (first, count) = (u64::from_str_radix(first, 16).ok()?, u64::from_str_radix(count, 16).ok()?);
+        // The end of a page is a sequence, too.
+        first.checked_add(count)?;
+        Some(Page { first, count })
     }
 }
 
@@ -65,5 +68,19 @@ impl Pages {
     /// Notes a page that this process wrote after all others.
     pub fn seen(&mut self, key: Vec<u8>) {
         self.last = Some(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The end of a page behind the highest sequence was computed with an overflow.
+    #[test]
+    fn pages_end_at_a_sequence() {
+        let page = Page { first: 0x20, count: 3 };
+        assert_eq!(Page::parse(&page.key(b"s"), b"s"), Some(page));
+        assert_eq!(Page::parse(b"s/ffffffffffffffff-1", b"s"), None);
+        assert_eq!(Page::parse(b"s/20-", b"s"), None);
     }
 }

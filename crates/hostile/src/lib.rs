@@ -1,0 +1,54 @@
+//! Each parser that meets foreign bytes, as a function of bytes that must return for any input: without a panic, and without
+//! memory beyond a small multiple of the input. `fuzz/` hands them to libFuzzer; `tests/mutations.rs` hands them seeded mutations of
+//! valid inputs, on stable Rust.
+//!
+//! Most formats have checksums, which no mutation passes. The functions therefore make the checksums right before they parse: they
+//! test what stands behind that door.
+
+mod catalog;
+mod dump;
+mod frame;
+mod nine;
+mod stream;
+mod text;
+
+/// A parser and valid inputs for it.
+pub struct Parser {
+    /// The name of its fuzz target.
+    pub name: &'static str,
+    /// Valid inputs.
+    pub samples: fn() -> Vec<Vec<u8>>,
+    /// Parses any bytes, and returns whether they are valid.
+    pub parse: fn(&[u8]) -> bool,
+}
+
+/// All parsers.
+pub const ALL_PARSERS: [Parser; 9] = [
+    Parser { name: "frame", samples: frame::samples, parse: frame::parse },
+    Parser { name: "log", samples: catalog::log_samples, parse: catalog::parse_log },
+    Parser { name: "snapshot", samples: catalog::snapshot_samples, parse: catalog::parse_snapshot },
+    Parser { name: "stream", samples: stream::samples, parse: stream::parse },
+    Parser { name: "dump", samples: dump::samples, parse: dump::parse },
+    Parser { name: "nine", samples: nine::samples, parse: nine::parse },
+    Parser { name: "key", samples: text::key_samples, parse: text::parse_key },
+    Parser { name: "configuration", samples: text::configuration_samples, parse: text::parse_configuration },
+    Parser { name: "declaration", samples: text::declaration_samples, parse: text::parse_declaration },
+];
+
+/// Parses `input` by the parser of this name; whether it is valid.
+///
+/// # Panics
+/// If there is none of this name, or if the parser has a defect.
+pub fn parse(name: &str, input: &[u8]) -> bool {
+    let parser = ALL_PARSERS.iter().find(|parser| parser.name == name);
+    (parser.unwrap_or_else(|| unreachable!("no parser is called {name}")).parse)(input)
+}
+
+/// The `N` bytes at `at`, or zeros behind the end.
+fn bytes_at<const N: usize>(input: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (byte, found) in bytes.iter_mut().zip(input.iter().skip(at)) {
+        *byte = *found;
+    }
+    bytes
+}

@@ -1,0 +1,51 @@
+//! Texts: keys, configurations, and declarations of datasets.
+
+use terrace::{Config, key};
+use terrace_datasets::Declared;
+
+pub fn key_samples() -> Vec<Vec<u8>> {
+    [b"runs/a.h5".as_slice(), b"a b/\xc3\xa9\xff", b"..a/...", &[b'k'; 1024]].map(Vec::from).into()
+}
+
+pub fn parse_key(input: &[u8]) -> bool {
+    let (name, prefix) = input.split_at(input.len() / 2);
+    for bytes in [input, name, prefix] {
+        if key::check(bytes).is_ok() {
+            assert!(!bytes.is_empty() && bytes.len() <= key::MAX_KEY);
+            assert!(bytes.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b"..")));
+        }
+        let _ = (key::show(bytes), key::below(name, bytes));
+    }
+    key::check(input).is_ok()
+}
+
+pub fn configuration_samples() -> Vec<Vec<u8>> {
+    let guides = [
+        include_str!("../../../docs/guide/command-line.md"),
+        include_str!("../../../docs/guide/requirements.md"),
+        include_str!("../../../docs/object-targets.md"),
+    ];
+    guides.into_iter().flat_map(|guide| blocks(guide, "toml")).collect()
+}
+
+pub fn parse_configuration(input: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(input);
+    let tiers = Config::parse_tiers(&text, "hostile");
+    Config::parse(&text, "hostile").is_ok() || tiers.is_ok()
+}
+
+pub fn declaration_samples() -> Vec<Vec<u8>> {
+    let texts = [include_str!("../../../docs/guide/views.md"), include_str!("../../../docs/dataset-language.md")];
+    texts.into_iter().flat_map(|text| blocks(text, "dataset")).collect()
+}
+
+pub fn parse_declaration(input: &[u8]) -> bool {
+    Declared::parse(&String::from_utf8_lossy(input)).is_ok()
+}
+
+/// The code blocks of a kind in a Markdown text.
+fn blocks(text: &str, kind: &str) -> Vec<Vec<u8>> {
+    let opening = format!("```{kind}\n");
+    let behind = text.split(&opening).skip(1);
+    behind.filter_map(|rest| Some(rest.split_once("```")?.0.as_bytes().to_vec())).collect()
+}
