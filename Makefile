@@ -2,7 +2,7 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test lint deny soak memcheck bench bench-quick bench-full measured install servers tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
+.PHONY: build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
 
 build: ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
@@ -92,6 +92,10 @@ test: servers tools ## every test, the long ones at a tenth of their counts; the
 	$(MAKE) python-test
 	$(MAKE) mpi-test
 	demo/run > /dev/null
+
+GOLDEN := TERRACE_WRITE_GOLDEN=1 TERRACE_LOG_FILE=1024 TERRACE_STAGE_BYTES=65536
+golden: ## golden stores and records that are not there yet; those that are there are never written again
+	$(GOLDEN) $(CARGO) test -p terrace --test golden --test format
 
 lint: target/tools/bin/typos ## formatting, clippy and docs, warnings denied; what crates may use; spelling and language
 	$(CARGO) fmt --all --check

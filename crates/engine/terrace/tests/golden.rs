@@ -1,15 +1,23 @@
-//! Stores as older versions wrote them: what they hold is read for ever. `TERRACE_WRITE_GOLDEN=1` writes the newest anew.
+//! Stores as older versions wrote them: what they hold is read for ever.
+//!
+//! `tests/golden/v1` is from the first days of format 1. Each archive beside it holds a store with some features, as its `write_`
+//! function below made it. `make golden` writes archives that are not there; one that is there is never written again: a
+//! store that shows something new is a new archive.
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod common;
 
-use terrace::{Ack, Attributes, Config, PutOptions, Store};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
 
-fn golden(version: u32) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/v{version}"))
-}
+use common::{clear, noise, replicated};
+use terrace::files::{Files, Owner, Setting, Special};
+use terrace::report::ReplicaState;
+use terrace::{Ack, Config, Kind, PutOptions, Store};
+use terrace_testkit::golden::{archive, is_wanted, pack, unpack};
 
 fn config(dir: &Path) -> Config {
     let d = dir.display();
@@ -41,27 +49,6 @@ fn contents() -> Vec<(&'static [u8], Vec<u8>)> {
     ]
 }
 
-fn write_golden(dir: &Path) {
-    let store = Store::init(&dir.join("store"), &config(dir)).unwrap();
-    let options = || PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
-    let attributes = || Attributes { mode: 0o640, mtime: 1_234_567_890_123_456_789, ..Attributes::default() };
-    for (key, bytes) in contents() {
-        let (key, bytes): (&[u8], _) = match key {
-            b"moved/to" => (b"moved/from", bytes),
-            b"ranges" => (key, bytes[..1].to_vec()),
-            _ => (key, bytes),
-        };
-        store.put_bytes(key, &bytes, &PutOptions { attributes: Some(attributes()), ..options() }).unwrap();
-    }
-    store.put_bytes(b"deleted", &pattern(2000), &options()).unwrap();
-    store.remove(b"deleted").unwrap();
-    store.rename(b"moved/from", b"moved/to").unwrap();
-    store.write_at(b"ranges", 0, &pattern(5000), &options()).unwrap();
-    store.write_at(b"ranges", 100, &pattern(1000), &options()).unwrap();
-    store.write_at(b"ranges", 299_000, &pattern(1000), &options()).unwrap();
-    store.sync().unwrap();
-}
-
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
@@ -76,17 +63,7 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn a_store_of_version_1_is_read() {
     let dir = tempfile::tempdir().unwrap();
-    if std::env::var_os("TERRACE_WRITE_GOLDEN").is_some() {
-        write_golden(dir.path());
-        let _ = fs::remove_dir_all(golden(1));
-        copy(dir.path(), &golden(1));
-        for made_anew in ["catalog", "lock", "mover", "boot", "throttle-1", "terrace.toml"] {
-            let path = golden(1).join("store").join(made_anew);
-            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
-        }
-    }
-    let dir = tempfile::tempdir().unwrap();
-    copy(&golden(1), dir.path());
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1"), dir.path());
     let home = dir.path().join("store");
     // Only the configuration says where a store's parts are.
     fs::write(home.join("terrace.toml"), config(dir.path()).to_toml()).unwrap();
@@ -105,8 +82,288 @@ fn a_store_of_version_1_is_read() {
     assert_eq!((scrubbed.checked > 10, scrubbed.bad, scrubbed.lost), (true, 0, 0));
     let coded = &store.locate(b"coded.f32").unwrap().extents[0];
     assert!(coded.replicas.iter().any(|replica| replica.encoding.contains("shuffle4")), "{coded:?}");
-    // Both copies of the log lead to the same.
+    // The copy of the log leads to the same.
     drop(store);
     fs::remove_dir_all(home.join("log")).unwrap();
     assert_eq!(Store::rebuild(&home).unwrap().get(b"moved/to").unwrap(), pattern(3000));
+}
+
+/// A golden store, in a folder of its own. `write` makes it first where `make golden` wants it.
+struct Golden {
+    dir: tempfile::TempDir,
+    store: Store,
+}
+
+fn golden(name: &str, config: fn(&Path) -> String, write: fn(&Path, Config, &Path)) -> Golden {
+    let archive = archive(env!("CARGO_MANIFEST_DIR"), name);
+    let config = |dir: &Path| Config::parse(&config(dir), name).unwrap();
+    if is_wanted(&archive) {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), config(dir.path()), &archive);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    unpack(&archive, dir.path());
+    // Only the configuration says where a store's parts are.
+    let home = dir.path().join("store");
+    fs::write(home.join("terrace.toml"), config(dir.path()).to_toml()).unwrap();
+    let store = Store::open(&home).unwrap();
+    Golden { dir, store }
+}
+
+/// All objects, by key.
+fn objects(store: &Store) -> BTreeMap<String, Vec<u8>> {
+    let all = store.list(b"", None, 1000).unwrap().into_iter();
+    all.map(|(key, _)| (terrace::key::show(&key), store.get(&key).unwrap())).collect()
+}
+
+/// Numbers that every codec shrinks.
+fn numbers(count: u32) -> Vec<u8> {
+    (0..count).flat_map(|i| ((i / 16) as f32).to_le_bytes()).collect()
+}
+
+fn unlike(store: &Store) {
+    let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.checked > 0, scrubbed.bad, scrubbed.lost), (true, 0, 0));
+}
+
+/// One of each codec, and of each transform.
+const ENCODINGS: [&str; 17] = [
+    "none",
+    "lz4",
+    "lz4hc-9",
+    "zstd-3",
+    "huffman",
+    "pco-f32",
+    "snappy",
+    "deflate-6",
+    "brotli-5",
+    "bzip2-9",
+    "lzma-6",
+    "lzo",
+    "ppmd-6",
+    "quicklz-1",
+    "shuffle4+zstd-1",
+    "delta4+lz4",
+    "bitshuffle4+zstd-1",
+];
+
+fn encodings_config(dir: &Path) -> String {
+    let tier = common::tier(dir, "disk", &["a"], "");
+    let rule = |name: &&str| format!("[[rule]]\nprefix = 'codec/{name}'\nencoding = '{name}'\n");
+    let rules: String = ENCODINGS.iter().map(rule).collect();
+    format!("[store]\nreplicas = {{ default = 1 }}\n{tier}{rules}")
+}
+
+fn write_encodings(dir: &Path, config: Config, archive: &Path) {
+    let store = Store::init(&dir.join("store"), &config).unwrap();
+    for name in ENCODINGS {
+        store.put_bytes(format!("codec/{name}").as_bytes(), &numbers(1500), &replicated()).unwrap();
+    }
+    store.close().unwrap();
+    pack(dir, archive);
+}
+
+#[test]
+fn every_codec_of_a_golden_store_is_decoded() {
+    let Golden { dir: _dir, store } = golden("encodings", encodings_config, write_encodings);
+    for name in ENCODINGS {
+        let key = format!("codec/{name}");
+        assert!(store.get(key.as_bytes()).unwrap() == numbers(1500), "{name}");
+        let located = store.locate(key.as_bytes()).unwrap().extents;
+        assert_eq!(located[0].replicas[0].encoding, name, "it is stored so");
+    }
+    unlike(&store);
+}
+
+fn plain_config(dir: &Path) -> String {
+    let pfs = common::tier(dir, "pfs", &["a", "b"], "layout = 'plain'");
+    format!("[store]\nreplicas = {{ default = 2 }}\n{}{pfs}", common::tier(dir, "ram", &["ram"], "persistent = false"))
+}
+
+fn plain_contents() -> BTreeMap<String, Vec<u8>> {
+    let mut holes = vec![0; 300_000];
+    holes[..1000].copy_from_slice(&noise(1000, 3));
+    holes[299_000..].copy_from_slice(&noise(1000, 4));
+    let all = [("runs/1/a", noise(5000, 1)), ("runs/1/moved", noise(2000, 2)), ("holes", holes), ("empty", Vec::new())];
+    all.into_iter().map(|(key, bytes)| (key.to_owned(), bytes)).collect()
+}
+
+fn write_plain(dir: &Path, config: Config, archive: &Path) {
+    let store = Store::init(&dir.join("store"), &config).unwrap();
+    let all = plain_contents();
+    store.put_bytes(b"runs/1/a", b"an older version", &replicated()).unwrap();
+    store.put_bytes(b"runs/1/a", &all["runs/1/a"], &replicated()).unwrap();
+    store.put_bytes(b"before", &all["runs/1/moved"], &replicated()).unwrap();
+    store.rename(b"before", b"runs/1/moved").unwrap();
+    store.put_bytes(b"gone", &noise(700, 5), &replicated()).unwrap();
+    store.remove(b"gone").unwrap();
+    store.put_bytes(b"empty", b"", &replicated()).unwrap();
+    store.put_bytes(b"holes", &all["holes"][..1000], &replicated()).unwrap();
+    store.write_at(b"holes", 299_000, &all["holes"][299_000..], &replicated()).unwrap();
+    store.sync().unwrap();
+    store.close().unwrap();
+    pack(dir, archive);
+}
+
+#[test]
+fn plain_files_of_a_golden_store_are_its_objects() {
+    let Golden { dir, store } = golden("plain", plain_config, write_plain);
+    assert!(objects(&store) == plain_contents(), "{:?}", objects(&store).keys());
+    unlike(&store);
+    // The first process after a restart of the machine has compared all names.
+    let mut files = 0;
+    for (key, bytes) in plain_contents() {
+        for target in ["a", "b"] {
+            if let Ok(found) = fs::read(dir.path().join(target).join("files").join(&key)) {
+                assert!(found == bytes, "{key} on {target}");
+                files += 1;
+            }
+        }
+    }
+    assert!(files >= 3, "{files} plain files");
+    assert!(!dir.path().join("a/files/gone").exists() && !dir.path().join("b/files/before").exists());
+}
+
+fn tiers_config(dir: &Path) -> String {
+    let tiers = [common::tier(dir, "ram", &["ram"], "persistent = false"), common::tier(dir, "disk", &["a", "b"], "")];
+    format!("[store]\nreplicas = {{ default = 2 }}\n{}", tiers.concat())
+}
+
+/// Bytes that repeat, so that the archive stays small.
+fn repeated(length: usize, seed: u64) -> Vec<u8> {
+    noise(97, seed).into_iter().cycle().take(length).collect()
+}
+
+/// What the golden store `state` holds; the first ones are in the snapshot.
+fn state_contents() -> BTreeMap<String, Vec<u8>> {
+    let mut extents = repeated(90_000, 1);
+    (0..6).for_each(|i| extents[i * 15_000..][..100].copy_from_slice(&repeated(100, 50 + i as u64)));
+    let mut hole = repeated(300_000, 2);
+    hole[100_000..200_000].fill(0);
+    let all = [
+        ("in-snapshot/extents", extents),
+        ("in-snapshot/hole", hole),
+        ("in-snapshot/inline", repeated(500, 3)),
+        ("in-snapshot/overwritten", repeated(9000, 13)),
+        ("files/file", repeated(40, 4)),
+        ("files/link", b"../in-snapshot".to_vec()),
+        ("files/empty", Vec::new()),
+        ("files/pipe", Vec::new()),
+        ("owed/1", repeated(70_000, 5)),
+        ("owed/2", repeated(3000, 6)),
+        ("in-log/cut", repeated(1000, 7)[..10].to_vec()),
+    ];
+    all.into_iter().map(|(key, bytes)| (key.to_owned(), bytes)).collect()
+}
+
+/// Bytes that are not read to their end: before that the archive is written.
+struct Unfinished<'a> {
+    left: usize,
+    pack: &'a dyn Fn(),
+}
+
+impl Read for Unfinished<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = out.len().min(self.left);
+        if count == 0 {
+            (self.pack)();
+            return Err(io::Error::other("never read to the end"));
+        }
+        out[..count].copy_from_slice(&repeated(count, self.left as u64));
+        self.left -= count;
+        Ok(count)
+    }
+}
+
+fn write_state(dir: &Path, config: Config, archive: &Path) {
+    assert!(std::env::var_os("TERRACE_LOG_FILE").is_some(), "run `make golden`, which asks for small files");
+    let home = dir.join("store");
+    let store = Store::init(&home, &config).unwrap();
+    let all = state_contents();
+    store.put_bytes(b"in-snapshot/extents", &repeated(90_000, 1), &replicated()).unwrap();
+    for i in 0..6 {
+        store.write_at(b"in-snapshot/extents", i * 15_000, &repeated(100, 50 + i), &replicated()).unwrap();
+    }
+    store.put_bytes(b"in-snapshot/hole", &repeated(300_000, 2), &replicated()).unwrap();
+    clear(&store, b"in-snapshot/hole", 100_000, 100_000).unwrap();
+    store.put_bytes(b"in-snapshot/inline", &all["in-snapshot/inline"], &replicated()).unwrap();
+    // Its places stay dead for as long as a reader may use them, so the snapshot has them.
+    store.put_bytes(b"in-snapshot/overwritten", &repeated(9000, 12), &replicated()).unwrap();
+    store.put_bytes(b"in-snapshot/overwritten", &repeated(9000, 13), &replicated()).unwrap();
+    store.sync().unwrap();
+    while !names(&home.join("log")).iter().any(|name| name.ends_with(".snapshot")) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    // From here on nothing is moved.
+    let mover = File::options().write(true).open(home.join("mover")).unwrap();
+    mover.lock().unwrap();
+    let files = Files::new(&store).unwrap();
+    let owner = Owner { uid: 1234, gid: 567 };
+    files.make_directory(b"files", 0o755, owner).unwrap();
+    files.make_directory(b"files/folder", 0o750, owner).unwrap();
+    let file = files.create(b"files/file", 0o600, owner, true).unwrap();
+    file.write_at(0, &all["files/file"]).unwrap();
+    let setting = Setting { accessed: Some(-5), modified: Some(1_234_567_890_123_456_789), ..Setting::default() };
+    file.set(&setting).unwrap();
+    file.flush().unwrap();
+    drop(file);
+    files.set_pair(b"files/file", "unit", Some("kelvin"), terrace::files::Presence::Any).unwrap();
+    files.make_link(b"files/link", b"../in-snapshot", owner).unwrap();
+    files.create(b"files/empty", 0o644, owner, true).unwrap();
+    files.make_special(b"files/pipe", Special::Pipe, 0o644, owner).unwrap();
+    files.sync_names().unwrap();
+    let placed = || PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+    store.put_bytes(b"in-log/cut", &repeated(1000, 7), &placed()).unwrap();
+    store.set_length(b"in-log/cut", 10).unwrap();
+    store.put_bytes(b"in-log/gone", &repeated(1000, 9), &placed()).unwrap();
+    store.remove(b"in-log/gone").unwrap();
+    store.put_bytes(b"owed/1", &all["owed/1"], &placed()).unwrap();
+    store.put_bytes(b"owed/2", &all["owed/2"], &PutOptions { replicas: Some(3), ..placed() }).unwrap();
+    assert!(store.status().unwrap().owed > 0, "a replica is owed");
+    let pack = || pack(dir, archive);
+    store.put(b"staged", Unfinished { left: 200_000, pack: &pack }, &placed()).unwrap_err();
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn a_golden_snapshot_and_the_log_behind_it_are_what_the_store_was() {
+    let Golden { dir, store } = golden("state", tiers_config, write_state);
+    assert!(objects_of_files(&store) == state_contents(), "{:?}", objects_of_files(&store).keys());
+    unlike(&store);
+    let files = Files::new(&store).unwrap();
+    let stat = files.stat(b"files/file").unwrap();
+    assert_eq!((stat.mode, stat.owner, stat.accessed), (0o600, Owner { uid: 1234, gid: 567 }, -5));
+    assert_eq!(stat.modified, 1_234_567_890_123_456_789);
+    assert_eq!(files.pairs(b"files/file").unwrap(), BTreeMap::from([("unit".to_owned(), "kelvin".to_owned())]));
+    assert_eq!(files.stat(b"files/folder").unwrap().kind, Kind::Directory);
+    assert_eq!(files.stat(b"files/link").unwrap().kind, Kind::Symlink);
+    assert_eq!(files.stat(b"files/pipe").unwrap().special, Some(Special::Pipe));
+    let hole = files.open(b"in-snapshot/hole").unwrap();
+    assert_eq!((hole.next_hole(0).unwrap(), hole.next_data(150_000).unwrap()), (Some(100_000), Some(200_000)));
+    assert!(store.locate(b"in-snapshot/extents").unwrap().extents.len() > 2, "they have records of their own");
+    assert!(store.stat(b"in-snapshot/inline").unwrap().inline.is_some());
+    // What was owed is made, and what a dead writer had staged is given up.
+    store.sync().unwrap();
+    for key in ["owed/1", "owed/2"] {
+        let wanted = if key == "owed/2" { 3 } else { 2 };
+        for extent in store.locate(key.as_bytes()).unwrap().extents {
+            let present = extent.replicas.iter().filter(|replica| replica.state == ReplicaState::Present).count();
+            assert_eq!(present, wanted, "{key}");
+        }
+    }
+    assert!(matches!(store.get(b"staged"), Err(terrace::Error::NotFound { .. })));
+    store.close().unwrap();
+    let kept = names(&dir.path().join("store/log"));
+    assert!(kept.iter().any(|name| name.ends_with(".snapshot")), "{kept:?}");
+}
+
+/// As [`objects`], without directories.
+fn objects_of_files(store: &Store) -> BTreeMap<String, Vec<u8>> {
+    let mut all = objects(store);
+    all.retain(|key, _| key != "files" && key != "files/folder");
+    all
 }

@@ -125,3 +125,26 @@ pub fn unfollowed(target: TargetId, key: &[u8]) -> Key {
 pub fn number(key: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(at..at + 8)?.try_into().ok()?))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The records' keys are a part of the format, which the page describes.
+    #[test]
+    fn the_page_on_the_format_has_each_kind_of_record() {
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));
+        for letter in [OBJECT, EXTENTS, OWED, FREED, SEGMENT, STAGED, LEASE, PLAIN, UNFOLLOWED] {
+            let row = format!("\n| `{}` | ", char::from(letter));
+            assert_eq!(page.matches(&row).count(), 1, "{row}");
+        }
+        for key in [TAIL, SYNCED, NEXT_ID, OLDEST] {
+            let row = format!("\n| `{}` | | ", String::from_utf8_lossy(key));
+            assert_eq!(page.matches(&row).count(), 1, "{row}");
+        }
+        let task = Task { object: 1, frame_offset: 2, write: 3, target: 4 };
+        assert_eq!(owed(&task).as_slice(), b"w\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\x04");
+        assert_eq!(freed(1, 2, 3, 4).as_slice(), b"f\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x04");
+        assert_eq!(segment(1, 2).as_slice(), b"s\0\x01\0\0\0\0\0\0\0\x02");
+    }
+}

@@ -250,3 +250,21 @@ fn remove_own(dir: &Path) -> io::Result<Vec<PathBuf>> {
     }
     removal::remove_emptied(dir)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that the page does not name is one that nobody may delete, or keep.
+    #[test]
+    fn the_page_on_the_format_names_all_that_is_removed() {
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));
+        let folders = OWN_FOLDERS.iter().map(|name| format!("`{name}/"));
+        let numbered_folders = NUMBERED_FOLDERS.iter().map(|name| format!("`{name}N/`"));
+        let files = OWN_FILES.iter().chain(&LAST_FILES[1..]).map(|name| format!("`{name}`"));
+        let numbered = NUMBERED_FILES.iter().map(|name| format!("`{name}N`"));
+        for name in folders.chain(numbered_folders).chain(files).chain(numbered) {
+            assert!(page.contains(&name), "docs/format.md has no {name}");
+        }
+    }
+}

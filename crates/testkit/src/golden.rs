@@ -1,0 +1,62 @@
+//! Golden stores: what older versions wrote, in archives that tests read for ever.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What makes tests write golden files that are not there yet.
+const WRITE_VARIABLE: &str = "TERRACE_WRITE_GOLDEN";
+
+/// What a store makes again when it is opened, or what is of one machine and one boot. A store's paths are in its configuration.
+const NOT_KEPT: [&str; 16] = [
+    "appends",
+    "boot",
+    "catalog",
+    "copies",
+    "hotness*",
+    "leases",
+    "lock",
+    "machine",
+    "mover",
+    "names-[0-9]*",
+    "predictor.*",
+    "rules*",
+    "terrace.toml",
+    "throttle-*",
+    "trusted",
+    "used-*",
+];
+
+/// The archive of a golden store of the crate whose manifest lies in `manifest`.
+pub fn archive(manifest: &str, name: &str) -> PathBuf {
+    Path::new(manifest).join("tests/golden").join(format!("{name}.tar.gz"))
+}
+
+/// Whether this archive is to be written: where that is asked for, and it is not there. One that is there is never written again.
+pub fn is_wanted(archive: &Path) -> bool {
+    std::env::var_os(WRITE_VARIABLE).is_some() && !archive.exists()
+}
+
+/// Writes what lies in `folder` to an archive. Hard links and holes stay what they are.
+///
+/// # Panics
+/// Where `tar` fails.
+pub fn pack(folder: &Path, archive: &Path) {
+    fs::create_dir_all(archive.parent().expect("an archive has a folder")).expect("makes the folder");
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--gzip", "--sparse", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--file"]);
+    tar.arg(archive).arg("--directory").arg(folder);
+    // Only what lies in a store's own directory: a target may have a folder of the same name.
+    tar.arg("--wildcards").args(NOT_KEPT.map(|name| format!("--exclude=./*store*/{name}"))).arg(".");
+    assert!(tar.status().expect("runs tar").success(), "tar cannot write {}", archive.display());
+}
+
+/// Unpacks an archive into `folder`.
+///
+/// # Panics
+/// Where `tar` fails.
+pub fn unpack(archive: &Path, folder: &Path) {
+    let mut tar = Command::new("tar");
+    tar.args(["--extract", "--gzip", "--no-same-owner", "--file"]).arg(archive).arg("--directory").arg(folder);
+    assert!(tar.status().expect("runs tar").success(), "tar cannot read {}", archive.display());
+}
