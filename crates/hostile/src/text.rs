@@ -21,7 +21,7 @@ pub fn parse_key(input: &[u8]) -> bool {
 
 pub fn configuration_samples() -> Vec<Vec<u8>> {
     let guides = [
-        include_str!("../../../docs/guide/command-line.md"),
+        include_str!("../../../docs/guide/encodings.md"),
         include_str!("../../../docs/guide/requirements.md"),
         include_str!("../../../docs/object-targets.md"),
     ];
