@@ -76,6 +76,7 @@ pub struct Cluster {
 }
 
 /// Why a cluster is not valid.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ClusterError {
     /// A number that must be positive is 0.

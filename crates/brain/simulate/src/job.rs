@@ -7,6 +7,7 @@ use crate::room::Knows;
 use crate::work::Phase;
 
 /// Why a simulation failed.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum Error {
     /// The cluster is not valid.

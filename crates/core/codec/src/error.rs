@@ -1,6 +1,7 @@
 use crate::Encoding;
 
 /// Why bytes could not be encoded or decoded.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no transform with this number.

@@ -226,8 +226,8 @@ fn glance(status: &Status) -> String {
     }
     let replanning = match &status.replanning {
         None => String::new(),
-        Some(Replanning { after: None }) => "; the rules have changed: objects will be planned anew".into(),
-        Some(Replanning { after: Some(key) }) => {
+        Some(Replanning { after: None, .. }) => "; the rules have changed: objects will be planned anew".into(),
+        Some(Replanning { after: Some(key), .. }) => {
             format!("; the rules have changed: planned anew up to {}", name(key.as_bytes()))
         }
     };

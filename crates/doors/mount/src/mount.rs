@@ -24,6 +24,7 @@ const MOUNT_SOURCE: &str = "terrace";
 const ANSWER_THREADS: usize = 4;
 
 /// The reasons why a store cannot be mounted.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The kernel does not support FUSE.

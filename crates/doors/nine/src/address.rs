@@ -25,6 +25,7 @@ pub enum Address {
 }
 
 /// The reasons why a server cannot listen.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address can be reached from other machines.

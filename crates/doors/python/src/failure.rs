@@ -20,12 +20,13 @@ pub fn raised(error: Error) -> PyErr {
         }
         Error::TooLarge { key, .. } => ("TooLargeError", json!({"key": key, "errno": 27})),
         Error::NoSpace { tiers } => ("NoSpaceError", json!({"tiers": tiers, "errno": 28})),
-        Error::TooMuch { .. } => ("FailedError", json!({})),
         Error::Config(_) => ("ConfigError", json!({})),
         Error::Store { .. } => ("StoreError", json!({})),
         Error::StillOwed { owed, seconds } => ("StillOwedError", json!({"owed": owed, "seconds": seconds})),
         Error::Io { cause, .. } => ("FailedError", json!({"errno": cause.raw_os_error()})),
         Error::Catalog(_) | Error::Damaged { .. } | Error::LogDamaged(_) => ("CatalogError", json!({})),
+        // The engine may have errors that are newer than this.
+        _ => ("FailedError", json!({})),
     };
     Python::attach(|py| made(py, class, &error.to_string(), &facts).unwrap_or_else(|failed| failed))
 }

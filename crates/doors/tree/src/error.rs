@@ -3,6 +3,7 @@
 use terrace::files::FileError;
 
 /// The errors of the tree.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An error of the store's files.

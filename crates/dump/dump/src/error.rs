@@ -8,6 +8,7 @@ use crate::terms::Difference;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The errors of a dump or a restore.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The node's store failed.

@@ -95,6 +95,7 @@ pub(crate) fn check_window(window: usize, least: usize) -> Result<()> {
 }
 
 /// The result of a dump on one rank.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dumped {
     /// The dump's version.

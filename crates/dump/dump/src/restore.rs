@@ -32,6 +32,7 @@ pub enum Wanted<'a> {
 }
 
 /// Restored buffers, possibly with lost parts.
+#[non_exhaustive]
 #[derive(Debug)]
 pub struct Restored {
     /// The restored version.

@@ -8,6 +8,7 @@ use terrace_format::KeyError;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Every way in which an operation of the engine can fail.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No object has this key.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 /// Where an object's bytes are: `terrace locate`.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Location {
     /// The object's key, printed lossily.
@@ -19,6 +20,7 @@ pub struct Location {
 }
 
 /// One extent of a [`Location`].
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct ExtentLocation {
     /// The first byte's offset in the object.
@@ -30,6 +32,7 @@ pub struct ExtentLocation {
 }
 
 /// One replica of an extent.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct ReplicaLocation {
     /// The tier's name.
@@ -61,6 +64,7 @@ pub enum ReplicaState {
 }
 
 /// The store at a glance: `terrace status`.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Status {
     /// Number of objects.
@@ -75,6 +79,7 @@ pub struct Status {
 }
 
 /// How far the objects were planned anew, in order of their keys.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Replanning {
     /// The last key that was looked at, printed lossily.
@@ -82,6 +87,7 @@ pub struct Replanning {
 }
 
 /// One tier of a [`Status`].
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct TierStatus {
     /// Its name.
@@ -97,6 +103,7 @@ pub struct TierStatus {
 }
 
 /// What all targets can hold, before encoding and replicas.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Bytes in use and free; `u64::MAX` where a target has no limit.
@@ -120,6 +127,7 @@ pub enum TierState {
 }
 
 /// What a scrub or repair found. Counts are of replicas.
+#[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Scrubbed {
     /// Replicas read and verified.
@@ -136,6 +144,7 @@ pub struct Scrubbed {
 }
 
 /// What a salvage found.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Salvaged {
     /// Objects that have a key now.
@@ -151,6 +160,7 @@ pub struct Salvaged {
 }
 
 /// What stage, evict or drain did. Counts are of replicas.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {
     /// Made.
@@ -162,6 +172,7 @@ pub struct Moved {
 }
 
 /// What a store consists of, and what became of it: `terrace destroy`.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Remains {
     /// The number of its objects; none where they cannot be counted.
@@ -178,6 +189,7 @@ pub struct Remains {
 }
 
 /// One target of a [`Remains`].
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct TargetRemains {
     /// The tier's name.

@@ -5,6 +5,7 @@ use terrace_views::convert::Missing;
 use terrace_views::model::Misfit;
 
 /// The errors of this crate.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No dataset has this name.

@@ -15,6 +15,7 @@ use crate::{Error, Result};
 const VERIFIED_CHUNK_BYTES: u64 = 64 << 10;
 
 /// The findings of a repair.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// Files of replicas that the repair checked.

@@ -9,6 +9,7 @@ use terrace_pipeline::Figures;
 use crate::request::Name;
 
 /// Files of watched directories that have not been delivered and removed.
+#[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
     /// The number of files.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The errors of a stream. A failure at one destination is not among them: the stream retries it, then parks the destination.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The engine failed.

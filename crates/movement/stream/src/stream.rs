@@ -47,6 +47,7 @@ pub struct Stream {
 }
 
 /// Deliveries of a stream in all its runs.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Done {
     /// Requests. The commit that records a request as done also counts it.
@@ -58,6 +59,7 @@ pub struct Done {
 }
 
 /// The pending requests in a stream's log.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     /// The number of pending requests.

@@ -76,6 +76,7 @@ pub struct Snapshot {
 }
 
 /// Why a snapshot is not valid.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotError {
     /// More tiers than [`MAX_TIERS`], or more targets than [`MAX_TARGETS`].

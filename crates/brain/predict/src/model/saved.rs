@@ -12,6 +12,7 @@ use crate::ProfiledTier;
 use crate::candidates::{ALL, position};
 
 /// Why a saved model cannot be loaded.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The text is not JSON of the expected form.

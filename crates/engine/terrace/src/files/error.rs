@@ -8,6 +8,7 @@ use crate::Error;
 pub type FileResult<T> = std::result::Result<T, FileError>;
 
 /// Every way in which an operation on files can fail. Paths are printed lossily.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// Nothing has this path (`ENOENT`).

@@ -30,6 +30,7 @@ pub struct Question<'a> {
 }
 
 /// What would be weighed for some bytes, what wins, and why.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Explained {
     /// The format of the bytes, as far as it is known.
@@ -49,6 +50,7 @@ pub struct Explained {
 }
 
 /// What the replicas of an object on a tier and in an encoding take.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// The tier's name.
@@ -62,6 +64,7 @@ pub struct Measured {
 }
 
 /// Something supposed of a tier, written as `tier.nvme.capacity=2TiB`.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
     tier: String,

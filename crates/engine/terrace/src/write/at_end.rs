@@ -16,6 +16,7 @@ use crate::store::Store;
 use crate::{Error, Result};
 
 /// Where appended bytes are, and what their write has reached.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// The offset of the first byte.

@@ -47,6 +47,7 @@ impl FromStr for Format {
 }
 
 /// Something cannot be imported.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
