@@ -17,7 +17,7 @@ use terrace_system::Locked;
 use terrace_system::fork::{self, Held};
 
 use super::Records;
-use super::file_check::{check_data_file, measure_data_file};
+use super::file_check::{CheckDepth, check_data_file, measure_data_file};
 use crate::{Error, Result};
 
 /// Address space kept for the catalog; its file grows with its content only.
@@ -36,6 +36,8 @@ const UNFINISHED_FOLDER: &str = "unfinished";
 const MIN_SHRUNK_BYTES: u64 = 4 << 20;
 /// ... is replaced by a copy without them where it has this many times what its records take.
 const MOSTLY_FREE: u64 = 4;
+/// A file of at most this many bytes is checked page by page when it is opened: it takes milliseconds.
+const MAX_WALKED_BYTES: u64 = 16 << 20;
 /// How long an environment that this process is closing is waited for.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -93,6 +95,14 @@ impl Environment {
     }
 }
 
+/// Checks every page of the catalog in `folder`, however large it is. LMDB does not, and a damaged page may end the process.
+///
+/// # Errors
+/// [`Error::Damaged`] where a page is damaged or missing.
+pub fn check_pages(folder: &Path) -> Result<()> {
+    check_data_file(&folder.join(DATA_FILE), MAP, CheckDepth::Pages)
+}
+
 /// Makes LMDB's data file where there is none, and checks the one that is there. The answer is the lock on the folder that
 /// everybody holds who has the environment open: exclusive, where nobody else has it.
 fn prepare_files(folder: &Path) -> Result<Locked> {
@@ -103,7 +113,9 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
     if let Some(alone) = lock(Locked::at_once).map_err(Error::io(context()))? {
         match data.try_exists() {
             Ok(true) => {
-                check_data_file(&data, MAP)?;
+                let bytes = fs::metadata(&data).map_or(u64::MAX, |found| found.len());
+                let depth = if bytes <= MAX_WALKED_BYTES { CheckDepth::Pages } else { CheckDepth::Length };
+                check_data_file(&data, MAP, depth)?;
                 shrink_data_file(folder)?;
             }
             Ok(false) => make_data_file(folder)?,
@@ -125,7 +137,7 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
             });
         }
     }
-    check_data_file(&data, MAP)?;
+    check_data_file(&data, MAP, CheckDepth::Length)?;
     Ok(shared)
 }
 
@@ -153,7 +165,7 @@ fn shrink_data_file(folder: &Path) -> Result<()> {
         env.prepare_for_closing().wait();
         // The mark may say that the catalog is durable, and then it must be, under whichever name is found.
         copied?.sync_all().map_err(Error::io(format!("syncing a copy of {}", data.display())))?;
-        check_data_file(&unfinished.join(DATA_FILE), MAP)?;
+        check_data_file(&unfinished.join(DATA_FILE), MAP, CheckDepth::Pages)?;
         terrace_system::fail::point("catalog:shrunk");
         Ok(())
     });

@@ -22,6 +22,7 @@ mod turn;
 pub use apply::Live;
 pub use children::Child;
 pub use dead::{Dead, DeadPlaces};
+pub use environment::check_pages;
 pub use error::{Error, Result};
 pub use extents::lay;
 pub use plain::Unfollowed;
@@ -240,6 +241,12 @@ impl Catalog {
         }
         self.environment.commit(txn)?;
         Ok(end)
+    }
+
+    /// Lets the log go on in a new file, where the one that it ends in cannot be appended to: it is lost or cut short.
+    pub fn go_on_without_log(&self) -> Result<()> {
+        let tail = self.tail()?;
+        if self.log.holds_end(tail)? { Ok(()) } else { self.jump_to(tail.sequence) }
     }
 
     /// Lets the log go on in a new file behind commit `sequence`, with nothing before it but a snapshot that is still to

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use terrace_catalog::TargetId;
+use terrace_catalog::check_pages;
 use terrace_tier::removal::{self, TargetFound};
 
 use super::{Discard, FORMAT, Store, boot, lock_file, read_config, read_state, refuse, targets, write};
@@ -100,7 +101,7 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
         terrace_system::fail::point("destroy:begun");
         Ok(remains)
     };
-    match Store::open(dir) {
+    match check_catalog(dir).and_then(|()| Store::open(dir)) {
         // Nobody else has it open then: what is counted is all that goes.
         Ok(store) => store.alone(|_| begin(Ok(&store))),
         Err(error) => {
@@ -109,6 +110,11 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
             begin(Err(&error))
         }
     }
+}
+
+/// Refuses a damaged catalog, which could end the process while the store is opened.
+fn check_catalog(dir: &Path) -> Result<()> {
+    if boot::has_catalog(dir) { Ok(check_pages(&dir.join("catalog"))?) } else { Ok(()) }
 }
 
 /// What there is of a store that could be opened or not; none where it is being destroyed.

@@ -122,6 +122,11 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
         sole,
         lock,
     };
+    if opening == Opening::Damaged && had_records {
+        // Nothing can be committed before the log begins again; the store is opened as usual then.
+        boot::shared(dir, &inner.lock)?;
+        return Ok(inner);
+    }
     crate::care::recover(&inner)?;
     inner.rules_begin();
     if boot::alone(dir, &inner.lock).is_ok() {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use terrace_catalog::Catalog;
 use terrace_catalog::log::Log;
+use terrace_catalog::{Catalog, check_pages};
 
 use super::boot::{self, Mark};
 use super::open::Opening;
@@ -36,7 +36,9 @@ impl Evidence {
         let mark = boot::read_mark(dir)?;
         let mut catalog = None;
         if mark.is_trusted() && boot::has_catalog(dir) {
-            match Catalog::open(&dir.join("catalog"), log).and_then(|catalog| catalog.tail()) {
+            let folder = dir.join("catalog");
+            let opened = check_pages(&folder).and_then(|()| Catalog::open(&folder, log)?.tail());
+            match opened {
                 Ok(tail) => catalog = Some(tail.sequence),
                 Err(error) => tracing::warn!(%error, "the catalog is damaged, and is made from the log"),
             }
@@ -92,7 +94,7 @@ impl Store {
             tracing::warn!(
                 "the log was damaged or lost, and begins again with a snapshot of the catalog: nothing is missing"
             );
-            return Ok(store);
+            return store.open_again();
         }
         evidence.check_log().map_err(advise_salvage)?;
         evidence.open_from_log(dir, Opening::Proven)
@@ -124,12 +126,23 @@ impl Store {
             _ => evidence.open_from_log(dir, Opening::Damaged)?,
         };
         let salvaged = store.alone(|inner| {
+            inner.catalog.go_on_without_log()?;
             let salvaged = inner.salvage()?;
             let end = inner.catalog.tail()?.sequence.max(needed);
             inner.restart_log(end + SKIPPED_SEQUENCES)?;
             Ok(salvaged)
         })?;
+        let store = store.open_again()?;
         Ok((store, Salvaged { log_was_damaged: true, missing_commits: needed.saturating_sub(known), ..salvaged }))
+    }
+}
+
+impl Store {
+    /// Opens a store whose log could not be committed to as usual, now that it can be: what targets have lost is owed again.
+    fn open_again(self) -> Result<Store> {
+        let dir = self.dir().to_owned();
+        drop(self);
+        Store::open(&dir)
     }
 }
 
