@@ -22,7 +22,7 @@ pub fn raised(error: Error) -> PyErr {
         Error::NoSpace { tiers } => ("NoSpaceError", json!({"tiers": tiers, "errno": 28})),
         Error::Config(_) => ("ConfigError", json!({})),
         Error::Store { .. } => ("StoreError", json!({})),
-        Error::StillOwed { owed, seconds } => ("StillOwedError", json!({"owed": owed, "seconds": seconds})),
+        Error::StillOwed { owed, seconds, .. } => ("StillOwedError", json!({"owed": owed, "seconds": seconds})),
         Error::Io { cause, .. } => ("FailedError", json!({"errno": cause.raw_os_error()})),
         Error::Catalog(_) | Error::Damaged { .. } | Error::LogDamaged(_) => ("CatalogError", json!({})),
         // The engine may have errors that are newer than this.

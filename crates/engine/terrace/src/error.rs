@@ -113,12 +113,14 @@ pub enum Error {
         of_bytes: u64,
     },
     /// Work was still owed when the time was up.
-    #[error("{owed} replicas are still owed after {seconds} s; `terrace status` shows which tier is slow or away")]
+    #[error("{owed} replicas are still owed after {seconds} s; `terrace status` shows which tier is {}", if *.is_full { "full" } else { "slow or away" })]
     StillOwed {
         /// Number of owed replicas.
         owed: u64,
         /// Seconds waited.
         seconds: u64,
+        /// Whether a tier that should take some is full.
+        is_full: bool,
     },
     /// The system refused an operation on a file.
     #[error("{context}: {cause}")]

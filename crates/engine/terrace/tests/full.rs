@@ -112,7 +112,7 @@ fn what_nobody_can_take_is_not_waited_for() {
     fs::write(small.0.join("others"), noise(4 << 20, 1)).unwrap_err();
     let both = PutOptions { ack: Some(Ack::Replicated), replicas: Some(2), ..PutOptions::default() };
     let late = store.put_bytes(b"k", &noise(500_000, 2), &both).unwrap_err();
-    assert!(matches!(late, terrace::Error::StillOwed { owed: 1, seconds: 1 }), "{late}");
+    assert!(matches!(late, terrace::Error::StillOwed { owed: 1, seconds: 1, is_full: true }), "{late}");
     fs::remove_file(small.0.join("others")).unwrap();
     store.sync().unwrap();
     assert_eq!(store.status().unwrap().owed, 0);

@@ -53,6 +53,23 @@ fn a_configuration_with_a_mistake_is_refused_with_its_place() {
     place.bad(["init", "--config", "none.toml"], &["reading none.toml", "see that the path is right"]);
 }
 
+/// Without its file `store` a store was called none, and `terrace init` was advised; with a damaged one nothing was.
+#[test]
+fn a_store_that_lost_the_file_that_names_it_says_how_to_write_it_again() {
+    for damaged in [None, Some(&b"\xff\xfe\xfd"[..]), Some(b"")] {
+        let place = Place::new();
+        place.write("file", b"bytes");
+        place.good(["put", "file", "file"]);
+        match damaged {
+            Some(bytes) => fs::write(place.path("store/store"), bytes).unwrap(),
+            None => fs::remove_file(place.path("store/store")).unwrap(),
+        }
+        for command in ["ls", "rebuild", "destroy"] {
+            place.bad([command], &["`store` is lost or damaged", "`id ID`", "terrace-target"]);
+        }
+    }
+}
+
 #[test]
 fn a_store_is_not_made_twice() {
     let place = Place::new();

@@ -89,7 +89,7 @@ impl FileError {
                 Error::Reserved { .. } => libc::EPERM,
                 Error::TooLarge { .. } => libc::EFBIG,
                 Error::Conflict { .. } | Error::Replaced { .. } => libc::ESTALE,
-                Error::NoSpace { .. } => libc::ENOSPC,
+                Error::NoSpace { .. } | Error::StillOwed { is_full: true, .. } => libc::ENOSPC,
                 Error::StillOwed { .. } => libc::ETIMEDOUT,
                 Error::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
                 _ => libc::EIO,

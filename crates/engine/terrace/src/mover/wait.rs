@@ -118,13 +118,21 @@ impl Inner {
             let limit = limit.min(Duration::from_millis(fail::limit("TERRACE_NO_SPACE_MILLISECONDS", u64::MAX)));
             let limit = if self.is_hopeless(object)? { limit.min(room::HOPELESS_WAIT) } else { limit };
             if moved.elapsed() > limit {
-                return Err(Error::StillOwed { owed, seconds: limit.as_secs() });
+                let is_full = self.is_owed_to_full(object)?;
+                return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full });
             }
             if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
                 self.clear()?;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Whether something that is owed, to one object or to all, is owed to a full target. The first batch stands for all.
+    fn is_owed_to_full(&self, object: Option<u64>) -> Result<bool> {
+        let tasks = self.owed_next(object, None)?;
+        let devices = tasks.iter().filter_map(|(task, _)| self.tiers.device(task.target).ok());
+        Ok(devices.into_iter().any(|device| self.tiers.look(device) == TierState::Full))
     }
 
     /// Whether all that is owed, to one object or to all, is owed to targets that take no bytes, and on which nothing is

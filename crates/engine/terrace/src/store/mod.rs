@@ -145,9 +145,8 @@ impl Store {
         if dir.join("store").exists() {
             return Err(refuse(dir, "a store is here already; open it, or name another directory"));
         }
-        if crate::care::holds_files(&dir.join("log")) {
-            let reason = "a store was here: its commit log is, and its file `store` is not. Put that back, with the lines `format 1` and `id ID`; the ID stands in the file terrace-target of each of its targets";
-            return Err(refuse(dir, reason));
+        if has_log(dir) {
+            return Err(lost_identity(dir));
         }
         let id = boot::random_id().map_err(Error::io("reading random bytes"))?;
         let mut config = config.clone();
@@ -342,17 +341,7 @@ impl Store {
         }
         let tiers = inner.tiers.tiers.iter().enumerate().map(|(level, tier)| {
             let devices = || inner.tiers.devices.iter().filter(|device| device.tier == level);
-            let mut state = TierState::Ok;
-            for device in devices() {
-                match device.space() {
-                    Ok(space) if space.used as f64 >= space.capacity as f64 * tier.high_watermark => {
-                        state = state.max(TierState::Full);
-                    }
-                    Ok(_) => {}
-                    Err(e) => device.failed(&e),
-                }
-                state = state.max(device.state());
-            }
+            let state = devices().map(|device| inner.tiers.look(device)).max().unwrap_or(TierState::Ok);
             let (used, free) = inner.used_and_free(devices());
             TierStatus {
                 name: tier.name.clone(),
@@ -422,13 +411,28 @@ fn read_identity(dir: &Path) -> Result<u64> {
     }
 }
 
+/// Whether the log of a store is here.
+fn has_log(dir: &Path) -> bool {
+    crate::care::holds_files(&dir.join("log"))
+}
+
+/// The error where the file that says which store this is was lost or damaged.
+fn lost_identity(dir: &Path) -> Error {
+    let reason = "a store is here, but its file `store` is lost or damaged. Write that again: the lines `format 1` and `id ID`, with the ID from the file terrace-target of any of its targets";
+    refuse(dir, reason)
+}
+
 /// The store's id, and whether somebody has begun to destroy it.
 fn read_state(dir: &Path) -> Result<(u64, bool)> {
     let text = match fs::read_to_string(dir.join("store")) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(refuse(dir, "no store is here; `terrace init --store DIR` makes one"));
+            return Err(match has_log(dir) {
+                true => lost_identity(dir),
+                false => refuse(dir, "no store is here; `terrace init --store DIR` makes one"),
+            });
         }
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => return Err(lost_identity(dir)),
         Err(e) => return Err(Error::io(format!("reading {}", dir.join("store").display()))(e)),
     };
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -440,10 +444,10 @@ fn read_state(dir: &Path) -> Result<(u64, bool)> {
                 &format!("its format is {newer}, this program knows {FORMAT}; use a newer terrace"),
             ));
         }
-        _ => return Err(refuse(dir, "its file `store` is damaged")),
+        _ => return Err(lost_identity(dir)),
     }
     let id = field("id").and_then(|f| u64::from_str_radix(f, 16).ok());
-    let id = id.ok_or_else(|| refuse(dir, "its file `store` is damaged"))?;
+    let id = id.ok_or_else(|| lost_identity(dir))?;
     Ok((id, text.lines().any(|line| line == destroy::DESTROYED)))
 }
 

@@ -11,6 +11,7 @@ use super::device::Device;
 use super::targets::Opener;
 use crate::config::{Config, Layout};
 use crate::place::LEARNED;
+use crate::report::TierState;
 use crate::{Error, Result};
 
 /// A tier: a performance level.
@@ -109,6 +110,20 @@ impl Tiers {
         names.len()
     }
 
+    /// Looks how a target is now. One that is filled to its tier's watermark is full.
+    pub fn look(&self, device: &Device) -> TierState {
+        match device.space() {
+            Ok(space) if space.used as f64 >= space.capacity as f64 * self.tier(device).high_watermark => {
+                device.state().max(TierState::Full)
+            }
+            Ok(_) => device.state(),
+            Err(error) => {
+                device.failed(&error);
+                device.state()
+            }
+        }
+    }
+
     /// The tiers' use and state in words, for errors.
     pub fn describe(&self) -> String {
         let words: Vec<String> = self
@@ -116,7 +131,7 @@ impl Tiers {
             .iter()
             .map(|d| {
                 let space = d.space().unwrap_or_default();
-                let state = format!("{:?}", d.state()).to_lowercase();
+                let state = format!("{:?}", self.look(d)).to_lowercase();
                 format!(
                     "{} ({}): {} of {} bytes used, {state}",
                     self.tier(d).name,
