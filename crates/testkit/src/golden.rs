@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What makes tests write golden files that are not there yet.
+/// The variable that makes tests write golden files that are not there yet.
 const WRITE_VARIABLE: &str = "TERRACE_WRITE_GOLDEN";
 
-/// What a store makes again when it is opened, or what is of one machine and one boot. A store's paths are in its configuration.
+/// Files that a store makes again when it is opened, and those of one machine and one boot. A store's paths are in its configuration.
 const NOT_KEPT: [&str; 16] = [
     "appends",
     "boot",

@@ -14,7 +14,7 @@ use terrace::catalog::{Attributes, Edit, Extent, Kind, Live, NewExtent, Object, 
 use terrace::log::Tail;
 use terrace::tier::Place;
 
-const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));
+const FORMAT_PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));
 
 fn task() -> Task {
     Task { object: 300, frame_offset: 1 << 20, write: 77, target: 2 }
@@ -65,7 +65,7 @@ fn edits() -> Vec<Edit> {
         Edit::Void { sequence, edits: vec![0, 200] },
         Edit::Clear { key: key(), start: 4, end: 1 << 20, mtime },
     ];
-    // Whoever adds an edit has to add it above, too.
+    // A new edit must be added above, too.
     for edit in &all {
         match edit {
             Edit::Stage { .. } | Edit::Unstage { .. } | Edit::Put { .. } | Edit::Write { .. } => {}
@@ -92,7 +92,10 @@ fn edits_and_records_are_written_as_the_page_says_and_as_ever() {
     let mut lines = String::new();
     for (number, edit) in edits().iter().enumerate() {
         let (name, bytes) = (name(edit), hex(edit));
-        assert!(PAGE.contains(&format!("\n| {number} | `{name}` | ")), "docs/format.md lacks edit {number}, {name}");
+        assert!(
+            FORMAT_PAGE.contains(&format!("\n| {number} | `{name}` | ")),
+            "docs/format.md lacks edit {number}, {name}"
+        );
         assert_eq!(bytes[..2], format!("{number:02x}"), "{name}");
         let again: Edit = postcard::from_bytes(&postcard::to_stdvec(edit).unwrap()).unwrap();
         assert_eq!(&again, edit);

@@ -127,7 +127,7 @@ fn unlike(store: &Store) {
 }
 
 /// One of each codec, and of each transform.
-const ENCODINGS: [&str; 17] = [
+const ENCODING_NAMES: [&str; 17] = [
     "none",
     "lz4",
     "lz4hc-9",
@@ -150,13 +150,13 @@ const ENCODINGS: [&str; 17] = [
 fn encodings_config(dir: &Path) -> String {
     let tier = common::tier(dir, "disk", &["a"], "");
     let rule = |name: &&str| format!("[[rule]]\nprefix = 'codec/{name}'\nencoding = '{name}'\n");
-    let rules: String = ENCODINGS.iter().map(rule).collect();
+    let rules: String = ENCODING_NAMES.iter().map(rule).collect();
     format!("[store]\nreplicas = {{ default = 1 }}\n{tier}{rules}")
 }
 
 fn write_encodings(dir: &Path, config: Config, archive: &Path) {
     let store = Store::init(&dir.join("store"), &config).unwrap();
-    for name in ENCODINGS {
+    for name in ENCODING_NAMES {
         store.put_bytes(format!("codec/{name}").as_bytes(), &numbers(1500), &replicated()).unwrap();
     }
     store.close().unwrap();
@@ -166,7 +166,7 @@ fn write_encodings(dir: &Path, config: Config, archive: &Path) {
 #[test]
 fn every_codec_of_a_golden_store_is_decoded() {
     let Golden { dir: _dir, store } = golden("encodings", encodings_config, write_encodings);
-    for name in ENCODINGS {
+    for name in ENCODING_NAMES {
         let key = format!("codec/{name}");
         assert!(store.get(key.as_bytes()).unwrap() == numbers(1500), "{name}");
         let located = store.locate(key.as_bytes()).unwrap().extents;
@@ -234,7 +234,7 @@ fn repeated(length: usize, seed: u64) -> Vec<u8> {
     noise(97, seed).into_iter().cycle().take(length).collect()
 }
 
-/// What the golden store `state` holds; the first ones are in the snapshot.
+/// The content of the golden store `state`; the first ones are in the snapshot.
 fn state_contents() -> BTreeMap<String, Vec<u8>> {
     let mut extents = repeated(90_000, 1);
     (0..6).for_each(|i| extents[i * 15_000..][..100].copy_from_slice(&repeated(100, 50 + i as u64)));
