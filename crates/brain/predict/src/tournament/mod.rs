@@ -61,6 +61,25 @@ pub struct Outcome {
 
 /// Chooses encodings by trying them on samples, as far as the time budget allows, and learns from the outcomes. Each
 /// thread needs its own predictor, or a lock around it.
+///
+/// ```
+/// use terrace_codec::{Encoding, Scratch, encode};
+/// use terrace_cost::{Objective, TargetRates};
+/// use terrace_predict::{Outcome, Predictor, Stream};
+///
+/// // A slow target, at 1 MB/s, from which the bytes are read once.
+/// let objective = Objective::time(TargetRates::from_speeds(1e6, 1e6, 0.0), 1.0);
+/// let block: Vec<u8> = (0..1 << 18).flat_map(|n: u32| (n / 7).to_le_bytes()).collect();
+/// let (mut predictor, mut stream) = (Predictor::default(), Stream::new());
+/// let choice = predictor.choose(&mut stream, &block, &objective);
+/// assert_ne!(choice.encoding, Encoding::NONE);
+///
+/// let mut stored = Vec::new();
+/// encode(choice.encoding, &block, &mut stored, &mut Scratch::default())?;
+/// let outcome = Outcome { bytes: block.len(), stored: Some(stored.len()), encode: None, decode: None };
+/// predictor.feedback(&mut stream, &choice, &outcome);
+/// # Ok::<(), terrace_codec::Error>(())
+/// ```
 pub struct Predictor {
     model: Model,
     bench: Bench,

@@ -57,6 +57,23 @@ use crate::place::policy;
 use crate::{Error, PutOptions, Store};
 
 /// Objects as a tree of files. Cheap to clone; clones share what is open and kept back.
+///
+/// ```
+/// use terrace::files::{Files, Owner};
+/// # use terrace::{Config, Store};
+///
+/// # let temporary = tempfile::tempdir()?;
+/// # let dir = temporary.path();
+/// # let config = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/disk']\n", dir.display());
+/// # let store = Store::init(&dir.join("store"), &Config::parse(&config, "example")?)?;
+/// let files = Files::new(&store)?;
+/// let file = files.create(b"notes", 0o644, Owner { uid: 1000, gid: 1000 }, true)?;
+/// file.write_at(0, b"first words")?;
+/// assert_eq!(files.stat(b"notes")?.length, 11);
+/// file.flush()?;
+/// assert_eq!(store.get(b"notes")?, b"first words");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Files {
     shared: Arc<Shared>,

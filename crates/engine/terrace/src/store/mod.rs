@@ -66,6 +66,25 @@ const STAGE_BYTES: u64 = 64 << 20;
 const CLOSE_WAITS: Duration = Duration::from_secs(60);
 
 /// A store of replicated objects. Cheap to clone; many threads and processes may use one store at once.
+///
+/// ```
+/// use terrace::{Config, PutOptions, Store};
+///
+/// # let temporary = tempfile::tempdir()?;
+/// # let dir = temporary.path();
+/// let tier = |name: &str| format!("[[tier]]\nname = '{name}'\nkind = 'directory'\ntargets = ['{}/{name}']\n", dir.display());
+/// let config = Config::parse(&format!("{}{}", tier("fast"), tier("slow")), "example")?;
+/// let store = Store::init(&dir.join("store"), &config)?;
+/// store.put(b"runs/a", std::io::Cursor::new("some bytes"), &PutOptions::default())?;
+/// store.close()?;
+///
+/// let store = Store::open(&dir.join("store"))?;
+/// assert_eq!(store.get(b"runs/a")?, b"some bytes");
+/// assert_eq!(store.stat(b"runs/a")?.length, 10);
+/// let keys: Vec<Vec<u8>> = store.list(b"runs", None, 100)?.into_iter().map(|(key, _)| key).collect();
+/// assert_eq!(keys, [b"runs/a"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Store {
     // Dropped before `inner`: the last clone ends the background thread, which borrows `inner` while it works.
