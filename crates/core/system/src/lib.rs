@@ -10,4 +10,4 @@ mod replace;
 pub mod words;
 
 pub use lock::Locked;
-pub use replace::replace;
+pub use replace::{remove_leftovers, replace, replace_durably, split_leftover};

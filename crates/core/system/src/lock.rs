@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use rustix::fs::FlockOperation;
 use rustix::io::{Errno, retry_on_intr};
@@ -82,6 +84,30 @@ pub fn is_held(error: &io::Error) -> bool {
 pub fn any_byte_held(file: &File) -> io::Result<bool> {
     let all = ByteRange { kind: libc::F_WRLCK, start: 0, length: 0 };
     Ok(all.ask(file, libc::F_OFD_GETLK)? != libc::F_UNLCK)
+}
+
+/// Locks of single bytes of a file, for what processes must not do at once. All end when this is dropped.
+#[derive(Debug)]
+pub struct ByteLocks(File);
+
+impl ByteLocks {
+    /// Those of the file at `path`, which is made if it is missing.
+    pub fn open(path: &Path) -> io::Result<ByteLocks> {
+        File::options().create(true).truncate(false).write(true).mode(0o600).open(path).map(ByteLocks)
+    }
+
+    /// Locks a byte. False where another opening of the file has it locked.
+    pub fn try_lock(&self, byte: i64) -> io::Result<bool> {
+        match lock_byte(&self.0, libc::F_WRLCK, byte) {
+            Err(e) if is_held(&e) => Ok(false),
+            locked => locked.map(|()| true),
+        }
+    }
+
+    /// Unlocks it.
+    pub fn unlock(&self, byte: i64) -> io::Result<()> {
+        lock_byte(&self.0, libc::F_UNLCK, byte)
+    }
 }
 
 /// What `fcntl` is asked for a range of bytes. A length of 0 reaches to the end.

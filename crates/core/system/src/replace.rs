@@ -1,13 +1,92 @@
-//! Small files that are only ever a help, replaced as a whole: who reads one sees what was there before, or all that is new. A
-//! loss of power may take either.
+//! Small files that are replaced as a whole: a reader finds what was there before, or all that is new.
 
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io, process};
+use std::process;
 
-/// Replaces a file.
+/// Stands between a file's name and the number of the process that replaces it.
+const INFIX: &str = ".new-";
+
+/// Replaces a file that is only a help. A loss of power may take the old and the new one.
 pub fn replace(file: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    replace_by(file, |new| fs::write(new, bytes))
+}
+
+/// Replaces a file. When this returns, the new one is durable; a loss of power before leaves the old or the new one.
+pub fn replace_durably(file: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    // The bytes are durable before the name is, and the name when this returns.
+    replace_by(file, |new| fs::write(new, bytes).and_then(|()| File::open(new)?.sync_all()))?;
+    file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+fn replace_by(file: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let mut new = file.as_os_str().to_owned();
-    new.push(format!(".new-{}", process::id()));
+    new.push(format!("{INFIX}{}", process::id()));
     let new = PathBuf::from(new);
-    fs::write(&new, bytes).and_then(|()| fs::rename(&new, file))
+    let replaced = write(&new).and_then(|()| {
+        crate::fail::point("replace:written");
+        fs::rename(&new, file)
+    });
+    if replaced.is_err() {
+        // A full disk needs the room. Where this fails, the next opener that is alone removes it.
+        let _ = fs::remove_file(&new);
+    }
+    replaced
+}
+
+/// The name of the file that one of this name was to replace, and the process that wrote it.
+pub fn split_leftover(name: &str) -> Option<(&str, u32)> {
+    let (file, process) = name.rsplit_once(INFIX)?;
+    let is_number = process.bytes().all(|byte| byte.is_ascii_digit());
+    Some((file, process.parse().ok().filter(|_| is_number && !file.is_empty())?))
+}
+
+/// Removes what killed processes left in a folder, of files whose names are `is_own`. No other process may have the store
+/// open: a process that lives in another namespace is not seen here.
+pub fn remove_leftovers(folder: &Path, is_own: impl Fn(&str) -> bool) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some((file, process)) = name.to_str().and_then(split_leftover) else { continue };
+        let is_running = process != process::id() && Path::new(&format!("/proc/{process}")).exists();
+        if is_own(file) && !is_running {
+            // Where this fails, the next opener tries again.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each file that could not be written, as on a full disk, left an empty one behind: 200 failed openings, 200 files.
+    #[test]
+    fn a_file_that_cannot_be_replaced_leaves_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        fs::create_dir_all(dir.path().join("taken/below")).expect("makes");
+        replace(&dir.path().join("taken"), "x").expect_err("a folder is there");
+        replace_durably(&dir.path().join("taken"), "x").expect_err("a folder is there");
+        replace_durably(&dir.path().join("file"), "x").expect("writes");
+        let mut names: Vec<_> = fs::read_dir(dir.path()).expect("lists").flatten().map(|e| e.file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["file", "taken"]);
+    }
+
+    #[test]
+    fn only_what_is_left_of_own_files_by_processes_that_are_gone_is_removed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        // Larger than any process's number.
+        let (gone, own) = (1 << 30, process::id());
+        let parent = std::os::unix::process::parent_id();
+        let removed = [format!("a.new-{gone}"), format!("a.new-{own}")];
+        let kept = ["a".into(), "a.new-".into(), "a.new-+7".into(), format!("b.new-{gone}"), format!("a.new-{parent}")];
+        for name in removed.iter().chain(&kept) {
+            fs::write(dir.path().join(name), "x").expect("writes");
+        }
+        remove_leftovers(dir.path(), |file| file == "a");
+        assert!(removed.iter().all(|name| !dir.path().join(name).exists()));
+        assert!(kept.iter().all(|name| dir.path().join(name).exists()));
+        assert_eq!(split_leftover("s.new-5.figures.new-7"), Some(("s.new-5.figures", 7)));
+    }
 }

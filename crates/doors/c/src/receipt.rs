@@ -84,6 +84,7 @@ impl Receipt {
             want: known.want,
             asked: known.asked,
             possible: known.want,
+            range: 0..u64::MAX,
             have: known.have,
             durable: known.durable,
             owed: known.owed,

@@ -31,13 +31,13 @@ impl Receipt {
 }
 
 /// All of a receipt, as it is pickled: what is written, and what the write has reached.
-type State = ((Vec<u8>, u64, u64, u8, u8, u8), (u8, bool, u64, Vec<(String, String, u64)>, u64, u64, bool));
+type State = ((Vec<u8>, u64, u64, u8, u8, u8, (u64, u64)), (u8, bool, u64, Vec<(String, String, u64)>, u64, u64, bool));
 
 #[pymethods]
 impl Receipt {
     #[new]
     fn restored(state: State) -> Receipt {
-        let (key, object, generation, want, asked, possible) = state.0;
+        let (key, object, generation, want, asked, possible, (start, end)) = state.0;
         let (have, durable, owed, owed_to, bytes, stored, is_slow) = state.1;
         let owed_to = owed_to.into_iter().map(|(tier, target, replicas)| OwedTo { tier, target, replicas }).collect();
         Receipt::new(engine::Receipt {
@@ -47,6 +47,7 @@ impl Receipt {
             want,
             asked,
             possible,
+            range: start..end,
             have,
             durable,
             owed,
@@ -60,7 +61,8 @@ impl Receipt {
     fn __reduce__<'py>(&self, py: Python<'py>) -> (Bound<'py, PyType>, (State,)) {
         let now = self.now();
         let owed_to = now.owed_to.into_iter().map(|to| (to.tier, to.target, to.replicas)).collect();
-        let written = (now.key, now.object, now.generation, now.want, now.asked, now.possible);
+        let written =
+            (now.key, now.object, now.generation, now.want, now.asked, now.possible, (now.range.start, now.range.end));
         let reached = (now.have, now.durable, now.owed, owed_to, now.bytes, now.stored, now.is_slow);
         (py.get_type::<Receipt>(), ((written, reached),))
     }

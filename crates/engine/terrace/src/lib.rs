@@ -45,6 +45,8 @@ pub use terrace_plan::explain;
 pub use terrace_plan::policy::{Asked, Budget, Requirement};
 pub use terrace_system::Locked;
 #[doc(hidden)]
-pub use terrace_system::fail;
+pub use terrace_system::lock::ByteLocks;
+#[doc(hidden)]
+pub use terrace_system::{fail, replace};
 pub use terrace_tier as tier;
 pub use write::{Appended, Batch, OwedTo, PutOptions, Receipt, element_of};

@@ -175,10 +175,12 @@ pub struct Moved {
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Remains {
-    /// The number of its objects; none where they cannot be counted.
+    /// The number of users' objects; none where they cannot be counted.
     pub objects: Option<u64>,
     /// Their length in bytes.
     pub bytes: Option<u64>,
+    /// The number of objects that Terrace keeps for itself, such as those of streams.
+    pub records: u64,
     /// Why they cannot be counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,

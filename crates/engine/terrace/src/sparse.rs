@@ -90,11 +90,6 @@ impl SparseReader {
         SparseReader { file, at: 0, end, data_end: 0 }
     }
 
-    /// The same, which gives zeros in place of holes.
-    pub fn filled(file: File, end: u64) -> SparseReader {
-        SparseReader { data_end: end, ..SparseReader::new(file, end) }
-    }
-
     /// The file.
     pub fn file(&self) -> &File {
         &self.file

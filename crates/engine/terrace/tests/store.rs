@@ -415,3 +415,39 @@ fn what_the_store_keeps_for_itself_is_not_changed_by_users() {
     store.put_bytes(b".terraced", b"x", &options).unwrap();
     store.put_bytes(b"d/.terrace/x", b"x", &options).unwrap();
 }
+
+/// A process that was killed while it replaced one of the store's own small files left a second one for ever.
+#[test]
+fn what_killed_processes_left_is_removed_by_who_opens_the_store_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(store(dir.path()));
+    let home = dir.path().join("store");
+    fs::create_dir_all(home.join("streams")).unwrap();
+    // No process has so high a number.
+    let own =
+        ["boot", "hotness", "terrace.toml", "used-0", "streams/s.figures"].map(|name| format!("{name}.new-1073741824"));
+    let others = ["mine.new-1073741824", "boot.new-x"].map(String::from);
+    own.iter().chain(&others).for_each(|name| fs::write(home.join(name), "x").unwrap());
+    let store = Store::open(&home).unwrap();
+    assert!(own.iter().all(|name| !home.join(name).exists()));
+    assert!(others.iter().all(|name| home.join(name).exists()));
+    drop(store);
+}
+
+/// `status` and `destroy` counted what streams keep in the store as users' objects.
+#[test]
+fn what_terrace_keeps_for_itself_is_counted_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let home = dir.path().join("store");
+    store.internal().put_bytes(b".terrace/streams/s/log/1", b"a request", &PutOptions::default()).unwrap();
+    assert_eq!(store.status().unwrap().objects, 0);
+    store.put_bytes(b".terracex", b"mine", &PutOptions::default()).unwrap();
+    assert_eq!(store.status().unwrap().objects, 1);
+    let remains = Store::remains(&home).unwrap();
+    assert_eq!((remains.objects, remains.bytes, remains.records), (Some(1), Some(4), 1));
+    store.remove(b".terracex").unwrap();
+    drop(store);
+    let refused = Store::destroy(&home, false).unwrap_err().to_string();
+    assert!(refused.contains("no object, but 1 record of its own"), "{refused}");
+}

@@ -89,3 +89,22 @@ fn relative_paths_of_targets_are_kept_as_absolute_ones() {
     let store = Store::open(&home).unwrap();
     assert!(store.config().tiers[1].targets[0].path.is_absolute());
 }
+
+/// After waiting, a receipt said that each extent had all replicas that were wanted, whatever had become of those that were
+/// owed: here a tier is drained meanwhile, and no other one takes what was owed to it.
+#[test]
+fn a_receipt_counts_replicas_instead_of_believing_that_they_were_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let store =
+        store_of(dir.path(), &[tier(dir.path(), "first", &["first"], ""), tier(dir.path(), "second", &["second"], "")]);
+    let mut receipt = store.put_bytes(b"k", &noise(2_500_000, 1), &PutOptions::default()).unwrap();
+    assert_eq!((receipt.want, receipt.have, receipt.range.clone()), (2, 1, 0..2_500_000));
+    let tier = receipt.owed_to[0].tier.clone();
+    store.drain(&tier).unwrap();
+    store.wait(&mut receipt, Ack::Replicated).unwrap();
+    let least = |store: &Store| {
+        let extents = store.locate(b"k").unwrap().extents;
+        extents.iter().map(|extent| extent.replicas.len()).min().unwrap() as u8
+    };
+    assert_eq!((receipt.have, receipt.owed), (least(&store), 0));
+}

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 
+use terrace::replace;
+
 use crate::entry::Position;
 use crate::ledger::Mark;
 use crate::log::LOG_SOURCE_NAME;
@@ -35,9 +37,8 @@ impl Stream {
                 let path = self.path(RETRY_REQUESTS_SUFFIX);
                 let mut wishes: HashSet<Vec<u8>> = load(&path);
                 wishes.extend(destinations.iter().map(|destination| destination.to_vec()));
-                let new = path.with_extension(format!("new-{}", std::process::id()));
                 let text = serde_json::to_vec(&wishes).unwrap_or_default();
-                let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
+                let written = replace(&path, text);
                 written.map_err(Error::io(format!("writing {}", path.display())))?;
                 Ok(true)
             }

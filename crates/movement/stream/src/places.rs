@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use terrace::Store;
+use terrace::{Store, replace};
 
 use crate::location::Location;
 use crate::stream::Stream;
@@ -120,9 +120,8 @@ impl Places {
     }
 
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
-        let new = path.with_extension(format!("new-{}", std::process::id()));
         let text = serde_json::to_vec(self).unwrap_or_default();
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+        let written = replace(path, text);
         written.map_err(Error::io(format!("writing {}", path.display())))
     }
 

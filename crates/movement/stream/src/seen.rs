@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use terrace::replace;
 
 use crate::control::Control;
 use crate::{Error, Result};
@@ -79,9 +80,8 @@ impl Seen {
 
     /// Saves the figures where other processes read them.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
-        let new = path.with_extension(format!("new-{}", std::process::id()));
         let text = serde_json::to_vec(self).unwrap_or_default();
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
+        let written = replace(path, text);
         written.map_err(Error::io(format!("writing {}", path.display())))
     }
 

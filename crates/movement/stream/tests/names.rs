@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{settings, store, tree};
-use terrace::{Ack, Store};
+use terrace::{Ack, PutOptions, Store};
 use terrace_stream::destinations::{Destination, Files, Keys};
 use terrace_stream::sources::Watch;
-use terrace_stream::{Control, Left, Request, Stream};
+use terrace_stream::{Control, Failure, Left, Request, Stream};
 
 /// Pulls all directories to a destination, until nothing is left that would be taken.
 fn run(store: &Store, name: &str, sources: &[&Path], to: Arc<dyn Destination>) -> (Stream, Left) {
@@ -119,7 +119,15 @@ fn two_streams_that_deliver_one_name_at_once_leave_the_bytes_of_one() {
     let at = |name: &str| dir.path().join(name);
     fs::create_dir_all(at("archive")).unwrap();
     fs::write(at("archive/x"), vec![b'-'; 9_000_000]).unwrap();
-    for round in 0..3 {
+    store.put_bytes(b"archive/x", &[b'-'; 9_000_000], &PutOptions::default()).unwrap();
+    for round in 0..6 {
+        let to_keys = round % 2 == 1;
+        let to = || -> Arc<dyn Destination> {
+            match to_keys {
+                true => Arc::new(Keys::new(&store, b"archive")),
+                false => Arc::new(Files::new(&at("archive")).unwrap()),
+            }
+        };
         let all = [("a", vec![b'a'; 5_300_000]), ("b", vec![b'b'; 4_100_000 + round])];
         for (source, bytes) in &all {
             fs::create_dir_all(at(source)).unwrap();
@@ -127,12 +135,50 @@ fn two_streams_that_deliver_one_name_at_once_leave_the_bytes_of_one() {
         }
         std::thread::scope(|scope| {
             for (source, _) in &all {
-                let (store, at) = (&store, &at);
-                scope.spawn(move || run(store, source, &[&at(source)], Arc::new(Files::new(&at("archive")).unwrap())));
+                let (store, at, to) = (&store, &at, to());
+                scope.spawn(move || run(store, source, &[&at(source)], to));
             }
         });
-        let found = fs::read(at("archive/x")).unwrap();
-        assert!(all.iter().any(|(_, bytes)| *bytes == found), "the file holds {} bytes of both", found.len());
+        let found = match to_keys {
+            true => store.get(b"archive/x").unwrap(),
+            false => fs::read(at("archive/x")).unwrap(),
+        };
+        assert!(all.iter().any(|(_, bytes)| *bytes == found), "{} bytes, of both files", found.len());
         assert_eq!(tree(&at("a")).len() + tree(&at("b")).len(), 0);
     }
+}
+
+/// Where the hidden name was taken that a file gets before it is removed, the message was "File exists" and named no file.
+#[test]
+fn a_file_beside_a_hidden_leftover_arrives_and_the_message_names_the_leftover() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(dir.path());
+    let (drop, archive) = (dir.path().join("drop"), dir.path().join("archive"));
+    fs::create_dir_all(&drop).unwrap();
+    let leftover = drop.join(".x.terrace-flush");
+    fs::write(drop.join("x"), "new").unwrap();
+    fs::write(&leftover, "what another stream was removing").unwrap();
+    let (_, left) = run(&store, "s", &[&drop], Arc::new(Files::new(&archive).unwrap()));
+    assert_eq!(fs::read_to_string(archive.join("x")).unwrap(), "new");
+    let reason = left.stays.iter().find(|(path, _)| *path == drop.join("x").display().to_string()).map(|(_, r)| r);
+    let reason = reason.unwrap_or_else(|| panic!("{left:?}"));
+    assert!(reason.contains(&leftover.display().to_string()) && reason.contains("move that file away"), "{reason}");
+    // What the message advises.
+    fs::rename(&leftover, dir.path().join("aside")).unwrap();
+    run(&store, "s", &[&drop], Arc::new(Files::new(&archive).unwrap()));
+    assert_eq!(tree(&drop).len(), 0);
+}
+
+/// What lies behind a symbolic link that leads out of the destination was refused with "Invalid cross-device link".
+#[test]
+fn a_link_that_leads_out_of_the_destination_is_named_in_plain_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let (inside, outside) = (dir.path().join("inside"), dir.path().join("outside"));
+    fs::create_dir_all(&inside).unwrap();
+    fs::create_dir_all(&outside).unwrap();
+    std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
+    let refused = Files::new(&inside).unwrap().set_length(b"link/file", 1).unwrap_err();
+    let Failure::Never(reason) = refused else { panic!("{refused:?}") };
+    assert!(reason.contains("a symbolic link on the way leads out of") && !reason.contains("device"), "{reason}");
+    assert!(!outside.join("file").exists());
 }

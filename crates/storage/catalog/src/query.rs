@@ -234,11 +234,20 @@ impl Catalog {
         Ok((stat.branch_pages + stat.leaf_pages + stat.overflow_pages) as u64 * u64::from(stat.page_size))
     }
 
-    /// The number of keys.
+    /// The number of users' objects.
     pub fn count(&self) -> Result<u64> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        Ok(env.records.prefix_iter(&txn, &[keys::OBJECT])?.count() as u64)
+        let all = env.records.prefix_iter(&txn, &[keys::OBJECT])?.count();
+        Ok((all as u64).saturating_sub(self.count_reserved()?))
+    }
+
+    /// How many objects Terrace keeps for itself.
+    pub(crate) fn count_reserved(&self) -> Result<u64> {
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        let below = [terrace_format::key::RESERVED, b"/"].concat();
+        Ok(env.records.prefix_iter(&txn, &keys::object(&below))?.count() as u64)
     }
 
     /// Every record but leases, and those of ids and of the log's end, which a rebuild may move on: for comparing catalogs.

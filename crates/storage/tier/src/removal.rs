@@ -1,5 +1,6 @@
 //! Removing what a store has put into a directory target. What others put there stays.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,10 @@ pub fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
 pub fn measure_directory(root: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = [SEGMENTS, BYTES].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
-    entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
+    let found = entries.flatten().filter_map(|entry| entry.metadata().ok());
+    // A file on its way to its key has two names here.
+    let mut inodes = HashSet::new();
+    found.filter(|file| inodes.insert(file.ino())).map(|file| file.blocks() * 512).sum()
 }
 
 /// Removes a target's files, then calls `before_mark`, then removes its marker and the directory; what of others is left. It

@@ -7,13 +7,17 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::json;
+use terrace::sparse::{ReadHoles, WriteHoles};
 use terrace::{Store, key};
 
 use super::tell_repaired;
-use super::tree::{Item, Tree};
+use super::tree::{Changes, Item, Tree};
 use crate::arguments::Filter;
 use crate::errors::describe;
 use crate::output::{Show, complain, count, name};
+
+/// The most that is read of a file at once.
+const MAX_READ_BYTES: u64 = 1 << 20;
 
 pub fn check(store: &Store, source: &Path, prefix: &OsStr, filter: &Filter, show: Show) -> Result<bool> {
     let tree = Tree::of(store, source, prefix.as_bytes(), filter)?;
@@ -53,32 +57,75 @@ pub fn same(store: &Store, item: &Item) -> Result<bool> {
     if store.stat(&item.key)?.attributes.kind != item.attributes.kind {
         return Ok(false);
     }
-    same_bytes(store, &item.key, item.open()?)
+    same_bytes(store, &item.key, item.open(Changes::Refused)?)
 }
 
-/// Whether the stored bytes equal those of `from`.
-pub fn same_bytes(store: &Store, key: &[u8], from: impl Read) -> Result<bool> {
-    let mut compare = Compare { from, same: true, buffer: Vec::new() };
-    store.get_to(key, 0, None, &mut compare)?;
-    Ok(compare.same && compare.from.read(&mut [0])? == 0)
+/// Whether the stored bytes equal those of `from`. Where both have a hole, nothing is read.
+pub fn same_bytes(store: &Store, key: &[u8], from: impl ReadHoles) -> Result<bool> {
+    let mut compare = Compare { from, hole: 0, same: true, buffer: Vec::new() };
+    store.get_sparse(key, 0, None, &mut compare)?;
+    Ok(compare.same && compare.is_at_end()?)
 }
 
 /// A writer that compares the written bytes with a source.
 struct Compare<R> {
     from: R,
+    /// What is left of the source's hole.
+    hole: u64,
     same: bool,
+    /// What was read of the source.
     buffer: Vec<u8>,
 }
 
-impl<R: Read> Write for Compare<R> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl<R: ReadHoles> Compare<R> {
+    /// Takes at most `limit` bytes from the source: zeros of a hole, or those in the buffer. Returns their number, and
+    /// whether they are of a hole; 0 at the source's end.
+    fn take(&mut self, limit: u64) -> io::Result<(u64, bool)> {
         self.buffer.clear();
-        (&mut self.from).take(bytes.len() as u64).read_to_end(&mut self.buffer)?;
-        self.same &= self.buffer == bytes;
+        if self.hole == 0 && !self.read(limit)? {
+            self.hole = self.from.pass_hole()?;
+            if self.hole == 0 {
+                self.read(limit)?;
+            }
+        }
+        let taken = self.hole.min(limit);
+        self.hole -= taken;
+        Ok(if taken > 0 { (taken, true) } else { (self.buffer.len() as u64, false) })
+    }
+
+    fn read(&mut self, limit: u64) -> io::Result<bool> {
+        Ok((&mut self.from).take(limit.min(MAX_READ_BYTES)).read_to_end(&mut self.buffer)? > 0)
+    }
+
+    fn is_at_end(&mut self) -> io::Result<bool> {
+        Ok(self.take(1)?.0 == 0)
+    }
+}
+
+impl<R: ReadHoles> Write for Compare<R> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let (taken, is_hole) = self.take(bytes.len() as u64)?;
+        if taken == 0 {
+            self.same = false;
+            return Ok(bytes.len());
+        }
+        let bytes = &bytes[..taken as usize];
+        self.same &= if is_hole { bytes.iter().all(|byte| *byte == 0) } else { self.buffer == bytes };
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<R: ReadHoles> WriteHoles for Compare<R> {
+    fn skip_hole(&mut self, mut length: u64) -> io::Result<()> {
+        while length > 0 && self.same {
+            let (taken, is_hole) = self.take(length)?;
+            self.same &= taken > 0 && (is_hole || self.buffer.iter().all(|byte| *byte == 0));
+            length -= taken;
+        }
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufReader, StdoutLock, Write};
+use std::io::{self, StdoutLock, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use anyhow::{Context, Error, Result, bail};
 use indicatif::ProgressBar;
 use serde_json::json;
 use terrace::files::Owner;
-use terrace::sparse::{SparseWriter, WriteHoles};
+use terrace::sparse::{SparseReader, SparseWriter, WriteHoles};
 use terrace::{Kind, Object, Store};
 
 use super::check::same_bytes;
@@ -233,7 +233,7 @@ impl Getter<'_> {
             return Ok(false);
         }
         if get.checksum && metadata.is_file() {
-            return same_bytes(store, key, BufReader::new(File::open(path)?));
+            return same_bytes(store, key, SparseReader::new(File::open(path)?, metadata.len()));
         }
         let mode = allowed_mode(&object.attributes, Owner::of(&metadata), self.owner);
         Ok(metadata.mode() & 0o7777 == mode && metadata.modified()? == modified(&object.attributes))

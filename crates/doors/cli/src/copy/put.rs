@@ -222,7 +222,7 @@ fn put_file(store: &Store, put: &Put, item: &Item, bar: &ProgressBar, done: &mut
             return Ok(());
         }
         let changes = if put.snapshot { Changes::Allowed } else { Changes::Refused };
-        let source = ProgressReader { from: item.open_sparse(changes)?, bar };
+        let source = ProgressReader { from: item.open(changes)?, bar };
         let written = write(store, put, &item.key, source, Some(item.attributes.clone()), done);
         written.map_err(|e| anyhow::Error::from(e).context(path_name(&item.path)))?;
         if let Some(budget) = put.wishes.options().budget {

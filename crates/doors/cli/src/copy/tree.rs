@@ -131,21 +131,12 @@ fn own_folders(store: &Store) -> Vec<PathBuf> {
 }
 
 impl Item {
-    /// Opens its bytes, or the target path of a link.
-    pub fn open(&self) -> Result<Box<dyn ReadHoles>> {
-        self.source(Changes::Refused, SparseReader::filled)
+    /// Opens its bytes and holes, or the target path of a link.
+    pub fn open(&self, changes: Changes) -> Result<Box<dyn ReadHoles>> {
+        self.read(changes).with_context(|| format!("reading {}", path_name(&self.path)))
     }
 
-    /// Opens its bytes and holes.
-    pub fn open_sparse(&self, changes: Changes) -> Result<Box<dyn ReadHoles>> {
-        self.source(changes, SparseReader::new)
-    }
-
-    fn source(&self, changes: Changes, reader: fn(File, u64) -> SparseReader) -> Result<Box<dyn ReadHoles>> {
-        self.read(changes, reader).with_context(|| format!("reading {}", path_name(&self.path)))
-    }
-
-    fn read(&self, changes: Changes, reader: fn(File, u64) -> SparseReader) -> io::Result<Box<dyn ReadHoles>> {
+    fn read(&self, changes: Changes) -> io::Result<Box<dyn ReadHoles>> {
         let kind = self.metadata.file_type();
         if kind.is_symlink() {
             return Ok(Box::new(Dense(io::Cursor::new(fs::read_link(&self.path)?.into_os_string().into_vec()))));
@@ -160,7 +151,7 @@ impl Item {
         let before = state(&file.metadata()?);
         // Some system files report a size of zero but have content.
         let end = if before.0 == 0 { u64::MAX } else { before.0 };
-        Ok(Box::new(ChangeCheckingReader { file: reader(file, end), before, changes }))
+        Ok(Box::new(ChangeCheckingReader { file: SparseReader::new(file, end), before, changes }))
     }
 }
 

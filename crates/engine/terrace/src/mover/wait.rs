@@ -1,5 +1,6 @@
 //! Waiting until what is owed is made, and what was written durable.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use terrace_system::fail;
@@ -22,10 +23,19 @@ impl Store {
     pub fn wait(&self, receipt: &mut Receipt, ack: Ack) -> Result<()> {
         // A range is durable only with what it was laid over, as after `fsync` of a file.
         if ack == Ack::Durable || ack == Ack::Replicated && receipt.owed > 0 {
+            if receipt.key.is_empty()
+                && let Some((_, owed)) = self.inner.owed_next(Some(receipt.object), None)?.into_iter().next()
+            {
+                // A receipt of the C library does not hold the key.
+                receipt.key = owed.key.into();
+            }
             self.inner.finish(Some(receipt.object), WAIT, &mut |_| {})?;
+            if receipt.owed > 0 {
+                // What no target could take is owed to none any more, so they may be fewer than were wanted.
+                receipt.have = self.inner.count_replicas(receipt)?.unwrap_or(receipt.have);
+            }
             receipt.owed = 0;
             receipt.owed_to.clear();
-            receipt.have = receipt.want;
         }
         match ack {
             Ack::Placed => Ok(()),
@@ -133,6 +143,15 @@ impl Inner {
         let tasks = self.owed_next(object, None)?;
         let devices = tasks.iter().filter_map(|(task, _)| self.tiers.device(task.target).ok());
         Ok(devices.into_iter().any(|device| self.tiers.look(device) == TierState::Full))
+    }
+
+    /// The replicas that each extent in a receipt's range has at least. None where the object is not there any more, or has
+    /// no bytes there.
+    fn count_replicas(&self, receipt: &Receipt) -> Result<Option<u8>> {
+        let Range { start, end } = receipt.range;
+        let found = self.catalog.locate(&receipt.key, start, end)?.filter(|(object, _)| object.id == receipt.object);
+        let counts = found.into_iter().flat_map(|(_, extents)| extents).map(|extent| extent.replicas.len());
+        Ok(counts.min().map(|least| least.min(u8::MAX.into()) as u8))
     }
 
     /// Whether all that is owed, to one object or to all, is owed to targets that take no bytes, and on which nothing is

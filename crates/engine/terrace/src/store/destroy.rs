@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use terrace_catalog::TargetId;
 use terrace_catalog::check_pages;
+use terrace_system::split_leftover;
 use terrace_tier::removal::{self, TargetFound};
 
 use super::{Discard, FORMAT, Store, boot, lock_file, read_config, read_state, refuse, targets, write};
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
 use crate::report::{RemainState, Remains, TargetRemains};
-use crate::{Error, Result};
+use crate::{Error, Result, key};
 
 /// The line of a store's file `store` that says that it is being destroyed.
 pub(super) const DESTROYED: &str = "destroyed";
@@ -36,7 +37,7 @@ const OWN_FILES: [&str; 14] = [
     "lock",
     "machine",
 ];
-/// What tells that a store is here, in the order in which it goes. `terrace` is what the second is written as.
+/// What tells that a store is here, in the order in which it goes. `terrace` is what older versions wrote the second as.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
 /// Files with a number.
 const NUMBERED_FILES: [&str; 6] = ["emptied-", "names-", "names-due-", "target-", "throttle-", "used-"];
@@ -121,13 +122,18 @@ fn check_catalog(dir: &Path) -> Result<()> {
 fn look(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<Remains> {
     let config = config_of(dir, opened.is_none())?;
     let targets = described(&config).map(|of| of.look(dir, id)).collect();
-    let mut remains = Remains { objects: None, bytes: None, unreadable: None, targets, kept: Vec::new() };
+    let mut remains = Remains { objects: None, bytes: None, records: 0, unreadable: None, targets, kept: Vec::new() };
     match opened {
         Some(Ok(store)) => {
             let (mut objects, mut bytes) = (0, 0_u64);
-            store.inner.catalog.each_object(b"", |_, object, _| {
-                objects += 1;
-                bytes = bytes.saturating_add(object.length);
+            store.inner.catalog.each_object(b"", |key, object, _| {
+                match key::below(key, key::RESERVED) {
+                    true => remains.records += 1,
+                    false => {
+                        objects += 1;
+                        bytes = bytes.saturating_add(object.length);
+                    }
+                }
                 Ok::<_, Error>(true)
             })?;
             (remains.objects, remains.bytes) = (Some(objects), Some(bytes));
@@ -138,10 +144,20 @@ fn look(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<R
     Ok(remains)
 }
 
+fn counted(count: u64, of: &str) -> String {
+    format!("{count} {of}{}", if count == 1 { "" } else { "s" })
+}
+
 fn check_allowed(dir: &Path, remains: &Remains, force: bool) -> Result<()> {
     let reason = match (remains.objects, &remains.unreadable) {
-        (Some(0), _) => None,
-        (Some(objects), _) => Some(format!("it holds {objects} objects ({} bytes)", remains.bytes.unwrap_or(0))),
+        (Some(0), _) if remains.records == 0 => None,
+        (Some(0), _) => Some(format!(
+            "it holds no object, but {} of its own, such as requests of streams that may not be delivered",
+            counted(remains.records, "record")
+        )),
+        (Some(objects), _) => {
+            Some(format!("it holds {} ({} bytes)", counted(objects, "object"), remains.bytes.unwrap_or(0)))
+        }
         (None, why) => Some(format!("what it holds cannot be counted ({})", why.as_deref().unwrap_or("unknown"))),
     };
     let away = remains.targets.iter().find(|target| target.state == RemainState::Away);
@@ -229,23 +245,27 @@ impl Described<'_> {
     }
 }
 
+/// Whether a file of this name in a store's directory is the store's.
+pub(super) fn is_own_file(name: &str) -> bool {
+    OWN_FILES.contains(&name) || LAST_FILES.contains(&name) || has_number(name, &NUMBERED_FILES)
+}
+
+fn has_number(name: &str, before: &[&str]) -> bool {
+    let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
+    before.iter().any(|before| name.strip_prefix(before).is_some_and(is_number))
+}
+
 /// Removes what is Terrace's in the store's own directory, what tells that a store is here last; what is left.
 fn remove_own(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    let has_number = |name: &str, before: &[&str]| {
-        let is_number = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
-        before.iter().any(|before| name.strip_prefix(before).is_some_and(is_number))
-    };
     removal::remove_logs(dir)?;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        // A process that was killed while it wrote one leaves NAME.new-PID.
-        let written = name.split_once(".new-").map_or(name.as_str(), |(name, _)| name);
+        // A process that was killed while it replaced a file leaves another one.
+        let leftover = split_leftover(&name).map(|(file, _)| file);
         if OWN_FOLDERS.contains(&name.as_str()) || has_number(&name, &NUMBERED_FOLDERS) {
             fs::remove_dir_all(entry.path())?;
-        } else if OWN_FILES.contains(&written)
-            || has_number(written, &NUMBERED_FILES)
-            || name != written && LAST_FILES.contains(&written)
+        } else if is_own_file(leftover.unwrap_or(&name)) && (leftover.is_some() || !LAST_FILES.contains(&name.as_str()))
         {
             removal::remove_file(&entry.path())?;
         }

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
 use terrace_format::key;
-use terrace_system::Locked;
+use terrace_system::{Locked, replace_durably};
 use terrace_tier::FILES;
 
 use crate::config::Config;
@@ -481,11 +481,5 @@ fn lock_file(dir: &Path) -> Result<StoreLock> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let new = path.with_extension(format!("new-{}", std::process::id()));
-    // The bytes are durable before the name is, and the name when this returns.
-    let written = fs::write(&new, bytes)
-        .and_then(|()| File::open(&new)?.sync_all())
-        .and_then(|()| fs::rename(&new, path))
-        .and_then(|()| path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all()));
-    written.map_err(Error::io(format!("writing {}", path.display())))
+    replace_durably(path, bytes).map_err(Error::io(format!("writing {}", path.display())))
 }

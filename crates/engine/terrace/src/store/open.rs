@@ -9,12 +9,13 @@ use rustix_futex_sync::Mutex;
 use terrace_catalog::log::Log;
 use terrace_catalog::{Catalog, Edit};
 use terrace_predict::Predictor;
-use terrace_system::Locked;
 use terrace_system::fail;
+use terrace_system::{Locked, remove_leftovers};
 use terrace_tier::Ids;
 
 use super::appends::AppendTurns;
 use super::boot;
+use super::destroy;
 use super::sole::sole;
 use super::trust::Trust;
 use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, lock_file, read_identity};
@@ -130,7 +131,9 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
     crate::care::recover(&inner)?;
     inner.rules_begin();
     if boot::alone(dir, &inner.lock).is_ok() {
-        // Nobody else has the store open: what is staged has no writer any more.
+        // Nobody else has the store open, or would write here: what is left has no writer any more.
+        remove_leftovers(dir, destroy::is_own_file);
+        remove_leftovers(&dir.join("streams"), |_| true);
         for (object, _) in inner.catalog.staged()? {
             inner.catalog.commit(Edit::Unstage { object }.into())?;
         }

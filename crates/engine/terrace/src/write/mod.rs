@@ -180,6 +180,7 @@ impl Store {
             want,
             asked: policy.asked,
             possible: policy.wanted.replicas,
+            range: writer.range.clone(),
             have: writer.have.unwrap_or(want),
             durable: false,
             owed: writer.owed,

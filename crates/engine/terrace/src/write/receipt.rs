@@ -1,5 +1,7 @@
 //! What a write has reached.
 
+use std::ops::Range;
+
 /// Replicas that are still to be made on one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwedTo {
@@ -26,7 +28,10 @@ pub struct Receipt {
     pub asked: u8,
     /// As many of these as there are failure domains for; more than `want` where the budget pays for no more.
     pub possible: u8,
-    /// Replicas that each extent has at least.
+    /// The bytes that were written lie in this range of the object.
+    pub range: Range<u64>,
+    /// Replicas that each extent in this range had at least when the call, or the last [`Store::wait`](crate::Store::wait) for
+    /// what it owed, returned. As many as `want` where there are no bytes.
     pub have: u8,
     /// Whether all of it survives a loss of power, as was asked for by `durable`. Without that it will soon: the
     /// background sync makes it durable, but has not told yet.

@@ -1,6 +1,7 @@
 //! Bytes become extents, and extents frames.
 
 use std::io::{self, Read};
+use std::ops::Range;
 use std::time::Instant;
 
 use terrace_catalog::{Change, Commit, Edit, Expect, Extent, NewExtent, TargetId, Task};
@@ -32,6 +33,8 @@ pub(crate) struct Writer<'a> {
     pub(super) owed: u64,
     pub(super) owed_to: Vec<(TargetId, u64)>,
     plain: WholeOn,
+    /// Where extents were written.
+    pub(super) range: Range<u64>,
     /// Replicas of the extent that has the fewest.
     pub(super) have: Option<u8>,
     pub(super) stored: u64,
@@ -65,6 +68,7 @@ impl<'a> Writer<'a> {
             owed: 0,
             owed_to: Vec::new(),
             plain: WholeOn::default(),
+            range: 0..0,
             have: None,
             stored: 0,
             is_slow: false,
@@ -187,7 +191,7 @@ impl<'a> Writer<'a> {
         self.most = self.most.max(extent.replicas.len() + owed.len());
         self.plain.owe(self.inner, self.key, &extent, &mut owed);
         self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
-        self.note(extent.replicas.len() as u8, &owed);
+        self.note(&extent, &owed);
         if !owed.is_empty() {
             let target = TargetId::MAX;
             let task = Task { object: self.object, frame_offset: extent.offset, write: extent.write, target };
@@ -230,7 +234,12 @@ impl<'a> Writer<'a> {
     }
 
     /// Notes for the receipt what an extent has and owes.
-    fn note(&mut self, have: u8, owed: &[TargetId]) {
+    fn note(&mut self, extent: &Extent, owed: &[TargetId]) {
+        self.range = match self.have {
+            None => extent.offset..extent.end(),
+            Some(_) => self.range.start.min(extent.offset)..self.range.end.max(extent.end()),
+        };
+        let have = extent.replicas.len() as u8;
         self.have = Some(self.have.map_or(have, |least| least.min(have)));
         self.owed += owed.len() as u64;
         for &target in owed {

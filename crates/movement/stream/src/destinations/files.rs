@@ -131,7 +131,16 @@ impl Files {
             // After any error, check the destination again before the next write.
             self.open.lock().remove(name);
             let path = self.root.join(OsStr::from_bytes(name));
-            let reason = format!("{doing} {}: {e}", path.display());
+            let reason = match Errno::from_io_error(&e) {
+                // The system's words for this are "Invalid cross-device link".
+                Some(Errno::XDEV) => format!(
+                    "{doing} {}: a symbolic link on the way leads out of {}, and nothing is written there; remove the link, or \
+                     deliver to the directory that it leads to",
+                    path.display(),
+                    self.root.display()
+                ),
+                _ => format!("{doing} {}: {e}", path.display()),
+            };
             match Errno::from_io_error(&e) {
                 Some(Errno::ISDIR | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NAMETOOLONG) => {
                     Failure::Never(reason)

@@ -117,6 +117,14 @@ impl Removal {
             self.records.remove(name)?;
             return match e.kind() {
                 io::ErrorKind::NotFound => changed("it was renamed or removed by somebody else"),
+                io::ErrorKind::AlreadyExists => {
+                    let hidden = self.root.join(OsStr::from_bytes(&hidden));
+                    Ok(Some(Ended::Stays(format!(
+                        "it is delivered, and stays here: the hidden name under which it would be removed, {}, belongs to a \
+                         file that another run was removing; run the stream that took that file again, or move that file away",
+                        hidden.display()
+                    ))))
+                }
                 _ => Ok(Some(self.stays(name, "cannot be removed: renaming", &e))),
             };
         }
@@ -261,7 +269,17 @@ impl Removal {
                 continue;
             }
             if let Err(e) = self.folder.rename(hidden, name.as_os_str().as_bytes()) {
-                let reason = format!("it was to be removed, was changed, and cannot be called {}: {e}", name.display());
+                let reason = match e.kind() {
+                    io::ErrorKind::AlreadyExists => format!(
+                        "an earlier run was removing it, and another file is called {} now; run the stream that took it \
+                         again, or move one of the two away",
+                        name.display()
+                    ),
+                    _ => format!(
+                        "an earlier run was removing it, and it cannot be called {} again: {e}; rename it yourself",
+                        name.display()
+                    ),
+                };
                 stays.push((hidden.into(), reason));
             }
         }
