@@ -181,6 +181,17 @@ pub struct Change {
     pub edits: Vec<Edit>,
 }
 
+impl Change {
+    /// Whether bytes come into the store by this, and none are given up.
+    pub fn brings_bytes(&self) -> bool {
+        let brings = |edit: &Edit| {
+            matches!(edit, Edit::Stage { .. } | Edit::Put { .. } | Edit::Write { .. } | Edit::Merge { .. })
+        };
+        let gives_up = |edit: &Edit| matches!(edit, Edit::Unstage { .. } | Edit::Remove { .. });
+        self.edits.iter().any(brings) && !self.edits.iter().any(gives_up)
+    }
+}
+
 impl From<Edit> for Change {
     fn from(edit: Edit) -> Self {
         Change { expect: Vec::new(), edits: vec![edit] }

@@ -7,6 +7,7 @@ pub mod fail;
 pub mod fork;
 pub mod lock;
 mod replace;
+pub mod reserve;
 pub mod words;
 
 pub use lock::Locked;

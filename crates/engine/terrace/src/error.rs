@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use terrace_format::KeyError;
+use terrace_system::reserve::FullDisk;
 
 /// The engine's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -68,9 +69,9 @@ pub enum Error {
         tried: String,
     },
     /// No tier can take the bytes.
-    #[error("no space: {tiers}; free some, add a tier, or raise a tier's capacity")]
+    #[error("no space: {tiers}")]
     NoSpace {
-        /// Each tier with its use and state.
+        /// Each tier with its use and state, or the disk that is full; and what to do.
         tiers: String,
     },
     /// The configuration cannot be used.
@@ -152,6 +153,16 @@ impl Error {
     }
 }
 
+impl FullDisk for Error {
+    fn io_error(&self) -> Option<&std::io::Error> {
+        Error::io_error(self)
+    }
+
+    fn no_space(reason: String) -> Error {
+        Error::NoSpace { tiers: reason }
+    }
+}
+
 impl From<terrace_catalog::Error> for Error {
     fn from(error: terrace_catalog::Error) -> Self {
         use terrace_catalog::Error as Cause;
@@ -159,6 +170,7 @@ impl From<terrace_catalog::Error> for Error {
             Cause::Conflict { key, reason } => Error::Conflict { key, reason },
             Cause::NotFound { key } => Error::NotFound { key },
             Cause::Unusable { path, reason } => Error::Store { path, reason },
+            Cause::NoSpace(tiers) => Error::NoSpace { tiers },
             Cause::Lmdb(reason) => Error::Catalog(reason),
             Cause::Damaged { what, reason } => Error::Damaged { what, reason },
             Cause::LogDamaged(reason) => Error::LogDamaged(reason),

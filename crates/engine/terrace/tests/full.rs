@@ -170,3 +170,48 @@ fn a_removal_makes_room_for_bytes_that_wait_in_memory() {
     assert!(store.get(b"second").unwrap() == second);
     assert!(matches!(store.get(b"first"), Err(terrace::Error::NotFound { .. })));
 }
+
+/// On a full disk a store that lay on it could not be opened, not even to be read, and each attempt left an empty file there;
+/// nothing could be removed from it either.
+#[test]
+fn a_store_on_a_full_disk_is_opened_read_and_freed_of_objects() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(small) = Small::mount(&dir.path().join("small"), "size=16m") else { return };
+    let home = small.0.join("store");
+    let text = tier(dir.path(), "disk", &["disk"], "");
+    let store = Store::init(&home, &Config::parse(&text, "test").unwrap()).unwrap();
+    let key = |number: u64| format!("folder/{number}").into_bytes();
+    (0..300)
+        .for_each(|number| drop(store.put_bytes(&key(number), &noise(300, number), &PutOptions::default()).unwrap()));
+    // Until here the disk has room, so a mark says that the store was closed; the next opener changes it.
+    store.close().unwrap();
+    let whole = fs::metadata(home.join("reserve")).unwrap().len();
+    assert_eq!(whole, 256 << 10, "a 64th of the disk");
+    let fill = |name: &str| fs::write(small.0.join(name), vec![1; 16 << 20]).unwrap_err();
+    fill("others");
+    let names = || fs::read_dir(&home).unwrap().count();
+    let before = names();
+    for number in 0..3 {
+        let store = Store::open(&home).unwrap();
+        assert_eq!(store.get(&key(299)).unwrap(), noise(300, 299));
+        // Pages of the catalog and of the log may have room left. What the reserve has given back is for removals.
+        let put =
+            |n: u64| store.put_bytes(format!("new/{number}/{n}").as_bytes(), &noise(300, n), &PutOptions::default());
+        let refused = (0..5000).find_map(|n| put(n).err()).unwrap().to_string();
+        assert!(refused.contains(&home.display().to_string()) && refused.contains("bytes on it, or more"), "{refused}");
+        store.remove(&key(number)).unwrap();
+        assert!(store.stat(&key(number)).is_err());
+    }
+    let store = Store::open(&home).unwrap();
+    (3..250).for_each(|number| store.remove(&key(number)).unwrap());
+    assert_eq!(store.list(b"folder", None, 1000).unwrap().len(), 50);
+    drop(store.handle(&key(299)).unwrap());
+    drop(store);
+    assert!(names() <= before + 3, "failed writes leave no files");
+    fs::remove_file(small.0.join("others")).unwrap();
+    let store = Store::open(&home).unwrap();
+    store.put_bytes(b"later", &noise(300, 1), &PutOptions::default()).unwrap();
+    store.sync().unwrap();
+    assert_eq!(fs::metadata(home.join("reserve")).unwrap().len(), whole);
+    assert_eq!(store.scrub(b"", false, None, |_| {}).unwrap().bad, 0);
+}

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use heed::MdbError;
+use terrace_system::reserve::FullDisk;
 
 /// The result of an operation of the catalog.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -32,6 +33,9 @@ pub enum Error {
         /// Why, and what to do.
         reason: String,
     },
+    /// The disk of the store's directory is full.
+    #[error("no space: {0}")]
+    NoSpace(String),
     /// LMDB failed.
     #[error("catalog: {0}")]
     Lmdb(String),
@@ -63,8 +67,33 @@ impl Error {
         move |cause| Error::Io { context, cause }
     }
 
+    /// The same for another who waited for what failed.
+    pub(crate) fn share(&self) -> Error {
+        match self {
+            Error::NoSpace(reason) => Error::NoSpace(reason.clone()),
+            Error::Io { context, cause } => Error::Io {
+                context: context.clone(),
+                cause: cause.raw_os_error().map_or_else(|| cause.kind().into(), std::io::Error::from_raw_os_error),
+            },
+            other => Error::Lmdb(other.to_string()),
+        }
+    }
+
     pub(crate) fn not_found(key: &[u8]) -> Error {
         Error::NotFound { key: terrace_format::key::show(key) }
+    }
+}
+
+impl FullDisk for Error {
+    fn io_error(&self) -> Option<&std::io::Error> {
+        match self {
+            Error::Io { cause, .. } => Some(cause),
+            _ => None,
+        }
+    }
+
+    fn no_space(reason: String) -> Error {
+        Error::NoSpace(reason)
     }
 }
 
@@ -72,9 +101,9 @@ impl From<heed::Error> for Error {
     fn from(error: heed::Error) -> Self {
         match error {
             // LMDB reports a short write on a full disk as EIO.
-            heed::Error::Io(e) if e.raw_os_error() == Some(libc::EIO) => Error::Lmdb(
-                "the catalog's disk is full or failing (EIO); free space on the disk of the store's directory".into(),
-            ),
+            heed::Error::Io(e) if [libc::EIO, libc::ENOSPC, libc::EDQUOT].map(Some).contains(&e.raw_os_error()) => {
+                Error::io("writing the catalog (the disk of the store's directory is full or failing)")(e)
+            }
             heed::Error::Mdb(
                 MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound | MdbError::VersionMismatch,
             ) => Error::Damaged { what: "the catalog".into(), reason: error.to_string() },

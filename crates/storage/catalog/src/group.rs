@@ -84,7 +84,7 @@ impl Turns {
         let results = carry_out(&changes);
         self.hand_on();
         let results = results.unwrap_or_else(|e| {
-            let shared = |_| Err(Error::Lmdb(e.to_string()));
+            let shared = |_| Err(e.share());
             group.iter().map(shared).collect()
         });
         for (one, result) in group.iter().zip(results) {

@@ -18,18 +18,22 @@ struct Pinned {
 impl Catalog {
     /// Records a lease: `id` is its holder's number and its own.
     pub fn lease(&self, id: (u64, u64), object: u64, generation: u64) -> Result<()> {
-        let env = self.env()?;
-        let mut txn = env.write_txn()?;
-        env.records.put(&mut txn, &keys::lease(id), &encode(&Pinned { object, generation })?)?;
-        self.environment.commit(txn)
+        self.reserve.with(|| {
+            let env = self.env()?;
+            let mut txn = env.write_txn()?;
+            env.records.put(&mut txn, &keys::lease(id), &encode(&Pinned { object, generation })?)?;
+            self.environment.commit(txn)
+        })
     }
 
     /// Ends a lease.
     pub fn unlease(&self, id: (u64, u64)) -> Result<()> {
-        let env = self.env()?;
-        let mut txn = env.write_txn()?;
-        env.records.delete(&mut txn, &keys::lease(id))?;
-        self.environment.commit(txn)
+        self.reserve.with(|| {
+            let env = self.env()?;
+            let mut txn = env.write_txn()?;
+            env.records.delete(&mut txn, &keys::lease(id))?;
+            self.environment.commit(txn)
+        })
     }
 
     /// All leases: each one's holder, and its own number.

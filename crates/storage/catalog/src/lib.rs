@@ -40,6 +40,7 @@ use rustix_futex_sync::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use terrace_system::clock::{monotonic_nanos, unix_seconds};
+use terrace_system::reserve::Reserve;
 
 use crate::log::{Log, Tail};
 use apply::Applier;
@@ -70,6 +71,7 @@ pub struct Catalog {
     log: Log,
     turns: Turns,
     turn: Turn,
+    reserve: Reserve,
     ids: Mutex<(u64, u64)>,
     oldest_segment: OnceLock<u64>,
     /// No change is committed before this, in nanoseconds of the monotonic clock; 0 once that is past.
@@ -90,7 +92,10 @@ struct Buffers {
 impl Catalog {
     /// Opens the catalog in `folder`, made if it is not there, over the log in `log`.
     pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
+        // The store's directory, which also holds the log.
+        let reserve = Reserve::new(folder.parent().unwrap_or(folder));
         let catalog = Catalog {
+            reserve,
             environment: Holder::open(folder)?,
             log,
             turns: Turns::default(),
@@ -114,6 +119,11 @@ impl Catalog {
             std::thread::sleep(Duration::from_nanos(time.saturating_sub(monotonic_nanos())));
             self.not_before.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Room on the disk of the store's directory that is kept for what must be possible on a full one.
+    pub fn reserve(&self) -> &Reserve {
+        &self.reserve
     }
 
     fn env(&self) -> Result<Arc<Environment>> {
@@ -141,12 +151,20 @@ impl Catalog {
     /// # Errors
     /// [`Error::Conflict`] or [`Error::NotFound`] where an expectation does not hold; nothing has changed then.
     pub fn commit(&self, change: Change) -> Result<Commit> {
-        self.turns.commit(change, |changes| self.commit_group(changes))
+        let commit = |change| self.turns.commit(change, |changes| self.commit_group(changes));
+        match change.brings_bytes() {
+            true => self.reserve.without(|| commit(change)),
+            false => self.reserve.with(|| commit(change.clone())),
+        }
     }
 
     /// Carries out many independent changes in one transaction; each one's result.
     pub fn commit_many(&self, changes: &[Change]) -> Result<Vec<Result<Commit>>> {
-        self.commit_group(&changes.iter().collect::<Vec<_>>())
+        let commit = || self.commit_group(&changes.iter().collect::<Vec<_>>());
+        match changes.iter().any(Change::brings_bytes) {
+            true => self.reserve.without(commit),
+            false => self.reserve.with(commit),
+        }
     }
 
     fn commit_group(&self, changes: &[&Change]) -> Result<Vec<Result<Commit>>> {
@@ -279,16 +297,16 @@ impl Catalog {
 
     /// A number that was never given out before: for objects, writes and segments.
     pub fn next_id(&self) -> Result<u64> {
-        let env = self.env()?;
         let mut ids = self.ids.lock();
         if ids.0 == ids.1 {
-            let first = {
+            let first = self.reserve.with(|| {
+                let env = self.env()?;
                 let mut txn = env.write_txn()?;
                 let first = self.claimed(&env, &txn)?;
                 env.records.put(&mut txn, keys::NEXT_ID, &encode(&(first + ID_BLOCK))?)?;
                 self.environment.commit(txn)?;
-                first
-            };
+                Ok::<_, Error>(first)
+            })?;
             *ids = (first, first + ID_BLOCK);
         }
         ids.0 += 1;

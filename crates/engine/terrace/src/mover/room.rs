@@ -37,7 +37,10 @@ impl Inner {
         }
         if waiting_since.elapsed() > limit {
             *self.mover.found_full.lock() = Some(Instant::now());
-            return Err(Error::NoSpace { tiers: self.tiers.describe() });
+            let tiers = self.tiers.describe();
+            return Err(Error::NoSpace {
+                tiers: format!("{tiers}; free some, add a tier, or raise a tier's capacity"),
+            });
         }
         self.clear()?;
         std::thread::sleep(REST / 10);

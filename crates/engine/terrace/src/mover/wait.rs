@@ -27,7 +27,7 @@ impl Store {
                 && let Some((_, owed)) = self.inner.owed_next(Some(receipt.object), None)?.into_iter().next()
             {
                 // A receipt of the C library does not hold the key.
-                receipt.key = owed.key.into();
+                receipt.key = owed.key;
             }
             self.inner.finish(Some(receipt.object), WAIT, &mut |_| {})?;
             if receipt.owed > 0 {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use terrace_catalog::TargetId;
 use terrace_catalog::check_pages;
+use terrace_system::reserve::{RESERVE_FILE, Reserve};
 use terrace_system::split_leftover;
 use terrace_tier::removal::{self, TargetFound};
 
@@ -21,7 +22,8 @@ const OWN_FOLDERS: [&str; 5] = ["catalog", "dumps", "keepers", "leases", "stream
 /// Folders with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, but for those that tell that a store is here.
-const OWN_FILES: [&str; 14] = [
+const OWN_FILES: [&str; 15] = [
+    RESERVE_FILE,
     "boot",
     "log-reach",
     "mover",
@@ -98,7 +100,8 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
     let begin = |opened: Result<&Store, &Error>| {
         let remains = look(dir, id, Some(opened))?;
         check_allowed(dir, &remains, force)?;
-        write(&dir.join("store"), format!("format {FORMAT}\nid {id:016x}\n{DESTROYED}\n").as_bytes())?;
+        let text = format!("format {FORMAT}\nid {id:016x}\n{DESTROYED}\n");
+        Reserve::new(dir).with(|| write(&dir.join("store"), text.as_bytes()))?;
         terrace_system::fail::point("destroy:begun");
         Ok(remains)
     };

@@ -88,7 +88,7 @@ impl Lease {
     /// Pins what commits after `generation` take from an object.
     pub fn take(store: &Store, object: u64, generation: u64) -> Result<Lease> {
         let catalog = &store.inner.catalog;
-        let holder = store.inner.leases.holder(|| Ok(catalog.next_id()?))?;
+        let holder = catalog.reserve().with(|| store.inner.leases.holder(|| Ok(catalog.next_id()?)))?;
         let id = (holder, catalog.next_id()?);
         catalog.lease(id, object, generation)?;
         Ok(Lease { store: store.clone(), id })

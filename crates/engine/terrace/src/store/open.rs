@@ -10,6 +10,7 @@ use terrace_catalog::log::Log;
 use terrace_catalog::{Catalog, Edit};
 use terrace_predict::Predictor;
 use terrace_system::fail;
+use terrace_system::reserve::Reserve;
 use terrace_system::{Locked, remove_leftovers};
 use terrace_tier::Ids;
 
@@ -64,7 +65,7 @@ impl Store {
             Some(last) => return Ok(Store { inner: last.0.clone(), _last: last, internal: false }),
             None => {}
         }
-        let inner = Arc::new(open(&dir, id, opening)?);
+        let inner = Arc::new(Reserve::new(&dir).with(|| open(&dir, id, opening))?);
         let last = Arc::new(Last(inner.clone()));
         stores.retain(|_, last| last.strong_count() > 0);
         stores.insert(dir, Arc::downgrade(&last));
@@ -93,6 +94,9 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
     // Before anything is written to the catalog, which is not durable from then on.
     boot::mark_opened(dir)?;
     let sole = sole(dir)?;
+    if !boot::read_mark(dir)?.is_trusted() || !boot::has_catalog(dir) {
+        Reserve::new(dir).prepare();
+    }
     let trust = Trust::open(dir);
     // Read before the catalog's end: a sync by another process moves both on.
     let reach = Survey::read_reach(dir, &config, id);
@@ -149,6 +153,7 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
             tracing::warn!("{error}");
         }
         inner.leases.clear();
+        inner.catalog.reserve().fill();
     }
     boot::shared(dir, &inner.lock)?;
     Ok(inner)

@@ -1,0 +1,199 @@
+//! Room that is kept on the disk of a store's directory: a file that gives some of it back when that disk is full. Without it
+//! a full disk could keep a store from being opened, and objects from being removed, which is what makes room.
+//!
+//! What brings new bytes does not get any of it, or it would soon be gone.
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FallocateFlags;
+
+/// The file's name in the store's directory.
+pub const RESERVE_FILE: &str = "reserve";
+const RESERVE_BYTES: u64 = 1 << 20;
+/// No larger part of its file system is kept: one part in ...
+const MIN_RESERVES_PER_DISK: u64 = 64;
+/// What is given back at a time.
+const PART_BYTES: u64 = 128 << 10;
+
+/// An error that may come from a full disk.
+pub trait FullDisk: Sized {
+    /// The system's error, where the system refused.
+    fn io_error(&self) -> Option<&io::Error>;
+
+    /// The error for a disk that is full and stays so; `reason` says which, and what to do.
+    fn no_space(reason: String) -> Self;
+}
+
+/// The reserve of one store.
+pub struct Reserve {
+    dir: PathBuf,
+    /// Whether a part of it was given back, as far as this process knows.
+    is_short: AtomicBool,
+}
+
+impl Reserve {
+    /// That of the store in `dir`.
+    pub fn new(dir: &Path) -> Reserve {
+        let reserve = Reserve { dir: dir.to_owned(), is_short: AtomicBool::new(false) };
+        reserve.is_short.store(reserve.length() < reserve.wanted(), Ordering::Relaxed);
+        reserve
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.join(RESERVE_FILE)
+    }
+
+    fn length(&self) -> u64 {
+        fs::metadata(self.path()).map_or(0, |file| file.len())
+    }
+
+    /// Bytes of the whole reserve; none where the disk's size is not known.
+    fn wanted(&self) -> u64 {
+        let disk = rustix::fs::statvfs(&self.dir).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+        RESERVE_BYTES.min(disk / MIN_RESERVES_PER_DISK)
+    }
+
+    /// Free bytes of the disk, or more where that is not known.
+    fn free(&self) -> u64 {
+        rustix::fs::statvfs(&self.dir).map_or(u64::MAX, |disk| {
+            // Only root may use the blocks that a file system keeps for it.
+            let blocks = if rustix::process::geteuid().is_root() { disk.f_bfree } else { disk.f_bavail };
+            blocks.saturating_mul(disk.f_frsize)
+        })
+    }
+
+    /// Makes it whole, where the disk has room for more than that.
+    pub fn fill(&self) {
+        let (length, wanted) = (self.length(), self.wanted());
+        if length >= wanted {
+            self.is_short.store(false, Ordering::Relaxed);
+        } else if self.free() >= 2 * wanted {
+            match self.grow(length, wanted) {
+                Ok(()) => self.is_short.store(false, Ordering::Relaxed),
+                Err(error) => tracing::debug!(path = %self.path().display(), %error, "no room is kept"),
+            }
+        }
+    }
+
+    fn grow(&self, from: u64, to: u64) -> io::Result<()> {
+        let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(self.path())?;
+        let grown = match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, to) {
+            // Some file systems cannot set blocks aside; they give blocks to what is written.
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; (to - from) as usize], from)
+            }
+            grown => grown.map_err(io::Error::from),
+        };
+        if grown.is_err() {
+            // A file that is longer than its blocks would promise room that it does not hold.
+            let _ = file.set_len(from);
+        }
+        grown
+    }
+
+    /// Gives a part of it back to the disk. False where nothing is left.
+    fn lend(&self) -> bool {
+        self.is_short.store(true, Ordering::Relaxed);
+        let length = self.length();
+        let cut = || File::options().write(true).open(self.path())?.set_len(length.saturating_sub(PART_BYTES));
+        length > 0 && cut().is_ok()
+    }
+
+    /// Gives a part of it back if less than that is free. Before files are made that processes map: to write to a page of
+    /// those that the disk has no room for ends a process.
+    pub fn prepare(&self) {
+        if self.free() < PART_BYTES {
+            self.lend();
+        }
+    }
+
+    /// Does something that needs little room, and does it again with some of the reserve where the disk is full.
+    ///
+    /// # Errors
+    /// [`FullDisk::no_space`] where the disk stays full.
+    pub fn with<T, E: FullDisk + Display>(&self, mut run: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        loop {
+            match run() {
+                Err(error) if self.is_why(&error) => {
+                    if !self.lend() {
+                        return Err(E::no_space(self.describe(&error)));
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Does something that brings new bytes: only with what room there is beside the reserve.
+    ///
+    /// # Errors
+    /// [`FullDisk::no_space`] where the disk is full.
+    pub fn without<T, E: FullDisk + Display>(&self, run: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        if self.is_short.load(Ordering::Relaxed) {
+            self.fill();
+            // What was given back is free now, and is not for this.
+            if self.is_short.load(Ordering::Relaxed) && self.free() < 2 * self.wanted() {
+                return Err(E::no_space(self.describe(&"what is left is kept for removals")));
+            }
+        }
+        run().map_err(|error| if self.is_why(&error) { E::no_space(self.describe(&error)) } else { error })
+    }
+
+    /// Whether something failed because this disk is full.
+    fn is_why(&self, error: &impl FullDisk) -> bool {
+        let is_full = error.io_error().is_some_and(|cause| {
+            // LMDB reports a short write on a full disk as EIO.
+            matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+                || cause.raw_os_error() == Some(libc::EIO)
+        });
+        is_full && self.free() < 2 * self.wanted()
+    }
+
+    fn describe(&self, why: &dyn Display) -> String {
+        let (free, wanted) = (self.free(), self.wanted());
+        let needed = (2 * wanted).saturating_sub(self.length()).saturating_sub(free);
+        format!(
+            "the disk of {}, where the store keeps its log and its catalog, is full ({why}); free {needed} bytes on it, or more, \
+             or remove objects",
+            self.dir.display()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl FullDisk for io::Error {
+        fn io_error(&self) -> Option<&io::Error> {
+            Some(self)
+        }
+
+        fn no_space(reason: String) -> io::Error {
+            io::Error::other(reason)
+        }
+    }
+
+    #[test]
+    fn parts_are_given_back_until_nothing_is_left_and_it_is_filled_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let reserve = Reserve::new(dir.path());
+        assert!(reserve.is_short.load(Ordering::Relaxed) && !reserve.lend());
+        reserve.fill();
+        assert_eq!((reserve.length(), reserve.is_short.load(Ordering::Relaxed)), (RESERVE_BYTES, false));
+        let parts = (0..).take_while(|_| reserve.lend()).count() as u64;
+        assert_eq!((parts, reserve.length()), (RESERVE_BYTES / PART_BYTES, 0));
+        assert!(reserve.is_short.load(Ordering::Relaxed));
+        reserve.without(|| Ok::<_, io::Error>(())).expect("this disk has room");
+        assert_eq!((reserve.length(), reserve.is_short.load(Ordering::Relaxed)), (RESERVE_BYTES, false));
+        // Another disk is full, and this one is not.
+        let full = || io::Error::from_raw_os_error(libc::ENOSPC);
+        assert_eq!(reserve.with(|| Err::<(), _>(full())).expect_err("fails").raw_os_error(), Some(libc::ENOSPC));
+        assert_eq!(reserve.length(), RESERVE_BYTES);
+    }
+}
