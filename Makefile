@@ -2,9 +2,21 @@
 CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
-.PHONY: build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
+.DEFAULT_GOAL := build
+.PHONY: needed needed-by-tests build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
 
-build: ## the development binary, target/debug/terrace
+needed:
+	@command -v $(CARGO) > /dev/null || { echo "Rust is missing: https://rustup.rs installs it, and takes the version of rust-toolchain.toml"; exit 1; }
+	@command -v cc > /dev/null || { echo "a C compiler is missing: apt-get install gcc libc6-dev, or what your system has"; exit 1; }
+
+# The tests' servers and programs are packages of Debian and Ubuntu.
+needed-by-tests: needed
+	@python3 -c "import ensurepip, sys, venv; assert sys.version_info >= (3, 11)" 2> /dev/null || { \
+	  echo "Python 3.11 with venv is missing: apt-get install python3 python3-venv"; exit 1; }
+	@command -v apt-get > /dev/null || { echo "the tests install packages by apt-get, which is missing: run them on Debian or Ubuntu"; exit 1; }
+	@[ "$$(id -u)" = 0 ] || command -v sudo > /dev/null || { echo "the tests install packages: run them as root, or install sudo"; exit 1; }
+
+build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
 PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs
@@ -86,7 +98,7 @@ mpi-test: mpi-installed ## dumps of real MPI ranks; clippy for what needs MPI
 	$(CARGO) clippy $(MPI) --all-targets -- -D warnings
 	timeout 600 $(CARGO) test $(MPI)
 
-test: servers tools ## every test, the long ones at a tenth of their counts; the demo
+test: needed-by-tests servers tools ## every test, the long ones at a tenth of their counts; the demo
 	$(CARGO) build --bins --examples
 	$(CARGO) test --workspace
 	$(MAKE) python-test
@@ -97,7 +109,7 @@ GOLDEN := TERRACE_WRITE_GOLDEN=1 TERRACE_LOG_FILE=1024 TERRACE_STAGE_BYTES=65536
 golden: ## golden stores and records that are not there yet; those that are there are never written again
 	$(GOLDEN) $(CARGO) test -p terrace --test golden --test format
 
-lint: target/tools/bin/typos ## formatting, clippy and docs, warnings denied; what crates may use; spelling and language
+lint: needed target/tools/bin/typos ## formatting, clippy and docs, warnings denied; what crates may use; spelling and language
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
@@ -107,11 +119,11 @@ lint: target/tools/bin/typos ## formatting, clippy and docs, warnings denied; wh
 deny: target/tools/bin/cargo-deny ## licences, origins and duplicates of the crates that Terrace is built of
 	target/tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 
-demo: ## what Terrace does, on made files or on those in DATA
+demo: needed ## what Terrace does, on made files or on those in DATA
 	$(CARGO) build --bins --examples
 	@demo/run $(DATA)
 
-install: ## the binary, into cargo's bin directory; with PREFIX: there, with the C library
+install: needed ## the binary, into cargo's bin directory; with PREFIX: there, with the C library
 ifndef PREFIX
 	$(CARGO) install --path crates/doors/cli
 else
