@@ -446,7 +446,8 @@ fn read_state(dir: &Path) -> Result<(u64, bool)> {
     let text = match fs::read_to_string(dir.join("store")) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(match has_log(dir) {
+            // A target has a copy of the log, and is no store that lost its file.
+            return Err(match has_log(dir) && !dir.join(terrace_tier::MARK).exists() {
                 true => lost_identity(dir),
                 false => refuse(dir, "no store is here; `terrace init --store DIR` makes one"),
             });
