@@ -156,7 +156,7 @@ impl Reserve {
 
     fn describe(&self, why: &dyn Display) -> String {
         let (free, wanted) = (self.free(), self.wanted());
-        let needed = (2 * wanted).saturating_sub(self.length()).saturating_sub(free);
+        let needed = (2 * wanted).saturating_sub(free);
         format!(
             "the disk of {}, where the store keeps its log and its catalog, is full ({why}); free {needed} bytes on it, or more, \
              or remove objects",
