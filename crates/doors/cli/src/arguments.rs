@@ -25,24 +25,29 @@ Care:   init profile scrub repair prune rebuild destroy simulate
 Ranks:  dump restore  dump gc|ls
 Views:  dataset check|fmt|explain|import|add|edit|ls|show|repair|rm  view read|write|convert|export
 
-`terrace completions SHELL` and `terrace manual DIR` make a shell and `man` know all this.
+`terrace completions SHELL` prints shell completions, `terrace manual DIR` writes manual pages.
 
-Exit codes: 0 ok, 1 found bad or failed, 2 usage; 130 and 143 after Ctrl-C and SIGTERM.";
+Exit codes: 0 ok, 1 failed or found damage, 2 wrong usage; 130 and 143 after Ctrl-C and SIGTERM.";
 
-/// Replicas of your data on every tier, kept right.
+/// Store data on several tiers, with replicas, encodings and checksums.
+///
+/// A store is a directory with a catalog, and the tiers that its configuration names: memory, disks, object storage. Terrace chooses
+/// where each block goes and how it is encoded, makes the other replicas in the background, and verifies all that it reads.
+///
+/// Start with `terrace init`, then `terrace put FILE KEY` and `terrace get KEY FILE`.
 #[derive(Parser)]
 #[command(name = "terrace", version, after_help = GROUPS)]
 pub struct Arguments {
-    /// The store's directory; without it, one in the user's data directory.
+    /// Use the store in this directory [default: terrace in the user's data directory].
     #[arg(long, global = true, env = "TERRACE_STORE", value_name = "DIR")]
     store: Option<OsString>,
-    /// Print JSON.
+    /// Print the result as JSON.
     #[arg(long, global = true)]
     pub json: bool,
-    /// Print errors only.
+    /// Print nothing but errors.
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Say what is done; twice, more. TERRACE_LOG takes filters, such as terrace=debug.
+    /// Log what happens; -vv logs more. TERRACE_LOG takes filters, such as terrace=debug.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     #[command(subcommand)]
@@ -72,62 +77,81 @@ pub fn default_store() -> Result<PathBuf> {
 pub enum Command {
     #[command(flatten)]
     Stored(StoreCommand),
-    /// Dump files of MPI ranks under mpirun, replicated over the nodes' stores; `dump gc` drops old versions.
+    /// Dump files of MPI ranks, deduplicated and replicated over the nodes' stores.
+    ///
+    /// Run it under mpirun. All ranks together write one new version. `dump gc` drops old versions, `dump ls` lists them.
     Dump(Dump),
-    /// Restore files that MPI ranks dumped, under mpirun.
+    /// Restore files that MPI ranks dumped. Run it under mpirun.
     Restore(RestoreFlags),
-    /// Show the objects as files in a directory, until it is unmounted.
+    /// Mount the store as a file system.
+    ///
+    /// The command serves the mount until `umount DIRECTORY` or Ctrl-C; with --daemon it returns at once.
+    ///
+    /// Example: terrace mount /mnt/store --daemon
     Mount(Mount),
-    /// Serve the objects, and datasets' views, by a protocol of the network.
+    /// Serve the store over a network protocol.
     #[command(subcommand)]
     Serve(Serve),
-    /// Show the tiers, add some or remove one.
+    /// List the tiers, add new ones, or remove one.
+    ///
+    /// To remove a tier, empty it with `terrace drain TIER` first.
     Tiers {
         #[command(subcommand)]
         change: Option<Tiers>,
     },
-    /// Make a store.
+    /// Create a store.
+    ///
+    /// Without --config, Terrace looks for memory and disks of this machine and uses those as tiers.
+    ///
+    /// Example: terrace init --store /data/store --config tiers.toml
     Init {
-        /// Its tiers and defaults; without it tiers are found on this machine.
+        /// Read tiers and defaults from this file.
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
     },
-    /// Measure what encodings and tiers do on this machine: less than 20 seconds.
+    /// Measure the speeds of encodings and tiers on this machine. Takes less than 20 seconds.
     Profile(Profile),
-    /// Compare policies on a described cluster, in virtual time: seconds, bytes in each tier, cost and energy.
+    /// Simulate policies on a cluster that a file describes.
+    ///
+    /// Prints the seconds, the bytes in each tier, the cost and the energy of each policy. Nothing is stored.
     Simulate(Simulate),
-    /// Show how well encodings are predicted: ratio and speeds, as predicted and as they came.
+    /// Show how well the ratios and speeds of encodings are predicted.
     Predictor {
-        /// Begin anew with what `profile` or another store has learned.
+        /// Replace what this store has learned by a file that `profile` or another store wrote.
         #[arg(long, value_name = "FILE")]
         take: Option<PathBuf>,
     },
-    /// Make the catalog from the commit log, and mend the log from its copies. Refuses where commits are missing.
+    /// Rebuild the catalog from the commit log.
+    ///
+    /// Repairs the log from its copies on the tiers first. Refuses if commits are missing in all copies. No other process may use
+    /// the store meanwhile.
     Rebuild {
-        /// Go on where commits are missing: keep what the log still tells, and offer what else is whole on the targets as
-        /// salvaged/NUMBER. Deleted objects may be among them.
+        /// Continue if commits are missing. Keeps what the log still tells, and adds other intact objects on the targets as
+        /// salvaged/NUMBER; deleted objects may be among them.
         #[arg(long)]
         salvage: bool,
     },
-    /// Destroy a store: all that it has put on its tiers, then its own directory. Refuses where it holds objects, unless forced.
+    /// Delete a store: what it has put on its tiers, then its own directory.
+    ///
+    /// Refuses if the store holds objects or a target is away, unless --force is given. Files of others are left alone.
     Destroy {
-        /// Destroy it with all objects that it holds, and where a target is away and would be left behind.
+        /// Delete the store with all its objects, and leave targets behind that are away.
         #[arg(long)]
         force: bool,
-        /// Only say what would be destroyed.
+        /// Print what would be deleted, and delete nothing.
         #[arg(long)]
         dry_run: bool,
     },
-    /// Declare datasets, which are seen in many layouts.
+    /// Declare datasets and manage their replicas.
     #[command(subcommand)]
     Dataset(Dataset),
-    /// Read and write datasets in any of their layouts.
+    /// Read and write a dataset in any of its layouts.
     #[command(subcommand)]
     View(View),
-    /// Print the completions of a shell.
+    /// Print completions for a shell.
     #[command(hide = true)]
     Completions { shell: clap_complete::Shell },
-    /// Write the manual's pages into a directory.
+    /// Write manual pages into a directory.
     #[command(hide = true)]
     Manual { directory: PathBuf },
 }
@@ -135,107 +159,130 @@ pub enum Command {
 /// What is done with an open store.
 #[derive(Subcommand)]
 pub enum StoreCommand {
-    /// Copy a file, a directory's contents or stdin (-) into the store.
+    /// Copy a file or a directory into the store.
+    ///
+    /// Of a directory, its contents are copied, and unchanged files are skipped. A source of - is standard input.
+    ///
+    /// Example: terrace put run.h5 runs/7/run.h5
+    ///
+    /// Example: terrace put results/ runs/7 --ack durable
     Put(Put),
-    /// Copy an object or all below a prefix to a file, a directory or stdout (-).
+    /// Copy objects out of the store.
+    ///
+    /// SOURCE is a key, or the prefix of many keys. A destination of - is standard output.
+    ///
+    /// Example: terrace get runs/7 results/
     Get(Get),
-    /// Write an object to stdout.
+    /// Write an object to standard output.
     Cat {
         key: OsString,
-        /// Bytes A up to, not including, B.
+        /// Write bytes A to B only; B itself is left out.
         #[arg(long, value_name = "A-B", value_parser = range)]
         range: Option<Range>,
     },
-    /// List keys.
+    /// List keys at and below a prefix.
     Ls {
         prefix: Option<OsString>,
-        /// Kinds and modes, lengths, times (UTC) and numbers of replicas, too.
+        /// Show kinds, modes, lengths, times (UTC) and numbers of replicas, too.
         #[arg(short, long)]
         long: bool,
     },
     /// Delete an object.
     Rm {
         key: OsString,
-        /// All at and below the key.
+        /// Delete everything at and below the key.
         #[arg(short, long)]
         recursive: bool,
-        /// Only say what would be deleted.
+        /// Print what would be deleted, and delete nothing.
         #[arg(long)]
         dry_run: bool,
     },
-    /// Rename an object; no bytes move.
+    /// Rename an object. No bytes are copied.
     Mv { from: OsString, to: OsString },
-    /// Compare files with what is stored.
+    /// Compare files with the objects in the store.
+    ///
+    /// Exits with 1 if a file is missing in the store or differs.
     Check {
         source: PathBuf,
         prefix: OsString,
         #[command(flatten)]
         filter: Filter,
     },
-    /// Wait until nothing is owed and all is durable.
+    /// Wait until all replicas are made and everything is durable.
     Sync,
-    /// Let requests flow to where they belong, all the time and exactly once; without a source, show how that goes.
+    /// Stream requests or files to a destination, exactly once.
+    ///
+    /// Without SOURCE, show the status of all streams.
     Flush(Flush),
-    /// Show where an object's bytes are, and how they are encoded.
+    /// Show where an object's replicas are and how they are encoded.
     Locate { key: OsString },
-    /// Show what is weighed for an object or a file: tiers and encodings, what wins, and why.
+    /// Explain the choice of tiers and encodings for an object or a file.
+    ///
+    /// Example: terrace explain data.f32 --what-if tier.nvme.capacity=2TiB
     Explain(Explain),
-    /// Show what is read most: a heat map, the hottest range first.
+    /// Show the ranges of objects that are read most, hottest first.
     Hot {
         prefix: Option<OsString>,
-        /// Show so many ranges.
+        /// Show at most this many ranges.
         #[arg(short = 'n', long, default_value_t = 20)]
         limit: usize,
     },
-    /// Encode what is hardly read more densely, where it lies.
+    /// Encode objects that are rarely read more densely, on the tier where they are.
     Tune {
         prefix: Option<OsString>,
-        /// What is read often, too.
+        /// Include objects that are read often.
         #[arg(long)]
         all: bool,
     },
-    /// Show what is known about an object.
+    /// Show an object's attributes.
     Stat { key: OsString },
-    /// Show the store at a glance.
+    /// Show the state of the store and its tiers.
     Status,
-    /// Show the store at a glance, again and again.
+    /// Show the state of the store and its tiers, again and again.
     Top {
-        /// Seconds between two looks.
+        /// Seconds between two updates.
         #[arg(long, default_value_t = 1.0)]
         interval: f64,
-        /// Look so many times only; once where stdout is no terminal.
+        /// Stop after this many updates [default: 1 if standard output is not a terminal].
         #[arg(long, value_name = "N")]
         count: Option<u64>,
     },
-    /// Put replicas of what is at or below a prefix on a tier.
+    /// Copy objects at and below a prefix to a tier.
+    ///
+    /// Example: terrace stage runs/7 --tier nvme
     Stage {
         prefix: OsString,
         #[arg(long)]
         tier: String,
     },
-    /// Take the replicas of what is at or below a prefix off a tier.
+    /// Remove the replicas of objects at and below a prefix from a tier.
+    ///
+    /// Objects keep as many replicas as they are to have: missing ones are made on other tiers first.
     Evict {
         prefix: OsString,
         #[arg(long)]
         tier: String,
     },
-    /// Empty a tier, so that it can be removed.
+    /// Move all replicas off a tier, so that it can be removed.
     Drain { tier: String },
-    /// Read and verify every replica.
+    /// Read every replica and verify its checksums.
+    ///
+    /// Exits with 1 if a replica is bad or missing. To scrub a large store in seven nights, run one part each:
+    /// terrace scrub --subset 1/7
     Scrub {
         prefix: Option<OsString>,
-        /// Make bad and missing ones anew.
+        /// Replace bad and missing replicas.
         #[arg(long)]
         repair: bool,
-        /// Only the n-th of t parts.
+        /// Check only part n of t.
         #[arg(long, value_name = "n/t", value_parser = subset)]
         subset: Option<(u64, u64)>,
     },
-    /// Make bad and missing replicas anew.
+    /// Verify every replica, and replace bad and missing ones.
     Repair { prefix: Option<OsString> },
-    /// Give back space that no object uses: what killed writers left behind.
+    /// Free space that no object uses, which killed writers left behind.
     Prune {
-        /// Do it even where it is much: more than 64 MiB and 1 % of a target.
+        /// Free it even if it is more than 64 MiB and 1 % of a target.
         #[arg(long)]
         force: bool,
     },
@@ -243,27 +290,27 @@ pub enum StoreCommand {
 
 #[derive(Subcommand)]
 pub enum Tiers {
-    /// Add the tiers that a file describes, each as in a configuration.
+    /// Add tiers from a file with `[[tier]]` sections.
     Add {
         #[arg(value_name = "FILE")]
         config: PathBuf,
-        /// The tier that they are faster than; without it they come last.
+        /// Insert them before this tier, which is slower [default: last].
         #[arg(long, value_name = "TIER")]
         before: Option<String>,
     },
-    /// Remove a tier that was drained.
+    /// Remove a tier that `terrace drain` has emptied.
     Remove { tier: String },
-    /// Take what is now in the place of a tier's lost directories for its new ones, and make its replicas again.
+    /// Use a tier's directories or bucket again after their content was lost, and make its replicas again.
     Renew { tier: String },
 }
 
 /// Which files of a directory. A pattern is held against a file's path, its name, and those of its folders.
 #[derive(Args)]
 pub struct Filter {
-    /// Only what matches the pattern: a path, a name or a folder. May be given again.
+    /// Include only files whose path, name or folder matches. Can be repeated.
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     include: Vec<GlobMatcher>,
-    /// Nothing that matches the pattern. May be given again.
+    /// Exclude files whose path, name or folder matches. Can be repeated.
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     exclude: Vec<GlobMatcher>,
 }
@@ -280,25 +327,25 @@ impl Filter {
 
 #[derive(Args)]
 pub struct Put {
-    /// A file, a directory, or - for stdin.
+    /// A file, a directory, or - for standard input.
     pub source: PathBuf,
-    /// A key; with a / at the end, or for a directory, what the keys begin with.
+    /// A key. If it ends with /, or SOURCE is a directory, it is the prefix of the keys.
     pub dest: OsString,
-    /// How many replicas.
+    /// Number of replicas.
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..))]
     pub replicas: Option<u8>,
-    /// When to return.
+    /// Return once this level is reached [default: the store's].
     #[arg(long)]
     pub ack: Option<Ack>,
     #[command(flatten)]
     pub wishes: Wishes,
-    /// Compare bytes, not size and time, to find out what is unchanged.
+    /// Skip files by content instead of size and time.
     #[arg(long)]
     pub checksum: bool,
-    /// Of a file that changes meanwhile, store the bytes up to the length that it has when it is opened.
+    /// If a file grows while it is read, store it up to the length that it had when it was opened.
     #[arg(long)]
     pub snapshot: bool,
-    /// Only say what would be written.
+    /// Print what would be written, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -307,19 +354,19 @@ pub struct Put {
 
 #[derive(Args)]
 pub struct Explain {
-    /// A key; where nothing is stored under it, a file.
+    /// A key, or a file if nothing is stored under that key.
     #[arg(value_name = "KEY|PATH")]
     pub subject: OsString,
-    /// For a file, the key that it would be stored under.
+    /// Explain the file as if it were stored under this key.
     #[arg(long = "as", value_name = "KEY")]
     pub key: Option<OsString>,
-    /// Suppose something of a tier, such as tier.nvme.capacity=2TiB; also read, write, latency, persistent, watts.
+    /// Assume another property of a tier, such as tier.nvme.capacity=2TiB; also read, write, latency, persistent, watts.
     #[arg(long, value_name = "WHAT=VALUE")]
     pub what_if: Vec<WhatIf>,
-    /// Show all encodings, not the cheapest of each tier only.
+    /// Show all encodings instead of the cheapest one of each tier.
     #[arg(long)]
     pub all: bool,
-    /// How many replicas.
+    /// Number of replicas.
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..))]
     pub replicas: Option<u8>,
     #[command(flatten)]
@@ -328,33 +375,33 @@ pub struct Explain {
 
 #[derive(Args)]
 pub struct Profile {
-    /// Files such as will be stored: blocks out of them are profiled before made ones.
+    /// Measure on blocks of these files, which should resemble the data to store.
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
-    /// Tiers to measure, instead of the store's.
+    /// Measure the tiers of this file instead of the store's.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// For how many seconds encodings are run; what is left out keeps what the seed has of it.
+    /// Run encodings for this many seconds. Encodings that are left out keep their earlier figures.
     #[arg(long, value_name = "N", default_value_t = 12.0)]
     pub seconds: f64,
-    /// Where the seed goes; without it into the store, or seed.json where there is none.
+    /// Write the figures to this file [default: into the store, or seed.json if there is none].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
 }
 
 #[derive(Args)]
 pub struct Get {
-    /// A key, or what keys begin with.
+    /// A key, or the prefix of many keys.
     pub source: OsString,
-    /// A file, a directory, or - for stdout.
+    /// A file, a directory, or - for standard output.
     pub dest: PathBuf,
-    /// Of one object, bytes A up to, not including, B.
+    /// Copy bytes A to B of one object; B itself is left out.
     #[arg(long, value_name = "A-B", value_parser = range)]
     pub range: Option<Range>,
-    /// Compare bytes, not size and time, to find out which files below a directory are there already.
+    /// Skip files by content instead of size and time.
     #[arg(long)]
     pub checksum: bool,
-    /// Only say what would be written.
+    /// Print what would be written, and write nothing.
     #[arg(long)]
     pub dry_run: bool,
     #[command(flatten)]
@@ -367,11 +414,11 @@ fn glob(text: &str) -> Result<GlobMatcher, globset::Error> {
 
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Ack {
-    /// One replica is in a file.
+    /// One replica is written.
     Placed,
-    /// All replicas are.
+    /// All replicas are written.
     Replicated,
-    /// All replicas are fsynced.
+    /// All replicas are written and synced to their devices.
     Durable,
 }
 
@@ -400,13 +447,13 @@ fn subset(text: &str) -> Result<(u64, u64), String> {
 pub struct Mount {
     /// An empty directory.
     pub directory: PathBuf,
-    /// Return when it is mounted; `umount DIRECTORY` ends it.
+    /// Return as soon as the store is mounted; `umount DIRECTORY` ends the mount.
     #[arg(long)]
     pub daemon: bool,
     /// What --daemon starts: stdout and stderr are given up when it is mounted.
     #[arg(long, hide = true, conflicts_with = "run")]
     pub detached: bool,
-    /// Run a program that alone sees the mount, without privileges, and unmount when it ends. The rest of the line is its.
+    /// Run this program, which alone sees the mount, and unmount when it ends. Needs no privileges. Takes the rest of the line.
     #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true, conflicts_with = "daemon")]
     pub run: Vec<OsString>,
 }

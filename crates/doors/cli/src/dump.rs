@@ -30,16 +30,17 @@ pub struct Dump {
 
 #[derive(Subcommand)]
 pub enum Care {
-    /// Drop old versions from this node's store, and give their space back; chunks that others share stay. On each node, with the same
-    /// --keep, while nothing is dumped.
+    /// Delete old versions from this node's store and free their space.
+    ///
+    /// Chunks that newer versions share stay. Run it on each node with the same --keep, while nothing is dumped.
     Gc {
-        /// The dump; otherwise all.
+        /// The dump's name [default: all dumps].
         name: Option<String>,
-        /// Keep so many of the newest versions, one at least.
+        /// Keep this many of the newest versions, at least one.
         #[arg(long, default_value_t = 1)]
         keep: usize,
     },
-    /// Show the dumps that this node's store knows, with their versions.
+    /// List the dumps in this node's store, with their versions.
     Ls,
 }
 

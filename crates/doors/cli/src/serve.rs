@@ -20,23 +20,27 @@ use crate::output::Show;
 
 #[derive(Subcommand)]
 pub enum Serve {
-    /// Serve by 9P2000 until Ctrl-C or SIGTERM. It has no authentication: whoever reaches it reads and writes everything.
+    /// Serve the store as a file system over 9P2000.
+    ///
+    /// Serves until Ctrl-C or SIGTERM. 9P has no authentication: every client that reaches the address can read and write everything.
+    ///
+    /// Example: terrace serve 9p --unix /run/terrace.sock
     #[command(name = "9p")]
     Nine(Nine),
 }
 
 #[derive(Args)]
 pub struct Nine {
-    /// Where to listen; a port of 0 is any.
+    /// Listen on this address; port 0 chooses a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5640")]
     listen: SocketAddr,
-    /// Listen on a socket of the file system instead, which only this user may use.
+    /// Listen on a Unix socket instead, which only this user can open.
     #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "trust_network"])]
     unix: Option<PathBuf>,
-    /// Let other machines in. 9P has no authentication and hides nothing: only where the network is trusted.
+    /// Accept other machines. Use it only in networks that you trust: 9P neither authenticates nor encrypts.
     #[arg(long)]
     trust_network: bool,
-    /// End a connection that has not asked for anything for so long; 0 is never.
+    /// Close a connection that was idle for this long; 0 means never.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().idle.map_or(0, |idle| idle.as_secs()))]
     idle_timeout: u64,
 }

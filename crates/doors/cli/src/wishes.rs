@@ -11,17 +11,17 @@ use terrace::{Asked, Budget, Config, PutOptions, Requirement, Weights};
 #[derive(Args)]
 #[command(next_help_heading = "What matters")]
 pub struct Wishes {
-    /// What matters, the most important first, such as max_durability=4,min_storage.
+    /// Requirements, most important first, such as max_durability=4,min_storage.
     #[arg(long, value_name = "R,...", value_delimiter = ',')]
     require: Vec<Asked>,
-    /// Weights of the time to encode, the time to decode and the bytes stored: three numbers with commas between, or
+    /// Weights of encoding time, decoding time and bytes stored: three numbers with commas between, or
     /// asynchronous, archival or read-after-write.
     #[arg(long, value_name = "W")]
     pub weights: Option<Weights>,
-    /// The most bytes stored for each byte given, such as 3x: as many replicas as fit.
+    /// Store at most this many bytes for each byte written, such as 3x, and as many replicas as fit into that.
     #[arg(long, value_name = "B")]
     pub budget: Option<Budget>,
-    /// What has to hold: budget=3x, max_latency=5ms of what the first replica is on, tiers=NAME+NAME to use only these.
+    /// Hard limits: budget=3x, max_latency=5ms for the first replica's tier, tiers=NAME+NAME to use only these.
     #[arg(long, value_name = "C,...", value_delimiter = ',')]
     constraint: Vec<Constraint>,
     #[command(flatten)]

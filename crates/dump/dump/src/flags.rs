@@ -10,30 +10,30 @@ use crate::{Duplicates, Options};
 /// What `dump` takes.
 #[derive(Args, Clone, Debug)]
 pub struct DumpFlags {
-    /// The dump's name; each dump of that name is a version of it.
+    /// Name of the dump. Each dump of this name is a new version.
     pub name: String,
-    /// A file for each rank, or one with {rank} in its name.
+    /// Files to dump: one for each rank, or one name with {rank} in it.
     #[arg(required = true)]
     pub files: Vec<String>,
-    /// On how many nodes each chunk is to be.
+    /// Number of nodes that store each chunk.
     #[arg(long, default_value_t = Options::default().replicas)]
     pub replicas: u32,
-    /// Bytes of a chunk.
+    /// Size of a chunk in bytes.
     #[arg(long, default_value_t = 4096)]
     pub chunk: u32,
-    /// Cut where the content says so, at about --chunk bytes.
+    /// Cut chunks by content, at about --chunk bytes, so that moved bytes are found again.
     #[arg(long)]
     pub by_content: bool,
-    /// What of equal chunks is left out: `collective`, or for comparison `local` or `none`.
+    /// Which equal chunks are stored once: `collective` those of all ranks; for comparison `local` or `none`.
     #[arg(long, default_value = "collective")]
     pub duplicates: Duplicates,
     /// Choose partners by rank instead of by load, for comparison.
     #[arg(long)]
     pub static_partners: bool,
-    /// Bytes of each of two windows for what others send; a chunk must fit.
+    /// Size in bytes of each of two receive buffers; a chunk must fit.
     #[arg(long, default_value_t = Options::default().window)]
     pub window: usize,
-    /// The version to make; otherwise the next.
+    /// Version to write [default: the next].
     #[arg(long)]
     pub version: Option<u32>,
 }
@@ -41,15 +41,15 @@ pub struct DumpFlags {
 /// What `restore` takes.
 #[derive(Args, Clone, Debug)]
 pub struct RestoreFlags {
-    /// The dump's name.
+    /// Name of the dump.
     pub name: String,
-    /// A file for each rank that dumped, or one with {rank} in its name.
+    /// Files to write: one for each rank that dumped, or one name with {rank} in it.
     #[arg(required = true)]
     pub files: Vec<String>,
-    /// The version; otherwise the newest.
+    /// Version to restore [default: the newest].
     #[arg(long)]
     pub version: Option<u32>,
-    /// Restore what is left where a part is lost; what is lost is zeros.
+    /// Restore the rest if a part is lost; lost bytes become zeros.
     #[arg(long)]
     pub partial: bool,
 }

@@ -31,41 +31,43 @@ pub enum Dataset {
 /// What is done with declarations, and mostly without a store.
 #[derive(Subcommand)]
 pub enum DeclarationCommand {
-    /// Say all that is wrong with declarations.
+    /// Check declarations and report all errors.
     Check {
-        /// Declarations; - is stdin.
+        /// Files with declarations; - is standard input.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// Format declarations, in place; - is stdin, to stdout.
+    /// Format declarations in place. With -, format standard input to standard output.
     Fmt {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Only say which files are not formatted.
+        /// Only list files that are not formatted.
         #[arg(long)]
         check: bool,
     },
-    /// Show where everything lies in views and replicas.
+    /// Show the layout of views and replicas.
     Explain {
-        /// A declaration, - for stdin; or, where there is no such file, a dataset of the store.
+        /// A file with a declaration, - for standard input, or the name of a dataset in the store.
         #[arg(value_name = "FILE|NAME")]
         subject: PathBuf,
-        /// Only this view or replica.
+        /// Show this view or replica only.
         #[arg(long, value_name = "NAME")]
         only: Option<String>,
-        /// How long an array of variable size is: the variable that says so, and its value.
+        /// Length of an array: the variable that holds it, and its value.
         #[arg(long, value_name = "VARIABLE=N", value_parser = size)]
         size: Vec<(String, u64)>,
     },
-    /// Make a declaration of a NumPy, NetCDF or HDF5 file, Zarr metadata, or a C struct; what is left out is told.
+    /// Create a declaration from a NumPy, NetCDF or HDF5 file, Zarr metadata, or a C struct.
+    ///
+    /// What cannot be declared is left out and reported.
     Import {
-        /// The file; a folder for Zarr.
+        /// The file, or the folder of a Zarr store.
         #[arg(value_name = "FILE")]
         source: PathBuf,
-        /// What it is; without this, its name and its first bytes tell.
+        /// Format of the file [default: detected from its name and first bytes].
         #[arg(long)]
         from: Option<import::Format>,
-        /// For a C header: how many structs there are in a file.
+        /// For a C header: number of structs in the data file.
         #[arg(long, value_name = "N", default_value_t = 1000)]
         count: u64,
     },

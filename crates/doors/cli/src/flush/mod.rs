@@ -28,55 +28,55 @@ const STDIN_BUFFER_BYTES: usize = 1 << 20;
 
 #[derive(Args)]
 pub struct Flush {
-    /// What to pull from: - for framed requests on stdin, a directory, or redis://HOST:PORT/DB?stream=KEY. Several are pulled at once.
-    /// With --retry, --drop or --forget: destinations.
+    /// Sources to pull: - for framed requests on standard input, a directory, or redis://HOST:PORT/DB?stream=KEY.
+    /// With --retry, --drop or --forget: names of destinations.
     pub sources: Vec<OsString>,
-    /// Where to: a directory, key:PREFIX for the store itself, or SERVICE://BUCKET/PATH.
+    /// Deliver to a directory, to key:PREFIX in this store, or to SERVICE://BUCKET/PATH.
     #[arg(long, value_name = "DEST")]
     pub to: Option<OsString>,
-    /// An option of the service, such as region=eu-1. May be given again.
+    /// Set an option of the service, such as region=eu-1. Can be repeated.
     #[arg(long = "option", value_name = "NAME=VALUE")]
     pub options: Vec<String>,
-    /// The stream's name: it goes on where one of this name ended.
+    /// Name of the stream. A stream continues where the last run of this name ended.
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub stream: String,
-    /// End when nothing is left to pull. Requests of stdin end with it.
+    /// Stop when nothing is left to deliver.
     #[arg(long)]
     pub once: bool,
-    /// Write so many bytes at once, at most.
+    /// Write at most this many bytes at once.
     #[arg(long, value_name = "BYTES")]
     pub max_bytes: Option<Bytes>,
-    /// Let no request wait for longer before it is written, even where all workers are busy.
+    /// Write each request after at most this time, even if all workers are busy.
     #[arg(long, value_name = "TIME")]
     pub max_age: Option<Time>,
-    /// Write to so many files, objects or keys at once.
+    /// Write to at most this many destinations at once.
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// Hold so many bytes in memory, at most.
+    /// Hold at most this many bytes in memory.
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<Bytes>,
-    /// Take a file only when it has not changed for so long. Usual: a second, and no time once it was closed.
+    /// Deliver a file only after it has not changed for this long [default: 1s, or at once when it was closed].
     #[arg(long, value_name = "TIME", conflicts_with = "tail")]
     pub settle: Option<Time>,
-    /// Follow files that grow: deliver what is added to them, and remove none.
+    /// Follow growing files: deliver what is appended, and remove no file.
     #[arg(long)]
     pub tail: bool,
-    /// Park what has failed for so long. A source that is away is waited for as long.
+    /// Park a destination that has failed for this long, and give up a source that was unreachable for this long.
     #[arg(long, value_name = "TIME")]
     pub patience: Option<Time>,
-    /// Take requests of stdin only when they survive a loss of power.
+    /// Accept requests from standard input only once they survive a power cut.
     #[arg(long)]
     pub durable: bool,
-    /// Try parked destinations of the stream again: now where it runs, else by the next run.
+    /// Retry parked destinations: at once if the stream is running, otherwise in its next run.
     #[arg(long, group = "wish", conflicts_with = "to")]
     pub retry: bool,
-    /// Throw away what waits in the stream's log for these destinations.
+    /// Delete the pending requests of these destinations from the stream's log.
     #[arg(long, group = "wish", conflicts_with = "to")]
     pub drop: bool,
-    /// Forget how far these destinations got: the next append goes behind what is there then.
+    /// Forget the progress of these destinations: the next append goes behind the bytes that exist then.
     #[arg(long, group = "wish", conflicts_with = "to")]
     pub forget: bool,
-    /// With --retry, --drop or --forget: all destinations that are parked.
+    /// With --retry, --drop or --forget: apply it to all parked destinations.
     #[arg(long, requires = "wish", conflicts_with = "sources")]
     pub all: bool,
 }

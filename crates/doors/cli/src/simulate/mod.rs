@@ -21,10 +21,10 @@ use description::Description;
 
 #[derive(Args)]
 pub struct Simulate {
-    /// The cluster, what is written, and the policies to compare.
+    /// A file that describes the cluster, the workload and the policies to compare.
     #[arg(value_name = "FILE")]
     pub description: PathBuf,
-    /// Write a picture of time and space, too.
+    /// Write a plot of time and space to this file, too.
     #[arg(long, value_name = "FILE.svg", value_parser = PathBufValueParser::new().try_map(picture))]
     pub plot: Option<PathBuf>,
 }

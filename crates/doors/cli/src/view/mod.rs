@@ -28,36 +28,36 @@ pub enum View {
 /// What is done with a dataset of the store.
 #[derive(Subcommand)]
 pub enum StoredView {
-    /// Print bytes of a view.
+    /// Read a view.
     Read {
-        /// A dataset, or the file that declares it: then it is added if it is not in the store.
+        /// A dataset, or a file with its declaration; the dataset is added if the store does not have it.
         dataset: String,
         view: String,
-        /// Only the bytes A up to, not including, B.
+        /// Read bytes A to B only; B itself is left out.
         #[arg(long, value_name = "A-B", value_parser = range)]
         range: Option<Range>,
-        /// Into this file instead of stdout, which - is, too.
+        /// Write to this file [default: -, standard output].
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Write bytes to a view, and so into every replica.
+    /// Write to a view. Every replica of the dataset is updated.
     Write {
-        /// A dataset, or the file that declares it: then it is added if it is not in the store.
+        /// A dataset, or a file with its declaration; the dataset is added if the store does not have it.
         dataset: String,
         view: String,
-        /// What to write; without this, or with -, stdin.
+        /// Read the bytes from this file [default: -, standard input].
         file: Option<PathBuf>,
-        /// From this byte of the view on.
+        /// Begin at this byte of the view.
         #[arg(long, value_name = "BYTE", default_value_t = 0)]
         at: u64,
     },
-    /// Make a file of a view that other tools read.
+    /// Export a view to a file that other tools read.
     Export {
         dataset: String,
         view: String,
         #[arg(value_enum)]
         format: Format,
-        /// The file to make; for Zarr, the folder.
+        /// The file to create, or the folder for Zarr.
         output: PathBuf,
     },
 }
@@ -75,17 +75,17 @@ pub enum Format {
 
 #[derive(Args)]
 pub struct Convert {
-    /// The file that declares the dataset.
+    /// A file with the dataset's declaration.
     pub declaration: PathBuf,
-    /// The view that the file is in.
+    /// The view whose layout the input file has.
     pub from: String,
-    /// The file.
+    /// The input file.
     pub source: PathBuf,
-    /// The view that is wanted.
+    /// The view whose layout the output file gets.
     pub to: String,
-    /// The file to make.
+    /// The output file.
     pub output: PathBuf,
-    /// How long an array of variable size is: the variable that says so, and its value.
+    /// Length of an array: the variable that holds it, and its value.
     #[arg(long, value_name = "VARIABLE=N", value_parser = dataset::size)]
     pub size: Vec<(String, u64)>,
 }
