@@ -116,7 +116,7 @@ impl Shared {
     pub fn set_rules(&self, declared: &Declared) -> Result<()> {
         Ok(self
             .store
-            .set_rules(&keys::dataset_folder(&self.name), declared.store_rules(&self.name, self.store.config()))?)
+            .set_rules(&keys::dataset_folder(&self.name), declared.store_rules(&self.name, self.store.config())?)?)
     }
 
     /// Loads the current declaration and the state of all objects, both as of one moment. Falls back to holding

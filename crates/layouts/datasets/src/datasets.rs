@@ -49,7 +49,7 @@ impl Datasets {
         if self.contains(name)? {
             return Err(Error::Exists(name.to_owned()));
         }
-        self.store.set_rules(&keys::dataset_folder(name), declared.store_rules(name, self.store.config()))?;
+        self.store.set_rules(&keys::dataset_folder(name), declared.store_rules(name, self.store.config())?)?;
         let key = keys::declaration_key(name);
         let none = terrace::Object {
             id: 0,

@@ -1,6 +1,8 @@
 //! Checked declarations, and the check that a store can hold what they declare.
 
+use std::fmt::Display;
 use std::io;
+use std::str::FromStr;
 use std::time::Duration;
 
 use terrace::config::Rule;
@@ -157,25 +159,35 @@ impl Declared {
     }
 
     /// Returns the store's rules for the replicas that declare tiers, a codec or requirements.
-    pub(crate) fn store_rules(&self, dataset: &str, config: &Config) -> Vec<Rule> {
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if a replica names a requirement or a codec that does not exist.
+    pub(crate) fn store_rules(&self, dataset: &str, config: &Config) -> Result<Vec<Rule>> {
         let says = |replica: &&Replica| {
             !replica.tiers.is_empty() || replica.codec.is_some() || !replica.requirements.is_empty()
         };
-        let rule = |replica: &Replica| Rule {
-            prefix: keys::replica_key(dataset, replica),
-            requirements: replica.requirements.clone(),
-            replicas: None,
-            ack: None,
-            weights: None,
-            budget: None,
-            encoding: replica.codec.clone(),
-            max_latency: None,
-            volatile: is_volatile(replica, config),
-            tiers: (!replica.tiers.is_empty()).then(|| replica.tiers.clone()),
-            layout: None,
+        let rule = |replica: &Replica| {
+            Ok(Rule {
+                prefix: keys::replica_key(dataset, replica),
+                requirements: replica.requirements.iter().map(|name| parse(replica, name)).collect::<Result<_>>()?,
+                replicas: None,
+                ack: None,
+                weights: None,
+                budget: None,
+                encoding: replica.codec.as_deref().map(|name| parse(replica, name)).transpose()?,
+                max_latency: None,
+                volatile: is_volatile(replica, config),
+                tiers: (!replica.tiers.is_empty()).then(|| replica.tiers.clone()),
+                layout: None,
+            })
         };
         self.model.replicas.iter().filter(says).map(rule).collect()
     }
+}
+
+/// Reads a word of a replica's declaration.
+fn parse<T: FromStr<Err: Display>>(replica: &Replica, word: &str) -> Result<T> {
+    word.parse().map_err(|wrong| Error::Refused(format!("the replica {}: {wrong}", replica.name)))
 }
 
 /// Returns whether a reboot empties all tiers of the replica.

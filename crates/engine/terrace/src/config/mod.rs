@@ -4,17 +4,21 @@ mod check;
 mod discover;
 mod tier;
 mod units;
+mod written;
 
+pub use terrace_cost::Model;
 pub use tier::{Layout, TargetConfig, ThrottleConfig, TierConfig, TierKind};
 pub use units::{Bytes, Rate, Time};
+pub use written::Written;
 
 use serde::{Deserialize, Serialize};
-use terrace_format::frame;
-use terrace_format::key;
+use terrace_codec::Encoding;
+use terrace_cost::Weights;
+use terrace_format::{frame, key};
+use terrace_plan::policy::{Asked, Budget};
 
 use crate::{Error, Result};
 
-pub use terrace_cost::Model;
 /// When a write returns; each level includes those before it.
 ///
 /// `placed`: replica 0 and its commit are in files, the rest is owed: survives a crash of every process. `replicated`: all
@@ -46,13 +50,13 @@ pub struct StoreConfig {
     /// When a write returns.
     pub ack: Ack,
     /// What matters for all objects, by the requirements' names; where two conflict, the first stands.
-    pub requirements: Vec<String>,
+    pub requirements: Vec<Written<Asked>>,
     /// Weights of the time to encode, the time to decode and the bytes stored, as `"0.3,0.3,0.4"`, or a preset's name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub weights: Option<String>,
+    pub weights: Option<Written<Weights>>,
     /// The most bytes stored for each byte given, over all replicas, as `"3x"`: as many replicas as fit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub budget: Option<String>,
+    pub budget: Option<Written<Budget>>,
     /// The highest latency of a target that holds the replica to be read first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_latency: Option<Time>,
@@ -114,7 +118,7 @@ pub struct Rule {
     pub prefix: String,
     /// What matters for these objects, by the requirements' names; where two conflict, the first stands.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub requirements: Vec<String>,
+    pub requirements: Vec<Written<Asked>>,
     /// How many replicas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u8>,
@@ -123,13 +127,13 @@ pub struct Rule {
     pub ack: Option<Ack>,
     /// Weights of the time to encode, the time to decode and the bytes stored, as `"0.3,0.3,0.4"`, or a preset's name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub weights: Option<String>,
+    pub weights: Option<Written<Weights>>,
     /// The most bytes stored for each byte given, over all replicas, as `"3x"`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub budget: Option<String>,
+    pub budget: Option<Written<Budget>>,
     /// The encoding of every replica, by name, instead of what would be chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub encoding: Option<String>,
+    pub encoding: Option<Written<Encoding>>,
     /// The highest latency of a target that holds the replica to be read first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_latency: Option<Time>,

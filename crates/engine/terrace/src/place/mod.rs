@@ -320,5 +320,5 @@ fn is_dense(wanted: &Wanted, weights: &Weights) -> bool {
 
 /// The encoding that the rule for a key names.
 fn pinned(inner: &Inner, key: &[u8]) -> Option<Encoding> {
-    inner.rules.now().rule_for(key).and_then(|rule| rule.encoding.as_deref()?.parse().ok())
+    inner.rules.now().rule_for(key).and_then(|rule| rule.encoding.as_deref().copied())
 }

@@ -2,7 +2,7 @@
 //! (HReplica IV-B.2).
 
 use smallvec::SmallVec;
-use terrace_plan::policy::{Ask, Asked, Level, Policy as Wanted, Replicas, Resolution, resolve_levels};
+use terrace_plan::policy::{Ask, Level, Policy as Wanted, Replicas, Resolution, resolve_levels};
 
 use crate::config::{Ack, Config, Rule};
 use crate::store::Inner;
@@ -65,11 +65,11 @@ fn decide(inner: &Inner, config: &Config, rule: Option<&Rule>, options: &PutOpti
         asks.push((rank, ask));
     }
     let application = rule.map_or_else(Ask::default, |rule| Ask {
-        requirements: understood(&rule.requirements),
+        requirements: rule.requirements.iter().map(|asked| **asked).collect(),
         replicas: rule.replicas,
         ack: rule.ack,
-        weights: rule.weights.as_deref().and_then(|weights| weights.parse().ok()),
-        budget: rule.budget.as_deref().and_then(|budget| budget.parse().ok()),
+        weights: rule.weights.as_deref().copied(),
+        budget: rule.budget.as_deref().copied(),
         max_latency: rule.max_latency.map(|time| time.0.as_secs_f64()),
         tiers: rule.tiers.as_deref().map(|names| inner.tiers.named(names)),
         volatile: Some(rule.volatile),
@@ -78,10 +78,10 @@ fn decide(inner: &Inner, config: &Config, rule: Option<&Rule>, options: &PutOpti
     // The weakest one is what holds where nothing is said.
     let ack = Some(store.ack).filter(|ack| *ack > Ack::Placed);
     let system = Ask {
-        requirements: understood(&store.requirements),
+        requirements: store.requirements.iter().map(|asked| **asked).collect(),
         ack,
-        weights: store.weights.as_deref().and_then(|weights| weights.parse().ok()),
-        budget: store.budget.as_deref().and_then(|budget| budget.parse().ok()),
+        weights: store.weights.as_deref().copied(),
+        budget: store.budget.as_deref().copied(),
         max_latency: store.max_latency.map(|time| time.0.as_secs_f64()),
         ..Ask::default()
     };
@@ -94,9 +94,4 @@ fn decide(inner: &Inner, config: &Config, rule: Option<&Rule>, options: &PutOpti
 fn range(config: &Config) -> Replicas {
     let replicas = config.store.replicas;
     Replicas { min: replicas.min, max: replicas.max, default: replicas.default }
-}
-
-/// Those of a checked configuration all are.
-fn understood(names: &[String]) -> Vec<Asked> {
-    names.iter().filter_map(|name| name.parse().ok()).collect()
 }
