@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 /// Stands between a file's name and the number of the process that replaces it.
-const INFIX: &str = ".new-";
+const LEFTOVER_INFIX: &str = ".new-";
 
 /// Replaces a file that is only a help. A loss of power may take the old and the new one.
 pub fn replace(file: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
@@ -22,7 +22,7 @@ pub fn replace_durably(file: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
 
 fn replace_by(file: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let mut new = file.as_os_str().to_owned();
-    new.push(format!("{INFIX}{}", process::id()));
+    new.push(format!("{LEFTOVER_INFIX}{}", process::id()));
     let new = PathBuf::from(new);
     let replaced = write(&new).and_then(|()| {
         crate::fail::point("replace:written");
@@ -37,7 +37,7 @@ fn replace_by(file: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::R
 
 /// The name of the file that one of this name was to replace, and the process that wrote it.
 pub fn split_leftover(name: &str) -> Option<(&str, u32)> {
-    let (file, process) = name.rsplit_once(INFIX)?;
+    let (file, process) = name.rsplit_once(LEFTOVER_INFIX)?;
     let is_number = process.bytes().all(|byte| byte.is_ascii_digit());
     Some((file, process.parse().ok().filter(|_| is_number && !file.is_empty())?))
 }

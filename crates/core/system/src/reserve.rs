@@ -1,7 +1,7 @@
 //! Room that is kept on the disk of a store's directory: a file that gives some of it back when that disk is full. Without it
 //! a full disk could keep a store from being opened, and objects from being removed, which is what makes room.
 //!
-//! What brings new bytes does not get any of it, or it would soon be gone.
+//! Nothing that brings new bytes gets any of it, or it would soon be gone.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ pub const RESERVE_FILE: &str = "reserve";
 const RESERVE_BYTES: u64 = 1 << 20;
 /// No larger part of its file system is kept: one part in ...
 const MIN_RESERVES_PER_DISK: u64 = 64;
-/// What is given back at a time.
+/// Bytes that are given back at a time.
 const PART_BYTES: u64 = 128 << 10;
 
 /// An error that may come from a full disk.

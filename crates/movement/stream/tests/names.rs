@@ -169,7 +169,7 @@ fn a_file_beside_a_hidden_leftover_arrives_and_the_message_names_the_leftover() 
     assert_eq!(tree(&drop).len(), 0);
 }
 
-/// What lies behind a symbolic link that leads out of the destination was refused with "Invalid cross-device link".
+/// A path behind a symbolic link that leads out of the destination was refused with "Invalid cross-device link".
 #[test]
 fn a_link_that_leads_out_of_the_destination_is_named_in_plain_words() {
     let dir = tempfile::tempdir().unwrap();

@@ -70,10 +70,10 @@ pub fn same_bytes(store: &Store, key: &[u8], from: impl ReadHoles) -> Result<boo
 /// A writer that compares the written bytes with a source.
 struct Compare<R> {
     from: R,
-    /// What is left of the source's hole.
+    /// The rest of the source's hole.
     hole: u64,
     same: bool,
-    /// What was read of the source.
+    /// Bytes that were read of the source.
     buffer: Vec<u8>,
 }
 

@@ -39,7 +39,7 @@ const OWN_FILES: [&str; 15] = [
     "lock",
     "machine",
 ];
-/// What tells that a store is here, in the order in which it goes. `terrace` is what older versions wrote the second as.
+/// Files that tell that a store is here, in the order in which it goes. `terrace` is what older versions wrote the second as.
 const LAST_FILES: [&str; 3] = ["terrace", "terrace.toml", "store"];
 /// Files with a number.
 const NUMBERED_FILES: [&str; 6] = ["emptied-", "names-", "names-due-", "target-", "throttle-", "used-"];
