@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::ops::Deref;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use heed::{CompactionOption, Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix_futex_sync::Mutex;
 use terrace_system::Locked;
 use terrace_system::fork::{self, Held};
@@ -28,6 +28,8 @@ const TOO_MUCH: [i32; 2] = [libc::ENOMEM, libc::EINVAL];
 const READERS: u32 = 512;
 /// Bytes of a reader's entry in LMDB's lock file.
 const READER_ENTRY_BYTES: u64 = 64;
+/// More than LMDB's lock file has before the readers' entries.
+const LOCK_FILE_HEADER_BYTES: u64 = 4096;
 const DATA_FILE: &str = "data.mdb";
 const LOCK_FILE: &str = "lock.mdb";
 /// The folder in which a data file is made, below the catalog's.
@@ -121,6 +123,10 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
             Ok(false) => make_data_file(folder)?,
             Err(e) => return Err(Error::io(format!("looking for {}", data.display()))(e)),
         }
+        if let Err(error) = allocate_lock_file(folder) {
+            // It has room for the readers that were there at once before.
+            tracing::debug!(%error, "LMDB's lock file may lack room for more readers");
+        }
         return Ok(alone);
     }
     let shared = lock(|file| Locked::share(file).map(Some)).map_err(Error::io(context()))?;
@@ -139,6 +145,15 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
     }
     check_data_file(&data, MAP, CheckDepth::Length)?;
     Ok(shared)
+}
+
+/// Gives LMDB's lock file all the room that it may need. LMDB maps a sparse file, and a page of it that a full disk has no room for
+/// would end the process. Nobody has the environment open, this process neither: closing the file drops none of LMDB's locks.
+fn allocate_lock_file(folder: &Path) -> io::Result<()> {
+    let path = folder.join(LOCK_FILE);
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    let bytes = LOCK_FILE_HEADER_BYTES + u64::from(READERS) * READER_ENTRY_BYTES;
+    Ok(rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
 }
 
 /// Makes an empty data file. It gets its name once it is whole: a short file was cut, it is never one that a killed process
@@ -327,6 +342,17 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    /// LMDB maps its lock file, which was sparse: on a full disk the process that needed one more page of it got SIGBUS.
+    #[test]
+    fn the_lock_file_has_room_for_all_readers() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let environment = Environment::open(dir.path()).expect("opens");
+        let found = fs::metadata(dir.path().join(LOCK_FILE)).expect("a lock file");
+        assert!(found.blocks() * 512 >= u64::from(READERS) * READER_ENTRY_BYTES, "{} blocks", found.blocks());
+        let readers: Vec<_> = (0..READERS).map(|_| environment.read_txn().expect("a reader")).collect();
+        assert_eq!(readers.len(), READERS as usize);
+    }
 
     /// Two processes that opened a store at once, and a data file of mostly free pages: the one that had made its lock a shared
     /// one worked on with the file that the other had just replaced. `tests/kill.rs` met it once in 1,000 openings.
