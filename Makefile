@@ -108,7 +108,7 @@ test: needed-by-tests servers tools ## every test, the long ones at a tenth of t
 GOLDEN := TERRACE_WRITE_GOLDEN=1 TERRACE_LOG_FILE=1024 TERRACE_STAGE_BYTES=65536
 golden: ## golden stores and records that are not there yet; those that are there are never written again
 	$(GOLDEN) $(CARGO) test -p terrace --test golden --test format
-	$(GOLDEN) $(CARGO) test -p terrace-datasets -p terrace-dump --test golden
+	$(GOLDEN) $(CARGO) test -p terrace-datasets -p terrace-dump -p terrace-stream --test golden
 
 lint: needed target/tools/bin/typos ## formatting, clippy and docs, warnings denied; what crates may use; spelling and language
 	$(CARGO) fmt --all --check

@@ -46,15 +46,20 @@ impl Random {
     }
 }
 
-/// A store with memory above a disk.
-pub fn store(dir: &Path) -> Store {
+/// The configuration of memory above a disk.
+pub fn config(dir: &Path) -> Config {
     let d = dir.display();
     let text = format!(
         "[store]\nreplicas = {{ min = 1, max = 3, default = 1 }}\n\
          [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{d}/ram']\npersistent = false\ncapacity = '64MiB'\n\
          [[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{d}/disk']\n"
     );
-    Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
+    Config::parse(&text, "test").unwrap()
+}
+
+/// A store with memory above a disk.
+pub fn store(dir: &Path) -> Store {
+    Store::init(&dir.join("store"), &config(dir)).unwrap()
 }
 
 /// Small, so that each thing happens often.
