@@ -3,8 +3,7 @@
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-use crate::grouping::Event;
-use crate::pipeline::Shared;
+use crate::shared::{Event, Shared};
 use crate::{Move, Pulled, Sink, Source};
 
 /// The maximum sleep between two checks for due retries.

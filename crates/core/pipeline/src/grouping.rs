@@ -5,21 +5,9 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use crate::pipeline::Shared;
 use crate::segment::Segment;
+use crate::shared::{Event, Shared};
 use crate::{Closed, DestinationOf, Move};
-
-/// The events that grouping receives.
-pub enum Event<M: Move> {
-    /// Moves were pulled.
-    Moves { source: usize, moves: Vec<M> },
-    /// From here on, all moves of a source to a destination are pulled again; earlier ones are void.
-    Again { source: usize, destination: DestinationOf<M>, epoch: u64 },
-    /// A worker is free.
-    Free,
-    /// Memory is short.
-    Short,
-}
 
 /// Groups moves until all collectors have ended.
 pub fn group<M: Move>(shared: &Shared<'_, M>, events: &Receiver<Event<M>>, next: &SyncSender<Segment<M>>) {

@@ -26,6 +26,7 @@ mod memory;
 mod pipeline;
 mod segment;
 mod settings;
+mod shared;
 mod sorter;
 mod worker;
 

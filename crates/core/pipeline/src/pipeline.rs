@@ -1,52 +1,18 @@
 //! The composition of the four stages.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 use std::thread::{self, ScopedJoinHandle};
 
 use rustix_futex_sync::Mutex;
 
-use crate::dispatcher::Dispatcher;
-use crate::grouping::Event;
-use crate::memory::Memory;
 use crate::segment::Segment;
-use crate::{Figures, Move, Settings, Sink, Source};
+use crate::shared::Shared;
+use crate::{Figures, Settings, Sink, Source};
 use crate::{collector, grouping, sorter, worker};
 
 /// The capacity of the channels between stages, in events or segments. [`Settings::memory`] limits their bytes.
 const MAX_QUEUED_PER_STAGE: usize = 8;
-
-/// The state that all stages share.
-pub struct Shared<'a, M: Move> {
-    pub settings: &'a Settings,
-    pub figures: &'a Figures,
-    pub memory: Memory<'a>,
-    pub dispatch: Dispatcher<'a, M>,
-    stopped: AtomicBool,
-    /// The channel to grouping; present as long as there is a collector.
-    grouping: Mutex<Option<SyncSender<Event<M>>>>,
-}
-
-impl<M: Move> Shared<'_, M> {
-    pub fn stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
-    }
-
-    /// Makes all stages end as soon as possible; no more segments are written.
-    pub fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
-        self.dispatch.end();
-    }
-
-    pub fn notify_worker_free(&self) {
-        if let Some(grouping) = &*self.grouping.lock() {
-            // An error is ignored: if the channel is full, grouping checks for free workers when it handles the queued
-            // events.
-            let _ = grouping.try_send(Event::Free);
-        }
-    }
-}
 
 /// Why a pipeline ended before its sources.
 #[derive(Debug)]
@@ -69,14 +35,7 @@ pub fn run<'a, S: Source, K: Sink<S::Move, Error = S::Error>>(
 ) -> Result<(), Ended<S::Error>> {
     let (to_grouping, events) = sync_channel(MAX_QUEUED_PER_STAGE);
     let (to_sorter, segments) = sync_channel::<Segment<S::Move>>(MAX_QUEUED_PER_STAGE);
-    let shared = Shared {
-        settings,
-        figures,
-        memory: Memory::new(settings.memory, figures),
-        dispatch: Dispatcher::new(settings, sources.len()),
-        stopped: AtomicBool::new(false),
-        grouping: Mutex::new(Some(to_grouping.clone())),
-    };
+    let shared = Shared::new(settings, figures, sources.len(), to_grouping.clone());
     let error = Mutex::new(None);
     let end = |found| {
         error.lock().get_or_insert(found);
@@ -115,7 +74,7 @@ pub fn run<'a, S: Source, K: Sink<S::Move, Error = S::Error>>(
             others.into_iter().flatten().for_each(|other| drop(other.join()));
         }
         drop(to_grouping);
-        shared.grouping.lock().take();
+        shared.forget_grouping();
         // The scope propagates a panic.
         drop(sorting.map(ScopedJoinHandle::join));
         shared.dispatch.end();

@@ -3,8 +3,8 @@
 use std::sync::mpsc::Receiver;
 
 use crate::Move;
-use crate::pipeline::Shared;
 use crate::segment::Segment;
+use crate::shared::Shared;
 
 /// Sorts segments until grouping has ended, and passes each one on as soon as there is room for it.
 pub fn sort<M: Move>(shared: &Shared<'_, M>, segments: &Receiver<Segment<M>>, mut next: impl FnMut(Segment<M>)) {

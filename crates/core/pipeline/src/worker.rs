@@ -1,8 +1,8 @@
 //! A worker: it writes segments to their destinations, makes them durable, and finishes their moves.
 
 use crate::dispatcher::Verdict;
-use crate::pipeline::Shared;
 use crate::segment::Segment;
+use crate::shared::Shared;
 use crate::{Failure, Move, Sink, Source};
 
 /// Writes segments until the worker has been idle for a while, or no more will come.
