@@ -44,4 +44,5 @@ mod mix;
 mod named;
 pub mod plan;
 pub mod policy;
+mod sets;
 pub mod snapshot;

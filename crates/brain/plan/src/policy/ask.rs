@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::{Ack, Asked};
-use crate::snapshot::TierSet;
+use crate::sets::TierSet;
 use terrace_cost::{NotUnderstood, Weights};
 
 /// The level at which something is asked for. An earlier level overrides a later one.

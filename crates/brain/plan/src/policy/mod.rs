@@ -12,7 +12,7 @@ pub use resolve::{resolve, resolve_levels};
 
 use serde::{Deserialize, Serialize};
 
-use crate::snapshot::TierSet;
+use crate::sets::TierSet;
 use terrace_cost::{CostModel, Model, Weights, energy, measured, paper};
 
 /// The acknowledgement that a write waits for; each level includes the preceding ones. The paper's r_m is ASYNC for the

@@ -1,8 +1,6 @@
 //! The state of the storage that the planner sees: plain data, read at one moment.
 
-mod sets;
-
-pub use sets::{TargetSet, TierSet};
+pub use crate::sets::{MAX_TARGETS, MAX_TIERS, TargetSet, TierSet};
 pub use terrace_cost::PAGE;
 
 use std::fmt;
@@ -12,11 +10,6 @@ use serde::{Deserialize, Serialize};
 use terrace_cost::{TargetRates, Work, down, nearest};
 
 use crate::policy::Policy;
-
-/// The maximum number of targets in a snapshot.
-pub const MAX_TARGETS: usize = 64;
-/// The maximum number of tiers in a snapshot.
-pub const MAX_TIERS: usize = 32;
 
 /// The fill level of a tier is rounded to one of this many steps. Remembered plans become invalid at each step.
 const FILL_LEVEL_STEPS: f64 = 8.0;

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_TARGETS, MAX_TIERS};
+/// The maximum number of targets in a snapshot.
+pub const MAX_TARGETS: usize = 64;
+/// The maximum number of tiers in a snapshot.
+pub const MAX_TIERS: usize = 32;
 
 /// A set of tiers, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
