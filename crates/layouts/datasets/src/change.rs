@@ -2,7 +2,7 @@
 
 use terrace_views::model::{Model, Sizes};
 
-use crate::dataset::{Dataset, MAX_ATTEMPTS, Shared};
+use crate::dataset::{Dataset, Shared, attempts};
 use crate::declared::Declared;
 use crate::loaded::Loaded;
 use crate::owed::Owed;
@@ -20,7 +20,7 @@ impl Dataset {
     pub fn change(&self, declared: &Declared) -> Result<()> {
         let shared = &self.shared;
         declared.check_store_fit(shared.store.config())?;
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in attempts() {
             let alone = shared.changing.write();
             let tried = shared.try_load().and_then(|(loaded, state)| shared.try_change(&loaded, &state, declared));
             drop(alone);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use rustix_futex_sync::RwLock;
 use terrace::Store;
@@ -16,9 +17,10 @@ use crate::state::State;
 use crate::view::View;
 use crate::{Error, Result, keys};
 
-/// Maximum attempts of a request that conflicts with concurrent commits. The limit is high because one long request can
-/// conflict with many short requests of other processes.
-pub(crate) const MAX_ATTEMPTS: usize = 1000;
+/// A request that conflicts with concurrent commits is attempted at least this often ...
+const MIN_ATTEMPTS: usize = 1000;
+/// ... and for at least this long: a long request can lose against many short ones for seconds, on a busy machine.
+const MIN_PATIENCE: Duration = Duration::from_secs(10);
 /// After this many failed attempts, a request holds `changing` exclusively, so that writers of this process cannot
 /// conflict with it again.
 pub(crate) const EXCLUSIVE_AFTER_ATTEMPTS: usize = 8;
@@ -111,6 +113,19 @@ impl Dataset {
     }
 }
 
+/// Numbers of attempts, until a request that conflicts with concurrent commits gives up.
+pub(crate) fn attempts() -> impl Iterator<Item = usize> {
+    let begun = Instant::now();
+    let goes_on = move |number: &usize| *number < MIN_ATTEMPTS || begun.elapsed() < MIN_PATIENCE;
+    // Others get the processor first, or they could not finish what this waits for.
+    let give_way = |number: &usize| {
+        if *number > EXCLUSIVE_AFTER_ATTEMPTS {
+            std::thread::yield_now()
+        }
+    };
+    (0..).take_while(goes_on).inspect(give_way)
+}
+
 impl Shared {
     /// Sets the store's rules for the replicas of the declaration.
     pub fn set_rules(&self, declared: &Declared) -> Result<()> {
@@ -135,7 +150,7 @@ impl Shared {
 
     /// Does the same as [`Shared::load`]. The caller holds `changing`.
     pub fn load_with_retries(&self) -> Result<(Arc<Loaded>, State)> {
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in attempts() {
             match self.try_load() {
                 Ok(found) => return Ok(found),
                 Err(AttemptError::Changed | AttemptError::Damaged { .. }) => {}

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use terrace_views::convert::{Plan, Touched};
 
-use crate::dataset::{EXCLUSIVE_AFTER_ATTEMPTS, MAX_ATTEMPTS, Shared};
+use crate::dataset::{EXCLUSIVE_AFTER_ATTEMPTS, Shared, attempts};
 use crate::loaded::{Loaded, Projection};
 use crate::sources::Sources;
 use crate::state::State;
@@ -58,7 +58,7 @@ impl Shared {
         out: &mut [u8],
     ) -> Result<usize> {
         let (mut bad, mut why): (Vec<(usize, Range<u64>)>, Vec<String>) = Default::default();
-        for attempt in 0..MAX_ATTEMPTS {
+        for attempt in attempts() {
             let alone = (attempt >= EXCLUSIVE_AFTER_ATTEMPTS).then(|| self.changing.write());
             let tried = self.try_load().and_then(|(loaded, mut state)| {
                 state.mark_unreadable(&bad);

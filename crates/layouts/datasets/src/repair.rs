@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::dataset::{Dataset, MAX_ATTEMPTS, Shared};
+use crate::dataset::{Dataset, Shared, attempts};
 use crate::loaded::{Loaded, Projection};
 use crate::owed::Owed;
 use crate::read::{Attempt, AttemptError};
@@ -136,7 +136,7 @@ impl Shared {
 
     /// Applies and commits a change to the owed ranges of files, with retries.
     fn commit_owed_change<T>(&self, change: impl Fn(&mut Writer) -> Attempt<T>) -> Result<T> {
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in attempts() {
             let alone = self.changing.write();
             let tried = self.try_load().and_then(|(loaded, state)| {
                 let mut writer = Writer::new(self, &loaded, &state);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use terrace_views::convert::{Plan, Stored};
 
-use crate::dataset::{EXCLUSIVE_AFTER_ATTEMPTS, MAX_ATTEMPTS, Shared};
+use crate::dataset::{EXCLUSIVE_AFTER_ATTEMPTS, Shared, attempts};
 use crate::loaded::{Loaded, Projection};
 use crate::read::{Attempt, AttemptError};
 use crate::sources::Sources;
@@ -38,6 +38,7 @@ impl Shared {
     /// are left as they are, or become zeros with `accept_loss`.
     pub fn update_replicas(&self, which: &mut dyn FnMut(usize) -> bool, accept_loss: bool) -> Result<()> {
         let (mut file, mut from, mut failures, mut bad) = (0, 0, 0, Vec::new());
+        let mut left = attempts();
         loop {
             let alone = self.changing.write();
             let tried = self.try_load().and_then(|(loaded, mut state)| {
@@ -49,10 +50,13 @@ impl Shared {
                 }
             });
             drop(alone);
+            if tried.is_ok() {
+                (failures, left) = (0, attempts());
+            }
             match tried {
                 Ok(None) => return Ok(()),
-                Ok(Some(UpdateOutcome::Updated)) => failures = 0,
-                Ok(Some(UpdateOutcome::Skipped(end))) => (failures, from) = (0, end),
+                Ok(Some(UpdateOutcome::Updated)) => {}
+                Ok(Some(UpdateOutcome::Skipped(end))) => from = end,
                 Ok(Some(UpdateOutcome::Done)) => (file, from) = (file + 1, 0),
                 Err(AttemptError::Changed) => failures += 1,
                 Err(AttemptError::Damaged { file, bytes, .. }) => {
@@ -63,7 +67,7 @@ impl Shared {
                 }
                 Err(AttemptError::Failed(error)) => return Err(error),
             }
-            if failures > MAX_ATTEMPTS {
+            if left.next().is_none() {
                 return Err(Error::Busy(self.name.clone()));
             }
         }

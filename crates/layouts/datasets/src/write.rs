@@ -1,6 +1,6 @@
 //! Writes bytes of a view into every replica with one commit.
 
-use crate::dataset::{MAX_ATTEMPTS, Shared};
+use crate::dataset::{Shared, attempts};
 use crate::declared::UpdateTime;
 use crate::loaded::{Loaded, Projection};
 use crate::read::{Attempt, AttemptError};
@@ -36,7 +36,7 @@ impl Shared {
     fn write_step(&self, view: &str, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut why = String::new();
         let mut shares = self.needs_no_reads(view, offset, bytes.len() as u64);
-        for _ in 0..MAX_ATTEMPTS {
+        for _ in attempts() {
             let held = (shares.then(|| self.changing.read()), (!shares).then(|| self.changing.write()));
             let tried =
                 self.try_load().and_then(|(loaded, state)| self.try_write(&loaded, &state, view, offset, bytes));
