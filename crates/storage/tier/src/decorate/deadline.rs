@@ -3,7 +3,6 @@
 //! Each call runs on a thread of the target's own, which stays behind where the call does not come back.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -134,10 +133,6 @@ impl Target for Deadline {
         self.run(move |inner| Ok(inner.allocated(segment))).unwrap_or(0)
     }
 
-    fn used(&self) -> u64 {
-        self.inner.used()
-    }
-
     fn space(&self) -> io::Result<Space> {
         self.run(|inner| inner.space())
     }
@@ -178,17 +173,7 @@ impl Target for Deadline {
         self.run(|inner| inner.look())
     }
 
-    fn is_new(&self) -> bool {
-        self.inner.is_new()
-    }
-
-    fn forget_new(&self) -> io::Result<()> {
-        self.inner.forget_new()
-    }
-
-    fn file(&self, segment: u64) -> Option<PathBuf> {
-        self.inner.file(segment)
-    }
+    delegate!(used is_new forget_new file);
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Makes a target fail as a test wishes.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -178,14 +177,6 @@ impl Target for Faults {
         self.inner.discard(segment)
     }
 
-    fn allocated(&self, segment: u64) -> u64 {
-        self.inner.allocated(segment)
-    }
-
-    fn used(&self) -> u64 {
-        self.inner.used()
-    }
-
     fn space(&self) -> io::Result<Space> {
         self.plan.call(false)?;
         self.inner.space()
@@ -221,25 +212,7 @@ impl Target for Faults {
         self.inner.plain_files()
     }
 
-    fn ready(&self) -> io::Result<()> {
-        self.inner.ready()
-    }
-
-    fn look(&self) -> io::Result<()> {
-        self.inner.look()
-    }
-
-    fn is_new(&self) -> bool {
-        self.inner.is_new()
-    }
-
-    fn forget_new(&self) -> io::Result<()> {
-        self.inner.forget_new()
-    }
-
-    fn file(&self, segment: u64) -> Option<PathBuf> {
-        self.inner.file(segment)
-    }
+    delegate!(allocated used ready look is_new forget_new file);
 }
 
 #[cfg(test)]

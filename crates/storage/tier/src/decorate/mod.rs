@@ -1,5 +1,87 @@
 //! Decorators: what makes one target behave like another.
 
+/// Passes the named methods of [`crate::Target`] on to `self.inner`.
+macro_rules! delegate {
+    (@one free) => {
+        fn free(&self, places: &[$crate::Place]) -> std::io::Result<()> {
+            self.inner.free(places)
+        }
+    };
+    (@one discard) => {
+        fn discard(&self, segment: u64) -> std::io::Result<bool> {
+            self.inner.discard(segment)
+        }
+    };
+    (@one allocated) => {
+        fn allocated(&self, segment: u64) -> u64 {
+            self.inner.allocated(segment)
+        }
+    };
+    (@one used) => {
+        fn used(&self) -> u64 {
+            self.inner.used()
+        }
+    };
+    (@one space) => {
+        fn space(&self) -> std::io::Result<$crate::Space> {
+            self.inner.space()
+        }
+    };
+    (@one scan) => {
+        fn scan(&self, found: &mut dyn FnMut($crate::Place, terrace_format::frame::Header)) -> std::io::Result<()> {
+            self.inner.scan(found)
+        }
+    };
+    (@one follow) => {
+        fn follow(&self, key: &[u8], now: Option<&$crate::Whole>, before: &[u64]) -> std::io::Result<bool> {
+            self.inner.follow(key, now, before)
+        }
+    };
+    (@one is_named) => {
+        fn is_named(&self, key: &[u8], whole: &$crate::Whole) -> std::io::Result<bool> {
+            self.inner.is_named(key, whole)
+        }
+    };
+    (@one plain_names) => {
+        fn plain_names(&self) -> std::io::Result<Vec<(Vec<u8>, u64)>> {
+            self.inner.plain_names()
+        }
+    };
+    (@one plain_files) => {
+        fn plain_files(&self) -> std::io::Result<Vec<u64>> {
+            self.inner.plain_files()
+        }
+    };
+    (@one ready) => {
+        fn ready(&self) -> std::io::Result<()> {
+            self.inner.ready()
+        }
+    };
+    (@one look) => {
+        fn look(&self) -> std::io::Result<()> {
+            self.inner.look()
+        }
+    };
+    (@one is_new) => {
+        fn is_new(&self) -> bool {
+            self.inner.is_new()
+        }
+    };
+    (@one forget_new) => {
+        fn forget_new(&self) -> std::io::Result<()> {
+            self.inner.forget_new()
+        }
+    };
+    (@one file) => {
+        fn file(&self, segment: u64) -> Option<std::path::PathBuf> {
+            self.inner.file(segment)
+        }
+    };
+    ($($method:ident)*) => {
+        $(delegate!(@one $method);)*
+    };
+}
+
 mod deadline;
 mod faults;
 mod throttle;

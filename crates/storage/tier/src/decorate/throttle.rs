@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use terrace_format::frame::{Frame, Header};
+use terrace_format::frame::Frame;
 use terrace_system::Locked;
 use terrace_system::clock::monotonic_nanos;
 
-use crate::{Place, Space, Target, Whole};
+use crate::{Place, Target};
 
 const SECOND: u64 = 1_000_000_000;
 /// A target that was idle may catch up by this much at the most.
@@ -124,30 +124,6 @@ impl Target for Throttle {
         Ok(())
     }
 
-    fn free(&self, places: &[Place]) -> io::Result<()> {
-        self.inner.free(places)
-    }
-
-    fn discard(&self, segment: u64) -> io::Result<bool> {
-        self.inner.discard(segment)
-    }
-
-    fn allocated(&self, segment: u64) -> u64 {
-        self.inner.allocated(segment)
-    }
-
-    fn used(&self) -> u64 {
-        self.inner.used()
-    }
-
-    fn space(&self) -> io::Result<Space> {
-        self.inner.space()
-    }
-
-    fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
-        self.inner.scan(found)
-    }
-
     fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         let begun = monotonic_nanos();
         let place = self.inner.write_plain(file, frame)?;
@@ -155,41 +131,7 @@ impl Target for Throttle {
         Ok(place)
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
-        self.inner.follow(key, now, before)
-    }
-
-    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
-        self.inner.is_named(key, whole)
-    }
-
-    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
-        self.inner.plain_names()
-    }
-
-    fn plain_files(&self) -> io::Result<Vec<u64>> {
-        self.inner.plain_files()
-    }
-
-    fn ready(&self) -> io::Result<()> {
-        self.inner.ready()
-    }
-
-    fn look(&self) -> io::Result<()> {
-        self.inner.look()
-    }
-
-    fn is_new(&self) -> bool {
-        self.inner.is_new()
-    }
-
-    fn forget_new(&self) -> io::Result<()> {
-        self.inner.forget_new()
-    }
-
-    fn file(&self, segment: u64) -> Option<PathBuf> {
-        self.inner.file(segment)
-    }
+    delegate!(free discard allocated used space scan follow is_named plain_names plain_files ready look is_new forget_new file);
 }
 
 #[cfg(test)]
