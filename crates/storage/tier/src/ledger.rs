@@ -239,10 +239,10 @@ impl Ledger {
         }
         let segment = self.ids.next()?;
         let path = self.path(segment);
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        match segment::hold(&path)? {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        match segment::hold_new(file)? {
             Some(file) => Ok(Writing { segment, next: 0, file }),
-            // Another process took it as one whose writer is gone: so be it.
+            // Another process took it as one whose writer is gone.
             None => self.claim(),
         }
     }

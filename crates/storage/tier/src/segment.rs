@@ -25,9 +25,12 @@ pub struct Segment {
 
 impl Segment {
     /// Makes a new, empty segment and locks it.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] where another writer has claimed the file before it was locked here.
     pub fn create(path: &Path, id: u64) -> io::Result<Segment> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
-        let file = Locked::at_once(file)?.ok_or(io::ErrorKind::WouldBlock)?;
+        let file = hold_new(file)?.ok_or(io::ErrorKind::WouldBlock)?;
         Ok(Segment { id, end: 0, file })
     }
 
@@ -91,6 +94,14 @@ pub fn hold(path: &Path) -> io::Result<Option<Locked>> {
     Locked::at_once(OpenOptions::new().read(true).write(true).open(path)?)
 }
 
+/// Locks a file that was just created. None where it is not this writer's any more: until it is locked, others can claim
+/// it, fill it and leave again, or remove it.
+pub fn hold_new(file: File) -> io::Result<Option<Locked>> {
+    let Some(file) = Locked::at_once(file)? else { return Ok(None) };
+    let metadata = file.metadata()?;
+    Ok((metadata.len() == 0 && metadata.nlink() > 0).then_some(file))
+}
+
 /// Gives back a dead range, and the pages at its ends if nothing is left in them. One of zeros holds no frame: at most
 /// zeros of one's payload, which a hole is, too. At the file's end a frame may just be on its way.
 pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
@@ -108,4 +119,39 @@ pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
 
 fn make_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
     Ok(rustix::fs::fallocate(file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, length)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A new file, before its maker has locked it.
+    fn unlocked(path: &Path) -> File {
+        OpenOptions::new().read(true).write(true).create_new(true).open(path).expect("a new file")
+    }
+
+    #[test]
+    fn a_new_segment_that_another_has_filled_and_left_is_not_used() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("1");
+        let file = unlocked(&path);
+        let mut other = Segment::claim(&path, 1).expect("a segment").expect("nobody holds it");
+        let place = other.place(8);
+        other.write(place, b"head", b"body").expect("written");
+        drop(other);
+        assert!(hold_new(file).expect("locked").is_none());
+        assert_eq!(std::fs::read(&path).expect("the file"), b"headbody");
+    }
+
+    #[test]
+    fn a_new_segment_that_is_held_or_removed_is_not_used() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let held = unlocked(&dir.path().join("1"));
+        let other = hold(&dir.path().join("1")).expect("a file").expect("nobody holds it");
+        assert!(hold_new(held).expect("looked").is_none());
+        drop(other);
+        let removed = unlocked(&dir.path().join("2"));
+        std::fs::remove_file(dir.path().join("2")).expect("removed");
+        assert!(hold_new(removed).expect("locked").is_none());
+    }
 }

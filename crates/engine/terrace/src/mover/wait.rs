@@ -123,7 +123,11 @@ impl Inner {
             progress(owed);
             if owed == 0 {
                 // Another thread may have registered a plain file and not have named it yet.
-                return self.follow_all();
+                self.follow_all()?;
+                // Where a name stands for a file that is not whole any more, following it owes a new one.
+                if self.catalog.owed_count(object)? == 0 {
+                    return Ok(());
+                }
             }
             let limit = limit.min(Duration::from_millis(fail::limit("TERRACE_NO_SPACE_MILLISECONDS", u64::MAX)));
             let limit = if self.is_hopeless(object)? { limit.min(room::HOPELESS_WAIT) } else { limit };
