@@ -6,7 +6,7 @@ use std::path::Path;
 
 use terrace::explain::Verdict;
 use terrace::report::ReplicaState;
-use terrace::{Ack, Budget, Config, PutOptions, Question, Store};
+use terrace::{Ack, Budget, Config, Files, PutOptions, Question, Store};
 
 fn new_store(dir: &Path, store: &str, rules: &str) -> Store {
     let d = dir.display();
@@ -146,6 +146,45 @@ fn tiers_and_latency_of_a_rule_hold() {
     let (extents, stored) = replicas(&store, "dense/a");
     assert!(extents.iter().all(|all| all.len() == 2));
     assert!(stored * 2 < bytes.len() as u64 * 2, "{stored} of 2 x {} bytes: {extents:?}", bytes.len());
+}
+
+/// A write that named no tier of the store by mistake went to any tier, and `append` took zero replicas for one. The command line
+/// looked at names itself, so no test asked the engine.
+#[test]
+fn a_write_to_a_tier_that_does_not_exist_is_refused_with_the_tiers_that_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path(), "replicas = { default = 1 }", "");
+    let on = |names: &[&str]| PutOptions {
+        tiers: Some(names.iter().map(|name| (*name).to_owned()).collect()),
+        ..PutOptions::default()
+    };
+    let application = PutOptions::default().over(&on(&["tape"]));
+    for wrong in [on(&["tape"]), on(&["pfs", "tape"]), application] {
+        let refused = [
+            store.put_bytes(b"a", b"bytes", &wrong).map(drop),
+            store.write_at(b"a", 0, b"bytes", &wrong).map(drop),
+            store.append(b"a", b"bytes", &wrong).map(drop),
+        ];
+        for result in refused {
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains("no tier \"tape\"; there are nvme, burst, pfs"), "{error}");
+        }
+        assert!(Files::with(&store, wrong).is_err());
+    }
+    assert!(store.put_bytes(b"a", b"bytes", &on(&[])).unwrap_err().to_string().contains("tiers = []"));
+    let none = PutOptions { replicas: Some(0), ..PutOptions::default() };
+    assert!(store.append(b"a", b"bytes", &none).unwrap_err().to_string().contains("replicas = 0"));
+    assert!(store.stat(b"a").is_err(), "nothing was written");
+    // An object stays usable when a tier that it was written to is removed.
+    store.put_bytes(b"a", b"bytes", &on(&["burst", "pfs"])).unwrap();
+    store.drain("burst").unwrap();
+    let at = store.dir().to_owned();
+    store.close().unwrap();
+    Store::remove_tier(&at, "burst").unwrap();
+    let store = Store::open(&at).unwrap();
+    store.write_at(b"a", 5, b" and more", &PutOptions::default()).unwrap();
+    store.append(b"a", b", too", &PutOptions::default()).unwrap();
+    assert_eq!(store.get(b"a").unwrap(), b"bytes and more, too");
 }
 
 #[test]

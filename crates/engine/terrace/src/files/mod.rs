@@ -118,7 +118,7 @@ impl Files {
 
     /// The same; what is written through these is written as `options` say.
     pub fn with(store: &Store, options: PutOptions) -> FileResult<Files> {
-        options.check()?;
+        options.check_for(&store.inner.tiers)?;
         let owner = store.owner()?;
         let shared = Arc::new(Shared {
             ahead: Ahead::default(),

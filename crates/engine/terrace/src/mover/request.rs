@@ -20,7 +20,7 @@ const BATCH_BYTES: u64 = 64 << 20;
 impl Store {
     /// Puts a replica of everything at or below `prefix` on a tier, beside those that it has.
     pub fn stage(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
-        let level = self.level(tier)?;
+        let level = self.inner.tiers.level(tier)?;
         self.move_each(prefix, |inner, key, object, extent, edits, moved| {
             let on = |target: TargetId| inner.tiers.device(target).is_ok_and(|d| d.tier == level);
             let task = task_at(object.id, extent, 0);
@@ -46,7 +46,7 @@ impl Store {
     /// tiers, or without which there would be fewer than are wanted, is moved to another tier first. Where no other failure domain has room,
     /// only the last one on persistent tiers stays.
     pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
-        let level = self.level(tier)?;
+        let level = self.inner.tiers.level(tier)?;
         self.move_each(prefix, |inner, key, object, extent, edits, moved| {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
                 extent.replicas.iter().partition(|r| inner.tiers.device(r.target).is_ok_and(|d| d.tier == level));
@@ -84,7 +84,7 @@ impl Store {
     /// Moves everything off a tier, so that it can be removed. Each replica keeps its number of companions as far as
     /// there are failure domains.
     pub fn drain(&self, tier: &str) -> Result<Moved> {
-        let level = self.level(tier)?;
+        let level = self.inner.tiers.level(tier)?;
         self.move_each(b"", |inner, key, object, extent, edits, moved| {
             let leaves = |target: TargetId| inner.tiers.device(target).is_ok_and(|d| d.tier == level);
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
@@ -98,14 +98,6 @@ impl Store {
                 inner.move_owed_off(key, object.id, &left, &mut chosen, target, tier, edits, moved);
             }
             Ok(())
-        })
-    }
-
-    fn level(&self, tier: &str) -> Result<usize> {
-        let tiers = &self.inner.tiers.tiers;
-        tiers.iter().position(|t| t.name == tier).ok_or_else(|| {
-            let names: Vec<&str> = tiers.iter().map(|t| t.name.as_str()).collect();
-            Error::Config(format!("there is no tier {tier:?}; there are {}", names.join(", ")))
         })
     }
 

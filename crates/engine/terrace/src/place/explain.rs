@@ -186,11 +186,7 @@ impl Store {
         let (mut levels, mut targets) = super::planner::described(tiers);
         let used: Vec<u64> = tiers.devices.iter().map(|device| device.filled()).collect();
         for one in what_if {
-            let level = levels.iter().position(|tier| tier.name == one.tier).ok_or_else(|| {
-                let names: Vec<&str> = levels.iter().map(|tier| tier.name.as_str()).collect();
-                Error::Config(format!("there is no tier {:?}; there are {}", one.tier, names.join(", ")))
-            })?;
-            one.apply(level, &mut levels, &mut targets, &used);
+            one.apply(tiers.level(&one.tier)?, &mut levels, &mut targets, &used);
         }
         let planned_for = super::planner::of(tiers, levels, targets);
         planned_for.ok_or_else(|| Error::Config("these tiers cannot be planned for".into()))

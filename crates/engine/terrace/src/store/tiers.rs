@@ -96,6 +96,17 @@ impl Tiers {
         taken[chosen.len().min(taken.len())..].iter().map(|d| d.id).collect()
     }
 
+    /// Finds the level of a tier.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the names of all tiers, if none has this one.
+    pub fn level(&self, name: &str) -> Result<usize> {
+        self.tiers.iter().position(|tier| tier.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.tiers.iter().map(|tier| tier.name.as_str()).collect();
+            Error::Config(format!("there is no tier {name:?}; there are {}", names.join(", ")))
+        })
+    }
+
     /// The tiers of these names.
     pub fn named(&self, names: &[String]) -> TierSet {
         TierSet::of((0..self.tiers.len()).filter(|level| names.contains(&self.tiers[*level].name)))

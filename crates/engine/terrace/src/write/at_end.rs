@@ -45,6 +45,7 @@ impl Store {
     /// bytes are appended all the same.
     pub fn append(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Appended> {
         self.check_changeable(key)?;
+        options.check_for(&self.inner.tiers)?;
         let asked = |kept: PutOptions| options.clone().over(&kept);
         let (offset, receipt) = self.append_pieces(key, None, &[bytes], unix_nanos(), asked, options.element)?;
         Ok(Appended { offset, receipt: receipt? })

@@ -58,7 +58,7 @@ impl Store {
         write: impl FnOnce(&mut Writer<'_>) -> Result<()>,
     ) -> Result<Receipt> {
         self.check_changeable(key)?;
-        options.check()?;
+        options.check_for(&self.inner.tiers)?;
         let inner = &self.inner;
         let policy = policy(inner, key, options);
         let object = inner.catalog.next_id()?;
@@ -102,7 +102,7 @@ impl Store {
     /// they overlap, the later one stands.
     pub fn write_all_at(&self, key: &[u8], ranges: &[(u64, &[u8])], options: &PutOptions) -> Result<Receipt> {
         self.check_changeable(key)?;
-        options.check()?;
+        options.check_for(&self.inner.tiers)?;
         loop {
             let object = self.inner.catalog.object(key)?;
             let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();

@@ -7,6 +7,7 @@ use terrace_cost::Weights;
 use terrace_plan::policy::{Asked, Budget};
 
 use crate::config::Ack;
+use crate::store::Tiers;
 use crate::{Error, Result};
 
 /// The pair of an object's attributes that says what was asked for with it, as TOML.
@@ -33,7 +34,8 @@ pub struct PutOptions {
     pub budget: Option<Budget>,
     /// The highest latency, in seconds, of a target that holds the first replica.
     pub max_latency: Option<f64>,
-    /// The names of the only tiers to use; those that there are not count for nothing.
+    /// The names of the only tiers to use. A write with a name that no tier has fails. A tier that is removed after the write counts
+    /// for nothing, as does an unknown name in [`Question::options`](crate::Question::options).
     pub tiers: Option<Vec<String>>,
     /// The object's attributes; none: those of a file that was modified just now.
     #[serde(skip)]
@@ -84,6 +86,21 @@ impl PutOptions {
     pub fn check(&self) -> Result<()> {
         if self.levels().any(|level| level.replicas == Some(0)) {
             return Err(Error::Config("replicas = 0 stores nothing; ask for at least 1".into()));
+        }
+        Ok(())
+    }
+
+    /// Refuses values that no write to these tiers can honour, and tiers that do not exist.
+    ///
+    /// # Errors
+    /// [`Error::Config`] as [`check`](Self::check), and for an unknown tier.
+    pub(crate) fn check_for(&self, tiers: &Tiers) -> Result<()> {
+        self.check()?;
+        for names in self.levels().filter_map(|level| level.tiers.as_ref()) {
+            if names.is_empty() {
+                return Err(Error::Config("tiers = [] leaves nothing to use; name some, or leave `tiers` out".into()));
+            }
+            names.iter().try_for_each(|name| tiers.level(name).map(drop))?;
         }
         Ok(())
     }
