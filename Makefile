@@ -186,7 +186,7 @@ soak: python-installed memcheck deny ## the long counts: kills, faults, power lo
 
 bench: SIZE = usual
 bench-full: SIZE = full
-bench bench-full: python-released peers measured ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and plots
+bench bench-full: python-released peers measured ## each figure beside the paper's or a peer's; docs/benchmarks.{json,md} and its plots
 	target/release/terrace-bench --size $(SIZE) --write docs
 
 bench-quick: measured ## the papers' evaluations in virtual time

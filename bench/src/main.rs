@@ -26,9 +26,12 @@ struct Arguments {
     /// Print the rows as JSON.
     #[arg(long)]
     json: bool,
-    /// Write benchmarks.json, benchmarks.md and plots into this folder, too.
+    /// Write benchmarks.json into this folder, too, and render benchmarks.md and the plots from it.
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
+    /// Measure nothing: render benchmarks.md and the plots from this folder's benchmarks.json.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["ids", "write", "json", "list"])]
+    render: Option<PathBuf>,
     /// How long it may take: minutes, less than an hour, or as long as it takes.
     #[arg(long, value_enum, default_value = "usual")]
     size: size::Size,
@@ -43,16 +46,19 @@ fn main() -> Result<()> {
     }
     let arguments = Arguments::parse();
     if arguments.list {
-        for (id, what, _) in claims::ALL {
-            println!("{id:<10} {what}");
+        for claims::Measurement { id, title, .. } in claims::ALL {
+            println!("{id:<10} {title}");
         }
         return Ok(());
+    }
+    if let Some(folder) = &arguments.render {
+        return report::render(folder);
     }
     arguments.size.set();
     let mut chosen = Vec::new();
     for id in &arguments.ids {
-        match claims::ALL.iter().find(|(known, ..)| known.eq_ignore_ascii_case(id)) {
-            Some(claim) => chosen.push(claim),
+        match claims::ALL.iter().find(|known| known.id.eq_ignore_ascii_case(id)) {
+            Some(measurement) => chosen.push(measurement),
             None => bail!("there is no {id:?}; --list shows what there is"),
         }
     }
@@ -60,10 +66,14 @@ fn main() -> Result<()> {
         chosen.extend(claims::ALL);
     }
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
-    for (id, what, run) in chosen {
-        eprintln!("{id}: {what}");
+    for claims::Measurement { id, title, run, page_rows, .. } in chosen {
+        eprintln!("{id}: {title}");
         match run() {
             Ok(measured) => {
+                for lacking in page_rows.iter().filter(|page_row| measured.iter().all(|row| row.what != page_row.what))
+                {
+                    eprintln!("{id}: docs/benchmarks.md shows a row that was not measured: {}", lacking.what);
+                }
                 if let Some(folder) = &arguments.write {
                     report::write(folder, &measured)?;
                 }

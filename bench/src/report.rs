@@ -1,114 +1,80 @@
-//! docs/benchmarks.json, .md and the plots beside them.
+//! docs/benchmarks.json with all rows; docs/benchmarks.md and the plots with those that claims put on the page.
 
 mod bars;
-mod lines;
+mod page;
+mod ratios;
 
-use std::fmt::Write as _;
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
-use plotters::prelude::*;
+use anyhow::{Context, Result, anyhow};
 
-use crate::claims::ALL;
-use crate::row::{Row, mark, number};
+use crate::claims::{ALL, Measurement};
+use crate::row::Row;
 
-/// Writes all three. Rows of claims that were not measured this time stay.
+/// The claim whose bars the page shows, and the title of that plot.
+const SHOWN_BARS: (&str, &str) = ("C7", "writing and reading, times quicker than no replication");
+
+/// Puts rows into docs/benchmarks.json, and renders the page. Rows of claims that were not measured this time stay.
 pub fn write(folder: &Path, rows: &[Row]) -> Result<()> {
-    let plots = folder.join("plots");
-    std::fs::create_dir_all(&plots)?;
     let json = folder.join("benchmarks.json");
-    let old: Vec<Row> =
-        std::fs::read(&json).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default();
+    let old = if json.exists() { read(&json)? } else { Vec::new() };
     let mut all: Vec<Row> =
         old.into_iter().filter(|o| rows.iter().all(|r| r.id != o.id)).chain(rows.iter().cloned()).collect();
     all.sort_by_key(|row| (section(row), row.point.is_some(), row.id.clone()));
     std::fs::write(&json, serde_json::to_string_pretty(&all)? + "\n")?;
-    let mut page = String::from(
-        "# Benchmarks\n\n`make bench` writes this page. \"Beside\" is the paper's figure, or the peer's, measured in the same run, alternating; \
-         \"ratio\" is how many times better ours is. Data is made by the benchmark unless a row says otherwise. \
-         [learned.md](learned.md) says what the papers' evaluations taught.\n",
-    );
-    for (place, (id, what, _)) in ALL.iter().enumerate() {
-        let (points, rows): (Vec<&Row>, Vec<&Row>) =
-            all.iter().filter(|row| section(row) == Some(place)).partition(|row| row.point.is_some());
-        if rows.is_empty() {
-            continue;
-        }
-        writeln!(
-            page,
-            "\n## {id}: {what}\n\n| what | beside | goal | ours | unit | ratio | | details |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
-        )?;
-        for row in &rows {
-            let option = |value: Option<f64>| value.map(number).unwrap_or_default();
-            let ratio = row.ratio.map(|r| format!("{r:.2}x")).unwrap_or_default();
-            let claim = if row.id == *id { String::new() } else { format!("{}: ", row.id) };
-            writeln!(
-                page,
-                "| {claim}{} | {} | {} | {} | {} | {ratio} | {} | {} |",
-                row.what,
-                option(row.paper),
-                option(row.goal),
-                number(row.ours),
-                row.unit,
-                mark(row),
-                row.details
-            )?;
-        }
-        let compared: Vec<&Row> = rows.into_iter().filter(|row| row.ratio.is_some()).collect();
-        let is_bars = |points: &[&Row]| points.iter().any(|row| row.point.as_ref().is_some_and(|point| point.bars));
-        if !is_bars(&points) && !compared.is_empty() {
-            plot(&plots.join(format!("{id}.svg")), &compared).map_err(|e| anyhow!("plotting {id}: {e}"))?;
-            writeln!(page, "\n![{id}](plots/{id}.svg)")?;
-        }
-        for (title, points) in lines::plots(&points) {
-            let name = lines::name(id, title);
-            let draw = if is_bars(&points) { bars::plot } else { lines::plot };
-            draw(&plots.join(&name), title, &points).map_err(|e| anyhow!("plotting {title}: {e}"))?;
-            writeln!(page, "\n![{title}](plots/{name})")?;
-        }
+    render(folder)
+}
+
+/// Writes docs/benchmarks.md and the plots that it shows from docs/benchmarks.json.
+pub fn render(folder: &Path) -> Result<()> {
+    let rows = read(&folder.join("benchmarks.json"))?;
+    let plots = folder.join("plots");
+    std::fs::create_dir_all(&plots)?;
+    for table in page::TABLES {
+        let Some(plot) = table.plot else { continue };
+        ratios::plot(&plots.join(plot), &page::shown(table.kind, &rows))
+            .map_err(|e| anyhow!("plotting {plot}: {e}"))?;
     }
-    std::fs::write(folder.join("benchmarks.md"), page)?;
+    let (id, title) = SHOWN_BARS;
+    bars::plot(&plots.join(bars::file_name(id, title)), title, &bars::of(id, title, &rows))?;
+    std::fs::write(folder.join("benchmarks.md"), page::text(&rows)?)?;
     Ok(())
 }
 
-/// Of which entry of [`ALL`] a row is: the one with its id, or with what that begins with.
+fn read(json: &Path) -> Result<Vec<Row>> {
+    let text = std::fs::read(json).with_context(|| format!("reading {}", json.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("{} does not hold rows", json.display()))
+}
+
+/// Finds the entry of [`ALL`] that measures a row: the one with its id, or with an id that the row's begins with.
 fn section(row: &Row) -> Option<usize> {
-    let place = |is: &dyn Fn(&str) -> bool| ALL.iter().position(|(id, ..)| is(id));
-    place(&|id| id == row.id).or_else(|| place(&|id| row.id.starts_with(id)))
+    let place = |is: &dyn Fn(&Measurement) -> bool| ALL.iter().position(is);
+    place(&|measurement| measurement.id == row.id).or_else(|| place(&|measurement| row.id.starts_with(measurement.id)))
 }
 
-/// Bars of the ratios; the line is where both are equal.
-fn plot(path: &Path, rows: &[&Row]) -> Result<(), Box<dyn std::error::Error>> {
-    let height = 70 + 26 * rows.len() as u32;
-    let root = SVGBackend::new(path, (900, height)).into_drawing_area();
-    root.fill(&WHITE)?;
-    let most = rows.iter().filter_map(|r| r.ratio).fold(1.0, f64::max) * 1.1;
-    let mut chart = ChartBuilder::on(&root)
-        .margin(10)
-        .margin_right(40)
-        .x_label_area_size(30)
-        .y_label_area_size(430)
-        .build_cartesian_2d(0.0..most, (0..rows.len()).into_segmented())?;
-    chart
-        .configure_mesh()
-        .disable_y_mesh()
-        .x_desc("times better")
-        .y_labels(rows.len())
-        .y_label_formatter(&|y| match y {
-            SegmentValue::CenterOf(i) => rows.get(*i).map(|r| r.what.clone()).unwrap_or_default(),
-            _ => String::new(),
-        })
-        .draw()?;
-    chart.draw_series(rows.iter().enumerate().map(|(i, row)| {
-        let ratio = row.ratio.unwrap_or(0.0);
-        let color = if ratio >= 1.0 { RGBColor(46, 125, 90) } else { RGBColor(190, 90, 60) };
-        let mut bar =
-            Rectangle::new([(0.0, SegmentValue::Exact(i)), (ratio, SegmentValue::Exact(i + 1))], color.filled());
-        bar.set_margin(4, 4, 0, 0);
-        bar
-    }))?;
-    let line = [(1.0, SegmentValue::Exact(0)), (1.0, SegmentValue::Exact(rows.len()))];
-    chart.draw_series(LineSeries::new(line, BLACK.stroke_width(1)))?;
-    root.present()?;
-    Ok(())
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const MAX_PAGE_ROWS: usize = 40;
+
+    /// The page had 800 rows and 40 plots, and nobody read it. A page that was written by hand, or plots that no page
+    /// shows, would come back unseen: the rows and the page were never compared.
+    #[test]
+    fn the_page_shows_what_the_rows_say_and_is_one_page() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
+        let rows = read(&docs.join("benchmarks.json")).unwrap();
+        let shown: usize = page::TABLES.iter().map(|table| page::shown(table.kind, &rows).len()).sum();
+        let chosen: usize = ALL.iter().map(|measurement| measurement.page_rows.len()).sum();
+        assert_eq!(shown, chosen, "each row that a claim puts on the page is in docs/benchmarks.json");
+        assert!((20..=MAX_PAGE_ROWS).contains(&shown), "the page has {shown} rows");
+        let text = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();
+        assert!(text == page::text(&rows).unwrap(), "`terrace-bench --render docs` writes the page");
+        let plots = std::fs::read_dir(docs.join("plots")).unwrap();
+        let plots: BTreeSet<String> = plots.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let linked = text.split("](plots/").skip(1).map(|rest| rest.split(')').next().unwrap().to_owned());
+        assert_eq!(plots, linked.collect::<BTreeSet<_>>(), "docs/plots has what the page shows");
+    }
 }

@@ -43,6 +43,39 @@ pub struct Point {
     pub bars: bool,
 }
 
+/// Names a row that docs/benchmarks.md shows. All rows are in docs/benchmarks.json.
+pub struct PageRow {
+    /// The row's `id`.
+    pub id: &'static str,
+    /// The row's `what`.
+    pub what: &'static str,
+    /// The same in words for a reader who knows neither the papers nor the code.
+    pub words: &'static str,
+    /// The origin of the bytes.
+    pub data: DataOrigin,
+}
+
+/// The origin of the bytes of a row.
+#[derive(Clone, Copy)]
+pub enum DataOrigin {
+    /// Files or memory of real programs.
+    Real,
+    /// Bytes that the benchmark makes.
+    Made,
+}
+
+impl PageRow {
+    /// Shows a row that was measured on real data.
+    pub const fn real(id: &'static str, what: &'static str, words: &'static str) -> PageRow {
+        PageRow { id, what, words, data: DataOrigin::Real }
+    }
+
+    /// Shows a row that was measured on made data.
+    pub const fn made(id: &'static str, what: &'static str, words: &'static str) -> PageRow {
+        PageRow { id, what, words, data: DataOrigin::Made }
+    }
+}
+
 /// Which way a figure is better.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Better {
@@ -133,13 +166,14 @@ pub fn mark(row: &Row) -> &'static str {
     }
 }
 
-/// A number with three digits that matter.
+/// A number with about three significant digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1e6 => format!("{:.2}M", value / 1e6),
         v if v >= 1e4 => format!("{:.0}K", value / 1e3),
         v if v >= 100.0 => format!("{value:.0}"),
         v if v >= 10.0 => format!("{value:.1}"),
+        v if v < 0.1 && v > 0.0 => format!("{value:.4}"),
         _ => format!("{value:.2}"),
     }
 }

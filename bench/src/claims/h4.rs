@@ -9,7 +9,7 @@ use terrace::tier::Place as Stored;
 use terrace::{Encoding, Store};
 
 use crate::place::Place;
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::timing::{Times, median};
 use crate::workers::{self, Task};
 
@@ -26,6 +26,12 @@ pub enum Work {
     /// Locates by one thread.
     Locate,
 }
+
+pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "H4",
+    "stores, 2 processes, 256 in flight each",
+    "Catalog commits per second, beside 16 nodes of HReplica",
+)];
 
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;

@@ -9,9 +9,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::place::{Place, smooth_floats};
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 
 const LENGTH: u64 = 3 << 30;
+
+pub const PAGE_ROWS: &[PageRow] =
+    &[PageRow::made("memory", "put a 3 GiB file", "Memory that putting a file of 3 GiB takes")];
 
 pub fn run() -> Result<Vec<Row>> {
     let terrace = std::env::current_exe()?.with_file_name("terrace");

@@ -4,7 +4,7 @@ use anyhow::Result;
 use terrace::Ack;
 
 use crate::evaluation::{Contender, Data, Job, Outcome, Phase, Profile, Side, is_papers, side_by_side};
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 
 /// Bytes of each rank,
@@ -13,6 +13,48 @@ const BYTES: usize = 4 << 20;
 const FEWER: usize = 1 << 20;
 /// Bytes per rank and second of computing, as the papers' 256 MiB after every 60 s, of which a core here has a tenth.
 const COMPUTED: f64 = 25e6 / 60.0;
+
+pub const H1_PAGE_ROWS: &[PageRow] = &[PageRow::real(
+    "H1",
+    "mixed, real files, reading: Terrace",
+    "Written once, read ten times (virtual time), beside no replication; HReplica 5.7x",
+)];
+
+pub const H5_PAGE_ROWS: &[PageRow] = &[PageRow::real(
+    "H5",
+    "ares, real particles, reading: Terrace",
+    "BD-CATS-IO reads 16 times (virtual time), beside no replication; HReplica 5.2x",
+)];
+
+pub const H6_PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "H6",
+    "for real, wide, the kernel's particles: replicas in the storage of three",
+    "VPIC-IO: replicas in the space of three raw ones, beside HReplica",
+)];
+
+pub const C0_PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "C0",
+    "for real, ares, the kernel's particles, writing: Terrace",
+    "VPIC-IO writes, beside the slowest tier alone; HCompress 4x",
+)];
+
+pub const C5_PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "C5",
+    "for real, ares, tasks of four distributions, writing and reading: Terrace",
+    "Write and read small tasks, beside the best encoding in hindsight; HCompress 1.4x",
+)];
+
+pub const C6_PAGE_ROWS: &[PageRow] = &[PageRow::real(
+    "C6",
+    "ares, real particles, writing: Terrace",
+    "VPIC-IO in ten steps (virtual time), beside the slowest tier alone; HCompress 12x",
+)];
+
+pub const C7_PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "C7",
+    "for real, ares, the kernel's particles, writing and reading: Terrace",
+    "VPIC-IO, then BD-CATS-IO, beside the slowest tier alone; HCompress 7x",
+)];
 
 const WRITE: Phase = Phase::Write { ack: Ack::Placed, computing: 0.0 };
 const WRITE_ALL: Phase = Phase::Write { ack: Ack::Replicated, computing: 0.0 };

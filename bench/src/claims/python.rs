@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use crate::place::Place;
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 
 /// Where `make python-installed` puts the package.
 const PYTHON: &str = "target/python/bin/python";
@@ -19,6 +19,13 @@ struct Figure {
     beside: f64,
     details: String,
 }
+
+pub const PAGE_ROWS: &[PageRow] = &[
+    PageRow::made("python", "Store.put 4 KiB, beside a plain file", "Put 4 KiB from Python, beside a plain file"),
+    PageRow::made("python", "Store.get 4 KiB, beside a plain file", "Get 4 KiB from Python, beside a plain file"),
+    PageRow::made("python", "Store.put 1 MiB, beside a plain file", "Put 1 MiB from Python, beside a plain file"),
+    PageRow::made("python", "Store.get 1 MiB, beside a plain file", "Get 1 MiB from Python, beside a plain file"),
+];
 
 pub fn run() -> Result<Vec<Row>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -4,10 +4,13 @@ use anyhow::{Result, ensure};
 use terrace::{Ack, PutOptions, Store};
 
 use crate::place::{Place, random_bytes};
-use crate::row::Row;
+use crate::row::{PageRow, Row};
 use crate::timing::{median, time};
 
 const OBJECTS: usize = 200_000;
+
+pub const PAGE_ROWS: &[PageRow] =
+    &[PageRow::made("rebuild", "objects per second", "Rebuild a lost catalog from the log: objects per second")];
 
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;

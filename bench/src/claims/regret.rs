@@ -5,7 +5,7 @@ use anyhow::Result;
 use terrace_cost::{Objective, TargetRates, Weights};
 
 use crate::oracle::{Mode, Oracle, Outcomes, PIECE};
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 
 /// Tiers, as MB/s written and read.
 const TIERS: [(f64, f64); 4] = [(1.0, 1.0), (60.0, 120.0), (500.0, 500.0), (2500.0, 2500.0)];
@@ -13,6 +13,12 @@ const TIERS: [(f64, f64); 4] = [(1.0, 1.0), (60.0, 120.0), (500.0, 500.0), (2500
 const READS: [f64; 3] = [0.0, 1.0, 10.0];
 /// Pieces of a block beside BTune.
 const BTUNE: usize = 4;
+
+pub const PAGE_ROWS: &[PageRow] = &[PageRow::real(
+    "regret",
+    "blocks of 1024 KiB: the planner's, effort included",
+    "Extra cost of chosen encodings over the best possible, beside the best fixed one",
+)];
 
 pub fn run() -> Result<Vec<Row>> {
     let Some(oracle) = Oracle::get()? else { return Ok(Vec::new()) };

@@ -5,7 +5,7 @@ use terrace::Store;
 use terrace_datasets::{Dataset, Datasets};
 
 use crate::place::{Place, random_bytes};
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::timing::{median, time};
 
 const POINTS: usize = 8 << 20;
@@ -17,6 +17,12 @@ view aos { var data = data }
 view soa { var a [] { a } = data; var b [] { b } = data; var c [] { c } = data }
 view b { var b [] { b } = data }
 ";
+
+pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "V2",
+    "soa read where aos is stored, beside aos",
+    "Read fields where records are stored: share of the speed of reading records",
+)];
 
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;

@@ -16,7 +16,7 @@ use terrace_codec::{Scratch, decode, encode};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::place::{Place, random_bytes, smooth_floats};
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::timing::median;
 
 const LENGTH: usize = 1 << 20;
@@ -31,6 +31,12 @@ type Profile = (&'static str, bool, Option<(f64, f64)>, f64);
 
 const PROFILES: [Profile; 3] =
     [("ares nvme", false, Some((60e6, 120e6)), 2.0), ("node nvme", true, None, 7.0), ("tmpfs", false, None, 7.0)];
+
+pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "H2",
+    "reading 1 MiB, tmpfs: neither I/O nor codec",
+    "Share of reading 1 MiB in memory that is overhead, beside HReplica",
+)];
 
 /// H2: what no codec shrinks.
 pub fn replicas() -> Result<Vec<Row>> {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use terrace::{Ack, PutOptions, Store};
 
 use crate::place::{Place, random_bytes};
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::timing::{Times, median};
 use crate::workers::{self, Task};
 
@@ -25,6 +25,24 @@ pub struct Work {
     length: usize,
     put: bool,
 }
+
+pub const PAGE_ROWS: &[PageRow] = &[
+    PageRow::made(
+        "small",
+        "put 4 KiB, 1 replica on tmpfs, beside SQLite (WAL, unsynced) there",
+        "Put 4 KiB in memory, beside SQLite (WAL, no sync)",
+    ),
+    PageRow::made(
+        "small",
+        "get 4 KiB, 1 replica on tmpfs, beside SQLite (WAL, unsynced) there",
+        "Get 4 KiB from memory, beside SQLite",
+    ),
+    PageRow::made(
+        "small",
+        "put 64 KiB, 1 replica on tmpfs, beside a plain file there",
+        "Put 64 KiB in memory, beside a plain file",
+    ),
+];
 
 pub fn run() -> Result<Vec<Row>> {
     let mut rows = Vec::new();

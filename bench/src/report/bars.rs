@@ -5,10 +5,9 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-use super::lines::grouped;
 use crate::row::{Row, number};
 
-const COLORS: [RGBColor; 9] = [
+const BAR_COLORS: [RGBColor; 9] = [
     RGBColor(190, 190, 190),
     RGBColor(150, 150, 150),
     RGBColor(110, 110, 110),
@@ -19,6 +18,31 @@ const COLORS: [RGBColor; 9] = [
     RGBColor(46, 125, 90),
     RGBColor(130, 190, 160),
 ];
+
+/// Finds the bars of a plot.
+pub fn of<'r>(id: &str, title: &str, rows: &'r [Row]) -> Vec<&'r Row> {
+    let is_bar = |row: &&Row| row.id == id && row.point.as_ref().is_some_and(|point| point.bars && point.plot == title);
+    rows.iter().filter(is_bar).collect()
+}
+
+/// Names the file of a plot.
+pub fn file_name(id: &str, title: &str) -> String {
+    let plain: String = title.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { ' ' }).collect();
+    let words: Vec<String> = plain.split_whitespace().map(str::to_lowercase).collect();
+    format!("{id}-{}.svg", words.join("-"))
+}
+
+/// Groups rows by a name, in the order of the first of each.
+fn grouped<'r>(rows: &[&'r Row], of: impl Fn(&'r Row) -> &'r str) -> Vec<(&'r str, Vec<&'r Row>)> {
+    let mut groups: Vec<(&str, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        match groups.iter_mut().find(|(name, _)| *name == of(row)) {
+            Some((_, group)) => group.push(row),
+            None => groups.push((of(row), vec![row])),
+        }
+    }
+    groups
+}
 
 /// Draws groups of bars, on a logarithmic scale.
 pub fn plot(path: &Path, title: &str, bars: &[&Row]) -> Result<()> {
@@ -53,7 +77,7 @@ fn draw(path: &Path, title: &str, bars: &[&Row]) -> Result<(), Box<dyn std::erro
         .y_desc(bars.first().map(|row| row.unit.clone()).unwrap_or_default())
         .y_label_formatter(&|y| number(*y))
         .draw()?;
-    for (line, (name, color)) in names.iter().zip(COLORS.iter().cycle()).enumerate() {
+    for (line, (name, color)) in names.iter().zip(BAR_COLORS.iter().cycle()).enumerate() {
         let of = |row: &&&Row| row.point.as_ref().is_some_and(|point| point.line == **name);
         let bar = |(group, row): (usize, &Row)| {
             let at = group * each + line;

@@ -12,7 +12,7 @@ use terrace_predict::{Outcome, Predictor, Stream};
 
 use super::regret::objectives;
 use crate::oracle::{Cost, Mode, Oracle, PIECE};
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 
 /// Updates by which the model must be stable.
 const UPDATES: u32 = 10_000_000;
@@ -22,6 +22,12 @@ const SHORT: usize = 16 << 10;
 const PIECES: usize = 8;
 /// What is predicted.
 const PARTS: [&str; 3] = ["ratio", "compression speed", "decompression speed"];
+
+pub const PAGE_ROWS: &[PageRow] = &[PageRow::real(
+    "C3",
+    "accuracy of the ratio, of what was chosen",
+    "Accuracy of the predicted ratio, beside HCompress",
+)];
 
 pub fn run() -> Result<Vec<Row>> {
     let mut rows = Vec::new();

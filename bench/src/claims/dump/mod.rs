@@ -6,7 +6,7 @@ mod simulated;
 
 use anyhow::Result;
 
-use crate::row::Row;
+use crate::row::{PageRow, Row};
 
 /// Factors, as in the paper's figures.
 const FACTORS: std::ops::RangeInclusive<u32> = 1..=6;
@@ -14,6 +14,12 @@ const FACTORS: std::ops::RangeInclusive<u32> = 1..=6;
 const LINK: f64 = 125e6 / 12.0;
 /// Likewise one hard disk.
 const DISK: f64 = 100e6 / 12.0;
+
+pub const PAGE_ROWS: &[PageRow] = &[PageRow::real(
+    "D1",
+    "HPCCG 20^3, factor 3: faster than full replication",
+    "Dump 8 ranks with 3 copies: times faster than full copies, beside the paper's",
+)];
 
 pub fn run() -> Result<Vec<Row>> {
     let mut rows = simulated::run()?;

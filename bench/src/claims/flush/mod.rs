@@ -17,7 +17,7 @@ use self::archive::{BANDWIDTH, SYNC, TARGETS, WRITE};
 use self::batch::Push;
 use self::run::{Load, PRODUCERS, Producers, Ran, Who, measure};
 use crate::place::Place;
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 use crate::timing::{Times, median};
 
@@ -154,6 +154,25 @@ fn swept(place: &Place, load: Load, ours: &Ran) -> Result<Vec<Row>> {
     }));
     Ok(rows)
 }
+
+pub const LATENCY_PAGE_ROWS: &[PageRow] = &[
+    PageRow::made(
+        "R1",
+        "latency, mean, 16 KB, beside batches at the paper's latency",
+        "Stream latency to durable, beside batches at their paper's latency",
+    ),
+    PageRow::made(
+        "R1",
+        "latency, mean, 16 KB, beside the best batches of a sweep",
+        "Stream latency to durable, beside the best batches of a sweep",
+    ),
+];
+
+pub const BANDWIDTH_PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "R2",
+    "bandwidth, 16 KB, beside aggregated batches, producers that catch up",
+    "Stream bandwidth, beside the best batches, producers catch up",
+)];
 
 /// Bandwidth where producers are as fast as the archive.
 pub fn bandwidth() -> Result<Vec<Row>> {

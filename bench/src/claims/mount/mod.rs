@@ -13,11 +13,29 @@ use terrace::{Config, Files, Store};
 use terrace_mount::{Mount, MountError};
 
 use crate::place::Place;
-use crate::row::Row;
+use crate::row::{PageRow, Row};
 use proxy::Proxy;
 
 /// Pairs of which the middle one counts.
 const PAIRS: usize = 5;
+
+pub const PAGE_ROWS: &[PageRow] = &[
+    PageRow::made(
+        "mount",
+        "write 1 MiB requests and fsync, beside the plain file system",
+        "Write and fsync through a mount: share of the plain file system",
+    ),
+    PageRow::made(
+        "mount",
+        "read 1 MiB requests, nothing cached, beside the plain file system",
+        "Read through a mount, nothing cached: share of the plain file system",
+    ),
+    PageRow::made(
+        "mount",
+        "read 1 MiB requests, all in the page cache, beside the plain file system",
+        "Read through a mount, all cached: share of the page cache",
+    ),
+];
 
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::place::Place;
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 use crate::timing::{Times, median};
 
@@ -112,6 +112,13 @@ impl Door {
     }
 }
 
+pub const SPEED_PAGE_ROWS: &[PageRow] = &[
+    PageRow::made("P1", "put of 4 KiB with a second copy", "Put 4 KiB with a second copy from Python, beside IOWarp"),
+    PageRow::made("P1", "get of 4 KiB with a second copy", "Get 4 KiB from Python, beside IOWarp"),
+    PageRow::made("P1", "put of 1 MiB with a second copy", "Put 1 MiB with a second copy from Python, beside IOWarp"),
+    PageRow::made("P1", "get of 1 MiB with a second copy", "Get 1 MiB from Python, beside IOWarp"),
+];
+
 /// Puts and gets in turn.
 pub fn speeds() -> Result<Vec<Row>> {
     let Some(sides) = sides()? else { return Ok(Vec::new()) };
@@ -150,6 +157,12 @@ struct Found {
 const OBJECTS: usize = 200;
 const LENGTH: usize = 64 << 10;
 const DAMAGED: usize = 20;
+
+pub const DAMAGE_PAGE_ROWS: &[PageRow] = &[PageRow::made(
+    "P2",
+    "objects read wrong, one of whose two copies was changed on the tier in memory",
+    "Of 20 objects with one damaged copy, read wrong; beside IOWarp",
+)];
 
 /// Kills and damage.
 pub fn damage() -> Result<Vec<Row>> {

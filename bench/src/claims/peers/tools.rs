@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::middle;
 use crate::place::Place;
-use crate::row::{Better, Row};
+use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 use crate::timing::time;
 
@@ -53,6 +53,19 @@ const TOOLS: [Tool; 3] = [
         promises: "deduplicated, compressed, encrypted, hashed, synced; ours: one copy, encoded, checksums, synced",
         ours: &["--ack", "durable"],
     },
+];
+
+pub const PAGE_ROWS: &[PageRow] = &[
+    PageRow::real("P3", "a directory of real files stored, beside cp", "Store a directory, beside cp (no checksums)"),
+    PageRow::real("P3", "a directory of real files read, beside cp", "Read a directory, beside cp"),
+    PageRow::real("P3", "a directory of real files stored, beside rclone", "Store a directory, beside rclone"),
+    PageRow::real("P3", "a directory of real files read, beside rclone", "Read a directory, beside rclone"),
+    PageRow::real(
+        "P3",
+        "a directory of real files stored, beside restic",
+        "Store a directory durably, beside restic (which also encrypts)",
+    ),
+    PageRow::real("P3", "a directory of real files read, beside restic", "Read a directory, beside restic"),
 ];
 
 pub fn run() -> Result<Vec<Row>> {
