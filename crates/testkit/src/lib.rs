@@ -1,7 +1,8 @@
-//! What tests share: random numbers, skips that are counted, golden stores, and disks that record what is written to them.
+//! Parts that tests share: random numbers, counted skips, golden stores, the examples of guides, and disks that record their writes.
 
 pub mod disk;
 pub mod golden;
+pub mod guide;
 mod random;
 mod skip;
 

@@ -9,6 +9,8 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 use terrace::{Config, Store};
+use terrace_testkit::guide::Guide;
+use terrace_testkit::{Missing, skip};
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -126,6 +128,22 @@ fn files_are_dumped_and_restored_with_lost_stores_and_other_ranks() {
     let lost = nodes.terrace_dump(8, &["restore", "state", &to]);
     assert!(!lost.status.success());
     assert!(String::from_utf8_lossy(&lost.stderr).contains("cannot be restored from the stores that are here: rank "));
+}
+
+/// The guide listed dumps of another store than it had dumped to, and restored a version that it had not made.
+#[test]
+fn the_guide_to_dumps_works_as_it_says() {
+    let programs = Path::new(env!("CARGO_BIN_EXE_terrace-dump")).parent().unwrap();
+    if !programs.join("terrace").exists() {
+        return skip("the guide to dumps", &Missing::new("terrace", "`make build` builds it"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = |rank: u32| folder.path().join(format!("out.{rank}"));
+    (0..8).for_each(|rank| fs::write(file(rank), bytes(rank, 0)).unwrap());
+    let below = format!("{}/local/", folder.path().display());
+    let replaced = [("/local/", below), ("mpirun", "mpirun --allow-run-as-root --oversubscribe".to_owned())];
+    Guide { name: "dump.md", folder: folder.path(), programs, replaced: &replaced, before: &|_| {} }.run();
+    assert!((0..8).all(|rank| fs::read(file(rank)).unwrap() == bytes(rank, 0)));
 }
 
 /// Once, ranks with different arguments waited for each other forever, were ended by MPI, or made a dump that lacked

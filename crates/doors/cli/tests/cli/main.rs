@@ -16,6 +16,8 @@ mod output;
 mod place;
 mod predictor;
 mod real;
+#[path = "../../../../engine/terrace/tests/redis/mod.rs"]
+mod redis;
 mod released;
 mod restart;
 mod restore;

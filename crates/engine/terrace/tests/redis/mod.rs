@@ -44,7 +44,8 @@ impl Redis {
         self.server = spawn(&self.folder).expect("starts again");
     }
 
-    fn socket(&self) -> PathBuf {
+    /// The socket that it listens on.
+    pub fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
 }
