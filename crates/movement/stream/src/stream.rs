@@ -221,9 +221,25 @@ impl Stream {
         Owners::new(&self.store, &self.name, &self.folder)
     }
 
-    /// Whether a destination has a mark or an owning directory.
+    /// Whether a destination has a mark, an owning directory or a request in the log.
     pub fn knows(&self, destination: &Name) -> Result<bool> {
-        Ok(self.ledger().mark(destination)?.is_some() || self.owners().knows(destination)?)
+        let has_mark = self.ledger().mark(destination)?.is_some();
+        Ok(has_mark || self.owners().knows(destination)? || self.has_request(destination)?)
+    }
+
+    fn has_request(&self, destination: &Name) -> Result<bool> {
+        let ledger = self.ledger();
+        for page in self.log.pages()? {
+            match self.log.waiting(&page, &ledger) {
+                Ok(waiting) if waiting.iter().any(|(_, request)| request.destination == *destination) => {
+                    return Ok(true);
+                }
+                // A page that was removed meanwhile has no request that waits.
+                Ok(_) | Err(Error::Engine(terrace::Error::NotFound { .. })) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(false)
     }
 
     /// Returns the deliveries in all runs.

@@ -141,6 +141,22 @@ fn what_is_parked_is_tried_again_thrown_away_or_forgotten() {
     assert_eq!(status(), (0, 0, 5, 0));
 }
 
+/// `--retry` removes the mark of a destination that got nothing yet. After it, `--drop` and `--forget` did not know the destination,
+/// although a request waited for it. Each test dropped before it retried, or parked again in between.
+#[test]
+fn what_was_retried_can_be_dropped() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("archive/folder")).unwrap();
+    fs::write(place.path("input"), frame("folder", "s", 1, b"12345")).unwrap();
+    let mut command = place.command(["flush", "-", "--to", "archive"]);
+    let output = command.stdin(fs::File::open(place.path("input")).unwrap()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    place.good(["flush", "--retry", "folder"]);
+    assert_eq!(place.good(["flush", "--drop", "folder"]), "folder: 1 request, 5 B, thrown away\n");
+    assert_eq!(place.json(["flush"]).0[0]["backlog"], 0);
+    place.bad(["flush", "--drop", "nobody"], &["knows no destination nobody"]);
+}
+
 #[test]
 fn logs_are_followed_and_stay() {
     let place = Place::new();
