@@ -19,8 +19,8 @@ needed-by-tests: needed
 build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs
-PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran valgrind strace e2fsprogs xfsprogs btrfs-progs
+PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs
+PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config valgrind strace e2fsprogs xfsprogs btrfs-progs
 
 servers: target/servers/installed ## real servers and programs that tests use
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \

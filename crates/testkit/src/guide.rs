@@ -177,9 +177,10 @@ fn find_missing(need: &str) -> Option<Missing> {
         }
         "namespaces" => ("namespaces", run("unshare --user --map-root-user --mount true")),
         "9p" => ("9p", run("grep -qw 9p /proc/filesystems && [ $(id -u) = 0 ]")),
-        "redis" => ("redis", run("command -v redis-server redis-cli")),
+        "redis" => ("redis", run("command -v redis-server && command -v redis-cli")),
         "mpi" => ("mpi", run("command -v mpirun")),
-        _ => unreachable!("a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi"),
+        "compilers" => ("compilers", run("command -v cc && command -v gfortran && command -v pkg-config")),
+        _ => unreachable!("a session needs {need:?}, which is none of fuse, namespaces, 9p, redis, mpi, compilers"),
     };
     reason.map(|reason| Missing::new(need, reason))
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
+use terrace_testkit::guide::Guide;
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -68,6 +69,28 @@ fn the_header_says_what_the_library_has() {
     }
     let checked_in = fs::read(&path).unwrap_or_default();
     assert!(checked_in == header, "terrace.h is old; TERRACE_HEADER=write cargo test -p terrace-c makes it anew");
+}
+
+/// The guide's commands were run by nobody, and neither was the pkg-config file that they use.
+#[test]
+fn the_guide_to_c_works_as_it_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path();
+    for (from, to) in [("examples/replicate.c", "program.c"), ("examples/replicate.f90", "program.f90")] {
+        fs::copy(here(from), folder.join(to)).unwrap();
+    }
+    // As `make install PREFIX=...` puts them.
+    let prefix = folder.join("prefix");
+    fs::create_dir_all(prefix.join("lib")).unwrap();
+    symlink(here("include"), prefix.join("include")).unwrap();
+    let built = std::env::current_exe().unwrap().with_file_name("libterrace_c.so");
+    symlink(built, prefix.join("lib/libterrace.so")).unwrap();
+    let described = fs::read_to_string(here("terrace.pc.in")).unwrap();
+    let described = described.replace("@PREFIX@", prefix.to_str().unwrap()).replace("@VERSION@", "1");
+    fs::write(prefix.join("lib/terrace.pc"), described).unwrap();
+    let replaced = [("pkg-config", format!("PKG_CONFIG_PATH={}/lib pkg-config", prefix.display()))];
+    let ran = Guide { name: "c.md", folder, programs: folder, replaced: &replaced, before: &|_| {} }.run();
+    assert!(ran == 0 || folder.join("a.out").exists());
 }
 
 const SAID: &str = "\
