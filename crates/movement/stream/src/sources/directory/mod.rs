@@ -177,10 +177,19 @@ impl Directory {
         self.control.set_left(self.number, left);
     }
 
-    /// Reads the next part of the first file.
-    fn next_part(&self, state: &mut State) -> Result<Option<Entry>> {
+    /// The time after which the first file in the queue can be read.
+    fn waiting_time(&self, state: &State) -> Duration {
+        let first = state.queue.front().filter(|_| state.reading.is_none());
+        first.map_or(Duration::ZERO, |name| self.opening.waiting_time(name))
+    }
+
+    /// Reads the next part of the first file. Without `may_wait`, stops before a file that has just changed.
+    fn next_part(&self, state: &mut State, may_wait: bool) -> Result<Option<Entry>> {
         loop {
             let Some(reading) = state.reading.as_mut() else {
+                if !may_wait && !self.waiting_time(state).is_zero() {
+                    return Ok(None);
+                }
                 let Some(name) = state.queue.pop_front() else { return Ok(None) };
                 self.start_file(state, &name)?;
                 continue;
@@ -288,9 +297,17 @@ impl Source for Directory {
         if state.queue.is_empty() && state.reading.is_none() {
             self.queue_complete(&mut state)?;
         }
+        let waiting_time = self.waiting_time(&state);
+        if !waiting_time.is_zero() {
+            // Without the lock, so that delivered files are removed meanwhile. If the queue changes, opening its first file waits.
+            drop(state);
+            std::thread::sleep(waiting_time);
+            state = self.state.lock();
+        }
         let (mut pulled, mut bytes) = (Vec::new(), 0);
+        // Files that are read do not wait here for a younger one: where files keep coming, each would wait for all of a budget.
         while bytes < budget
-            && let Some(entry) = self.next_part(&mut state)?
+            && let Some(entry) = self.next_part(&mut state, pulled.is_empty())?
         {
             bytes += entry.request.bytes.len().max(1);
             pulled.push(entry);

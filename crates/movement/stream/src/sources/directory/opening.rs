@@ -61,7 +61,13 @@ impl Opening {
         Unready::Later(reason, self.settle.unwrap_or(USUAL_SETTLE_TIME))
     }
 
-    /// Opens a file if no process has it open for writing.
+    /// The time for which [`open`](Self::open) would wait because the file has just changed.
+    pub fn waiting_time(&self, name: &Name) -> Duration {
+        let metadata = self.path(name).symlink_metadata();
+        metadata.map_or(Duration::ZERO, |metadata| CLOCK_TICK.saturating_sub(Identity::of(&metadata).age()))
+    }
+
+    /// Opens a file if no process has it open for writing. Waits until its last change is a clock tick ago.
     pub fn open(&self, name: &Name) -> Result<std::result::Result<(File, Metadata), Unready>> {
         let cannot = |e: io::Error| match Errno::from_io_error(&e) {
             Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
