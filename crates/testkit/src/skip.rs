@@ -14,7 +14,7 @@ static SKIPPED: AtomicU64 = AtomicU64::new(0);
 pub struct Missing {
     /// Its name in `TERRACE_TEST_REQUIRE`.
     pub need: &'static str,
-    /// What was tried, and how it failed.
+    /// The attempt, and how it failed.
     pub reason: String,
 }
 

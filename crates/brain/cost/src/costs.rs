@@ -14,7 +14,7 @@ pub const PAGE: u64 = 4096;
 pub struct EncodingRates {
     /// Which.
     pub encoding: Encoding,
-    /// What it does to a byte: times rounded to steps of 5 %, the ratio down to whole percents, at least 1.
+    /// Its effect on a byte: times rounded to steps of 5 %, the ratio down to whole percents, at least 1.
     pub expected: Expected,
     /// Bytes stored per page of [`PAGE`] bytes.
     pub page: u32,
@@ -116,7 +116,7 @@ mod tests {
     use terrace_codec::ALL;
 
     #[test]
-    fn what_hardly_differs_makes_no_plan_anew() {
+    fn small_differences_change_no_plan() {
         let of =
             |compress, ratio| Costs::new(ALL[1..3].iter().map(|e| (*e, Expected::from_speeds(compress, 1e9, ratio))));
         let before = of(1e9, 2.0);

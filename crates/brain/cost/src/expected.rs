@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What an encoding is expected to do to some bytes, for each of them (the papers' expected compression cost, ECC).
+/// The expected effect of an encoding, for each byte (the papers' expected compression cost, ECC).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
     /// Bytes stored; 1 where nothing shrinks.
@@ -38,7 +38,7 @@ impl Expected {
         self.stored.is_finite() && self.stored > 0.0 && is_time(self.encode) && is_time(self.decode)
     }
 
-    /// What is expected after an operation took `measured`: nearer to it by `share` (0: nothing learnt; 1: only the last
+    /// The expectation after an operation took `measured`: nearer to it by `share` (0: nothing learnt; 1: only the last
     /// counts), as a geometric mean, since times and sizes err by factors. What was not measured is NaN, and stays.
     pub fn learn(&self, measured: &Expected, share: f64) -> Expected {
         let nearer = |old: f64, new: f64| if new > 0.0 { old * (new / old).powf(share.clamp(0.0, 1.0)) } else { old };

@@ -13,7 +13,7 @@ pub struct Affine {
     pub per_byte: f64,
 }
 
-/// A cost model: the cost of a replica on a target, in an encoding, with weights, that is read so many times.
+/// A cost model: the cost of a replica on a target, in an encoding, with weights, that is read a given number of times.
 pub type CostModel = fn(&TargetRates, &Expected, &Weights, reads: f64) -> Affine;
 
 /// The models to choose from for durations.

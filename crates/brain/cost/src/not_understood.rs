@@ -7,7 +7,7 @@ use std::fmt;
 pub struct NotUnderstood {
     /// The text.
     pub text: String,
-    /// What it should be.
+    /// The expected form.
     pub what: &'static str,
     /// How that is written.
     pub write: String,

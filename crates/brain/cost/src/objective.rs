@@ -2,11 +2,11 @@
 
 use crate::{Expected, TargetRates, Weights, measured};
 
-/// What a choice of an encoding minimises: the cost, by the [measured](measured()) model, of storing some bytes on one
+/// The objective of a choice of encoding: the cost, by the [measured](measured()) model, of storing some bytes on one
 /// target and of reading them back.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objective {
-    /// What counts for how much.
+    /// The weights.
     pub weights: Weights,
     /// Where the bytes go.
     pub target: TargetRates,
@@ -20,7 +20,7 @@ impl Objective {
         Objective { weights: Weights::EQUAL, target, reads }
     }
 
-    /// What an extent of `bytes` raw bytes costs: seconds where the weights are equal.
+    /// The cost of an extent of `bytes` raw bytes: seconds if the weights are equal.
     pub fn cost(&self, expected: &Expected, bytes: usize) -> f64 {
         let cost = measured(&self.target, expected, &self.weights, self.reads);
         cost.fixed + bytes as f64 * cost.per_byte

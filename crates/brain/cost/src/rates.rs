@@ -1,6 +1,6 @@
 //! [`TargetRates`]: a target as the cost models see it.
 
-/// What a target takes to store and to return bytes.
+/// The time that a target takes to store and to return bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TargetRates {
     /// Seconds to read a byte.
@@ -19,9 +19,9 @@ pub struct TargetRates {
     pub displaced_joules: Work,
     /// Operations that wait, for each that the target can do at a time.
     pub load: f64,
-    /// What the target draws while it works, in watts.
+    /// The power of the target while it works, in watts.
     pub watts: f64,
-    /// What a processor core draws, in watts.
+    /// The power of a processor core, in watts.
     pub core_watts: f64,
 }
 

@@ -164,7 +164,7 @@ fn case(largest: f64) -> impl Strategy<Value = Case> {
     })
 }
 
-/// As large as the obvious planner can take: 3 replicas on 4 tiers, of which some are short of space, 4 encodings.
+/// As large as the obvious planner can take: 3 replicas on 4 tiers, some of them short of space, 4 encodings.
 fn full_case() -> impl Strategy<Value = Case> {
     let expected = (1e8..1e10, 1e8..1e10, 1.0..6.0)
         .prop_map(|(compress, decompress, ratio)| Expected::from_speeds(compress, decompress, ratio));
@@ -187,7 +187,7 @@ fn full_case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// The plan is one, is proven after so many steps, and the obvious planner finds nothing better.
+/// The plan is valid, is proven after this number of steps, and the obvious planner finds nothing better.
 fn exact(case: &Case, steps: u32) -> Result<(), TestCaseError> {
     let (snapshot, costs) = (case.snapshot(), Costs::new(case.expected.clone()));
     let want = case.want(case.pages * PAGE - 17);

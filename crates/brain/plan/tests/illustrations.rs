@@ -1,4 +1,4 @@
-//! What HReplica illustrates in its Figure 3 and measures in its Figure 6b, as plans.
+//! HReplica's illustration in Figure 3 and measurement in Figure 6b, as plans.
 
 mod storage;
 

@@ -60,7 +60,7 @@ fn only_what_was_on_a_lost_target_moves() {
 }
 
 #[test]
-fn a_denser_wish_encodes_anew() {
+fn a_denser_wish_encodes_again() {
     let snapshot = storage(&LEVELS);
     let fast = Policy { first: Weights::ASYNCHRONOUS, rest: Weights::ASYNCHRONOUS, ..Policy::default() };
     let before = planned(&snapshot, &fast);

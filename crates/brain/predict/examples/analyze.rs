@@ -1,4 +1,4 @@
-//! What files are: `cargo run -p terrace-predict --example analyze FILE...`. For each its format, what the first MiB says or
+//! Analyzes files: `cargo run -p terrace-predict --example analyze FILE...`. For each its format, what the first MiB says or
 //! shows, how much of it the file's own metadata describes, and what looking took beside reading at 500 MB/s.
 
 use std::collections::BTreeMap;

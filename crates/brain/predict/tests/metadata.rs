@@ -1,4 +1,4 @@
-//! What files say of themselves may be anything: a panic never, no more than a bound of spans, and those in order.
+//! Metadata may contain anything: there is never a panic, and the spans are bounded and in order.
 //!
 //! `CASES=100000 cargo test -p terrace-predict --test metadata` tries more. Files are those of `TERRACE_DATA`, if it is set.
 
@@ -10,7 +10,7 @@ use terrace_predict::analyze::{Format, Metadata};
 const FORMATS: [Format; 7] =
     [Format::Hdf5, Format::NetCdf, Format::Parquet, Format::Npy, Format::Fits, Format::Avro, Format::Orc];
 
-/// What formats begin with and what stands in them, for bytes made up from it.
+/// Signatures and words of formats, from which test data is made.
 const WORDS: [&[u8]; 14] = [
     b"OHDR\x02\x00\x60",
     b"SNOD\x01\x00\xff\xff",

@@ -38,6 +38,6 @@ pub struct Job<'a, W> {
     pub phases: &'a [Phase],
     /// The number of objects that a process works on at a time.
     pub under_way: usize,
-    /// What processes know about each other's writes.
+    /// The processes' knowledge about each other's writes.
     pub knows: Knows,
 }

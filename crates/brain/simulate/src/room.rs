@@ -7,7 +7,7 @@ use crate::choose::Piece;
 use crate::cluster::{Cluster, ClusterError, ENDLESS, Place};
 use crate::machine::Machine;
 
-/// What a planning process knows about the writes of others, which decides between interchangeable targets.
+/// A planning process's knowledge about the writes of others. It decides between interchangeable targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knows {
     /// Everything that any process planned, so that the load is even.
@@ -36,7 +36,7 @@ pub(crate) struct Room {
     tiers: Vec<u64>,
 }
 
-/// What a node knows.
+/// A node's knowledge.
 #[derive(Clone)]
 struct View {
     /// The tiers without used space.

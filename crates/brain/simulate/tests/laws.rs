@@ -1,4 +1,4 @@
-//! What must hold whatever is simulated, and what can be reckoned by hand.
+//! Laws of every simulation, and results that can be computed by hand.
 
 use proptest::prelude::*;
 use terrace_codec::Encoding;

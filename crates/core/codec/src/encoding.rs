@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CodecId, Element, Error, Transform};
+use crate::{CodecId, Element, Transform};
 
 /// A transform, its element type, a codec and its level: the unit that the planner chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -25,19 +25,6 @@ impl Encoding {
     /// Returns the encoding as the four bytes of a frame's header.
     pub const fn to_bytes(self) -> [u8; 4] {
         [self.transform as u8, self.element as u8, self.codec as u8, self.level.cast_unsigned()]
-    }
-
-    /// Returns the encoding for four bytes of a frame's header.
-    ///
-    /// # Errors
-    /// [`Error::UnknownTransform`], [`Error::UnknownElement`] or [`Error::UnknownCodec`].
-    pub fn from_bytes([transform, element, codec, level]: [u8; 4]) -> Result<Self, Error> {
-        Ok(Encoding {
-            transform: Transform::of(transform)?,
-            element: Element::of(element)?,
-            codec: CodecId::of(codec)?,
-            level: level.cast_signed(),
-        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The names of encodings: `[transform+]codec[-element][-level]`, as in `shuffle4+zstd-1`, `delta-i32+lz4`, `pco-f32`.
+//! Reading encodings: from the four bytes of a frame, and from their names: `[transform+]codec[-element][-level]`, as in `shuffle4+zstd-1`, `delta-i32+lz4`, `pco-f32`.
 //!
 //! The name of a transform includes the element: its width, or its name if the width stands for another element.
 
@@ -6,6 +6,21 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::{CodecId, Element, Encoding, Error, Transform};
+
+impl Encoding {
+    /// Returns the encoding for four bytes of a frame's header.
+    ///
+    /// # Errors
+    /// [`Error::UnknownTransform`], [`Error::UnknownElement`] or [`Error::UnknownCodec`].
+    pub fn from_bytes([transform, element, codec, level]: [u8; 4]) -> Result<Self, Error> {
+        Ok(Encoding {
+            transform: Transform::of(transform).ok_or(Error::UnknownTransform(transform))?,
+            element: Element::of(element).ok_or(Error::UnknownElement(element))?,
+            codec: CodecId::of(codec).ok_or(Error::UnknownCodec(codec))?,
+            level: level.cast_signed(),
+        })
+    }
+}
 
 impl fmt::Display for Encoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

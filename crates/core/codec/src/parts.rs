@@ -2,10 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
-
 macro_rules! numbered {
-    ($(#[$meta:meta])* $kind:ident, $unknown:ident { $($(#[$doc:meta])* $part:ident = $number:literal $name:literal,)* }) => {
+    ($(#[$meta:meta])* $kind:ident { $($(#[$doc:meta])* $part:ident = $number:literal $name:literal,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[repr(u8)]
@@ -21,8 +19,8 @@ macro_rules! numbered {
             }
 
             /// Returns the value with this number.
-            pub(crate) const fn of(number: u8) -> Result<Self, Error> {
-                match number { $($number => Ok($kind::$part),)* _ => Err(Error::$unknown(number)) }
+            pub(crate) const fn of(number: u8) -> Option<Self> {
+                match number { $($number => Some($kind::$part),)* _ => None }
             }
         }
     };
@@ -30,7 +28,7 @@ macro_rules! numbered {
 
 numbered! {
     /// The transform of the elements before the codec. The numbers are part of the format and must never be reused.
-    Transform, UnknownTransform {
+    Transform {
         /// No transform.
         None = 0 "none",
         /// Shuffle: the first bytes of all elements, then all second bytes, and so on.
@@ -45,7 +43,7 @@ numbered! {
 
 numbered! {
     /// The type of the elements, little-endian. The numbers are part of the format and must never be reused.
-    Element, UnknownElement {
+    Element {
         /// Bytes, or an unknown type.
         Bytes = 0 "u8",
         /// 16-bit signed integers.
@@ -96,7 +94,7 @@ impl Element {
 
 numbered! {
     /// A codec. The numbers are part of the format and must never be reused.
-    CodecId, UnknownCodec {
+    CodecId {
         /// No compression.
         None = 0 "none",
         /// LZ4 blocks. The level is the acceleration.

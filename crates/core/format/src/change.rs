@@ -7,7 +7,7 @@ use crate::Place;
 
 // A field's meaning is in the variant's documentation.
 #[allow(missing_docs)]
-/// What must hold for a change to be carried out.
+/// A condition for carrying out a change.
 #[derive(Clone, Debug)]
 pub enum Expect {
     /// The key names an object of this generation.
@@ -157,7 +157,7 @@ impl Edit {
         edits.clone().into_iter().any(gives_back) || !edits.into_iter().any(|edit| edit.new_extents().is_some())
     }
 
-    /// The object of which the edit records new extents, and these.
+    /// The object that gets new extents by the edit, and these extents.
     pub fn new_extents(&self) -> Option<(u64, &[NewExtent])> {
         match self {
             Edit::Stage { object, extents, .. }

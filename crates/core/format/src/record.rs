@@ -1,4 +1,4 @@
-//! What the catalog and the commit log say about objects.
+//! The records of objects in the catalog and the commit log.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::Metadata;
@@ -87,19 +87,19 @@ impl Extent {
         self.frame() == other.frame()
     }
 
-    /// What tells its frame from all others of the object: the write, and where the frame begins.
+    /// The identity of its frame among all frames of the object: the write, and where the frame begins.
     pub fn frame(&self) -> (u64, u64) {
         (self.write, self.frame_offset())
     }
 }
 
-/// One extent of each frame: a frame of which the middle was overwritten has two.
+/// One extent of each frame: a frame whose middle was overwritten has two.
 pub fn frames(extents: &[Extent]) -> impl Iterator<Item = &Extent> {
     let mut seen = HashSet::new();
     extents.iter().filter(move |extent| seen.insert(extent.frame()))
 }
 
-/// What an object is when it is shown as a file.
+/// The kind of file that an object is shown as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -112,7 +112,7 @@ pub enum Kind {
     Symlink,
 }
 
-/// What is known about an object beside its bytes; `get` restores it.
+/// The attributes of an object; `get` restores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
     /// File, directory or symlink.

@@ -14,7 +14,7 @@ pub struct Move {
     pub from: i64,
     /// How many.
     pub size: u64,
-    /// They are swapped in units of so many; 1 is not at all.
+    /// The number of bytes in a swapped unit; 1 swaps nothing.
     pub unit: u64,
     /// By how much `to` and `from` move with each of the counts.
     pub steps: Steps,
@@ -38,7 +38,7 @@ pub struct Hull {
 }
 
 impl Moves {
-    /// What the moves touch, as far as numbers reach; none where nothing moves.
+    /// The bytes that the moves touch; none if nothing moves.
     pub fn hull(&self) -> Option<Hull> {
         if self.counts.contains(&0) {
             return None;

@@ -69,7 +69,7 @@ impl Deref for Locked {
     }
 }
 
-/// Locks or unlocks a byte for this opening of the file, of which a process may have many.
+/// Locks or unlocks a byte for this opening of the file. A process may have many openings of a file.
 pub fn lock_byte(file: &File, kind: i32, byte: i64) -> io::Result<()> {
     let range = ByteRange { kind, start: byte, length: 1 };
     range.ask(file, libc::F_OFD_SETLK).map(drop)
@@ -110,7 +110,7 @@ impl ByteLocks {
     }
 }
 
-/// What `fcntl` is asked for a range of bytes. A length of 0 reaches to the end.
+/// The argument of `fcntl` for a range of bytes. A length of 0 reaches to the end.
 struct ByteRange {
     kind: i32,
     start: i64,

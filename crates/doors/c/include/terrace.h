@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// What a call came to.
+// The result of a call.
 typedef enum terrace_status {
   // All went well.
   TERRACE_STATUS_OK = 0,
@@ -33,14 +33,14 @@ typedef enum terrace_status {
 // An open store. Many threads may use one at once.
 typedef struct terrace_store terrace_store;
 
-// What is required: given to `terrace_open` it holds for the application, given to a call for that operation, which
+// Requirements: given to `terrace_open` it holds for the application, given to a call for that operation, which
 // wins. All zero leaves everything to the store's rules.
 typedef struct terrace_options {
   // Requirements by name, such as `"min_read_latency,max_durability=4"`; or null.
   const char *requirements;
   // When a write returns: `"placed"`, `"replicated"` or `"durable"`; or null.
   const char *ack;
-  // What counts when replicas are encoded: `"compress,decompress,ratio"` or a preset's name; or null.
+  // The weights for choosing encodings: `"compress,decompress,ratio"` or a preset's name; or null.
   const char *weights;
   // The most bytes stored for each byte given, such as `"3x"`; or null.
   const char *budget;
@@ -50,7 +50,7 @@ typedef struct terrace_options {
   uint8_t replicas;
 } terrace_options;
 
-// What a write has reached when it returned.
+// The level that a write had reached when it returned.
 typedef struct terrace_receipt {
   // The object's number.
   uint64_t object;
@@ -122,7 +122,7 @@ enum terrace_status terrace_replicate(const struct terrace_store *store,
                                       const struct terrace_options *operation,
                                       struct terrace_receipt *receipt);
 
-// Writes a range of an object, which is made where there is none; other ranges stay, whoever writes them.
+// Writes a range of an object, which is made where there is none; other ranges stay, even if others write them.
 enum terrace_status terrace_write_at(const struct terrace_store *store,
                                      const char *key,
                                      uint64_t offset,
@@ -174,7 +174,7 @@ enum terrace_status terrace_wait(const struct terrace_store *store,
 // Waits until nothing is owed and all is durable.
 enum terrace_status terrace_sync(const struct terrace_store *store);
 
-// What the store would do with a block of bytes under a key, what was weighed, and why it is what it is: JSON, as
+// Explains how the store would place a block of bytes under a key: JSON, as
 // `terrace explain --json` prints it, which the caller gives to `terrace_free`. Nothing is written.
 enum terrace_status terrace_plan(const struct terrace_store *store,
                                  const char *key,

@@ -1,6 +1,6 @@
 //! Compressing by itself, without a store (HCompress).
 //!
-//! What comes out begins with 24 bytes: `TRC1`, the encoding (transform, element, codec, level), the raw length and the
+//! The result begins with 24 bytes: `TRC1`, the encoding (transform, element, codec, level), the raw length and the
 //! XXH3 of the raw bytes, little-endian.
 
 use std::cell::RefCell;

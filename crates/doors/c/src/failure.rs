@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use crate::words;
 
-/// What a call came to.
+/// The result of a call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {

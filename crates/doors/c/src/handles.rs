@@ -8,9 +8,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use arc_swap::ArcSwap;
+use engine::PutOptions;
 
 use crate::Failure;
-use crate::store::Store;
+
+/// An open store. Many threads may use one at once.
+pub struct Store {
+    pub(crate) store: engine::Store,
+    pub(crate) application: PutOptions,
+}
 
 static OPEN: LazyLock<ArcSwap<HashMap<usize, Arc<Store>>>> = LazyLock::new(ArcSwap::default);
 /// Handles are as far apart as addresses of structures, and never null.

@@ -1,4 +1,4 @@
-//! What is required of a store or a call.
+//! Requirements for a store or a call.
 
 use std::ffi::{CStr, c_char};
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use terrace_codec::Encoding;
 
 use crate::Failure;
 
-/// What is required: given to `terrace_open` it holds for the application, given to a call for that operation, which
+/// Requirements: given to `terrace_open` it holds for the application, given to a call for that operation, which
 /// wins. All zero leaves everything to the store's rules.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -17,7 +17,7 @@ pub struct Options {
     pub requirements: *const c_char,
     /// When a write returns: `"placed"`, `"replicated"` or `"durable"`; or null.
     pub ack: *const c_char,
-    /// What counts when replicas are encoded: `"compress,decompress,ratio"` or a preset's name; or null.
+    /// The weights for choosing encodings: `"compress,decompress,ratio"` or a preset's name; or null.
     pub weights: *const c_char,
     /// The most bytes stored for each byte given, such as `"3x"`; or null.
     pub budget: *const c_char,

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::Failure;
 
-/// What a write has reached when it returned.
+/// The level that a write had reached when it returned.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Receipt {

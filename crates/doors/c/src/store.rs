@@ -6,17 +6,12 @@ use std::path::Path;
 use std::slice;
 use std::sync::Arc;
 
-use engine::{Config, PutOptions, Question};
+use engine::{Config, Question};
 
 use crate::failure::guard;
+pub use crate::handles::Store;
 use crate::options::{ack, text, understood};
 use crate::{Failure, Options, Receipt, Status, handles};
-
-/// An open store. Many threads may use one at once.
-pub struct Store {
-    store: engine::Store,
-    application: PutOptions,
-}
 
 fn there(store: *const Store) -> Result<Arc<Store>, Failure> {
     handles::find(store)
@@ -134,7 +129,7 @@ pub extern "C" fn terrace_replicate(
     })
 }
 
-/// Writes a range of an object, which is made where there is none; other ranges stay, whoever writes them.
+/// Writes a range of an object, which is made where there is none; other ranges stay, even if others write them.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_write_at(
     store: *const Store,
@@ -241,7 +236,7 @@ pub extern "C" fn terrace_sync(store: *const Store) -> Status {
     guard(|| Ok(there(store)?.store.sync()?))
 }
 
-/// What the store would do with a block of bytes under a key, what was weighed, and why it is what it is: JSON, as
+/// Explains how the store would place a block of bytes under a key: JSON, as
 /// `terrace explain --json` prints it, which the caller gives to `terrace_free`. Nothing is written.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_plan(

@@ -68,7 +68,7 @@ fn the_header_says_what_the_library_has() {
         fs::write(&path, &header).unwrap();
     }
     let checked_in = fs::read(&path).unwrap_or_default();
-    assert!(checked_in == header, "terrace.h is old; TERRACE_HEADER=write cargo test -p terrace-c makes it anew");
+    assert!(checked_in == header, "terrace.h is old; TERRACE_HEADER=write cargo test -p terrace-c writes it again");
 }
 
 /// The guide's commands were run by nobody, and neither was the pkg-config file that they use.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use globset::{Glob, GlobMatcher};
 use terrace::WhatIf;
@@ -12,6 +12,8 @@ use terrace_dump::flags::RestoreFlags;
 use crate::dataset::Dataset;
 use crate::dump::Dump;
 use crate::flush::Flush;
+use crate::globals::Globals;
+use crate::range::{Range, range};
 use crate::serve::Serve;
 use crate::simulate::Simulate;
 use crate::view::View;
@@ -38,38 +40,10 @@ Exit codes: 0 ok, 1 failed or found damage, 2 wrong usage; 130 and 143 after Ctr
 #[derive(Parser)]
 #[command(name = "terrace", version, after_help = GROUPS)]
 pub struct Arguments {
-    /// Use the store in this directory [default: terrace in the user's data directory].
-    #[arg(long, global = true, env = "TERRACE_STORE", value_name = "DIR")]
-    store: Option<OsString>,
-    /// Print the result as JSON.
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Print nothing but errors.
-    #[arg(short, long, global = true)]
-    pub quiet: bool,
-    /// Log what happens; -vv logs more. TERRACE_LOG takes filters, such as terrace=debug.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
-    pub verbose: u8,
+    #[command(flatten)]
+    pub globals: Globals,
     #[command(subcommand)]
     pub command: Command,
-}
-
-impl Arguments {
-    /// The store's directory.
-    pub fn store(&self) -> Result<PathBuf> {
-        match &self.store {
-            Some(dir) if !dir.is_empty() => Ok(dir.into()),
-            _ => default_store(),
-        }
-    }
-}
-
-/// The store that is used where none is named.
-pub fn default_store() -> Result<PathBuf> {
-    // As the XDG specification has it, a path that is not absolute is as good as none.
-    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let data = folder("XDG_DATA_HOME").or_else(|| Some(folder("HOME")?.join(".local/share")));
-    Ok(data.context("no store is named, and no home directory is known; give --store DIR")?.join("terrace"))
 }
 
 /// Each kind of command has a type of its own, so that none can reach what does nothing with it.
@@ -156,7 +130,7 @@ pub enum Command {
     Manual { directory: PathBuf },
 }
 
-/// What is done with an open store.
+/// The commands on an open store.
 #[derive(Subcommand)]
 pub enum StoreCommand {
     /// Copy a file or a directory into the store.
@@ -422,22 +396,6 @@ pub enum Ack {
     Durable,
 }
 
-/// The bytes A up to, not including, B.
-#[derive(Clone, Copy)]
-pub struct Range {
-    pub start: u64,
-    pub end: Option<u64>,
-}
-
-/// Reads a range.
-pub fn range(text: &str) -> Result<Range, String> {
-    let wrong = || format!("{text:?} is not a range; write it as 100-200, or 100- up to the end");
-    let (start, end) = text.split_once('-').ok_or_else(wrong)?;
-    let start = start.parse().map_err(|_| wrong())?;
-    let end = if end.is_empty() { None } else { Some(end.parse().map_err(|_| wrong())?) };
-    if end.is_some_and(|end| end < start) { Err(wrong()) } else { Ok(Range { start, end }) }
-}
-
 fn subset(text: &str) -> Result<(u64, u64), String> {
     let numbers = text.split_once('/').and_then(|(n, t)| Some((n.parse().ok()?, t.parse().ok()?)));
     numbers.filter(|(n, t)| 1 <= *n && n <= t).ok_or_else(|| format!("{text:?} is not a part; write it as 1/10"))
@@ -450,7 +408,7 @@ pub struct Mount {
     /// Return as soon as the store is mounted; `umount DIRECTORY` ends the mount.
     #[arg(long)]
     pub daemon: bool,
-    /// What --daemon starts: stdout and stderr are given up when it is mounted.
+    /// The process that --daemon starts: it gives up stdout and stderr when the mount is there.
     #[arg(long, hide = true, conflicts_with = "run")]
     pub detached: bool,
     /// Run this program, which alone sees the mount, and unmount when it ends. Needs no privileges. Takes the rest of the line.

@@ -12,7 +12,7 @@ use terrace::Store;
 use terrace_dump::flags::DumpFlags;
 use terrace_dump::gc;
 
-use crate::arguments::Arguments;
+use crate::globals::Globals;
 use crate::output::{Show, count};
 
 /// The program that dumps with MPI.
@@ -45,11 +45,11 @@ pub enum Care {
 }
 
 /// Replaces this process by the dump program, which parses the same arguments.
-pub fn become_program(arguments: &Arguments) -> Result<Infallible> {
+pub fn become_program(globals: &Globals) -> Result<Infallible> {
     let beside = std::env::current_exe().ok().map(|exe| exe.with_file_name(DUMP_PROGRAM)).filter(|path| path.exists());
     let program = beside.unwrap_or_else(|| PathBuf::from(DUMP_PROGRAM));
     let mut command = process::Command::new(&program);
-    let error = command.args(std::env::args_os().skip(1)).env("TERRACE_STORE", arguments.store()?).exec();
+    let error = command.args(std::env::args_os().skip(1)).env("TERRACE_STORE", globals.store()?).exec();
     Err(error).with_context(|| {
         format!("starting {}, which is built apart, with MPI (`make mpi`): put it beside terrace", program.display())
     })

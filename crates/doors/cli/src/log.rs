@@ -10,13 +10,13 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt as lines_of};
 
-use crate::arguments::Arguments;
+use crate::globals::Globals;
 use crate::output::{complain, tell};
 
 /// Logs to stderr: warnings, or the level that TERRACE_LOG, -v or -q select.
-pub fn begin(arguments: &Arguments) {
-    let usual = match arguments.verbose {
-        _ if arguments.quiet => "terrace=error",
+pub fn begin(globals: &Globals) {
+    let usual = match globals.verbose {
+        _ if globals.quiet => "terrace=error",
         0 => "terrace=warn",
         1 => "terrace=info",
         _ => "terrace=debug",
@@ -26,7 +26,7 @@ pub fn begin(arguments: &Arguments) {
         complain(&format!("TERRACE_LOG: {e}; write filters such as terrace=debug"));
         usual.into()
     });
-    if arguments.json {
+    if globals.json {
         tracing_subscriber::registry().with(filter).with(ByJson).init();
         return;
     }

@@ -226,9 +226,9 @@ fn glance(status: &Status) -> String {
     }
     let replanning = match &status.replanning {
         None => String::new(),
-        Some(Replanning { after: None, .. }) => "; the rules have changed: objects will be planned anew".into(),
+        Some(Replanning { after: None, .. }) => "; the rules have changed: objects will be replanned".into(),
         Some(Replanning { after: Some(key), .. }) => {
-            format!("; the rules have changed: planned anew up to {}", name(key.as_bytes()))
+            format!("; the rules have changed: replanned up to {}", name(key.as_bytes()))
         }
     };
     format!("{}, {} owed{replanning}\n{rows}", count(status.objects, "object"), count(status.owed, "replica"))

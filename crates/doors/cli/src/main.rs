@@ -8,6 +8,7 @@ mod dump;
 mod errors;
 mod explain;
 mod flush;
+mod globals;
 mod interrupt;
 mod log;
 mod look;
@@ -17,6 +18,8 @@ mod opening;
 mod output;
 mod predictor;
 mod profile;
+mod range;
+mod sample;
 mod scrub;
 mod serve;
 mod simulate;
@@ -46,10 +49,10 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(wrong) => return wrong_usage(&wrong),
     };
-    if arguments.json {
+    if arguments.globals.json {
         use_json_messages();
     }
-    log::begin(&arguments);
+    log::begin(&arguments.globals);
     match run(&arguments) {
         Ok(code) => code,
         Err(error) => {
@@ -72,16 +75,16 @@ fn wrong_usage(wrong: &clap::Error) -> ExitCode {
 
 /// Runs a command.
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let show = Show { json: arguments.json, quiet: arguments.quiet };
-    let store = || arguments.store();
-    let opened = || opening::open(&arguments.store()?, show);
+    let show = Show { json: arguments.globals.json, quiet: arguments.globals.quiet };
+    let store = || arguments.globals.store();
+    let opened = || opening::open(&arguments.globals.store()?, show);
     match &arguments.command {
         // These commands listen for signals themselves; a mount returns the exit code of its program.
-        Command::Mount(mount) => mount::mount(arguments, mount),
-        Command::Serve(served) => serve::serve(arguments, served).map(|()| ExitCode::SUCCESS),
+        Command::Mount(mount) => mount::mount(&arguments.globals, mount),
+        Command::Serve(served) => serve::serve(&arguments.globals, served).map(|()| ExitCode::SUCCESS),
         // These commands replace the process by another program, which handles signals itself.
         Command::Dump(dump::Dump { care: None, .. }) | Command::Restore(_) => {
-            dump::become_program(arguments).map(|never| match never {})
+            dump::become_program(&arguments.globals).map(|never| match never {})
         }
         Command::Dump(dump::Dump { care: Some(care), .. }) => stoppable(|| dump::care(&opened()?, care, show)),
         Command::Stored(command) => stoppable(|| with_store(&opened()?, command, show)),

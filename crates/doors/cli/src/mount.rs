@@ -16,11 +16,12 @@ use signal_hook::iterator::Signals;
 use terrace::{Files, Store};
 use terrace_mount::Mount;
 
-use crate::arguments::{self, Arguments};
+use crate::arguments;
+use crate::globals::Globals;
 use crate::opening;
 use crate::output::{Show, complain};
 
-pub fn mount(arguments: &Arguments, wanted: &arguments::Mount) -> Result<ExitCode> {
+pub fn mount(globals: &Globals, wanted: &arguments::Mount) -> Result<ExitCode> {
     if wanted.daemon {
         return daemon(&wanted.directory);
     }
@@ -30,8 +31,8 @@ pub fn mount(arguments: &Arguments, wanted: &arguments::Mount) -> Result<ExitCod
         )?;
     }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
-    let show = Show { json: arguments.json, quiet: arguments.quiet };
-    let store = opening::open(&arguments.store()?, show)?;
+    let show = Show { json: globals.json, quiet: globals.quiet };
+    let store = opening::open(&globals.store()?, show)?;
     let files = Files::new(&store)?;
     let mut mounted = Mount::begin(&files, &wanted.directory)?;
     let answered = answer(&mut mounted, wanted, &store, &files, signals);

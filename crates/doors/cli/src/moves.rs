@@ -22,7 +22,7 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
 
 /// Reports re-encoded data. Data that is as dense as possible stays, which is not a failure.
 pub fn tuned(moved: &Moved, show: Show) -> Result<bool> {
-    show.result(moved, &format!("{} made anew, more densely", count(moved.made, "replica")))?;
+    show.result(moved, &format!("{} replaced by denser ones", count(moved.made, "replica")))?;
     Ok(true)
 }
 

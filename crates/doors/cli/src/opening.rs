@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use terrace::{Config, Store};
 
-use crate::arguments::default_store;
 use crate::errors::read_text;
+use crate::globals::default_store;
 use crate::output::{Show, count, note, path_name};
 
 pub fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {

@@ -60,7 +60,7 @@ pub fn scrub(
         show.line(&format!("and so of {} more; --json names all", found.lost_of.len() - MAX_NAMED_OBJECTS))?;
     }
     if found.bad > found.repaired + found.lost && !repair {
-        show.line("`terrace repair` makes bad replicas anew from good ones")?;
+        show.line("`terrace repair` replaces bad replicas from good ones")?;
     }
     Ok(good)
 }

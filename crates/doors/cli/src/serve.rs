@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use terrace::Files;
 use terrace_nine::{Address, Limits, Server};
 
-use crate::arguments::Arguments;
+use crate::globals::Globals;
 use crate::opening;
 use crate::output::Show;
 
@@ -45,9 +45,9 @@ pub struct Nine {
     idle_timeout: u64,
 }
 
-pub fn serve(arguments: &Arguments, Serve::Nine(wanted): &Serve) -> Result<()> {
+pub fn serve(globals: &Globals, Serve::Nine(wanted): &Serve) -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("listening for signals")?;
-    let store = opening::open(&arguments.store()?, Show { json: arguments.json, quiet: arguments.quiet })?;
+    let store = opening::open(&globals.store()?, Show { json: globals.json, quiet: globals.quiet })?;
     let files = Files::new(&store)?;
     let address = wanted.unix.clone().map_or(Address::Tcp(wanted.listen), Address::Unix);
     let idle = (wanted.idle_timeout > 0).then(|| Duration::from_secs(wanted.idle_timeout));

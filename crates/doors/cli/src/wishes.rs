@@ -1,4 +1,4 @@
-//! What matters to the user, as flags: `--require R,...` and one flag for each requirement.
+//! The user's requirements, as flags: `--require R,...` and one flag for each requirement.
 
 use std::str::FromStr;
 

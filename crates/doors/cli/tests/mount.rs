@@ -143,7 +143,7 @@ fn signals_and_umount_end_it_and_nothing_is_lost() {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert!(!place.mounted());
-        // Whoever has something open goes on until it is closed.
+        // Processes with open files go on until these are closed.
         drop(file);
         assert_eq!(mounted.ends(), 0);
         let output = place.terrace().arg("cat").arg(&name).output().unwrap();
@@ -263,7 +263,7 @@ fn lines_that_two_mounts_append_are_all_there() {
     }
 }
 
-/// What a mount alone has told its kernel holds for a moment; a command that changes it waits for that moment to be over.
+/// The kernel trusts a mount's answers for a moment if nobody else uses the store; a command that changes something waits for its end.
 #[test]
 fn what_a_command_changes_beside_a_mount_is_seen_at_once() {
     let Some(place) = Place::new() else { return };

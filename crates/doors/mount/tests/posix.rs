@@ -25,7 +25,7 @@ fn fsx_finds_no_wrong_byte() {
     }
 }
 
-/// What fails is listed, with the reason, in the configuration; and all that is listed there fails.
+/// The configuration lists all failing tests with reasons; and all that it lists fail.
 #[test]
 fn pjdfstest_fails_only_where_it_is_said() {
     let (Some(suite), Some(mounted)) = (tool("pjdfstest"), Mounted::new()) else { return };

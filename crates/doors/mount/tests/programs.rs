@@ -119,7 +119,7 @@ fn others_are_kept_out_by_modes() {
     }
 }
 
-/// What another process does to the store is seen; what is replaced under an open file is stale.
+/// Changes by other processes are seen; a file that is replaced while it is open is stale.
 #[test]
 fn the_stores_other_users_are_seen() {
     let Some(mounted) = Mounted::new() else { return };

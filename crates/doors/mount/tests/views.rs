@@ -164,7 +164,7 @@ fn views_are_mapped_into_memory() {
     let sum: f64 = (0..N).map(|i| (i * 3 + 1) as f64 / 4.0 + (i * 3 + 2) as f64 / 4.0).sum();
     let said = run(&program, ["soa", "aos"], &views);
     assert_eq!(said.trim().parse::<f64>().unwrap(), (sum * 100.0).round() / 100.0);
-    // A mapped write is there once it is synced, whoever looks.
+    // A mapped write is visible to everybody once it is synced.
     let mut bytes = [0; 4];
     File::open(views.join("big")).unwrap().read_at(&mut bytes, 4 * 5000).unwrap();
     assert_eq!(f32::from_be_bytes(bytes), 5000.0);

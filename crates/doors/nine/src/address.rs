@@ -1,19 +1,9 @@
 //! The address on which a server listens.
 
 use std::fmt;
-use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
-
-use crate::stream::Listener;
-
-/// The backlog of connections that are not accepted yet.
-const ACCEPT_BACKLOG: i32 = 128;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// The address on which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +20,7 @@ pub enum Address {
 pub enum ServeError {
     /// The address can be reached from other machines.
     #[error(
-        "{0} can be reached from other machines, and whoever reaches it reads and writes everything: 9P has no \
+        "{0} can be reached from other machines, and everybody who reaches it reads and writes everything: 9P has no \
          authentication; listen on 127.0.0.1 and forward the port by ssh, or say --trust-network"
     )]
     Open(SocketAddr),
@@ -54,42 +44,4 @@ impl fmt::Display for Address {
             Address::Unix(path) => path.display().fmt(f),
         }
     }
-}
-
-impl Address {
-    /// Listens on the address. `trusted` allows addresses that other machines can reach.
-    pub(crate) fn listen(&self, trusted: bool) -> Result<Listener, ServeError> {
-        let refused = |source| ServeError::Refused { address: self.to_string(), source };
-        match self {
-            Address::Tcp(address) if !address.ip().is_loopback() && !trusted => Err(ServeError::Open(*address)),
-            Address::Tcp(address) => TcpListener::bind(address).map(Listener::Tcp).map_err(refused),
-            Address::Unix(path) => {
-                clear(path)?;
-                own(path).map(Listener::Unix).map_err(refused)
-            }
-        }
-    }
-}
-
-/// Removes a socket without a listener.
-fn clear(path: &Path) -> Result<(), ServeError> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => return Err(ServeError::InTheWay(path.to_owned())),
-        Ok(_) if UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) => {
-            // If the removal fails, creating the new socket fails too and reports the reason.
-            let _ = fs::remove_file(path);
-        }
-        // The socket is in use, or does not exist.
-        _ => {}
-    }
-    Ok(())
-}
-
-/// Creates a socket for the owner alone: permissions are set before it listens, so no other user can connect.
-fn own(path: &Path) -> io::Result<UnixListener> {
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    listen(&socket, ACCEPT_BACKLOG)?;
-    Ok(socket.into())
 }

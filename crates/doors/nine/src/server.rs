@@ -72,7 +72,7 @@ impl Server {
     /// # Errors
     /// If the system refuses the address, or other machines can reach it without `trusted`.
     pub fn begin(files: &Files, address: &Address, trusted: bool, limits: Limits) -> Result<Server, ServeError> {
-        let listener = address.listen(trusted)?;
+        let listener = Listener::on(address, trusted)?;
         let address = listener.address(address);
         let shared = Arc::new(Shared {
             tree: Arc::new(Tree::new(files)),

@@ -139,7 +139,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(client.wstat(fid, None, Some(u64::MAX - 1), "").unwrap_err(), "File too large");
     // The names of the store's own are not shown.
     assert!(client.walk(".terrace").is_err());
-    // A new version begins anew, whatever dialect is asked for; before one, nothing is done.
+    // A new version starts again, whatever dialect is requested; before the first, nothing is done.
     let body = client.ask(100, Body::default().n(4, 8192).s("9P2000.L")).unwrap();
     assert_eq!(body, Body::default().n(4, 8192).s("9P2000").0);
     assert!(client.stat_fid(fid).is_err());

@@ -83,7 +83,7 @@ fn idle_connections_give_way_to_new_ones() {
             client
         });
         attached.push(connected.expect("nobody is let in any more"));
-        // Whoever has a file open gives way last.
+        // Connections with open files give way last.
         assert_eq!(holding.read(file, 0, 100).unwrap(), b"kept back");
     }
     assert_eq!(attached.last_mut().unwrap().read_all("a").unwrap(), b"1");

@@ -48,7 +48,7 @@ pub fn get_file(
     Ok(length)
 }
 
-/// What cannot seek: zeros are written.
+/// An output that cannot seek: zeros are written.
 struct Through<'a>(&'a File, u64);
 
 impl io::Write for Through<'_> {

@@ -1,4 +1,4 @@
-//! Python's buffers as slices. Whoever lends one must not change it until the call returns, as with `hashlib` or `socket`.
+//! Python's buffers as slices. The caller must not change a buffer until the call returns, as with `hashlib` or `socket`.
 
 // Buffers come as pointers; what holds of them is said at each place.
 #![allow(unsafe_code)]
@@ -33,7 +33,7 @@ fn contiguous(given: Borrowed<'_, '_, PyAny>) -> PyResult<PyUntypedBuffer> {
     }
 }
 
-/// Refuses an array of which something is masked: its buffer has all values and no mask.
+/// Refuses masked arrays: their buffer has all values and no mask.
 fn refuse_masked(given: Borrowed<'_, '_, PyAny>) -> PyResult<()> {
     if given.cast::<PyBytes>().is_ok() || given.cast::<PyByteArray>().is_ok() {
         return Ok(());
@@ -75,7 +75,7 @@ impl Source {
     pub fn slice(&self) -> &[u8] {
         match self.0.len_bytes() {
             0 => &[],
-            // SAFETY: the buffer is contiguous, of so many bytes, and held by `self`.
+            // SAFETY: the buffer is contiguous, has `length` bytes, and is held by `self`.
             length => unsafe { slice::from_raw_parts(self.0.buf_ptr().cast(), length) },
         }
     }
@@ -85,7 +85,7 @@ impl AsMut<[u8]> for Target {
     fn as_mut(&mut self) -> &mut [u8] {
         match self.0.len_bytes() {
             0 => &mut [],
-            // SAFETY: the buffer is contiguous, writable, of so many bytes, and held by `self`.
+            // SAFETY: the buffer is contiguous, writable, has `length` bytes, and is held by `self`.
             length => unsafe { slice::from_raw_parts_mut(self.0.buf_ptr().cast(), length) },
         }
     }

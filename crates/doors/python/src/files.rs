@@ -30,7 +30,7 @@ pub struct Files {
 #[pyclass(frozen, module = "terrace")]
 pub struct File(RwLock<Option<engine::files::File>>);
 
-/// What is known about a file. Times are nanoseconds since 1970.
+/// The attributes of a file. Times are nanoseconds since 1970.
 #[pyclass(frozen, get_all, module = "terrace._terrace")]
 pub struct Stat {
     id: Option<u64>,

@@ -16,7 +16,7 @@ mod waiting;
 
 use pyo3::prelude::*;
 
-/// What Python sees; `_terrace.pyi` says the types.
+/// The Python module; `_terrace.pyi` has the types.
 #[pymodule]
 fn _terrace(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store::Store>()?;

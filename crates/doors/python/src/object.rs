@@ -1,4 +1,4 @@
-//! What is known about an object, and reports as Python's own dictionaries and lists.
+//! Objects' attributes and reports as Python's own dictionaries and lists.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,11 +1,11 @@
-//! What a store or a call requires, as keywords: the names of the command line's flags.
+//! Requirements of a store or a call, as keywords: the names of the command line's flags.
 
 use engine::{Ack, Asked, Element, PutOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
-/// What keywords ask for.
+/// The requests of keywords.
 pub fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<PutOptions> {
     let mut options = PutOptions::default();
     for (name, value) in keywords.into_iter().flatten() {

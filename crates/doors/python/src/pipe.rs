@@ -25,7 +25,7 @@ const MAX_WAITING_PIECES: usize = 2;
 const RETRY: Duration = Duration::from_micros(200);
 
 enum Piece {
-    /// What is read; it comes first.
+    /// The bytes that were read; they come first.
     Object(Box<Object>),
     Bytes(Vec<u8>),
     Hole(u64),
@@ -155,7 +155,7 @@ pub fn get<W: WriteHoles + Send>(
     let (reader, name) = (store.clone(), key.to_vec());
     let worker = begin(move || {
         reader.get_by(&name, range.0, range.1, |object| {
-            // Whoever gave up is found out by the first bytes.
+            // The first bytes tell whether the reader gave up.
             let _ = sender.send(Piece::Object(Box::new(object.clone())));
             Sender(sender)
         })

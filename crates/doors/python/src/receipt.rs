@@ -1,4 +1,4 @@
-//! What a write has reached.
+//! Receipts of writes.
 
 use std::ffi::OsString;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use pyo3::types::PyType;
 
 use crate::key::shown;
 
-/// What a write has reached; `Store.wait` brings it up to date.
+/// The level that a write has reached; `Store.wait` brings it up to date.
 #[pyclass(frozen, module = "terrace")]
 pub struct Receipt(Mutex<engine::Receipt>);
 

@@ -31,7 +31,7 @@ impl AsMut<[u8]> for Fresh {
     }
 }
 
-/// What holds room or says why there is none.
+/// A buffer, or the reason why there is none.
 enum Perhaps<T> {
     Room(PyResult<T>),
     /// So much is read where it can be interrupted.
@@ -62,7 +62,7 @@ pub fn bytes<'py>(
     Ok(read(py, store, key, (start, end), make)?.0.into_bound(py))
 }
 
-/// Reads a range of an object into what `make` makes for so many bytes of it.
+/// Reads a range of an object into the buffer that `make` creates for that number of bytes.
 fn read<R: AsMut<[u8]> + Send>(
     py: Python<'_>,
     store: &engine::Store,

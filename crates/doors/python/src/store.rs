@@ -47,7 +47,7 @@ impl Store {
         }
     }
 
-    /// What the application requires.
+    /// The application's requirements.
     pub fn required(&self) -> PutOptions {
         self.application.clone()
     }
@@ -259,7 +259,7 @@ impl Store {
         python(py, &py.detach(|| store.status()).map_err(raised)?)
     }
 
-    /// What would be done with a block of bytes under a key, and why: a dictionary, and the same in words.
+    /// Explains how the store would place a block of bytes under a key: a dictionary, and the same in words.
     #[pyo3(signature = (key, data, what_if=Vec::new(), **keywords))]
     fn plan<'py>(
         &self,

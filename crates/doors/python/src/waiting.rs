@@ -15,7 +15,7 @@ pub const LOOK: Duration = Duration::from_millis(100);
 pub fn waited<T: Send + 'static>(py: Python<'_>, call: impl FnOnce() -> T + Send + 'static) -> PyResult<T> {
     let (sender, mut receiver) = channel();
     let run = move || {
-        // Whoever was interrupted does not listen any more.
+        // An interrupted caller does not listen any more.
         let _ = sender.send(call());
     };
     thread::Builder::new().name("terrace-wait".into()).spawn(run)?;

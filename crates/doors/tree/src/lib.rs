@@ -5,6 +5,7 @@
 
 mod attributes;
 mod error;
+mod listed;
 mod listing;
 mod names;
 mod nodes;
@@ -12,7 +13,7 @@ mod open;
 mod views;
 
 pub use error::{Error, Result};
-pub use listing::Listed;
+pub use listed::Listed;
 pub use nodes::ROOT;
 pub use open::Open;
 

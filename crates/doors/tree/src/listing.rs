@@ -1,26 +1,12 @@
 //! Directory listings.
 
 use terrace::Kind;
-use terrace::files::Special;
 
 use crate::nodes::ROOT;
-use crate::{Result, Tree, views};
+use crate::{Listed, Result, Tree, views};
 
 /// The number of names that one page of a listing holds.
 const NAMES_PER_PAGE: usize = 1024;
-
-/// An entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// The number that the entry has, or would get.
-    pub number: u64,
-    /// File, directory or symbolic link.
-    pub kind: Kind,
-    /// The type of a special file.
-    pub special: Option<Special>,
-    /// Its name.
-    pub name: Vec<u8>,
-}
 
 impl Tree {
     /// Lists all entries of a directory.
@@ -48,11 +34,5 @@ impl Tree {
                 None => return Ok(all),
             }
         }
-    }
-}
-
-impl Listed {
-    pub(crate) fn view(number: u64, kind: Kind, name: String) -> Listed {
-        Listed { number, kind, special: None, name: name.into_bytes() }
     }
 }

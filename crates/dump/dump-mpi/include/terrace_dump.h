@@ -16,7 +16,7 @@ typedef enum terrace_dump_status {
   TERRACE_DUMP_STATUS_NOT_FOUND = 1,
   // An argument cannot be used, or ranks, regions and stores do not fit together.
   TERRACE_DUMP_STATUS_INVALID = 2,
-  // Too many stores are lost; the words say which bytes of which ranks.
+  // Too many stores are lost; the message names the bytes and ranks.
   TERRACE_DUMP_STATUS_LOST = 3,
   // Another rank failed; the words say which, and why.
   TERRACE_DUMP_STATUS_ELSEWHERE = 4,
@@ -45,8 +45,8 @@ enum terrace_dump_status terrace_dump_open(MPI_Comm comm,
 enum terrace_dump_status terrace_dump_set_replicas(struct terrace_dump *checkpoints,
                                                    uint32_t replicas);
 
-// How memory is cut: into pieces of `bytes` bytes, 4096 where this is not called; or, with `by_content`, where the content
-// says so, at about so many. On all ranks the same.
+// How memory is cut: into pieces of `bytes` bytes, 4096 where this is not called; or, with `by_content`, at boundaries that
+// the content determines, about this number of bytes apart. The same on all ranks.
 enum terrace_dump_status terrace_dump_set_chunks(struct terrace_dump *checkpoints,
                                                  uint32_t bytes,
                                                  bool by_content);

@@ -81,8 +81,8 @@ pub extern "C" fn terrace_dump_set_replicas(checkpoints: *mut Checkpoints, repli
     })
 }
 
-/// How memory is cut: into pieces of `bytes` bytes, 4096 where this is not called; or, with `by_content`, where the content
-/// says so, at about so many. On all ranks the same.
+/// How memory is cut: into pieces of `bytes` bytes, 4096 where this is not called; or, with `by_content`, at boundaries that
+/// the content determines, about this number of bytes apart. The same on all ranks.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_set_chunks(checkpoints: *mut Checkpoints, bytes: u32, by_content: bool) -> DumpStatus {
     guard(|| {

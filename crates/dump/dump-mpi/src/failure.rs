@@ -1,4 +1,4 @@
-//! What went wrong, as a number and in words.
+//! Errors, as a number and in words.
 
 // A name that C knows.
 #![allow(unsafe_code)]
@@ -9,7 +9,7 @@ use terrace_dump::Error;
 
 use crate::words;
 
-/// What a call came to. All ranks get the same, or `TERRACE_DUMP_STATUS_ELSEWHERE` where only others failed.
+/// The result of a call. All ranks get the same, or `TERRACE_DUMP_STATUS_ELSEWHERE` where only others failed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpStatus {
@@ -19,7 +19,7 @@ pub enum DumpStatus {
     NotFound = 1,
     /// An argument cannot be used, or ranks, regions and stores do not fit together.
     Invalid = 2,
-    /// Too many stores are lost; the words say which bytes of which ranks.
+    /// Too many stores are lost; the message names the bytes and ranks.
     Lost = 3,
     /// Another rank failed; the words say which, and why.
     Elsewhere = 4,

@@ -95,7 +95,7 @@ fn run(arguments: &Arguments, universe: &mpi::environment::Universe) -> Result<(
 }
 
 impl Command {
-    /// What makes ranks call each other differently, beyond what the library looks at.
+    /// Differences between the ranks' calls that the library does not look at.
     fn terms(&self) -> Terms {
         match self {
             Command::Dump(_) => Terms::of("dump"),
@@ -123,7 +123,7 @@ fn write_whole(path: &Path, parts: &[Vec<u8>]) -> io::Result<()> {
     file.finish()
 }
 
-/// What a rank did by itself, if it went well with all of them.
+/// The result of a rank's own work, if all ranks succeeded.
 fn together<T>(world: &MpiWorld, done: Result<T>) -> terrace_dump::Result<T> {
     agree(world, done.map_err(|error| terrace_dump::Error::Refused(format!("{error:#}"))))
 }

@@ -28,7 +28,7 @@ fn the_header_says_what_the_library_has() {
         fs::write(&path, &header).unwrap();
     }
     let checked_in = fs::read(&path).unwrap_or_default();
-    assert!(checked_in == header, "terrace_dump.h is old; run the tests with TERRACE_HEADER=write to make it anew");
+    assert!(checked_in == header, "terrace_dump.h is old; run the tests with TERRACE_HEADER=write to write it again");
 }
 
 /// Stores of nodes.

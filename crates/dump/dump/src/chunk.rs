@@ -69,9 +69,9 @@ impl Hasher for Same {
 /// How buffers are divided into chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Chunking {
-    /// Every so many bytes. Finds equal pages of memory, at the least cost.
+    /// At multiples of this number of bytes. Finds equal pages of memory, at the lowest cost.
     Fixed(u32),
-    /// Where the content says so, at about so many bytes (FastCDC, 2020). Finds equal bytes wherever they have moved to.
+    /// At boundaries that the content determines, about this number of bytes apart (FastCDC, 2020). Finds equal bytes wherever they have moved to.
     Content(u32),
 }
 

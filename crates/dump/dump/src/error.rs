@@ -2,10 +2,18 @@
 
 use std::fmt;
 
-use crate::terms::Difference;
-
 /// The result of a dump or a restore.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// An option that differs between ranks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The option.
+    pub option: String,
+    /// Each value and the ranks that have it, in order; the value of most ranks first. The value is `None` for ranks
+    /// that do not know the option.
+    pub values: Vec<(Option<String>, Vec<u32>)>,
+}
 
 /// The errors of a dump or a restore.
 #[non_exhaustive]

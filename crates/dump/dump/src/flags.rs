@@ -7,7 +7,7 @@ use clap::Args;
 use crate::chunk::Chunking;
 use crate::{Duplicates, Options};
 
-/// What `dump` takes.
+/// The arguments of `dump`.
 #[derive(Args, Clone, Debug)]
 pub struct DumpFlags {
     /// Name of the dump. Each dump of this name is a new version.
@@ -38,7 +38,7 @@ pub struct DumpFlags {
     pub version: Option<u32>,
 }
 
-/// What `restore` takes.
+/// The arguments of `restore`.
 #[derive(Args, Clone, Debug)]
 pub struct RestoreFlags {
     /// Name of the dump.
@@ -55,7 +55,7 @@ pub struct RestoreFlags {
 }
 
 impl DumpFlags {
-    /// What they say of how to dump.
+    /// The options of the dump that they describe.
     pub fn options(&self) -> Options {
         Options {
             replicas: self.replicas,

@@ -23,7 +23,7 @@ pub struct Dropped {
     pub bytes: u64,
 }
 
-/// Returns the names of all dumps of which a store holds any object.
+/// Returns the names of all dumps with at least one object in a store.
 pub fn dumps(store: &Store) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for key in names::list_below(store, "dumps")? {

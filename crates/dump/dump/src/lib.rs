@@ -63,7 +63,7 @@ pub mod transport;
 pub mod votes;
 
 pub use dump::dump;
-pub use error::{Error, Lost, Result};
+pub use error::{Difference, Error, Lost, Result};
 pub use options::{Dumped, Duplicates, Options};
 pub use restore::{Restored, Wanted, restore};
-pub use terms::{Difference, Terms};
+pub use terms::Terms;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! dumps/NAME/complete/VERSION        the dump exists
-//! dumps/NAME/manifest/VERSION/RANK   of which chunks a rank's buffers are made
+//! dumps/NAME/manifest/VERSION/RANK   the chunks that make up a rank's buffers
 //! dumps/NAME/index/VERSION/RANK      what of this store the dump needs, and in which packs it is
 //! dumps/NAME/packs/VERSION/PACK      chunks in a row
 //! ```

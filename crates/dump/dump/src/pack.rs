@@ -16,7 +16,7 @@ const MAX_PACK_BYTES: usize = 8 << 20;
 const MIN_PACK_BYTES: usize = 512 << 10;
 
 /// Lets `work` gather chunks into packs while a thread stores them under keys that begin with `prefix`. With `once`,
-/// each distinct chunk is packed only once. Returns the result of `work` and the packs, all of which are stored by
+/// each distinct chunk is packed only once. Returns the result of `work` and the packs; all of them are stored by
 /// then.
 pub fn pack<T>(
     store: &Store,

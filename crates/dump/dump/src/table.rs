@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// What each rank holds in memory, and what its node has stored: small numbers for chunks.
+    /// The chunks in each rank's memory and on its node, as small numbers.
     type Ranks = Vec<(u32, BTreeSet<u8>, BTreeSet<u8>)>;
 
     fn ranks() -> impl Strategy<Value = Ranks> {

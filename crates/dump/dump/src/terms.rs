@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::chunk::Hash;
+use crate::error::Difference;
 use crate::manifest;
 use crate::transport::World;
 use crate::{Error, Result};
@@ -12,14 +13,15 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms(BTreeMap<String, String>);
 
-/// An option that differs between ranks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
-    /// The option.
-    pub option: String,
-    /// Each value and the ranks that have it, in order; the value of most ranks first. The value is `None` for ranks
-    /// that do not know the option.
-    pub values: Vec<(Option<String>, Vec<u32>)>,
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is ", self.option)?;
+        for (i, (value, ranks)) in self.values.iter().enumerate() {
+            let before = if i > 0 { ", " } else { "" };
+            write!(f, "{before}{} on {}", value.as_deref().unwrap_or("unknown"), Ranks(ranks))?;
+        }
+        Ok(())
+    }
 }
 
 impl Terms {
@@ -71,17 +73,6 @@ fn find_differences(said: &[Terms]) -> Vec<Difference> {
     match found.iter().position(|difference| difference.option == "call") {
         Some(call) => vec![found.swap_remove(call)],
         None => found,
-    }
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is ", self.option)?;
-        for (i, (value, ranks)) in self.values.iter().enumerate() {
-            let before = if i > 0 { ", " } else { "" };
-            write!(f, "{before}{} on {}", value.as_deref().unwrap_or("unknown"), Ranks(ranks))?;
-        }
-        Ok(())
     }
 }
 

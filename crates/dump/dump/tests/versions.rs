@@ -164,5 +164,5 @@ fn old_versions_are_dropped_and_shared_chunks_stay() {
         let packs = stores.iter().flat_map(|store| store.list(b"dumps/state/packs", None, 1000).unwrap());
         packs.map(|(_, object)| object.length).sum()
     };
-    assert_eq!(bytes(&all), bytes(&alone), "packs that were mostly dead have been made anew");
+    assert_eq!(bytes(&all), bytes(&alone), "packs that were mostly dead have been rewritten");
 }

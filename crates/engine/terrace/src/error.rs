@@ -1,4 +1,4 @@
-//! What can go wrong, where, and what to do next.
+//! The engine's errors. Each message says what failed, where, and what to do next.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ pub enum Error {
     BadKey {
         /// The key as given, printed lossily.
         key: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: &'static str,
     },
     /// A key that is the store's own.
@@ -93,7 +93,7 @@ pub enum Error {
     Damaged {
         /// Which record.
         what: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// The commit log lacks commits that it held, or does not hold what the catalog ends with.
@@ -104,7 +104,7 @@ pub enum Error {
         "{what}: {bytes} of {of_bytes} bytes seem to be in use by nothing ({why}). As that is much, they were left where they are; `terrace prune --force` gives them back"
     )]
     TooMuch {
-        /// What was to be thrown away.
+        /// The data to be discarded.
         what: String,
         /// Why it seemed to be needed by nobody.
         why: String,
@@ -126,7 +126,7 @@ pub enum Error {
     /// The system refused an operation on a file.
     #[error("{context}: {cause}")]
     Io {
-        /// What was being done, to which file.
+        /// The operation and its file.
         context: String,
         /// The system's error. The words of this one end with it, so it is no `source()`.
         cause: std::io::Error,
@@ -140,7 +140,7 @@ impl Error {
         move |cause| Error::Io { context, cause }
     }
 
-    /// What the system said, where it was the system that refused.
+    /// The system's error, if the system refused.
     pub fn io_error(&self) -> Option<&std::io::Error> {
         match self {
             Error::Io { cause, .. } => Some(cause),

@@ -14,23 +14,21 @@ use terrace_system::Locked;
 use terrace_system::replace;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::store::Store;
-
 /// Ranges that scores are kept of.
-const KEYS: usize = 1 << 14;
+const MAX_SCORED_RANGES: usize = 1 << 14;
 /// Seconds in which a score halves.
-const HALF_LIFE: f64 = 3600.0;
+const HALF_LIFE_SECONDS: f64 = 3600.0;
 /// A block with this score gets scores for its parts.
-const HOT: f64 = 4.0;
+const HOT_SCORE: f64 = 4.0;
 /// Objects whose keys are known.
-const NAMES: usize = 4096;
+const MAX_NAMES: usize = 4096;
 /// Reads that are remembered between two folds; of more, only this process knows.
-const TOUCHES: usize = 8192;
-const FOLD_EVERY: Duration = Duration::from_secs(1);
-/// An object that was not read for so many seconds has cooled down, whatever it was.
-const FORGET: f64 = 12.0 * HALF_LIFE;
-/// What is colder than this is forgotten.
-const COLD: f64 = 1.0 / 64.0;
+const MAX_TOUCHES: usize = 8192;
+const FOLD_INTERVAL: Duration = Duration::from_secs(1);
+/// An object that was not read for this number of seconds is cold.
+const FORGET_AFTER_SECONDS: f64 = 12.0 * HALF_LIFE_SECONDS;
+/// Ranges with a lower score are forgotten.
+pub const COLD_SCORE: f64 = 1.0 / 64.0;
 
 /// How hot ranges are, as far as this process knows.
 pub(crate) struct Hotness {
@@ -61,7 +59,7 @@ struct Touch {
     at: f64,
 }
 
-/// What processes share.
+/// The state that processes share.
 #[derive(Default, Serialize, Deserialize)]
 struct Kept {
     at: f64,
@@ -69,27 +67,12 @@ struct Kept {
     names: Vec<Name>,
 }
 
-/// A range of an object and how hot it is.
-#[derive(Clone, Debug, Serialize)]
-pub struct HotRange {
-    /// The object's key, printed lossily.
-    pub key: String,
-    /// The range's first byte.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub length: u64,
-    /// Reads of all of it, each worth half after an hour.
-    pub score: f64,
-    /// The tier of its nearest replica.
-    pub tier: String,
-}
-
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
 fn empty() -> Ranges {
-    Ranges::new(KEYS, HALF_LIFE, u64::from(BLOCK), HOT)
+    Ranges::new(MAX_SCORED_RANGES, HALF_LIFE_SECONDS, u64::from(BLOCK), HOT_SCORE)
 }
 
 impl Hotness {
@@ -112,15 +95,15 @@ impl Hotness {
         let (names, touches) = (state.names.len(), state.touches.len());
         match state.names.get_mut(&object) {
             Some(name) => name.at = at,
-            None if names < 2 * NAMES => drop(state.names.insert(object, Name { key: key.to_vec(), at })),
+            None if names < 2 * MAX_NAMES => drop(state.names.insert(object, Name { key: key.to_vec(), at })),
             None => {}
         }
         match state.touches.last_mut() {
             Some(last) if last.object == object && last.offset + last.length == offset => last.length += length,
-            _ if touches < TOUCHES => state.touches.push(Touch { object, offset, length, at }),
+            _ if touches < MAX_TOUCHES => state.touches.push(Touch { object, offset, length, at }),
             _ => {}
         }
-        if touches == TOUCHES && state.folded.elapsed() > FOLD_EVERY {
+        if touches == MAX_TOUCHES && state.folded.elapsed() > FOLD_INTERVAL {
             state.fold(&self.file);
         }
     }
@@ -130,7 +113,7 @@ impl Hotness {
         reads_to_come(self.score(key, offset, length))
     }
 
-    /// The score of the block that holds a byte of an object of so many bytes: how often as much of it was read as there
+    /// The score of the block that holds a byte of an object of `length` bytes: how often as much of it was read as there
     /// is.
     pub fn score(&self, key: &[u8], offset: u64, length: u64) -> f64 {
         let state = self.state.lock();
@@ -144,7 +127,7 @@ impl Hotness {
         self.state.lock().names.values().map(|name| name.key.clone()).collect()
     }
 
-    /// Ranges of an object of so many bytes that are about as hot, hottest first.
+    /// Ranges of similar hotness in an object of `length` bytes, hottest first.
     pub fn spans(&self, key: &[u8], length: u64) -> Vec<Span> {
         spans(self.state.lock().ranges.of(xxh3_64(key), length, now()))
     }
@@ -152,7 +135,7 @@ impl Hotness {
     /// Tells the other processes what this one reads, and learns what they do, if that was not done for a while.
     pub fn fold_in_time(&self) {
         let mut state = self.state.lock();
-        if state.folded.elapsed() > FOLD_EVERY {
+        if state.folded.elapsed() > FOLD_INTERVAL {
             state.fold(&self.file);
         }
     }
@@ -190,12 +173,12 @@ impl State {
 
     fn kept(&mut self) -> Kept {
         let at = now();
-        let scores = self.ranges.scores().scores(at).filter(|(_, score)| *score > COLD);
+        let scores = self.ranges.scores().scores(at).filter(|(_, score)| *score > COLD_SCORE);
         let scores = scores.map(|(key, score)| (key, score as f32)).collect();
         let mut names: Vec<Name> = self.names.drain().map(|(_, name)| name).collect();
-        names.retain(|name| at - name.at < FORGET);
+        names.retain(|name| at - name.at < FORGET_AFTER_SECONDS);
         names.sort_by(|a, b| b.at.total_cmp(&a.at));
-        names.truncate(NAMES);
+        names.truncate(MAX_NAMES);
         self.names = names.iter().cloned().map(|name| (xxh3_64(&name.key), name)).collect();
         Kept { at, scores, names }
     }
@@ -203,41 +186,6 @@ impl State {
 
 fn read(file: &Path) -> Kept {
     fs::read(file).ok().and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default()
-}
-
-impl Store {
-    /// The hottest ranges at or below `prefix`, hottest first.
-    pub fn hot(&self, prefix: &[u8], limit: usize) -> crate::Result<Vec<HotRange>> {
-        let inner = &self.inner;
-        inner.hotness.fold();
-        let mut found = Vec::new();
-        for key in inner.hotness.objects().iter().filter(|key| terrace_format::key::below(key, prefix)) {
-            let Some(object) = inner.catalog.object(key)? else { continue };
-            for Span { offset, length, score } in inner.hotness.spans(key, object.length) {
-                if score > COLD {
-                    found.push((score, key.clone(), offset, length));
-                }
-            }
-        }
-        found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (&a.1, a.2).cmp(&(&b.1, b.2))));
-        found.truncate(limit);
-        let range = |(score, key, offset, length): (f64, Vec<u8>, u64, u64)| {
-            let tier = inner.nearest_tier(&key, offset)?;
-            Ok(HotRange { key: terrace_format::key::show(&key), offset, length, score, tier })
-        };
-        found.into_iter().map(range).collect()
-    }
-}
-
-impl crate::store::Inner {
-    /// The tier of the nearest replica of a byte; nothing for what has none.
-    fn nearest_tier(&self, key: &[u8], offset: u64) -> crate::Result<String> {
-        let located = self.catalog.locate(key, offset, offset + 1)?;
-        let replicas = located.iter().flat_map(|(_, extents)| extents).flat_map(|extent| &extent.replicas);
-        let devices = replicas.filter_map(|replica| self.tiers.device(replica.target).ok());
-        let nearest = devices.min_by_key(|device| device.tier);
-        Ok(nearest.map_or_else(String::new, |device| self.tiers.tier(device).name.clone()))
-    }
 }
 
 #[cfg(test)]

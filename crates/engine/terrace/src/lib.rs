@@ -17,9 +17,12 @@
 
 mod care;
 pub mod config;
+mod devices;
 mod error;
 pub mod files;
+mod home;
 mod hotness;
+mod journal;
 mod made;
 mod mover;
 mod place;
@@ -32,11 +35,10 @@ mod write;
 pub use config::{Ack, Config};
 pub use error::{Error, Result};
 pub use files::Files;
-pub use hotness::HotRange;
+pub use home::Trusted;
 pub use made::{NewFile, NewFolder, remove_unfinished_parts};
-pub use place::{Explained, Measured, Planned, Question, WhatIf};
-pub use read::Handle;
-pub use store::{Store, Trusted};
+pub use place::{Planned, PutOptions, element_of};
+pub use store::{Appended, Batch, Explained, Handle, HotRange, Measured, Question, Store, WhatIf};
 pub use terrace_catalog::{self as catalog, log};
 pub use terrace_codec::{Element, Encoding};
 pub use terrace_cost::Weights;
@@ -49,4 +51,4 @@ pub use terrace_system::lock::ByteLocks;
 #[doc(hidden)]
 pub use terrace_system::{fail, replace};
 pub use terrace_tier as tier;
-pub use write::{Appended, Batch, OwedTo, PutOptions, Receipt, element_of};
+pub use write::{OwedTo, Receipt};

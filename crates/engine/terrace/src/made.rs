@@ -18,7 +18,7 @@ static UNFINISHED_PARTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// Bytes of a name that a part's name repeats: with what is around them it is still a name.
 const KEPT_NAME_LENGTH: usize = 200;
 
-/// Removes what this process is making, and lets it begin and finish nothing more: for whoever ends the process in the midst
+/// Removes what this process is making, and lets it begin and finish nothing more: for signal handlers that end the process in the midst
 /// of it.
 pub fn remove_unfinished_parts() {
     let parts = UNFINISHED_PARTS.lock();
@@ -40,7 +40,7 @@ pub struct NewFile {
 /// A folder that is being made. Dropped before it is finished, it is removed.
 pub struct NewFolder(Part);
 
-/// What is made beside its place.
+/// A file that is being written beside its final place.
 struct Part {
     path: PathBuf,
     place: PathBuf,
@@ -50,7 +50,7 @@ struct Part {
 }
 
 impl NewFile {
-    /// Begins a file of so many bytes. What is at the place is replaced when it is finished; a pipe or a device is written to.
+    /// Begins a file of `length` bytes. Finishing it replaces the file at its place; pipes and devices are written to directly.
     ///
     /// # Errors
     /// [`io::ErrorKind::StorageFull`] where there is no room for it, [`io::ErrorKind::ResourceBusy`] where another process is
@@ -69,7 +69,7 @@ impl NewFile {
         }
     }
 
-    /// Begins a file of so many bytes where there is nothing yet.
+    /// Begins a file of `length` bytes at a free place.
     ///
     /// # Errors
     /// As [`NewFile::create`]; [`io::ErrorKind::AlreadyExists`], also from [`NewFile::finish`], where there is something.
@@ -161,7 +161,7 @@ impl Part {
         let kept =
             name.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= KEPT_NAME_LENGTH).last();
         let path = place.with_file_name(format!(".{}.terrace-part", name.get(..kept.unwrap_or(0)).unwrap_or_default()));
-        // Registered before it is there, so that whoever ends the process finds it; once, whatever happens.
+        // Registered before it exists, so that a signal handler finds it; exactly once.
         let mut unfinished = UNFINISHED_PARTS.lock();
         let busy = || {
             io::Error::new(
@@ -180,7 +180,7 @@ impl Part {
                 // Where a file system has no locks, two who make the same are not kept apart.
                 Err(TryLockError::Error(error)) => tracing::debug!("{} cannot be locked: {error}", path.display()),
             }
-            // Whoever had the lock may have put it in its place meanwhile: then it is no part any more.
+            // The previous holder of the lock may have put it in its place: then it is not a leftover any more.
             let (own, there) = (lock.metadata()?, fs::symlink_metadata(&path));
             if there.is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
                 unfinished.push(path.clone());

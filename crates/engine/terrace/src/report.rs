@@ -1,4 +1,4 @@
-//! What the store tells about itself. The JSON form of these is fixed: scripts rely on it.
+//! The store's reports. Their JSON form is fixed: scripts rely on it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -71,14 +71,14 @@ pub struct Status {
     pub objects: u64,
     /// Number of owed replicas.
     pub owed: u64,
-    /// Where the rules have changed: how far the objects were planned anew.
+    /// The progress of replanning, if the rules have changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replanning: Option<Replanning>,
     /// The tiers, fastest first.
     pub tiers: Vec<TierStatus>,
 }
 
-/// How far the objects were planned anew, in order of their keys.
+/// The progress of replanning, in the order of keys.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Replanning {
@@ -102,7 +102,7 @@ pub struct TierStatus {
     pub state: TierState,
 }
 
-/// What all targets can hold, before encoding and replicas.
+/// The space of all targets, before encoding and replicas.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -126,7 +126,7 @@ pub enum TierState {
     Away,
 }
 
-/// What a scrub or repair found. Counts are of replicas.
+/// The result of a scrub or repair. Counts are of replicas.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Scrubbed {
@@ -134,16 +134,16 @@ pub struct Scrubbed {
     pub checked: u64,
     /// Of these, damaged or missing.
     pub bad: u64,
-    /// Of the bad ones, made anew.
+    /// Bad replicas that were replaced.
     pub repaired: u64,
-    /// Extents of which no good replica is left.
+    /// Extents without a good replica.
     pub lost: u64,
     /// How many of these each object has, by its key as [`terrace_format::key::show`] writes it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,
 }
 
-/// What a salvage found.
+/// The result of a salvage.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Salvaged {
@@ -151,7 +151,7 @@ pub struct Salvaged {
     pub objects: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Objects of which something is missing before the last byte that was found.
+    /// Objects that lack bytes before the last byte found.
     pub incomplete: u64,
     /// Whether the log lacked commits.
     pub log_was_damaged: bool,
@@ -159,7 +159,7 @@ pub struct Salvaged {
     pub missing_commits: u64,
 }
 
-/// What stage, evict or drain did. Counts are of replicas.
+/// The result of stage, evict or drain. Counts are of replicas.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Moved {
@@ -171,7 +171,7 @@ pub struct Moved {
     pub kept: u64,
 }
 
-/// What a store consists of, and what became of it: `terrace destroy`.
+/// The parts of a store and their fate: `terrace destroy`.
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Remains {

@@ -136,7 +136,7 @@ impl ReadHoles for SparseReader {
             return Ok(0);
         }
         let data = self.next_data(self.at)?;
-        // A file that has no bytes left, and was to have some, is found out by whoever compares its length.
+        // The caller compares the length, and so detects a file that ended early.
         let hole = data - self.at;
         self.at = data;
         self.data_end = if data < self.end { self.next_hole(data)? } else { data };
@@ -149,7 +149,7 @@ impl ReadHoles for SparseReader {
     }
 }
 
-/// A new file, of which long zeros are left out, so that they become holes.
+/// A new file in which long runs of zeros become holes.
 pub struct SparseWriter<'a> {
     file: &'a File,
     at: u64,

@@ -1,14 +1,16 @@
 //! Adds and removes views and replicas of a dataset that is in use.
 
-use terrace_views::model::{Model, Sizes};
+use terrace_views::model::Sizes;
 
-use crate::dataset::{Dataset, Shared, attempts};
-use crate::declared::Declared;
+use crate::attempt::attempts;
+use crate::attempt::{Attempt, AttemptError};
+use crate::dataset::Dataset;
+use crate::declared::{Declared, declares_same_variables};
 use crate::loaded::Loaded;
 use crate::owed::Owed;
-use crate::read::{Attempt, AttemptError};
+use crate::shared::Shared;
 use crate::state::State;
-use crate::{Error, Result, datasets, keys};
+use crate::{Error, Result, keys};
 
 impl Dataset {
     /// Replaces the declared views and replicas. New replicas are built from those that stay; the others are removed.
@@ -96,9 +98,9 @@ impl Shared {
         let text = next.declared.text.as_bytes();
         batch.write(&key, loaded.object.id, 0, text, None)?;
         batch.set_length(&key, text.len() as u64);
-        let made = |file: &&crate::loaded::StoredFile| kept.get(file.replica) == Some(&None);
+        let made = |file: &&crate::stored::StoredFile| kept.get(file.replica) == Some(&None);
         for file in next.files.iter().filter(made) {
-            batch.replace(&file.key, file.length(), datasets::attributes(&Owed::all()))?;
+            batch.replace(&file.key, file.length(), Owed::all().to_attributes())?;
         }
         for (number, file) in loaded.files.iter().enumerate() {
             let stays = kept.contains(&Some(file.replica)) || next.files.iter().any(|new| new.key == file.key);
@@ -114,12 +116,4 @@ impl Shared {
         batch.commit()?;
         Ok(())
     }
-}
-
-/// Returns whether two declarations describe the same dataset, that is, declare the same variables.
-pub(crate) fn declares_same_variables(a: &Model, b: &Model) -> bool {
-    let leaves = |model: &Model| -> Vec<_> {
-        model.dataset.leaves.iter().map(|leaf| (leaf.path.clone(), leaf.primitive, leaf.lengths.clone())).collect()
-    };
-    leaves(a) == leaves(b)
 }

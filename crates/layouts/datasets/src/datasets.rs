@@ -1,16 +1,16 @@
 //! [`Datasets`]: the datasets of a store.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix_futex_sync::Mutex;
 use terrace::{Attributes, Store};
 
-use crate::dataset::{Dataset, Shared};
+use crate::dataset::Dataset;
 use crate::declared::Declared;
 use crate::loaded::Loaded;
-use crate::owed::{OWED_ATTRIBUTE, Owed};
+use crate::owed::Owed;
+use crate::shared::Shared;
 use crate::{Error, Result, keys};
 
 /// The datasets of a store. Clones are cheap and share the open datasets.
@@ -62,12 +62,12 @@ impl Datasets {
         let loaded = Loaded::new(name, none, declared.clone(), Default::default())?;
         let mut batch = self.store.batch();
         for file in &loaded.files {
-            let object = batch.make(&file.key, file.length(), attributes(&Owed::default()))?;
+            let object = batch.make(&file.key, file.length(), Owed::default().to_attributes())?;
             if !file.layout.head.is_empty() {
                 batch.write(&file.key, object, 0, &file.layout.head, None)?;
             }
         }
-        let object = batch.make(&key, 0, attributes(&Owed::default()))?;
+        let object = batch.make(&key, 0, Owed::default().to_attributes())?;
         batch.write(&key, object, 0, declared.text.as_bytes(), None)?;
         match batch.commit() {
             Ok(_) => {}
@@ -148,14 +148,4 @@ impl Datasets {
         self.store.set_rules(&keys::dataset_folder(name), Vec::new())?;
         Ok(())
     }
-}
-
-/// Returns the attributes of a dataset's object. The mode is read-only, since only this crate may write such objects.
-pub fn attributes(owed: &Owed) -> Attributes {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as i64);
-    let mut user = BTreeMap::new();
-    if !owed.is_empty() {
-        user.insert(OWED_ATTRIBUTE.to_owned(), owed.to_text());
-    }
-    Attributes { mode: 0o444, mtime: now, user, ..Attributes::default() }
 }

@@ -13,7 +13,6 @@ use terrace_views::language::{self, Parsed};
 use terrace_views::model::{Model, Replica};
 use terrace_views::{Diagnostic, Diagnostics, Sources};
 
-use crate::change::declares_same_variables;
 use crate::{Error, Result, keys};
 
 /// An asynchronous replica without a declared bound is updated within this time.
@@ -194,4 +193,12 @@ fn parse<T: FromStr<Err: Display>>(replica: &Replica, word: &str) -> Result<T> {
 fn is_volatile(replica: &Replica, config: &Config) -> bool {
     let lasts = |name: &String| config.tiers.iter().any(|tier| tier.name == *name && tier.persistent);
     !replica.tiers.is_empty() && !replica.tiers.iter().any(lasts)
+}
+
+/// Returns whether two declarations describe the same dataset, that is, declare the same variables.
+pub(crate) fn declares_same_variables(a: &Model, b: &Model) -> bool {
+    let leaves = |model: &Model| -> Vec<_> {
+        model.dataset.leaves.iter().map(|leaf| (leaf.path.clone(), leaf.primitive, leaf.lengths.clone())).collect()
+    };
+    leaves(a) == leaves(b)
 }

@@ -33,6 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod attempt;
 mod background;
 mod change;
 mod convert;
@@ -41,6 +42,7 @@ mod datasets;
 mod declared;
 mod error;
 mod export;
+mod follower;
 mod keys;
 mod loaded;
 mod owed;
@@ -48,9 +50,11 @@ mod read;
 mod repair;
 mod resize;
 mod settle;
+mod shared;
 mod sizes;
 mod sources;
 mod state;
+mod stored;
 mod touch;
 mod view;
 mod write;

@@ -10,8 +10,9 @@ use terrace_views::convert::{Plan, Stored};
 use terrace_views::layout::{Layout, of_replica, of_view};
 use terrace_views::model::{Primitive, Sizes, View};
 
-use crate::declared::{Declared, UpdateTime};
+use crate::declared::Declared;
 use crate::sizes::SizeVariable;
+use crate::stored::{StoredFile, StoredReplica};
 use crate::{Error, Result, keys};
 
 /// A read plan is discarded after this time, because the speed of devices changes.
@@ -39,23 +40,6 @@ pub struct Loaded {
     write_plans: Mutex<HashMap<(usize, usize), Arc<Plan>>>,
 }
 
-/// A replica.
-pub struct StoredReplica {
-    pub layout: Layout,
-    /// The number of the replica's first file among [`Loaded::files`].
-    pub first_file: usize,
-    pub when: UpdateTime,
-}
-
-/// A file of a replica.
-pub struct StoredFile {
-    pub replica: usize,
-    pub key: Vec<u8>,
-    pub layout: Layout,
-    /// The element type, if all elements of the file have the same one.
-    pub element: Option<Element>,
-}
-
 /// A sequence of bytes that can be read from the dataset's replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Projection {
@@ -72,20 +56,6 @@ pub enum Projection {
 struct CachedReadPlan {
     plan: Arc<Plan>,
     made: Instant,
-}
-
-impl StoredFile {
-    /// Returns the file's length in bytes.
-    pub fn length(&self) -> u64 {
-        self.layout.files.first().copied().unwrap_or(0)
-    }
-}
-
-impl StoredReplica {
-    /// Returns the numbers of the replica's files.
-    pub fn files(&self) -> std::ops::Range<usize> {
-        self.first_file..self.first_file + self.layout.files.len()
-    }
 }
 
 impl Loaded {

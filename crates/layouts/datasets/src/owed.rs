@@ -1,6 +1,9 @@
 //! The byte ranges that a replica's file still lacks (pending ranges), kept in an attribute of its object.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
+
+use terrace::Attributes;
 
 /// The name of the object attribute that holds the owed ranges.
 pub const OWED_ATTRIBUTE: &str = "terrace.owed";
@@ -13,6 +16,16 @@ const MAX_OWED_RANGES: usize = 32;
 pub struct Owed(Vec<Range<u64>>);
 
 impl Owed {
+    /// Returns the attributes of a dataset's object that lacks these ranges. The mode is read-only, since only this crate
+    /// may write such objects.
+    pub fn to_attributes(&self) -> Attributes {
+        let mut user = BTreeMap::new();
+        if !self.is_empty() {
+            user.insert(OWED_ATTRIBUTE.to_owned(), self.to_text());
+        }
+        Attributes { mode: 0o444, user, ..Attributes::now() }
+    }
+
     /// Returns the range that covers a whole file of any length.
     pub fn all() -> Owed {
         Owed(std::iter::once(0..u64::MAX).collect())

@@ -4,42 +4,13 @@ use std::ops::Range;
 
 use terrace_views::convert::{Plan, Touched};
 
-use crate::dataset::{EXCLUSIVE_AFTER_ATTEMPTS, Shared, attempts};
+use crate::attempt::{Attempt, AttemptError, EXCLUSIVE_AFTER_ATTEMPTS, attempts};
 use crate::loaded::{Loaded, Projection};
+use crate::shared::Shared;
 use crate::sources::Sources;
 use crate::state::State;
-use crate::touch::with_gather_buffer;
+use crate::touch::{GATHER_PIECE_BYTES, READ_GAP_BYTES, with_gather_buffer};
 use crate::{Error, Result};
-
-/// Reads of a file that are less than this apart are merged: the store verifies checksums of chunks of this size, so
-/// the bytes between cost little.
-pub const READ_GAP_BYTES: u64 = 64 << 10;
-/// A request is gathered in pieces of this size, which bounds its memory.
-pub const GATHER_PIECE_BYTES: u64 = 1 << 20;
-
-/// Why an attempt failed.
-#[derive(Debug)]
-pub enum AttemptError {
-    /// A concurrent commit changed the dataset. The caller loads its state again and retries.
-    Changed,
-    /// A part of a replica's file is unreadable.
-    Damaged { file: usize, bytes: Range<u64>, why: String },
-    /// A retry cannot succeed.
-    Failed(Error),
-}
-
-pub type Attempt<T> = std::result::Result<T, AttemptError>;
-
-impl<E: Into<Error>> From<E> for AttemptError {
-    fn from(error: E) -> AttemptError {
-        match error.into() {
-            Error::Store(
-                terrace::Error::Conflict { .. } | terrace::Error::NotFound { .. } | terrace::Error::Replaced { .. },
-            ) => AttemptError::Changed,
-            error => AttemptError::Failed(error),
-        }
-    }
-}
 
 impl Shared {
     /// Fills `out` with a view's bytes from `offset` on and returns the number of bytes read, which is smaller than
@@ -144,20 +115,5 @@ impl Shared {
             at += piece.len() as u64;
         }
         Ok(())
-    }
-
-    /// Reads bytes of a file in the given state. Fails with [`AttemptError::Changed`] if the object has changed since.
-    pub fn fetch_bytes(&self, loaded: &Loaded, state: &State, file: usize, at: u64, out: &mut [u8]) -> Attempt<()> {
-        let (Some(stored), Some(object)) = (loaded.files.get(file), state.object(file)) else {
-            return Err(AttemptError::Changed);
-        };
-        match self.store.read_unchanged(&stored.key, object, at, out) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(AttemptError::Changed),
-            Err(error @ terrace::Error::Unreadable { .. }) => {
-                Err(AttemptError::Damaged { file, bytes: at..at + out.len() as u64, why: error.to_string() })
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 }

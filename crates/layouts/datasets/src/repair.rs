@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
-use crate::dataset::{Dataset, Shared, attempts};
+use crate::attempt::attempts;
+use crate::attempt::{Attempt, AttemptError};
+use crate::dataset::Dataset;
 use crate::loaded::{Loaded, Projection};
 use crate::owed::Owed;
-use crate::read::{Attempt, AttemptError};
+use crate::shared::Shared;
 use crate::sources::Sources;
 use crate::state::State;
 use crate::writer::Writer;
@@ -146,7 +148,7 @@ impl Shared {
             drop(alone);
             match tried {
                 Ok((done, later)) => {
-                    self.follower.schedule(self, later);
+                    self.schedule_updates(later);
                     return Ok(done);
                 }
                 Err(AttemptError::Changed | AttemptError::Damaged { .. }) => {}

@@ -3,9 +3,9 @@
 use terrace_views::convert::{Plan, Stored};
 use terrace_views::model::Sizes;
 
+use crate::attempt::Attempt;
 use crate::loaded::Loaded;
 use crate::owed::Owed;
-use crate::read::Attempt;
 use crate::touch::find_touched_parts;
 use crate::writer::Writer;
 

@@ -4,9 +4,10 @@ use std::ops::Range;
 
 use terrace_views::convert::{Plan, Stored};
 
-use crate::dataset::{EXCLUSIVE_AFTER_ATTEMPTS, Shared, attempts};
+use crate::attempt::{Attempt, AttemptError};
+use crate::attempt::{EXCLUSIVE_AFTER_ATTEMPTS, attempts};
 use crate::loaded::{Loaded, Projection};
-use crate::read::{Attempt, AttemptError};
+use crate::shared::Shared;
 use crate::sources::Sources;
 use crate::state::State;
 use crate::writer::Writer;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use terrace_views::layout::Layout;
 use terrace_views::model::{Length, Model, Primitive};
 
-use crate::loaded::StoredFile;
+use crate::stored::StoredFile;
 
 /// A variable that holds an array length, and its places in replicas. Its places do not depend on the lengths of
 /// arrays.

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use terrace_views::convert::{Plan, Touched};
 
-use crate::dataset::Shared;
+use crate::attempt::Attempt;
 use crate::loaded::{Loaded, Projection};
-use crate::read::{Attempt, GATHER_PIECE_BYTES, READ_GAP_BYTES};
+use crate::shared::Shared;
 use crate::state::State;
-use crate::touch::{find_touched_parts, with_gather_buffer};
+use crate::touch::{GATHER_PIECE_BYTES, READ_GAP_BYTES, find_touched_parts, with_gather_buffer};
 
 /// The replicas that a projection may be read from.
 pub struct Sources {
@@ -129,7 +129,7 @@ impl Shared {
             });
             match tried {
                 Ok(()) => {}
-                Err(damaged @ crate::read::AttemptError::Damaged { .. }) => {
+                Err(damaged @ crate::attempt::AttemptError::Damaged { .. }) => {
                     trouble = Some(damaged);
                     continue;
                 }

@@ -6,7 +6,13 @@ use std::cell::Cell;
 use terrace_views::convert::{Gathered, Plan, Touched};
 
 use crate::Result;
-use crate::read::Attempt;
+use crate::attempt::Attempt;
+
+/// Reads of a file that are less than this apart are merged: the store verifies checksums of chunks of this size, so
+/// the bytes between cost little.
+pub const READ_GAP_BYTES: u64 = 64 << 10;
+/// A request is gathered in pieces of this size, which bounds its memory.
+pub const GATHER_PIECE_BYTES: u64 = 1 << 20;
 
 /// A request may touch at most this many bytes of files per requested byte.
 const MAX_READ_AMPLIFICATION: u64 = 64;

@@ -14,6 +14,17 @@ pub struct View {
     written: AtomicBool,
 }
 
+impl Dataset {
+    /// Opens a view.
+    ///
+    /// # Errors
+    /// [`Error::NoView`] if the dataset has no view of that name.
+    pub fn view(&self, name: &str) -> Result<View> {
+        self.shared.load()?.0.view(name)?;
+        Ok(View::new(self.clone(), name))
+    }
+}
+
 impl View {
     pub(crate) fn new(dataset: Dataset, name: &str) -> View {
         View { dataset, name: name.to_owned(), written: AtomicBool::new(false) }

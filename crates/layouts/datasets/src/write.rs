@@ -1,9 +1,10 @@
 //! Writes bytes of a view into every replica with one commit.
 
-use crate::dataset::{Shared, attempts};
+use crate::attempt::attempts;
+use crate::attempt::{Attempt, AttemptError};
 use crate::declared::UpdateTime;
 use crate::loaded::{Loaded, Projection};
-use crate::read::{Attempt, AttemptError};
+use crate::shared::Shared;
 use crate::state::State;
 use crate::touch::find_touched_parts;
 use crate::writer::{WRITE_GAP_BYTES, Writer};
@@ -107,7 +108,7 @@ impl Shared {
         }
         writer.resize_files()?;
         let later = writer.commit()?;
-        self.follower.schedule(self, later);
+        self.schedule_updates(later);
         Ok(())
     }
 }

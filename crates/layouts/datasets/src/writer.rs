@@ -3,14 +3,14 @@
 use terrace::Batch;
 use terrace_views::convert::{Plan, Touched};
 
-use crate::dataset::Shared;
+use crate::attempt::Attempt;
 use crate::declared::UpdateTime;
+use crate::keys;
 use crate::loaded::Loaded;
 use crate::owed::{OWED_ATTRIBUTE, Owed};
-use crate::read::Attempt;
+use crate::shared::Shared;
 use crate::state::State;
 use crate::touch::{find_touched_parts, with_gather_buffer};
-use crate::{datasets, keys};
 
 /// Written parts of a file less than this apart are merged.
 pub const WRITE_GAP_BYTES: u64 = 4 << 10;
@@ -105,7 +105,7 @@ impl<'a> Writer<'a> {
         let (Some(stored), Some(made)) = (self.loaded.files.get(file), self.made.get_mut(file)) else { return Ok(()) };
         if !std::mem::replace(made, true) {
             let length = stored.length();
-            self.batch.make(&stored.key, length, datasets::attributes(&Owed::all()))?;
+            self.batch.make(&stored.key, length, Owed::all().to_attributes())?;
         }
         Ok(())
     }

@@ -104,7 +104,7 @@ fn a_replica_that_is_behind_does_not_stand_in_for_one_that_cannot_be_read() {
 }
 
 #[test]
-fn a_replica_that_is_behind_does_not_make_anew_what_was_deleted() {
+fn a_replica_that_is_behind_does_not_restore_what_was_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let (store, dataset) = dataset(dir.path(), TEXT);
     ahead(&dataset);

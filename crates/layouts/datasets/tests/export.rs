@@ -1,4 +1,4 @@
-//! What is exported is read by h5py and zarr. TERRACE_PYTHON names a Python that has them, if `python3` has not.
+//! h5py and zarr read exports. TERRACE_PYTHON names a Python that has them, if `python3` has not.
 
 #![allow(clippy::unwrap_used)]
 

@@ -67,7 +67,7 @@ impl Operation {
         Operation { view, first: first + who as usize * half, count, seed }
     }
 
-    /// What a value becomes.
+    /// The next value.
     fn value(&self, row: usize, field: usize) -> i64 {
         i64::from((self.seed as u32).wrapping_mul(2_654_435_761).wrapping_add((row * 3 + field) as u32) as i32)
     }
@@ -195,7 +195,7 @@ fn catch_up(dir: &Path, who: u64, next: &mut u64, values: &mut Values) -> Option
 }
 
 #[test]
-fn all_replicas_agree_on_whole_writes_whoever_dies() {
+fn all_replicas_agree_on_whole_writes_despite_kills() {
     let kills: u64 = std::env::var("TERRACE_KILLS").map_or(60, |n| n.parse().unwrap());
     let seed: u64 = std::env::var("TERRACE_SEED").map_or(1, |n| n.parse().unwrap());
     let mut random = Random(seed.wrapping_mul(2) + 1);

@@ -32,7 +32,7 @@ fn particles_are_seen_in_any_layout_and_stored_in_the_best() {
     let declaration = STEPS.replace("const N = 65350", &format!("const N = {}", dump.len() / 32));
     Datasets::new(&store).add("ions", &declaration).unwrap();
     drop(store);
-    // Opened anew, so that the replicas' rules hold.
+    // Opened again, so that the replicas' rules apply.
     let store = Store::open(&dir.path().join("store")).unwrap();
     let dataset = Datasets::new(&store).open("ions").unwrap();
     dataset.view("particles").unwrap().write_at(0, &dump).unwrap();

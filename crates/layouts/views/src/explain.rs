@@ -58,7 +58,7 @@ pub struct Replica {
     pub name: String,
     /// The lengths of its files, in bytes.
     pub files: Vec<u64>,
-    /// What its views leave out and it stores all the same.
+    /// The parts that its views leave out and it stores nevertheless.
     pub added: Vec<String>,
     /// Where its parts lie.
     pub parts: Vec<Part>,

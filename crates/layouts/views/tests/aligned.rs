@@ -1,4 +1,4 @@
-//! What is `aligned` lies as a C compiler lays it out.
+//! `aligned` data lies as a C compiler lays it out.
 //!
 //! An array of `string9` had a stride of 11 bytes. In C its element is `struct { int16_t length; char text[9]; }`, which is aligned
 //! at 2 and so 12 bytes long. The tests' oracle took sizes from the same table as the layout does, so it could not see that; here a

@@ -13,7 +13,7 @@ use terrace_views::layout::{Layout, of_replica, of_view};
 use terrace_views::model::{Model, Sizes, View};
 use terrace_views::{Diagnostics, language};
 
-/// What a declaration means, if it means something.
+/// The meaning of a declaration, if it has one.
 fn model(text: &str) -> Option<Model> {
     let mut diagnostics = Diagnostics::default();
     let parsed = language::parse(text, 0, &mut diagnostics);

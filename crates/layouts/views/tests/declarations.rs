@@ -1,4 +1,4 @@
-//! What is wrong is said; what the reference shows is right.
+//! Errors are reported; the reference's examples are right.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+/// The largest number of bytes in a request.
+pub const MAX_REQUEST_BYTES: usize = 16 << 20;
+
 /// This crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -23,11 +26,11 @@ pub enum Error {
     BadDestination {
         /// The name, printed lossily.
         name: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A request that the stream does not accept.
-    #[error("a request of {bytes} bytes is too long; cut it into parts of at most {most} bytes", most = crate::MAX_REQUEST_BYTES)]
+    #[error("a request of {bytes} bytes is too long; cut it into parts of at most {most} bytes", most = MAX_REQUEST_BYTES)]
     TooLong {
         /// Bytes of the request.
         bytes: usize,
@@ -50,7 +53,7 @@ pub enum Error {
     BadFrame {
         /// The offset in the input.
         at: u64,
-        /// What is wrong there.
+        /// The defect.
         reason: String,
     },
     /// Several sources for a destination that accepts only one.
@@ -61,7 +64,7 @@ pub enum Error {
     BadSource {
         /// The directory.
         source_path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A directory that a stream must not write to.
@@ -69,7 +72,7 @@ pub enum Error {
     BadDirectory {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// Followed files for a destination that accepts only whole files.
@@ -83,7 +86,7 @@ pub enum Error {
     Damaged {
         /// Which record.
         what: String,
-        /// What is wrong with it.
+        /// The defect.
         reason: String,
     },
     /// A system call failed.

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use terrace::{Store, replace};
 
 use crate::location::Location;
-use crate::stream::Stream;
 use crate::{Error, Result};
 
 /// The directories of a running stream.
@@ -90,8 +89,8 @@ impl Places {
 
     /// Checks the other running streams: none writes to a directory that this one empties, none empties a directory that this one writes
     /// to, and no directory is emptied by both.
-    pub fn check_others(&self, stream: &Stream) -> Result<()> {
-        for (name, other) in stream.others()? {
+    pub fn check_others(&self, others: &[(String, Places)]) -> Result<()> {
+        for (name, other) in others {
             for source in &self.from {
                 let at = locate(source)?;
                 for (path, does) in other

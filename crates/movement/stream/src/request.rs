@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+pub use crate::error::MAX_REQUEST_BYTES;
 use crate::{Error, Result};
 
 /// A destination's or a producer's name.
 pub type Name = Arc<[u8]>;
 
-/// The largest number of bytes in a request.
-pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 /// The longest name of a destination, counting each `/` and `%` as three bytes, because the escaped name is part of a key.
 const MAX_ESCAPED_NAME_BYTES: usize = 900;
 

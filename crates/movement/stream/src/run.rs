@@ -48,6 +48,16 @@ enum AnyRunningSource {
     Other(AnySource),
 }
 
+impl Stream {
+    /// Starts to run the stream in this process, delivering to this destination.
+    ///
+    /// # Errors
+    /// [`Error::Running`] if another process runs it.
+    pub fn run(&self, to: Arc<dyn Destination>, control: &Arc<Control>) -> Result<Running> {
+        Running::new(self, to, control, self.lock()?)
+    }
+}
+
 impl Running {
     pub(crate) fn new(
         stream: &Stream,
@@ -75,7 +85,7 @@ impl Running {
     /// at once, at least one sees the other.
     fn declare(&self) -> Result<()> {
         self.places.save(&self.stream.places_path())?;
-        self.places.check_others(&self.stream)
+        self.places.check_others(&self.stream.others()?)
     }
 
     /// Adds the stream's log as a source.

@@ -9,14 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use terrace::{Ack, Locked, Store};
 
-use crate::control::Control;
-use crate::destinations::Destination;
 use crate::ledger::{Ledger, Mark};
 use crate::log::{Accepted, LOG_SOURCE_NAME, Log, Page, Submitted};
 use crate::owners::Owners;
 use crate::places::Places;
 use crate::request::{Framed, Name, Origin, Request};
-use crate::run::Running;
 use crate::seen::Seen;
 use crate::sources::{Tally, all_tallies};
 use crate::{Error, Result};
@@ -149,14 +146,6 @@ impl Stream {
         let name: Name = name.as_ref().into();
         let next = self.log.contiguous(&name)? + 1;
         Ok(Producer { stream: self.clone(), name, next })
-    }
-
-    /// Starts to run the stream in this process, delivering to this destination.
-    ///
-    /// # Errors
-    /// [`Error::Running`] if another process runs it.
-    pub fn run(&self, to: Arc<dyn Destination>, control: &Arc<Control>) -> Result<Running> {
-        Running::new(self, to, control, self.lock()?)
     }
 
     /// Returns the path of the stream's file of this kind.

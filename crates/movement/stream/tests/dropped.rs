@@ -1,4 +1,4 @@
-//! Files of watched directories: nothing is removed that is not safe, whoever writes to it at the same time.
+//! Files of watched directories: nothing is removed that is not safe, even if others write to it at the same time.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -147,7 +147,7 @@ fn spawn(dir: &Path, role: u64, seed: u64, until: u64, point: Option<&str>) -> C
 }
 
 #[test]
-fn every_byte_arrives_exactly_once_whoever_dies() {
+fn every_byte_arrives_exactly_once_despite_kills() {
     let kills = number("TERRACE_KILLS", 60);
     let requests = number("TERRACE_REQUESTS", 100_000);
     let seed = number("TERRACE_SEED", 1);
@@ -291,7 +291,7 @@ fn watcher() {
 }
 
 #[test]
-fn no_dropped_file_is_lost_whoever_dies() {
+fn no_dropped_file_is_lost_despite_kills() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     drop(store(dir));
@@ -372,7 +372,7 @@ fn kill_watchers<T>(dir: &Path, kind: &str, work: impl FnOnce(&std::sync::atomic
     result
 }
 
-/// What a killed process had unlinked, and somebody had opened just before, was nowhere any more.
+/// A file that a killed process had unlinked, and a writer had opened just before, was lost.
 #[test]
 fn nothing_is_lost_that_is_added_while_a_process_that_removes_files_dies() {
     common::fail_as_a_whole();
@@ -409,7 +409,7 @@ fn nothing_is_lost_that_is_added_while_a_process_that_removes_files_dies() {
 }
 
 #[test]
-fn what_is_added_to_followed_files_arrives_once_whoever_dies() {
+fn additions_to_followed_files_arrive_once_despite_kills() {
     common::fail_as_a_whole();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();

@@ -109,7 +109,7 @@ fn a_file_does_not_replace_what_requests_append_to() {
     assert_eq!(stream.ledger().all().unwrap()[0].1.parked, None);
 }
 
-/// What a destination holds from elsewhere is replaced as by `mv`, wholly, and by whoever comes last where two streams
+/// A file at a destination from elsewhere is replaced as by `mv`, completely, and by the last one if two streams
 /// write at once. Both wrote at the same time, and the bytes of both were in the file.
 #[test]
 fn two_streams_that_deliver_one_name_at_once_leave_the_bytes_of_one() {

@@ -35,7 +35,7 @@ fn framed(sequence: u64) -> Framed {
     Framed { request, origin: Some(Origin { producer: b"p".as_slice().into(), sequence }) }
 }
 
-/// What is dropped into the watched directory under a number.
+/// The file dropped into the watched directory under a number.
 fn dropped(number: u64) -> Vec<u8> {
     let mut random = Random::new(number + 1000);
     vec![number as u8 | 1; random.below(100_000) as usize]

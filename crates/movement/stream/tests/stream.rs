@@ -26,7 +26,7 @@ use terrace_stream::{
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a destination holds under a name.
+/// The contents of a destination under a name.
 type Read = Box<dyn Fn(&[u8]) -> Vec<u8>>;
 
 /// A destination, and how to see what it holds.
@@ -398,7 +398,7 @@ fn what_is_submitted_arrives_in_order_and_many_requests_make_a_page() {
     let store = store(dir.path());
     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
     let submit = |n: u64| match n % 10 {
-        // Whoever waits does so for its own request, in turn with the others.
+        // Each caller waits for its own request, in turn with the others.
         0 => stream.append(vec![Request::append("d", format!("{n} "))]).map(|()| None).unwrap(),
         _ => Some(stream.submit(vec![Request::append("d", format!("{n} ")).into()])),
     };

@@ -1,4 +1,4 @@
-//! What may be found on a disk after a power cut: all writes up to the last flush, and any part of those since.
+//! The possible contents of a disk after a power cut: all writes up to the last flush, and any part of those since.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ pub struct CutLosses {
     pub unflushed: usize,
     /// Those that are gone.
     pub lost: usize,
-    /// Those of which some sectors are gone.
+    /// Writes that lost some sectors.
     pub torn: usize,
 }
 

@@ -144,7 +144,7 @@ impl DiskImage<'_> {
         self.record.folder.mount_point()
     }
 
-    /// What this cut took.
+    /// The losses of this cut.
     pub fn losses(&self) -> CutLosses {
         self.losses
     }

@@ -1,4 +1,4 @@
-//! What a recorded disk keeps on the real one: `record` (one entry for each write and flush), `data` (the bytes written)
+//! The files of a recorded disk on the real one: `record` (one entry for each write and flush), `data` (the bytes written)
 //! and `current` (the disk as it is now).
 
 use std::fs::File;

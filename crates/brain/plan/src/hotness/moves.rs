@@ -112,7 +112,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A fast tier with room for so many MiB and a slow one.
+    /// A fast tier with room for this number of MiB and a slow one.
     fn storage(fast: u64) -> Snapshot {
         let tier = |name: &str| Tier { name: name.into(), persistent: true, watts: 1.0 };
         let target = |tier: u8, speed: f64, mib: u64| Target {

@@ -20,7 +20,7 @@ pub enum Requirement {
     MaxReadAvailability,
     /// Writes outlive failures: any target that is up will do.
     MaxWriteAvailability,
-    /// What is acknowledged is not lost.
+    /// Acknowledged data is not lost.
     MaxDurability,
     /// Targets are equally busy.
     MaxLoadBalance,

@@ -7,13 +7,13 @@ use terrace_plan::plan::{GaveWay, Piece, Plan, Want};
 use terrace_plan::policy::Policy;
 use terrace_plan::snapshot::{PAGE, Snapshot};
 
-/// What it costs first, and what then.
+/// The cost that counts first, and the second one.
 pub type Cost = (u64, u64);
 
 /// A target and an encoding of one replica.
 type Choice = (usize, usize);
 
-/// What holds for an attempt.
+/// The conditions of an attempt.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     replicas: usize,
@@ -27,7 +27,7 @@ struct Terms {
 /// A way to place the pages so far, as far as it matters for those to come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
-    /// What each replica's last page is on.
+    /// The target of each replica's last page.
     last: [Choice; MOST],
     /// How many pieces each replica has.
     pieces: [usize; MOST],
@@ -106,7 +106,7 @@ impl Problem<'_> {
         Ok(plan.map(|_| "an attempt that is none".to_string()))
     }
 
-    /// What the obvious planner finds, and at which attempt.
+    /// The plan of the obvious planner, and the attempt that found it.
     pub fn best(&self) -> Result<Option<(Cost, usize)>, TooMany> {
         for (index, (terms, _)) in self.attempts().into_iter().enumerate() {
             if let Some(cost) = self.cheapest(&terms, (u64::MAX, u64::MAX))? {
@@ -207,7 +207,7 @@ impl Problem<'_> {
         Ok(states.into_values().min())
     }
 
-    /// What a page of all replicas costs at least, part by part: on any targets that do not exclude each other.
+    /// The lower bound for the cost of a page of all replicas, part by part: on any targets that do not exclude each other.
     fn least_page(&self, terms: &Terms, choices: &[Vec<Choice>], prices: &[HashMap<Choice, Cost>]) -> Cost {
         let mut pages = vec![(Vec::new(), (0, 0))];
         for replica in 0..terms.replicas {
@@ -335,7 +335,7 @@ impl Problem<'_> {
     }
 }
 
-/// What a price counts for what stays where it is.
+/// The share of the price that counts for replicas that stay where they are.
 fn staying(price: u64) -> u64 {
     price - price / 20
 }

@@ -1,6 +1,6 @@
 //! Formats, by how they begin.
 
-/// What kind of file bytes are from.
+/// The kind of file that bytes are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// HDF5, and so NetCDF 4.
@@ -33,7 +33,7 @@ pub enum Format {
     Unknown,
 }
 
-/// What files begin with.
+/// The first bytes of files.
 const SIGNATURES: &[(&[u8], Format)] = &[
     (b"\x89HDF\r\n\x1a\n", Format::Hdf5),
     (b"CDF\x01", Format::NetCdf),

@@ -64,7 +64,7 @@ pub fn normal_below(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// What the integral of the density gives, added up in small steps.
+    /// The integral of the density, added up in small steps.
     fn slowly(shape: f64, x: f64) -> f64 {
         let (steps, total) = (200_000, ln_gamma(shape));
         let width = x / f64::from(steps);

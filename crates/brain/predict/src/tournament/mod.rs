@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_turned_out_dearer_is_expected_anew_at_once() {
+    fn an_encoding_that_cost_more_than_expected_is_estimated_again_at_once() {
         let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 20));
         let block = made(4, 1 << 20, 7).0;
         let mut chosen = predictor.choose(&mut stream, &block, &slow());

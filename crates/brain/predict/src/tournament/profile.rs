@@ -56,7 +56,7 @@ impl Predictor {
         Ok(())
     }
 
-    /// What is expected of every candidate on a block after a probe of each on 8 KiB, or where `large` also on 64 KiB.
+    /// The expected cost of every candidate on a block after a probe of each on 8 KiB, or where `large` also on 64 KiB.
     ///
     /// # Errors
     /// Where a codec's library fails.

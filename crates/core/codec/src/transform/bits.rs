@@ -3,7 +3,7 @@
 
 use super::{BLOCK_BYTES, shuffle};
 
-/// Spreads a block's elements, the first of which is element `first` of all, over the planes of bits.
+/// Spreads a block's elements, which begin with element `first` of all, over the planes of bits.
 pub fn apply(width: usize, block: &[u8], first: usize, planes: &mut [u8]) {
     let mut bytes = [0; BLOCK_BYTES];
     let bytes = &mut bytes[..block.len()];

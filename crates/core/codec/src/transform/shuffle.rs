@@ -5,7 +5,7 @@
 
 use super::BLOCK_BYTES;
 
-/// Spreads a block's elements, the first of which is element `first` of all, over the planes.
+/// Spreads a block's elements, which begin with element `first` of all, over the planes.
 pub fn apply(width: usize, block: &[u8], first: usize, planes: &mut [u8]) {
     let all = planes.len() / width;
     let count = block.len() / width;

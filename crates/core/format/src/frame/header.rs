@@ -13,7 +13,7 @@ const FIXED: usize = 64;
 /// The longest header, in bytes.
 pub const MAX_HEADER: usize = FIXED + (BLOCK / SUB_BLOCK_RAW) as usize * 20;
 
-/// Which bytes of which object a frame holds.
+/// The object and the bytes that a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The object.
@@ -40,7 +40,7 @@ pub struct SubBlock {
 /// A frame's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which bytes of which object.
+    /// The object and the bytes.
     pub identity: Identity,
     /// Bytes before encoding.
     pub raw_len: u32,

@@ -27,13 +27,13 @@ pub struct Scratch {
     fetched: Vec<u8>,
     /// A frame as fetched.
     pub frame: Vec<u8>,
-    /// What the codec did to the frame that was encoded last.
+    /// The codec's result for the last encoded frame.
     pub encoded: Coded,
-    /// What codecs have decoded since this was last taken.
+    /// The decoding work since this was last taken.
     pub decoded: Coded,
 }
 
-/// What a codec did.
+/// The work of a codec.
 #[derive(Clone, Copy, Default)]
 pub struct Coded {
     /// Bytes as they are.

@@ -13,7 +13,7 @@ pub(super) const LINE: usize = 64;
 #[derive(Debug)]
 pub(super) struct Across<'a>(&'a Move);
 
-/// In which order squares are turned over: by tiles, of so many rows and elements.
+/// The order in which squares are transposed: by tiles of rows and elements.
 struct Order {
     rows: u64,
     elements: u64,
@@ -22,9 +22,9 @@ struct Order {
     along: bool,
 }
 
-/// What the caches hold: lines that are written lie side by side.
+/// For areas that fit into the caches: written lines lie side by side.
 const CACHED: Order = Order { rows: 64, elements: 512, tiles_along: true, along: true };
-/// What they do not: lines that are read lie side by side, and are fetched ahead; few pages are touched at a time.
+/// For larger areas: read lines lie side by side and are prefetched; few pages are touched at a time.
 const STREAMED: Order = Order { rows: 128, elements: 128, tiles_along: false, along: false };
 
 /// Turns over a square with the side of a line.
@@ -47,7 +47,7 @@ impl Across<'_> {
         (matches!(size, 4 | 8) && turned).then_some(Across(one))
     }
 
-    /// Carries the move out over an area, all of which lies within the buffers, in registers that the machine has.
+    /// Carries the move out over an area that lies completely within the buffers, in registers that the machine has.
     #[allow(unsafe_code, reason = "squares are parts of the area")]
     pub fn run(&self, area: Area, level: Level, to: &mut [u8], from: &[u8]) {
         let one = self.0;
@@ -110,7 +110,7 @@ fn nested(second: bool, a: (u64, u64, u64), b: (u64, u64, u64), each: &mut dyn F
     }
 }
 
-/// For each byte, where it comes from in its 16: elements are swapped in units of so many bytes.
+/// For each byte, where it comes from in its 16: elements are swapped in units of this number of bytes.
 pub(super) fn mask(unit: usize) -> [u8; 16] {
     std::array::from_fn(|byte| (byte / unit * unit + (unit - 1 - byte % unit)) as u8)
 }

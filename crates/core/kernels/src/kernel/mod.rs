@@ -30,7 +30,7 @@ pub(crate) const GRAIN: u64 = 64;
 /// A part of the innermost two counts: rows, and elements in each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area {
-    /// What is added to each place, in the destination and in the source.
+    /// The offset added to each place, in the destination and in the source.
     pub base: (i64, i64),
     pub first_row: u64,
     pub rows: u64,
@@ -79,7 +79,7 @@ impl Kernel {
         self.parts.iter().all(|part| part.vectors.as_ref().is_some_and(Vectors::is_wide))
     }
 
-    /// Carries them out over an area, in blocks of so many rows and elements; the latter a multiple of [`GRAIN`]. All that they
+    /// Carries them out over an area, in blocks of rows and elements; the number of elements is a multiple of [`GRAIN`]. All that they
     /// touch must lie within the buffers. The area begins with the first element.
     pub fn run(&self, area: Area, block: (u64, u64), to: &mut [u8], from: &[u8]) {
         let (rows, elements) = (block.0.max(1), block.1.max(GRAIN));

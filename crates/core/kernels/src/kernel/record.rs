@@ -34,7 +34,7 @@ impl<'a> Record<'a> {
     }
 
     #[cfg(target_arch = "x86_64")]
-    /// After how many records the end of one is that of a vector of so many bytes.
+    /// The number of records after which a record's end is also the end of a vector of this number of bytes.
     pub fn period(&self, width: u64) -> u64 {
         period(self.size as i64, width)
     }
@@ -48,7 +48,7 @@ pub(super) fn swapped(field: &Move) -> impl Iterator<Item = i64> + Clone {
 }
 
 #[cfg(target_arch = "x86_64")]
-/// After how many steps of so many bytes a vector ends with one.
+/// The number of steps of this number of bytes after which a vector ends with one.
 pub(super) fn period(step: i64, width: u64) -> u64 {
     width / divisor(step.unsigned_abs(), width)
 }

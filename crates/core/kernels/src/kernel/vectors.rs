@@ -79,7 +79,7 @@ impl Vectors {
         matches!(self, Vectors::Wide(_) | Vectors::Network(_))
     }
 
-    /// What of an area can be moved.
+    /// The part of an area that can be moved.
     pub fn span(&self, area: Area, to: &[u8], from: &[u8]) -> Span {
         let count = match self {
             Vectors::Wide(program) => return program.span(area, to, from),

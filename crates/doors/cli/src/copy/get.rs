@@ -17,11 +17,12 @@ use terrace::{Kind, Object, Store};
 use super::check::same_bytes;
 use super::restore::{NotRestored, allowed_mode, modified};
 use super::tell_repaired;
-use crate::arguments::{Get, Range};
+use crate::arguments::Get;
 use crate::errors::{describe, io_kind};
 use crate::interrupt::TemporaryFile;
 use crate::look::each;
 use crate::output::{Show, complain, count, name, path_name, size};
+use crate::range::Range;
 
 pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     let (start, end) = ends(range);
@@ -126,7 +127,7 @@ pub fn get(store: &Store, get: &Get, show: Show) -> Result<bool> {
         show.line(&words)?;
     }
     if repaired > 0 {
-        show.line(&format!("{} met and made anew", count(repaired, "damaged replica")))?;
+        show.line(&format!("{} found and repaired", count(repaired, "damaged replica")))?;
     }
     Ok(failed == 0)
 }

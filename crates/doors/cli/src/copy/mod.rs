@@ -19,7 +19,7 @@ use crate::output::{count, note};
 fn tell_repaired(store: &Store) -> Result<()> {
     match store.repair_suspects()? {
         0 => {}
-        repaired => note(&format!("{} met and made anew", count(repaired, "damaged replica"))),
+        repaired => note(&format!("{} found and repaired", count(repaired, "damaged replica"))),
     }
     Ok(())
 }

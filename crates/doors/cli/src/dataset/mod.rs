@@ -28,7 +28,7 @@ pub enum Dataset {
     Stored(stored::Stored),
 }
 
-/// What is done with declarations, and mostly without a store.
+/// The commands on declarations, mostly without a store.
 #[derive(Subcommand)]
 pub enum DeclarationCommand {
     /// Check declarations and report all errors.

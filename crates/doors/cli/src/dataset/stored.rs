@@ -21,7 +21,7 @@ pub enum Stored {
         #[arg(long)]
         name: Option<String>,
     },
-    /// Declare a dataset's views and replicas anew: new replicas are made of those that stay.
+    /// Replace the declared views and replicas of a dataset: new replicas are made from those that stay.
     Edit {
         name: String,
         #[arg(value_name = "FILE")]

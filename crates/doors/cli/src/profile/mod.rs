@@ -2,29 +2,23 @@
 
 mod device;
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use serde_json::json;
 use terrace::Config;
 use terrace_predict::made::{KINDS, made};
 use terrace_predict::{Predictor, ProfiledTier};
-use walkdir::WalkDir;
 
 use crate::arguments::Profile;
 use crate::errors::read_text;
 use crate::output::{Show, complain, count, size, table};
 use crate::predictor::{keep, kept, load};
+use crate::sample::{BLOCK_BYTES, sample_blocks};
 
 /// The time for all tiers; together with the time for codecs, a profile takes 20 seconds.
 const TIERS_TIME: Duration = Duration::from_secs(6);
-/// The number of bytes encoded at a time.
-const BLOCK_BYTES: usize = 256 << 10;
-/// The largest number of files that are read.
-const MAX_SAMPLED_FILES: usize = 64;
 /// The default path of the seed without a store.
 const DEFAULT_SEED_PATH: &str = "seed.json";
 
@@ -66,7 +60,7 @@ pub fn profile(store: &Path, asked: &Profile, show: Show) -> Result<bool> {
 /// Runs every encoding on blocks of the given data, then on generated ones, until the time is up.
 fn codecs(predictor: &mut Predictor, data: Option<&Path>, time: Duration, show: Show) -> Result<u64> {
     let (start, bar) = (Instant::now(), show.steps(time.as_millis() as u64));
-    let given = data.map_or_else(|| Ok(Vec::new()), blocks)?;
+    let given = data.map_or_else(|| Ok(Vec::new()), sample_blocks)?;
     let made_ones = (0..).flat_map(|seed| (0..KINDS).map(move |kind| made(kind, BLOCK_BYTES, seed)));
     let all = given.into_iter().map(|(name, bytes)| (name, bytes, None));
     let all = all.chain(made_ones.map(|(bytes, elements)| ("made data".to_owned(), bytes, elements)));
@@ -82,33 +76,6 @@ fn codecs(predictor: &mut Predictor, data: Option<&Path>, time: Duration, show: 
     }
     bar.finish_and_clear();
     Ok(blocks)
-}
-
-/// Returns a block from the middle of each file.
-pub fn blocks(data: &Path) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut blocks = Vec::new();
-    for entry in WalkDir::new(data).sort_by_file_name() {
-        let entry = entry.with_context(|| format!("looking into {}", data.display()))?;
-        if !entry.file_type().is_file() || blocks.len() == MAX_SAMPLED_FILES {
-            continue;
-        }
-        let block = middle(entry.path()).with_context(|| format!("reading {}", entry.path().display()))?;
-        if !block.is_empty() {
-            blocks.push((entry.file_name().to_string_lossy().into_owned(), block));
-        }
-    }
-    Ok(blocks)
-}
-
-fn middle(path: &Path) -> io::Result<Vec<u8>> {
-    use std::os::unix::fs::FileExt;
-    let file = fs::File::open(path)?;
-    let length = file.metadata()?.len();
-    // Align to a multiple of every element width.
-    let start = length.saturating_sub(BLOCK_BYTES as u64) / 2 / 4096 * 4096;
-    let mut block = vec![0; (length - start).min(BLOCK_BYTES as u64) as usize];
-    file.read_exact_at(&mut block, start)?;
-    Ok(block)
 }
 
 /// Measures each tier by its slowest target. Reports and skips a tier that cannot be measured.

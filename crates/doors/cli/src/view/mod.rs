@@ -13,9 +13,9 @@ use terrace::{NewFile, Store};
 
 pub use convert::convert;
 
-use crate::arguments::{Range, range};
 use crate::dataset;
 use crate::output::{Show, size};
+use crate::range::{Range, range};
 
 #[derive(Subcommand)]
 pub enum View {
@@ -25,7 +25,7 @@ pub enum View {
     Convert(Convert),
 }
 
-/// What is done with a dataset of the store.
+/// The commands on a dataset of the store.
 #[derive(Subcommand)]
 pub enum StoredView {
     /// Read a view.
@@ -62,7 +62,7 @@ pub enum StoredView {
     },
 }
 
-/// What can be exported to.
+/// The formats of exports.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum Format {
     /// An HDF5 file: a dataset for each variable.

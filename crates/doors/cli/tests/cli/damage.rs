@@ -56,7 +56,7 @@ fn many_bad_replicas_are_one_line_with_their_number() {
         damage(&place, "d/a", "ram");
         let ran = place.run(reading);
         assert_eq!(ran.code, 0, "{}", ran.err);
-        assert_eq!(ran.err.matches("3 damaged replicas met and made anew").count(), 1, "{reading:?}: {}", ran.err);
+        assert_eq!(ran.err.matches("3 damaged replicas found and repaired").count(), 1, "{reading:?}: {}", ran.err);
         let details = ran.err.matches("replacing a bad replica").count();
         assert_eq!(details, if reading[0] == "-v" { 3 } else { 0 }, "{reading:?}: {}", ran.err);
         assert!(!ran.err.contains("WARN"), "{reading:?}: {}", ran.err);

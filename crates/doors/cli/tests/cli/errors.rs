@@ -165,7 +165,7 @@ fn a_file_that_changes_while_it_is_put_is_not_stored() {
     place.good(["check", "growing", "k"]);
 }
 
-/// A log that a program writes to could never be put: whoever waits until it is at rest waits for ever.
+/// A log that a program writes to could never be put: it is never at rest.
 #[test]
 fn a_growing_file_is_put_as_long_as_it_is_now() {
     let place = Place::with("throttle = { write = '20MB/s' }", "");

@@ -1,10 +1,10 @@
-//! What the store says of its decisions before they are taken, and after.
+//! Explanations of decisions, before and after they are taken.
 
 use serde_json::{Value, json};
 
 use crate::place::Place;
 
-/// Numbers of which three bytes of four hardly change.
+/// Numbers whose bytes hardly change, three of four.
 fn numbers() -> Vec<u8> {
     (0..300_000u32).flat_map(|i| (f64::from(i) / 7e3).sin().to_le_bytes()).collect()
 }

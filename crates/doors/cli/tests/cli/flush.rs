@@ -115,7 +115,7 @@ fn what_is_parked_is_tried_again_thrown_away_or_forgotten() {
         )
     };
     fs::create_dir_all(place.path("archive/folder")).unwrap();
-    // A page of five requests, of which two wait.
+    // A page of five requests; two of them wait.
     let all = ["a", "folder", "b", "folder", "a"].iter().zip(1..).map(|(to, n)| frame(to, "s", n, b"12345"));
     assert_eq!(send(&all.collect::<Vec<_>>().concat()), Some(1));
     assert_eq!(status(), (1, 2, 3, 1));

@@ -1,4 +1,4 @@
-//! What scripts rely on: JSON, exit codes, silence.
+//! The interface for scripts: JSON, exit codes, silence.
 
 use std::fs;
 use std::process::Stdio;
@@ -187,7 +187,7 @@ fn completions_and_the_manual_tell_of_every_command() {
 }
 
 #[test]
-fn what_is_read_most_is_shown_first_whoever_read_it() {
+fn the_hottest_ranges_come_first_whatever_process_read_them() {
     let place = Place::new();
     assert_eq!(place.good(["hot"]), "nothing was read in the last hours\n");
     for name in ["a", "b"] {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 pub struct Place(TempDir);
 
-/// What a run of the binary has left.
+/// The results of a run of the binary.
 pub struct Ran {
     pub code: i32,
     pub out: String,
@@ -105,7 +105,7 @@ impl Place {
     }
 }
 
-/// What a run has left, which is no panic.
+/// The results of a run, which must not have panicked.
 pub fn ran(output: Output) -> Ran {
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));

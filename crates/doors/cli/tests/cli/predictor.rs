@@ -1,4 +1,4 @@
-//! What is learned of encodings, and what is measured of this machine.
+//! Lessons about encodings, and measurements of this machine.
 
 use std::fs;
 use std::process::Stdio;

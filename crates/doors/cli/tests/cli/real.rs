@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::place::Place;
 
-/// What `diff -r` would find different.
+/// The differences that `diff -r` would find.
 fn compare(a: &Path, b: &Path) {
     let names = |folder: &Path| {
         let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();

@@ -1,4 +1,4 @@
-//! What is installed has none of the hooks by which tests kill it or make its limits smaller. Every user's environment reached
+//! Installed programs have none of the hooks by which tests kill them or lower their limits. Every user's environment reached
 //! them: a variable left over from a debugging session could abort each command, or make a reboot look like none.
 
 use std::fs;

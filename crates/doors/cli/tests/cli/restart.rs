@@ -12,7 +12,7 @@ fn run_in(place: &Place, boot: &str, fail_point: &str, words: &[&str]) -> Ran {
     ran(command.env("TERRACE_BOOT_ID", boot).env("TERRACE_FAIL_POINT", fail_point).output().unwrap())
 }
 
-/// What the first opener does after a restart was due once only: where it died in between, replicas that were in memory
+/// The first opener's work after a restart was due only once: if it died in between, replicas that were in memory
 /// counted as there, and names of plain files stayed as they were before. Kills came at commands in the middle of a boot.
 #[test]
 fn what_the_first_opener_after_a_restart_owes_survives_its_death() {
@@ -47,7 +47,7 @@ fn what_the_first_opener_after_a_restart_owes_survives_its_death() {
     }
 }
 
-/// An object whose only replica was in memory is lost with it. That was found by whoever read it.
+/// An object whose only replica was in memory is lost with it. A later reader found that out.
 #[test]
 fn bytes_that_are_lost_with_memory_are_told_of_by_the_next_command() {
     let place = Place::new();

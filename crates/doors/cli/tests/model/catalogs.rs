@@ -26,7 +26,7 @@ impl Checker {
         self.rebuilt(Loss::Processes)
     }
 
-    /// What is lost beside the log is made again, by itself or when it is asked for.
+    /// Losses other than the log are repaired, automatically or on request.
     fn rebuilt(&mut self, loss: Loss) -> Done {
         let seen = self.must(&["ls", "--json"], &[0, 1])?;
         match seen.code {

@@ -1,4 +1,4 @@
-//! Rounds of commands, some of which are killed, and looking at what is left.
+//! Rounds of commands, some of them killed, and checks of the results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ const PUT_POINTS: [&str; 3] = ["put:written", "put:committed", "put:staged"];
 const SYNC_POINTS: [&str; 6] =
     ["sync:frames", "sync:log", "snapshot:written", "snapshot:named", "snapshot:trimmed", "reap:freed"];
 
-/// What was tried.
+/// The counts of everything that was tried.
 #[derive(Default, Debug)]
 pub struct Counts {
     pub commands: u64,
@@ -103,7 +103,7 @@ impl Checker {
         }
     }
 
-    /// What may be there while commands run.
+    /// The possible contents while commands run.
     fn model_during(&self, steps: &[Step]) -> Model {
         let mut model = self.model.clone();
         for step in steps {
@@ -201,7 +201,7 @@ impl Checker {
         }
     }
 
-    /// What was read has the time of what was put.
+    /// Files that were read have the time of those that were put.
     fn has_its_time(&self, path: &Path, version: u64) -> Result<(), String> {
         let modified = fs::metadata(self.place.path(path)).and_then(|metadata| metadata.modified());
         let is_right = modified.is_ok_and(|time| time == Place::time_of(version));
@@ -249,7 +249,7 @@ impl Checker {
         }
     }
 
-    /// Reads everything; the keys of which there was no file. No file may have wrong bytes.
+    /// Reads everything and returns the keys without a file. No file may have wrong bytes.
     pub fn read_all(&mut self) -> Result<(Ran, Vec<String>), String> {
         let out = self.place.path("out");
         fs::remove_dir_all(&out).map_err(|e| e.to_string())?;

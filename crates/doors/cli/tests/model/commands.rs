@@ -26,7 +26,7 @@ pub struct Step {
     pub shows: Shows,
 }
 
-/// What a command does beside its changes.
+/// The other effects of a command.
 #[derive(Clone, Debug)]
 pub enum Effect {
     Nothing,

@@ -8,7 +8,7 @@ use super::checker::Checker;
 use super::model::Loss;
 use super::place::Fate;
 
-/// What may go wrong while no command runs.
+/// The faults that may happen while no command runs.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// The machine starts again, and memory is empty. All that was written is on the disk.

@@ -1,4 +1,4 @@
-//! A model checker of the whole command line: commands of chance, several at once, of which some are killed, with faults
+//! A model checker of the whole command line: random commands, several at once, some of them killed, with faults
 //! between them, beside a slow, obvious store. `TERRACE_STEPS` sets how many commands (`make soak`); `TERRACE_SEED` repeats a run.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
@@ -25,7 +25,7 @@ terrace_testkit::disk_server!();
 
 /// Commands on one store, before the next one begins with nothing.
 const STORE_COMMANDS: u64 = 150;
-/// What goes wrong between the commands.
+/// The faults between the commands.
 const FAULTS: [Fault; 9] = [
     Fault::Reboot,
     Fault::Damage,
@@ -44,7 +44,7 @@ fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// Runs one store until it has had so many commands; what was tried.
+/// Runs one store for its number of commands; returns what was tried.
 fn check(mut checker: Checker, seed: u64, mut next: impl FnMut(&mut Checker) -> Result<(), String>) -> Counts {
     while checker.counts.commands < STORE_COMMANDS {
         if let Err(wrong) = next(&mut checker) {

@@ -10,7 +10,7 @@ pub const LANES: usize = 3;
 /// A version's number by key.
 pub type World = BTreeMap<String, u64>;
 
-/// What a command changes.
+/// The changes of a command.
 #[derive(Clone, Debug)]
 pub enum Change {
     Put(String, u64),
@@ -36,7 +36,7 @@ impl Change {
     }
 }
 
-/// What is lost, from the least to the most. An acknowledgement holds up to the loss that it is named after.
+/// Losses, from the smallest to the largest. An acknowledgement holds up to the loss that it is named after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loss {
     /// Every process: what is `placed` survives.
@@ -83,7 +83,7 @@ impl Model {
         Model { lanes, versions: HashMap::new() }
     }
 
-    /// Applies a change of which the command was acknowledged up to this loss; without an acknowledgement, maybe.
+    /// Applies a change that was acknowledged up to this loss; without an acknowledgement, it may have happened.
     pub fn apply(&mut self, lane: usize, change: &Change, holds: Option<Loss>) {
         for loss in LOSSES {
             self.lanes[loss as usize][lane].apply(change, holds.is_some_and(|holds| loss <= holds));
@@ -103,7 +103,7 @@ impl Model {
         self.lanes = [now.clone(), now.clone(), now];
     }
 
-    /// What a lane holds, which is known as long as no fault has happened.
+    /// The contents of a lane, which are known as long as no fault has happened.
     pub fn now(&self, lane: usize) -> &World {
         self.lanes[0][lane].0.iter().next().unwrap()
     }
@@ -142,7 +142,7 @@ impl Model {
         self.versions.values_mut().for_each(|version| version.replicated = false);
     }
 
-    /// Whether so many states are possible that a sync is due.
+    /// Whether a sync is due because too many states are possible.
     pub fn is_vague(&self) -> bool {
         self.lanes.iter().flatten().any(|worlds| worlds.0.len() > 500)
     }

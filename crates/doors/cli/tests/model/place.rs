@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_secs(120);
 /// Versions are told by their files' times: this, and their number in seconds.
 const EPOCH: Duration = Duration::from_secs(1_000_000_000);
 
-/// What a store is made with.
+/// The shape of a store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shape {
     /// Memory is so small that it is evicted from all the time.
@@ -61,7 +61,7 @@ pub enum Fate {
     FailPoint(String),
 }
 
-/// What a process has left.
+/// The results of a process.
 pub struct Ran {
     /// The exit code; none where it was killed.
     pub code: Option<i32>,
@@ -147,13 +147,13 @@ impl Place {
         Ok(losses)
     }
 
-    /// Copies what is on the disk, for whoever looks into a failure.
+    /// Copies the disk's contents for the analysis of a failure.
     pub fn keep_image(&mut self) {
         let to = self.path("disk");
         let _ = Command::new("cp").arg("-a").arg(&self.root).arg(to).status();
     }
 
-    /// Leaves the folder behind, for whoever looks into a failure.
+    /// Keeps the folder for the analysis of a failure.
     pub fn keep(&mut self) -> &Path {
         self.folder.disable_cleanup(true);
         let script = self.trace.join("\n");

@@ -6,7 +6,7 @@ use super::model::{Loss, Model};
 /// Images that are looked at for each cut, beside the one that the run goes on with.
 const IMAGES: u64 = 3;
 
-/// What was there while commands ran, and after.
+/// The contents while commands ran, and after.
 pub struct Moment {
     from: usize,
     to: usize,
@@ -62,7 +62,7 @@ impl Checker {
         if moment.to <= position { moment.after.clone() } else { moment.during.clone() }
     }
 
-    /// What was durable is there, all that is there is whole, and the store goes on.
+    /// Durable objects are there, all objects are complete, and the store goes on.
     fn after_cut(&mut self) -> Result<(), String> {
         self.open_first()?;
         self.look(Loss::Power)?;

@@ -2,7 +2,7 @@
 
 use terrace_testkit::Random;
 
-/// What is known of a version.
+/// The knowledge about a version.
 #[derive(Clone, Debug)]
 pub struct Version {
     pub length: u64,

@@ -102,7 +102,7 @@ impl Machine {
         }
     }
 
-    /// What lies in memory is gone, and the machine knows that it was started again.
+    /// Empties memory, and lets the machine know that it was started again.
     pub fn lose_power(&mut self) {
         let _ = fs::remove_dir_all(self.in_memory("ram"));
         self.boots += 1;

@@ -18,7 +18,7 @@ pub struct Client {
     next: u32,
 }
 
-/// What a `Rstat` or a directory tells.
+/// The contents of a `Rstat` or a directory entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     pub name: String,
@@ -261,7 +261,7 @@ impl Client {
         Ok(())
     }
 
-    /// What a directory holds, read by so many bytes.
+    /// The contents of a directory, read in pieces of this size.
     pub fn list(&mut self, path: &str, count: u32) -> Result<Vec<Told>> {
         let fid = self.open(path, READ)?;
         let (mut all, mut offset) = (Vec::new(), 0);

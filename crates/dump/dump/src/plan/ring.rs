@@ -20,7 +20,7 @@ impl<'a> Ring<'a> {
         Ring { order, places, nodes }
     }
 
-    /// Returns the next ranks after `rank` that are on different nodes, none of which is in `taken`.
+    /// Returns the next ranks after `rank` that are on different nodes and not in `taken`.
     pub fn partners<'s>(&'s self, rank: u32, taken: &[u32]) -> impl Iterator<Item = u32> + use<'s, 'a> {
         let place = self.places[rank as usize];
         let mut taken = taken.to_vec();

@@ -6,13 +6,13 @@ use std::ops::Range;
 use terrace_catalog::log::Record;
 use terrace_catalog::{Edit, NewExtent, Replica, Voids};
 
+use super::Care;
 use super::rebuild::{FrameId, frame_of};
 use crate::Result;
-use crate::store::Inner;
 
-/// What a log goes on to say of bytes that it has named.
+/// Later statements of a log about bytes that it has named.
 pub(super) struct Later<'a> {
-    inner: &'a Inner,
+    care: &'a Care,
     /// Replicas that were made later.
     made: HashMap<FrameId, Vec<Replica>>,
     /// Ranges of objects that later commits lay new frames over, or cut off: what was there before is not needed.
@@ -23,14 +23,14 @@ pub(super) struct Later<'a> {
     held: HashMap<FrameId, bool>,
     /// Objects that were staged in part only.
     broken: HashSet<u64>,
-    /// What an earlier replay found lost.
+    /// The commits that an earlier replay found lost.
     pub void: Voids,
 }
 
 impl<'a> Later<'a> {
-    pub fn new(inner: &'a Inner) -> Later<'a> {
+    pub fn new(care: &'a Care) -> Later<'a> {
         Later {
-            inner,
+            care,
             made: HashMap::new(),
             laid_over: HashMap::new(),
             names: HashMap::new(),
@@ -102,11 +102,11 @@ impl<'a> Later<'a> {
     fn named(&self, key: &[u8]) -> Result<Option<u64>> {
         match self.names.get(key) {
             Some(object) => Ok(*object),
-            None => Ok(self.inner.catalog.object(key)?.map(|object| object.id)),
+            None => Ok(self.care.catalog.object(key)?.map(|object| object.id)),
         }
     }
 
-    /// Notes those writes of which no bytes are lost.
+    /// Notes the writes that lost no bytes.
     pub fn keep(&mut self, writes: Vec<(u64, Edit)>) {
         for (sequence, edit) in writes {
             if let Edit::Merge { object, extents, .. } | Edit::Write { object, extents, .. } = edit
@@ -139,9 +139,9 @@ impl<'a> Later<'a> {
     }
 
     fn holds(&mut self, object: u64, new: &NewExtent) -> bool {
-        let (inner, extent, frame) = (self.inner, &new.extent, (object, new.extent.frame()));
+        let (care, extent, frame) = (self.care, &new.extent, (object, new.extent.frame()));
         let later = self.made.get(&frame).into_iter().flatten();
-        let look = || extent.replicas.iter().chain(later).any(|replica| inner.holds(object, extent, replica));
+        let look = || extent.replicas.iter().chain(later).any(|replica| care.holds(object, extent, replica));
         *self.held.entry(frame).or_insert_with(look)
     }
 

@@ -1,6 +1,6 @@
-//! Keeping the store right: syncing, scrubbing, repairing, and making the catalog anew.
+//! Keeping the store right: recovery, scrubs, sweeps, and making the catalog or the log again from what is left.
 
-mod durable;
+mod discard;
 mod lost;
 mod names;
 mod rebuild;
@@ -8,9 +8,34 @@ mod recover;
 mod restart;
 mod salvage;
 mod scrub;
-mod snapshot;
 mod survey;
 mod sweep;
 
-pub(crate) use recover::recover;
-pub(crate) use survey::{Survey, holds_files};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use terrace_catalog::Catalog;
+
+use crate::config::Config;
+use crate::devices::Tiers;
+use crate::home::Locks;
+use crate::journal::Journal;
+use crate::mover::Mover;
+use crate::place::Planning;
+use crate::read::Reader;
+
+pub(crate) use discard::Discard;
+pub(crate) use survey::Survey;
+
+/// Compares the catalog, the log and the targets with each other, and mends what differs.
+pub(crate) struct Care {
+    pub dir: PathBuf,
+    pub config: Arc<Config>,
+    pub catalog: Arc<Catalog>,
+    pub tiers: Arc<Tiers>,
+    pub reader: Arc<Reader>,
+    pub planning: Arc<Planning>,
+    pub journal: Arc<Journal>,
+    pub mover: Arc<Mover>,
+    pub locks: Arc<Locks>,
+}

@@ -6,15 +6,16 @@ use std::path::PathBuf;
 
 use terrace_tier::PLAIN;
 
+use super::Care;
+use crate::devices::Device;
 use crate::report::TierState;
-use crate::store::{Device, Inner};
 use crate::{Error, Result};
 
-impl Inner {
+impl Care {
     /// Sees that all names of plain files are those of what the catalog holds: on all targets, or only on those that could
     /// not be looked at when that was due. Where there are no plain files this costs nothing.
     pub(super) fn name_again(&self, on_all: bool) -> Result<()> {
-        if !self.rules.now().has_plain() {
+        if !self.planning.rules.now().has_plain() {
             return Ok(());
         }
         for device in self.tiers.devices.iter().filter(|device| on_all || self.are_names_due(device)) {
@@ -26,7 +27,7 @@ impl Inner {
 
     /// Targets that are there again, and whose names could not be looked at when that was due.
     pub(super) fn names_due(&self) -> impl Iterator<Item = &Device> {
-        let has_plain = self.rules.now().has_plain();
+        let has_plain = self.planning.rules.now().has_plain();
         let devices = self.tiers.devices.iter().filter(move |device| has_plain && device.state() == TierState::Ok);
         devices.filter(|device| self.are_names_due(device))
     }
@@ -54,7 +55,7 @@ impl Inner {
     /// Whether that could be done.
     fn name_again_on(&self, device: &Device) -> Result<bool> {
         // Who names a file looks at the catalog and at the target under this lock: nothing is undone here that was just done.
-        let _lock = self.wait_for_names_lock(device)?;
+        let _lock = self.mover.wait_for_names_lock(device)?;
         let names = match device.target.plain_names() {
             Ok(names) => names,
             Err(error) => {
@@ -62,18 +63,18 @@ impl Inner {
                 return Ok(false);
             }
         };
-        names.iter().try_for_each(|(key, file)| self.settle(device, key, &[*file]).map(drop))?;
+        names.iter().try_for_each(|(key, file)| self.mover.settle(device, key, &[*file]).map(drop))?;
         if !self.catalog.segments(device.id)?.iter().any(|(file, _)| file & PLAIN != 0) {
             return Ok(true);
         }
         let mut misnamed = Vec::new();
         self.catalog.each_object(b"", |key, object, extents| {
-            if self.misnamed(device, key, object, extents)?.is_some() {
+            if self.mover.misnamed(device, key, object, extents)?.is_some() {
                 misnamed.push(key.to_vec());
             }
             Ok::<_, Error>(true)
         })?;
-        misnamed.iter().try_for_each(|key| self.settle(device, key, &[]).map(drop))?;
+        misnamed.iter().try_for_each(|key| self.mover.settle(device, key, &[]).map(drop))?;
         Ok(device.state() == TierState::Ok)
     }
 }

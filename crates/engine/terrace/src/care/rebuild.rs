@@ -1,13 +1,13 @@
-//! Making the catalog anew by replaying the commit log.
+//! Rebuilds the catalog by replaying the commit log.
 
 use std::collections::HashSet;
 
 use terrace_catalog::{Edit, Replica, Task};
 
+use super::Care;
 use super::lost::Later;
 use super::survey::Survey;
 use crate::Result;
-use crate::store::Inner;
 
 /// A frame of all the store's: its object, its write, and where it begins.
 pub(crate) type FrameId = (u64, (u64, u64));
@@ -18,16 +18,16 @@ pub(super) fn frame_of(task: &Task) -> FrameId {
 
 /// Fills a new catalog from the newest whole snapshot and the log after it. What was committed after the last sync
 /// mark may have lost its bytes with the power: such extents are verified, and a commit with one that no replica holds
-/// is left out, so that its object stays as it was before. Frames of which some replica may be gone are given back.
-pub(crate) fn replay(inner: &Inner) -> Result<HashSet<FrameId>> {
-    tracing::info!(store = %inner.dir.display(), "making the catalog from the log");
-    let log = inner.catalog.log();
-    if let Some(snapshot) = Survey::new(&inner.dir, &inner.config, log)?.mend_log(log)? {
-        inner.catalog.load_snapshot(&snapshot)?;
+/// is left out, so that its object stays as it was before. Returns the frames that may lack a replica.
+pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
+    tracing::info!(store = %care.dir.display(), "making the catalog from the log");
+    let log = care.catalog.log();
+    if let Some(snapshot) = Survey::new(&care.dir, &care.config, log)?.mend_log(log)? {
+        care.catalog.load_snapshot(&snapshot)?;
     }
-    let mut marked = inner.catalog.synced()?;
-    let (mut later, mut writes) = (Later::new(inner), Vec::new());
-    log.replay(inner.catalog.tail()?, |record| {
+    let mut marked = care.catalog.synced()?;
+    let (mut later, mut writes) = (Later::new(care), Vec::new());
+    log.replay(care.catalog.tail()?, |record| {
         for edit in record.commits.iter().flatten() {
             if let Edit::Synced { sequence } = edit {
                 marked = *sequence;
@@ -39,7 +39,7 @@ pub(crate) fn replay(inner: &Inner) -> Result<HashSet<FrameId>> {
     later.keep(writes);
     let (mut doubts, mut left_out) = (HashSet::new(), 0);
     let void = std::mem::take(&mut later.void);
-    inner.catalog.replay(&void, |sequence, edits, gone| {
+    care.catalog.replay(&void, |sequence, edits, gone| {
         if sequence <= marked {
             return;
         }
@@ -49,7 +49,7 @@ pub(crate) fn replay(inner: &Inner) -> Result<HashSet<FrameId>> {
         for (place, edit) in left {
             // What a lost replica was to stand in for stays. That of a removed object may have been given back already.
             let made = |task: &Task, replica: &Replica| {
-                inner.holds_frame(frame_of(task), replica) || later.is_removed(task.object, sequence)
+                care.holds_frame(frame_of(task), replica) || later.is_removed(task.object, sequence)
             };
             if lost || matches!(edit, Edit::Made { task, replica } if !made(task, replica)) {
                 gone.push(place);

@@ -8,48 +8,20 @@ use terrace_format::frame::{Header, MAX_HEADER};
 use terrace_format::key;
 use terrace_tier::Place;
 
+use super::Care;
 use super::rebuild::{FrameId, replay};
-use crate::read::{bad, read_replica, task_of};
-use crate::store::{Device, Inner, boot};
+use crate::devices::Device;
+use crate::home::boot;
+use crate::read::{bad, task_of};
 use crate::{Error, Result};
 
 /// Edits of one commit, about.
-const BATCH: usize = 1024;
-
-/// Brings the catalog in line with the targets: fills it where it is new, owes again what was on targets that were emptied,
-/// as memory is by a reboot, and puts right the names of plain files, which no sync covers. The boot mark says that it is due,
-/// and that it is done, so that nothing is left half done by a death on the way.
-pub(crate) fn recover(inner: &Inner) -> Result<()> {
-    let is_due = || -> Result<bool> {
-        let is_pending = boot::read_mark(&inner.dir)?.is_pending();
-        Ok(is_pending
-            || inner.catalog.is_new()?
-            || inner.emptied().next().is_some()
-            || inner.names_due().next().is_some())
-    };
-    if !is_due()? {
-        return Ok(());
-    }
-    let _lock = inner.wait_for_mover_lock()?;
-    // Another opener may have done it while this one waited.
-    let is_pending = boot::read_mark(&inner.dir)?.is_pending();
-    let is_new = inner.catalog.is_new()?;
-    let doubts = if is_new { replay(inner)? } else { HashSet::new() };
-    if is_new && inner.catalog.tail()?.sequence == 0 {
-        inner.begin_after_what_is_there()?;
-    }
-    terrace_system::fail::point("recover:replayed");
-    inner.owe_what_is_gone(&doubts, is_pending)?;
-    terrace_system::fail::point("recover:owed");
-    inner.name_again(is_pending || is_new)?;
-    terrace_system::fail::point("recover:named");
-    if is_pending { boot::mark_in_use(&inner.dir) } else { Ok(()) }
-}
+const EDITS_PER_COMMIT: usize = 1024;
 
 /// A target that was made empty. Processes that had the store open may have written to it since.
 struct Emptied<'a> {
     device: &'a Device,
-    /// What a service holds; a directory is asked for each frame.
+    /// The frames that a service holds; a directory is asked for each frame.
     left: Option<HashSet<Place>>,
 }
 
@@ -73,7 +45,37 @@ impl Emptied<'_> {
     }
 }
 
-impl Inner {
+impl Care {
+    /// Brings the catalog in line with the targets: fills it where it is new, owes again what was on targets that were emptied,
+    /// as memory is by a reboot, and puts right the names of plain files, which no sync covers. The boot mark says that it is due,
+    /// and that it is done, so that nothing is left half done by a death on the way.
+    pub fn recover(&self) -> Result<()> {
+        let is_due = || -> Result<bool> {
+            let is_pending = boot::read_mark(&self.dir)?.is_pending();
+            Ok(is_pending
+                || self.catalog.is_new()?
+                || self.emptied().next().is_some()
+                || self.names_due().next().is_some())
+        };
+        if !is_due()? {
+            return Ok(());
+        }
+        let _lock = self.locks.wait_for_mover()?;
+        // Another opener may have done it while this one waited.
+        let is_pending = boot::read_mark(&self.dir)?.is_pending();
+        let is_new = self.catalog.is_new()?;
+        let doubts = if is_new { replay(self)? } else { HashSet::new() };
+        if is_new && self.catalog.tail()?.sequence == 0 {
+            self.begin_after_what_is_there()?;
+        }
+        terrace_system::fail::point("recover:replayed");
+        self.owe_what_is_gone(&doubts, is_pending)?;
+        terrace_system::fail::point("recover:owed");
+        self.name_again(is_pending || is_new)?;
+        terrace_system::fail::point("recover:named");
+        if is_pending { boot::mark_in_use(&self.dir) } else { Ok(()) }
+    }
+
     /// Targets that were made empty since what the catalog says is on them was last owed again.
     fn emptied(&self) -> impl Iterator<Item = &Device> {
         self.tiers.devices.iter().filter(|device| device.target.is_new())
@@ -81,7 +83,7 @@ impl Inner {
 
     /// Looks whether all targets are there, whatever was seen of them before, and owes again what was on those that were
     /// emptied meanwhile. Returns why a persistent one is not what it was, if one is not.
-    pub(crate) fn look_at_targets(&self) -> Result<Option<Error>> {
+    pub fn look_at_targets(&self) -> Result<Option<Error>> {
         let mut missing = None;
         for device in &self.tiers.devices {
             let Err(error) = device.target.look() else { continue };
@@ -91,7 +93,7 @@ impl Inner {
             }
         }
         if self.emptied().next().is_some() {
-            let _lock = self.wait_for_mover_lock()?;
+            let _lock = self.locks.wait_for_mover()?;
             self.owe_what_is_gone(&HashSet::new(), false)?;
         }
         Ok(missing)
@@ -155,7 +157,7 @@ impl Inner {
     pub(super) fn holds(&self, object: u64, extent: &Extent, replica: &Replica) -> bool {
         let Ok(device) = self.tiers.device(replica.target) else { return false };
         let mut raw = vec![0; extent.raw_len as usize];
-        read_replica(self, device, object, extent, replica, 0, &mut raw).is_ok()
+        self.reader.read_replica(device, object, extent, replica, 0, &mut raw).is_ok()
     }
 
     /// The same of a frame that only its header tells the length of.
@@ -200,7 +202,7 @@ impl Inner {
                 objects_lost += 1;
                 first_lost.get_or_insert_with(|| key::show(key));
             }
-            if edits.len() >= BATCH {
+            if edits.len() >= EDITS_PER_COMMIT {
                 self.catalog.commit(Change { expect: Vec::new(), edits: std::mem::take(&mut edits) })?;
             }
             Ok::<_, Error>(true)

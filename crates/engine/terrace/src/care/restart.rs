@@ -8,17 +8,17 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use terrace_catalog::log;
 
-use crate::store::Inner;
+use super::Care;
 use crate::{Error, Result};
 
-impl Inner {
+impl Care {
     /// Begins the log again behind a snapshot of the catalog, as commit `sequence`. What was left of the old log and
     /// its copies is kept beside it, as `log.damaged-N`.
     ///
     /// Everything that the snapshot names is made durable first. The two folders then exchange their names in one step,
     /// so that a crash leaves the old log or the new one. `sequence` must lie behind every commit that any copy
     /// of the old log may hold: no copy is then ever taken for the longer one.
-    pub(crate) fn restart_log(&self, sequence: u64) -> Result<()> {
+    pub fn restart_log(&self, sequence: u64) -> Result<()> {
         let catalog = &self.catalog;
         for device in self.tiers.devices.iter().filter(|device| self.tiers.tier(device).persistent) {
             let segments: Vec<u64> = catalog.segments(device.id)?.into_iter().map(|(id, _)| id).collect();
@@ -38,13 +38,13 @@ impl Inner {
         exchange(&new, folder).and_then(|()| sync(&self.dir)).map_err(Error::io(context()))?;
         set_aside(&new, folder)?;
         catalog.log().forget_open_file();
-        for device in self.log_copies() {
+        for device in self.journal.log_copies() {
             let copy = device.path.join("log");
             if let Err(Error::Io { cause, .. }) = set_aside(&copy, &copy) {
                 device.failed(&cause);
             }
         }
-        self.mark_synced()
+        self.journal.mark_synced()
     }
 }
 

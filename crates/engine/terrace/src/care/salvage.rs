@@ -9,21 +9,20 @@ use terrace_catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, Repli
 use terrace_system::clock::unix_nanos;
 use terrace_tier::PLAIN;
 
-use crate::place::policy;
+use super::Care;
+use crate::place::PutOptions;
 use crate::report::Salvaged;
-use crate::store::Inner;
-use crate::write::PutOptions;
 use crate::{Error, Result};
 
 /// Extents recorded by one commit.
-const BATCH: usize = 4096;
+const EXTENTS_PER_COMMIT: usize = 4096;
 
 /// The frames of one object that no commit names, by write and offset.
 type Frames = BTreeMap<(u64, u64), Extent>;
 
-impl Inner {
+impl Care {
     /// Offers what whole objects there are on the targets that the catalog does not know.
-    pub(crate) fn salvage(&self) -> Result<Salvaged> {
+    pub fn salvage(&self) -> Result<Salvaged> {
         let (highest, objects) = self.unknown_frames()?;
         // The numbers that the lost log gave out are not given out again.
         self.catalog.pass_ids(highest)?;
@@ -121,7 +120,7 @@ impl Inner {
         let key = format!("salvaged/{object:016x}").into_bytes();
         let length = extents.iter().map(Extent::end).max().unwrap_or(0);
         let new: Vec<NewExtent> = extents.into_iter().map(|extent| NewExtent { extent, owed: Vec::new() }).collect();
-        let mut batches: Vec<Vec<NewExtent>> = new.chunks(BATCH).map(<[NewExtent]>::to_vec).collect();
+        let mut batches: Vec<Vec<NewExtent>> = new.chunks(EXTENTS_PER_COMMIT).map(<[NewExtent]>::to_vec).collect();
         let extents = batches.pop().unwrap_or_default();
         let staged = !batches.is_empty();
         for extents in batches {
@@ -130,7 +129,7 @@ impl Inner {
         let said = "put together from frames: its key, its end and the order of range writes are not known";
         let user = BTreeMap::from([("salvaged".to_owned(), said.to_owned())]);
         let attributes = Attributes { mode: 0o600, mtime: unix_nanos(), user, ..Attributes::default() };
-        let want = policy(self, &key, &PutOptions::default()).wanted.replicas;
+        let want = self.planning.policy(&key, &PutOptions::default()).wanted.replicas;
         let expect = vec![Expect::Free(key.clone())];
         let edits = vec![Edit::Put { key, object, length, want, attributes, staged, extents }];
         self.catalog.commit(Change { expect, edits })?;

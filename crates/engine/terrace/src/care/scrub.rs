@@ -1,12 +1,13 @@
-//! Scrub and repair: reading every replica, and making bad or missing ones anew.
+//! Scrub and repair: reads every replica, and replaces bad or missing ones.
 
 use terrace_catalog::{Edit, Extent, Object, Task, frames};
 use terrace_format::key::show;
 
+use super::Care;
+use crate::devices::Device;
 use crate::mover::Repair;
-use crate::read::{Suspect, bad, read_replica, task_of};
+use crate::read::{Suspect, bad, task_of};
 use crate::report::Scrubbed;
-use crate::store::{Device, Store};
 use crate::{Error, Result};
 
 /// Which objects to scrub: part `part` of `of`, chosen by key.
@@ -16,9 +17,9 @@ struct Subset {
     of: u64,
 }
 
-impl Store {
-    /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, makes bad and missing
-    /// ones anew. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called with the replicas checked so far.
+impl Care {
+    /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, replaces bad and missing
+    /// ones. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called with the replicas checked so far.
     pub fn scrub(
         &self,
         prefix: &[u8],
@@ -26,10 +27,10 @@ impl Store {
         subset: Option<(u64, u64)>,
         mut progress: impl FnMut(&Scrubbed),
     ) -> Result<Scrubbed> {
-        self.inner.look_at_targets()?;
+        self.look_at_targets()?;
         let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
         let mut found = Scrubbed::default();
-        self.inner.catalog.each_object(prefix, |key, object, extents| {
+        self.catalog.each_object(prefix, |key, object, extents| {
             if subset.is_none_or(|s| xxhash_rust::xxh3::xxh3_64(key) % s.of + 1 == s.part) {
                 self.scrub_object(key, object, extents, repair, &mut found)?;
                 progress(&found);
@@ -47,18 +48,17 @@ impl Store {
         repair: bool,
         found: &mut Scrubbed,
     ) -> Result<()> {
-        let inner = &self.inner;
-        if inner.rules.now().has_plain() {
+        if self.planning.rules.now().has_plain() {
             self.scrub_names(key, object, extents, repair, found)?;
         }
         for extent in frames(extents) {
             let mut suspects = Vec::new();
             let mut good = 0;
             for replica in &extent.replicas {
-                let device = inner.tiers.device(replica.target)?;
+                let device = self.tiers.device(replica.target)?;
                 let mut raw = vec![0; extent.raw_len as usize];
                 found.checked += 1;
-                match read_replica(inner, device, object.id, extent, replica, 0, &mut raw) {
+                match self.reader.read_replica(device, object.id, extent, replica, 0, &mut raw) {
                     Ok(()) => good += 1,
                     Err(e) => {
                         device.failed(&e);
@@ -83,7 +83,7 @@ impl Store {
             }
             if repair {
                 for suspect in &suspects {
-                    found.repaired += u64::from(inner.repair(suspect)? != Repair::Impossible);
+                    found.repaired += u64::from(self.mover.repair(suspect)? != Repair::Impossible);
                 }
                 self.owe_missing(key, object, extent)?;
             }
@@ -100,49 +100,48 @@ impl Store {
         repair: bool,
         found: &mut Scrubbed,
     ) -> Result<()> {
-        for device in &self.inner.tiers.devices {
-            if self.inner.misnamed(device, key, object, extents)?.is_none() {
+        for device in &self.tiers.devices {
+            if self.mover.misnamed(device, key, object, extents)?.is_none() {
                 continue;
             }
             // It may be that it is just being named, or that the object has moved on.
-            self.inner.follow(device)?;
-            let Some((object, extents)) = self.inner.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
-            if let Some(whole) = self.inner.misnamed(device, key, &object, &extents)? {
+            self.mover.follow(device)?;
+            let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
+            if let Some(whole) = self.mover.misnamed(device, key, &object, &extents)? {
                 found.bad += 1;
                 if repair {
                     let named = device.target.follow(key, Some(&whole), &[]).is_ok_and(|named| named);
-                    found.repaired += u64::from(named || self.make_file_anew(device, key, &object)?);
+                    found.repaired += u64::from(named || self.make_new_file(device, key, &object)?);
                 }
             }
         }
         Ok(())
     }
 
-    /// Makes a plain file anew that somebody has made longer.
-    fn make_file_anew(&self, device: &Device, key: &[u8], object: &Object) -> Result<bool> {
-        self.inner.owe_file(device, key)?;
-        Ok(self.inner.make_all(Some(object.id), true)? > 0)
+    /// Replaces a plain file that another program has made longer.
+    fn make_new_file(&self, device: &Device, key: &[u8], object: &Object) -> Result<bool> {
+        self.mover.owe_file(device, key)?;
+        Ok(self.mover.make_all(Some(object.id), true)? > 0)
     }
 
     /// Whether the catalog still means these frames: else the object has moved on, and nothing is wrong.
     fn still_named(&self, key: &[u8], task: &Task, extent: &Extent) -> Result<bool> {
-        Ok(self.inner.catalog.frame(task, key)?.is_some_and(|now| now.replicas == extent.replicas))
+        Ok(self.catalog.frame(task, key)?.is_some_and(|now| now.replicas == extent.replicas))
     }
 
     /// Owes what an extent has too few of.
     fn owe_missing(&self, key: &[u8], object: &Object, extent: &Extent) -> Result<()> {
-        let inner = &self.inner;
         let task =
             |target| Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target };
-        let now = inner.catalog.frame(&task(0), key)?;
+        let now = self.catalog.frame(&task(0), key)?;
         let Some(now) = now else { return Ok(()) };
         let mut chosen: Vec<_> = now.replicas.iter().map(|r| r.target).collect();
-        chosen.extend(inner.catalog.owed_to(&task(0))?);
+        chosen.extend(self.catalog.owed_to(&task(0))?);
         let missing = usize::from(object.want).saturating_sub(chosen.len());
         if missing == 0 {
             return Ok(());
         }
-        let placer = inner.placer_for(object.id, key);
+        let placer = self.mover.placer_for(object.id, key);
         for placed in placer.place_more(now.raw_len as usize, missing, &chosen) {
             let edit = Edit::Owe {
                 task: task(placed.target),
@@ -150,7 +149,7 @@ impl Store {
                 raw_len: extent.raw_len,
                 then_drop: None,
             };
-            inner.catalog.commit(edit.into())?;
+            self.catalog.commit(edit.into())?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What the log and its copies still hold, found out before anything is trusted, thrown away or made from them.
+//! Surveys the log and its copies, before anything is trusted, discarded or made from them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use terrace_catalog::log::{self, Log, Tail};
 use terrace_catalog::snapshot_tail;
 
 use crate::config::{Config, TierKind};
+use crate::home::holds_files;
 use crate::{Error, Result};
 
 /// The log as its own files and its copies tell it.
@@ -97,12 +98,12 @@ impl Survey {
     /// snapshot with which it begins, if any.
     pub fn mend_log(&self, log: &Log) -> Result<Option<PathBuf>> {
         let snapshot = self.snapshot.as_ref().map(|(_, sequence)| log::snapshot(log.folder(), *sequence));
-        let mut from = FIRST;
+        let mut from = FIRST_TAIL;
         if let (Some((folder, sequence)), Some(own)) = (&self.snapshot, &snapshot) {
             if folder != log.folder() {
                 copy_snapshot(&log::snapshot(folder, *sequence), own)?;
             }
-            from = snapshot_tail(own, log.store())?.unwrap_or(FIRST);
+            from = snapshot_tail(own, log.store())?.unwrap_or(FIRST_TAIL);
         }
         let mut mended = Vec::new();
         log.replay_from(&self.folders(log), from, |record, bytes, folder| {
@@ -131,7 +132,7 @@ fn read_reach(dir: &Path, targets: &[PathBuf], store: u64) -> Option<u64> {
 }
 
 /// Where a log without a snapshot begins.
-const FIRST: Tail = Tail { sequence: 0, checksum: 0, file: 1, position: 0 };
+const FIRST_TAIL: Tail = Tail { sequence: 0, checksum: 0, file: 1, position: 0 };
 
 /// The newest whole snapshot in a folder of the log, and where the log goes on from it.
 fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
@@ -141,7 +142,7 @@ fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
             return Ok((Some(sequence), tail));
         }
     }
-    Ok((None, FIRST))
+    Ok((None, FIRST_TAIL))
 }
 
 /// The persistent directory targets that are there and this store's.
@@ -152,11 +153,6 @@ fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
     let is_own =
         |path: &&PathBuf| fs::read_to_string(path.join(terrace_tier::MARK)).is_ok_and(|mark| mark.starts_with(&owner));
     paths.filter(is_own).cloned().collect()
-}
-
-pub fn holds_files(folder: &Path) -> bool {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.into_iter().any(|entry| entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0))
 }
 
 fn copy_snapshot(from: &Path, to: &Path) -> Result<()> {

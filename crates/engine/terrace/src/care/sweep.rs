@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use terrace_tier::Place;
 
+use super::{Care, Discard};
+use crate::devices::Device;
 use crate::report::TierState;
-use crate::store::{Device, Discard, Inner};
 use crate::{Error, Result};
 
 /// A target is looked through when it takes more than this beside what the catalog knows of ...
@@ -13,13 +14,13 @@ const MIN_SWEPT_BYTES: u64 = 4 << 20;
 /// ... and the n-th part of that.
 const MIN_SWEPT_PART: u64 = 16;
 
-impl Inner {
+impl Care {
     /// Gives back frames and plain files that no commit names; how many bytes. No other process may have the store open:
     /// then their writers are dead. The log must be known to be whole.
     ///
     /// # Errors
     /// [`crate::Error::TooMuch`] of a target where it is much, unless `force`; the other targets are swept.
-    pub(crate) fn sweep(&self, force: bool) -> Result<u64> {
+    pub fn sweep(&self, force: bool) -> Result<u64> {
         let (mut freed, mut refused) = (0, None);
         for device in self.tiers.devices.iter().filter(|device| device.state() == TierState::Ok) {
             for swept in [self.sweep_drafts(device, force), self.sweep_frames(device, force)] {

@@ -1,4 +1,4 @@
-//! What a configuration that parses may still not say.
+//! Checks of configurations beyond their syntax.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Component, Path, PathBuf};
@@ -101,7 +101,7 @@ fn targets(tiers: &[TierConfig]) -> Result<(), String> {
     Ok(())
 }
 
-/// What `object` tiers must say, and no other may.
+/// The settings that `object` tiers require and others refuse.
 fn objects(tiers: &[TierConfig]) -> Result<(), String> {
     let mut known = Vec::new();
     for tier in tiers {
@@ -115,7 +115,7 @@ fn objects(tiers: &[TierConfig]) -> Result<(), String> {
             }
         }
         let Some(service) = tier.service.as_deref() else {
-            return Err(format!("tier {name:?}: of which service? write service = \"s3\" or the like"));
+            return Err(format!("tier {name:?}: which service? Write service = \"s3\" or the like"));
         };
         if let Some(reason) = tier::unavailable(service) {
             return Err(format!("tier {name:?}: {reason}"));

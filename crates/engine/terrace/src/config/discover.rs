@@ -10,9 +10,9 @@ use super::{Bytes, Config, Layout, StoreConfig, TargetConfig, TierConfig, TierKi
 /// Where Linux keeps its shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// Less free memory than this is left alone.
-const WORTHWHILE: u64 = 64 << 20;
+const MIN_TIER_BYTES: u64 = 64 << 20;
 /// The domain of all volatile tiers of a node.
-const RAM: &str = "ram";
+const RAM_NAME: &str = "ram";
 
 impl Config {
     /// A RAM tier of a quarter of the free tmpfs, and a disk tier in `data_dir` of its free space less a tenth; with
@@ -61,7 +61,7 @@ fn ram(data: &Path) -> Result<(TierConfig, String), String> {
     if !device.volatile {
         return Err(format!("{SHARED_MEMORY} is not in memory here"));
     }
-    if device.free < WORTHWHILE {
+    if device.free < MIN_TIER_BYTES {
         return Err(format!("only {} are free in {SHARED_MEMORY}", Bytes(device.free)));
     }
     let user = rustix::process::getuid().as_raw();
@@ -98,7 +98,7 @@ fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String
     }
 }
 
-/// What a path lies on.
+/// The file system below a path.
 struct Device {
     free: u64,
     number: u64,
@@ -121,7 +121,7 @@ impl Device {
 
     fn domain(&self) -> String {
         if self.volatile {
-            return RAM.into();
+            return RAM_NAME.into();
         }
         format!("device-{}:{}", rustix::fs::major(self.number), rustix::fs::minor(self.number))
     }

@@ -49,7 +49,7 @@ pub struct StoreConfig {
     pub replicas: Replicas,
     /// When a write returns.
     pub ack: Ack,
-    /// What matters for all objects, by the requirements' names; where two conflict, the first stands.
+    /// The requirements for all objects, by name. Of two that conflict, the first one applies.
     pub requirements: Vec<Written<Asked>>,
     /// Weights of the time to encode, the time to decode and the bytes stored, as `"0.3,0.3,0.4"`, or a preset's name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -116,7 +116,7 @@ impl Default for Replicas {
 pub struct Rule {
     /// The prefix: whole components of a key.
     pub prefix: String,
-    /// What matters for these objects, by the requirements' names; where two conflict, the first stands.
+    /// The requirements for these objects, by name. Of two that conflict, the first one applies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requirements: Vec<Written<Asked>>,
     /// How many replicas.

@@ -15,7 +15,7 @@ use super::{Bytes, Rate, Time};
 pub struct TierConfig {
     /// Its name.
     pub name: String,
-    /// What its targets are.
+    /// The kind of its targets.
     pub kind: TierKind,
     /// How a directory holds objects.
     #[serde(default, skip_serializing_if = "Layout::is_default")]
@@ -42,7 +42,7 @@ pub struct TierConfig {
     /// The share of its capacity above which replicas that have a copy further down are dropped.
     #[serde(default = "nine_tenths")]
     pub high_watermark: f64,
-    /// What a target of it draws while it reads or writes, in watts: what `min_energy` goes by.
+    /// The power of a target while it reads or writes, in watts. `min_energy` uses it.
     #[serde(default = "five")]
     pub watts: f64,
     /// Makes it as slow as another device, for all processes together.
@@ -62,7 +62,7 @@ pub(super) fn five() -> f64 {
     5.0
 }
 
-/// What the targets of a tier are.
+/// The kind of a tier's targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TierKind {

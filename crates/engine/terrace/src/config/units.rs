@@ -19,7 +19,7 @@ pub struct Rate(pub u64);
 pub struct Time(pub Duration);
 
 /// Units that end with another one's name come before it.
-const BYTES: [(&str, u64); 10] = [
+const BYTE_UNITS: [(&str, u64); 10] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -33,7 +33,7 @@ const BYTES: [(&str, u64); 10] = [
 ];
 
 /// In nanoseconds; units that end with another one's name come before it.
-const TIMES: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+const TIME_UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
 /// `text` times `unit`, if that is a number of at most 64 bits. Whole numbers are exact.
 fn scaled(text: &str, unit: u64) -> Option<u64> {
@@ -52,7 +52,7 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     scaled(number, unit)
 }
 
-/// The largest unit of which `amount` is a multiple, and how many.
+/// The largest unit that divides `amount`, and the quotient.
 fn in_largest(amount: u64, units: &[(&'static str, u64)], none: &'static str) -> String {
     let fits = units.iter().filter(|(_, unit)| amount > 0 && amount.is_multiple_of(*unit));
     match fits.max_by_key(|(_, unit)| *unit) {
@@ -66,14 +66,14 @@ impl FromStr for Bytes {
 
     fn from_str(text: &str) -> Result<Bytes, String> {
         let trimmed = text.trim();
-        let bytes = with_unit(trimmed, &BYTES).or_else(|| trimmed.parse().ok());
+        let bytes = with_unit(trimmed, &BYTE_UNITS).or_else(|| trimmed.parse().ok());
         bytes.map(Bytes).ok_or_else(|| format!("{text:?} is not a size; write it as \"64KiB\", \"1.5GiB\" or \"2GB\""))
     }
 }
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&in_largest(self.0, &BYTES[..8], "B"))
+        f.write_str(&in_largest(self.0, &BYTE_UNITS[..8], "B"))
     }
 }
 
@@ -81,7 +81,7 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Rate, String> {
-        let bytes = text.trim().strip_suffix("/s").and_then(|bytes| with_unit(bytes.trim(), &BYTES));
+        let bytes = text.trim().strip_suffix("/s").and_then(|bytes| with_unit(bytes.trim(), &BYTE_UNITS));
         let rate = bytes.filter(|&bytes| bytes > 0).map(Rate);
         rate.ok_or_else(|| format!("{text:?} is not a rate above 0; write it as \"100MB/s\" or \"1.5GiB/s\""))
     }
@@ -97,14 +97,14 @@ impl FromStr for Time {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Time, String> {
-        let time = with_unit(text.trim(), &TIMES).map(|nanoseconds| Time(Duration::from_nanos(nanoseconds)));
+        let time = with_unit(text.trim(), &TIME_UNITS).map(|nanoseconds| Time(Duration::from_nanos(nanoseconds)));
         time.ok_or_else(|| format!("{text:?} is not a time; write it as \"200us\", \"5ms\" or \"1.5s\""))
     }
 }
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&in_largest(self.0.as_nanos() as u64, &TIMES, "s"))
+        f.write_str(&in_largest(self.0.as_nanos() as u64, &TIME_UNITS, "s"))
     }
 }
 

@@ -13,13 +13,13 @@ use terrace_system::fork;
 use crate::{Result, Store};
 
 /// Threads that fetch.
-const THREADS: usize = 2;
+const READ_AHEAD_THREADS: usize = 2;
 /// So much must have been read in order before anything is fetched.
 const IN_ORDER: u64 = 512 << 10;
 /// As much as was read in order is fetched ahead, but no more than this.
-const FARTHEST: u64 = 4 << 20;
+const MAX_READ_AHEAD_BYTES: u64 = 4 << 20;
 /// Requests of one read may come in another order: that far from where they should begin, in lengths of a request.
-const SLACK: u64 = 4;
+const SLACK_BLOCKS: u64 = 4;
 
 /// How a file is read by one handle.
 #[derive(Default)]
@@ -30,7 +30,7 @@ pub struct Course {
     run: u64,
     /// Up to where it was fetched ahead.
     asked: u64,
-    /// What was asked for.
+    /// The requested range.
     names: Vec<(u64, u64)>,
 }
 
@@ -38,22 +38,22 @@ impl Course {
     /// Notes a read; the range that is worth fetching now.
     fn read(&mut self, offset: u64, length: u64) -> Option<(u64, u64)> {
         let end = offset + length;
-        if self.next.abs_diff(offset) <= SLACK.saturating_mul(length) {
+        if self.next.abs_diff(offset) <= SLACK_BLOCKS.saturating_mul(length) {
             self.run = self.run.saturating_add(length);
             self.next = self.next.max(end);
         } else {
             (self.next, self.run, self.asked) = (end, length, end);
         }
-        let window = self.run.min(FARTHEST);
+        let window = self.run.min(MAX_READ_AHEAD_BYTES);
         self.asked = self.asked.max(self.next);
         let want = self.run >= IN_ORDER && self.asked - self.next <= window / 2;
         want.then(|| (std::mem::replace(&mut self.asked, self.next + window), self.next + window))
     }
 
-    /// What was asked for is needed no more.
+    /// The requested range is not needed any more.
     pub fn end(&mut self, store: &Store) {
         if !self.names.is_empty() {
-            store.inner.fetched.forget(&self.names);
+            store.engine.reader.fetched.forget(&self.names);
         }
     }
 }
@@ -89,17 +89,17 @@ impl Ahead {
 
     /// Has the extents that begin in `from..to` fetched.
     fn ask(&self, store: &Store, course: &mut Course, key: &[u8], from: u64, to: u64) -> Result<()> {
-        let inner = &store.inner;
-        let Some((object, extents)) = inner.catalog.locate(key, from, to)? else { return Ok(()) };
+        let engine = &store.engine;
+        let Some((object, extents)) = engine.catalog.locate(key, from, to)? else { return Ok(()) };
         let object = Arc::new((key.to_vec(), object));
         for extent in extents.into_iter().filter(|extent| extent.offset >= from) {
             course.asked = course.asked.max(extent.end());
-            if inner.is_dear(&extent)? && inner.fetched.queue(&extent) {
+            if engine.reader.is_dear(&extent)? && engine.reader.fetched.queue(&extent) {
                 course.names.push(extent.frame());
                 self.send(Job { store: store.clone(), object: object.clone(), extent });
             }
         }
-        let surplus = course.names.len().saturating_sub(2 * (FARTHEST >> 20) as usize);
+        let surplus = course.names.len().saturating_sub(2 * (MAX_READ_AHEAD_BYTES >> 20) as usize);
         course.names.drain(..surplus);
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Threads {
             let (receiver, stopping) = (receiver.clone(), stopping.clone());
             std::thread::Builder::new().name("terrace-ahead".into()).spawn(move || work(&receiver, &stopping)).ok()
         };
-        Threads { sender, all: (0..THREADS).filter_map(start).collect(), stopping, forks: fork::count() }
+        Threads { sender, all: (0..READ_AHEAD_THREADS).filter_map(start).collect(), stopping, forks: fork::count() }
     }
 }
 
@@ -136,16 +136,16 @@ fn work(jobs: &Mutex<Receiver<Job>>, stopping: &AtomicBool) {
 
 impl Job {
     fn fetch(&self) {
-        let (inner, extent) = (&self.store.inner, &self.extent);
-        let Some(mut bytes) = inner.fetched.begin(extent) else { return };
+        let (engine, extent) = (&self.store.engine, &self.extent);
+        let Some(mut bytes) = engine.reader.fetched.begin(extent) else { return };
         let (key, object) = &*self.object;
-        let read = inner.fetch_extent(key, object, extent, extent.skip, &mut bytes);
+        let read = engine.reader.fetch_extent(key, object, extent, extent.skip, &mut bytes);
         // The reader finds out by himself what is wrong.
-        inner.fetched.end(extent, read.ok().map(|()| bytes));
+        engine.reader.fetched.end(extent, read.ok().map(|()| bytes));
     }
 
     fn forget(&self) {
-        self.store.inner.fetched.forget(&[self.extent.frame()]);
+        self.store.engine.reader.fetched.forget(&[self.extent.frame()]);
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
         let (mut at, mut asked) = (0, 0);
         while at < 64 << 20 {
             if let Some((from, to)) = course.read(at, 100_000) {
-                assert!(from >= asked && to > from && to <= at + 100_000 + FARTHEST, "{from} {to} at {at}");
+                assert!(from >= asked && to > from && to <= at + 100_000 + MAX_READ_AHEAD_BYTES, "{from} {to} at {at}");
                 asked = to;
             }
             at += 100_000;

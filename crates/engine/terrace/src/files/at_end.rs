@@ -12,7 +12,7 @@ use super::{File, FileError, FileResult, Shared};
 
 impl File {
     /// Writes `bytes` behind the last byte, wherever that is when they reach the store; where that is as far as is known now.
-    /// Bytes of one call stay together, and none are lost, whoever appends at the same time.
+    /// Bytes of one call stay together, and none are lost, even if others append at the same time.
     pub fn append(&self, bytes: &[u8]) -> FileResult<u64> {
         let mut state = self.open.state.write();
         let end = self.tail(&mut state)?;
@@ -61,7 +61,7 @@ impl File {
         self.keep(state, end, bytes);
         state.appends = true;
         let store = &self.shared.store;
-        let waits = state.dirty.bytes() < store.inner.config.block() && store.is_alone() && !self.shared.keeps_much();
+        let waits = state.dirty.bytes() < store.engine.writer.block && store.is_alone() && !self.shared.keeps_much();
         if waits {
             return Ok(end);
         }
@@ -74,7 +74,7 @@ impl Shared {
     /// Writes what was appended and kept back, by one commit; where it ends.
     pub fn flush_appended(&self, open: &Open, state: &mut State) -> FileResult<u64> {
         let mtime = state.written.map_or_else(unix_nanos, |(_, mtime)| mtime);
-        let runs = state.dirty.runs(self.store.inner.config.block() as u64);
+        let runs = state.dirty.runs(self.store.engine.writer.block as u64);
         let pieces: Vec<&[u8]> = runs.iter().map(|(_, run)| run.as_ref()).collect();
         let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let element = self.element_of(&state.key);

@@ -1,4 +1,4 @@
-//! What can go wrong with files, each with the error number that it is in POSIX.
+//! The errors of files, each with its POSIX error number.
 
 use terrace_format::key;
 
@@ -34,7 +34,7 @@ pub enum FileError {
     Invalid {
         /// The path.
         path: String,
-        /// What is wrong.
+        /// The defect.
         reason: &'static str,
     },
     /// The name is kept for the store's own use (`EPERM`).

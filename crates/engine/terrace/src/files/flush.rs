@@ -8,24 +8,23 @@ use terrace_system::clock::unix_nanos;
 
 use super::open::{Open, State};
 use super::{FileError, FileResult, Files, Shared};
-use crate::place::policy;
-use crate::write::PutOptions;
+use crate::place::PutOptions;
 use crate::{Element, Error, element_of};
 
 /// Nothing is kept back for longer, nor looked for more often.
-const AGE: Duration = Duration::from_secs(5);
-const LOOKS: Duration = Duration::from_secs(1);
+const MAX_DIRTY_AGE: Duration = Duration::from_secs(5);
+const DIRTY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes what was kept back for too long, from now on until `shared` is dropped.
 pub fn in_time(shared: &Arc<Shared>) -> FileResult<()> {
     let weak: Weak<Shared> = Arc::downgrade(shared);
     let run = move || {
         loop {
-            std::thread::sleep(LOOKS);
+            std::thread::sleep(DIRTY_POLL_INTERVAL);
             let Some(shared) = weak.upgrade() else { return };
             for open in shared.open.all() {
                 let mut state = open.state.write();
-                let old = state.written.is_some_and(|(since, _)| since.elapsed() > AGE);
+                let old = state.written.is_some_and(|(since, _)| since.elapsed() > MAX_DIRTY_AGE);
                 if (old || state.appends && !shared.store.is_alone())
                     && let Err(error) = shared.flush(&open, &mut state)
                 {
@@ -56,7 +55,7 @@ impl Shared {
         if state.appends {
             return self.flush_appended(open, state).map(drop);
         }
-        let runs = state.dirty.runs(self.store.inner.config.block() as u64);
+        let runs = state.dirty.runs(self.store.engine.writer.block as u64);
         let ranges: Vec<(u64, &[u8])> = runs.iter().map(|(at, run)| (*at, run.as_ref())).collect();
         let written = self.write(open, state, &ranges, mtime);
         if matches!(written, Ok(()) | Err(FileError::Stale(_))) {
@@ -90,10 +89,10 @@ impl Shared {
     }
 
     fn write(&self, open: &Open, state: &State, ranges: &[(u64, &[u8])], mtime: i64) -> FileResult<()> {
-        let inner = &self.store.inner;
-        let object = inner.catalog.object(&state.key)?.filter(|object| object.id == open.id);
+        let engine = &self.store.engine;
+        let object = engine.catalog.object(&state.key)?.filter(|object| object.id == open.id);
         let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
-        let policy = policy(inner, &state.key, &kept.over(&self.options));
+        let policy = engine.planning.policy(&state.key, &kept.over(&self.options));
         let element = self.element_of(&state.key);
         let written = self.store.write_ranges(&state.key, Some(open.id), ranges, mtime, &policy, element);
         self.of_open(state, written.map(drop).map_err(FileError::from))

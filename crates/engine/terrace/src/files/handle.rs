@@ -15,8 +15,8 @@ use super::{FileError, FileResult, Setting, Shared, Stat};
 use crate::read::Lent;
 
 /// More kept back than this is written at once: bytes, and pieces.
-const KEPT: usize = 16 << 20;
-const PIECES: usize = 4096;
+const MAX_KEPT_BYTES: usize = 16 << 20;
+const MAX_PIECES: usize = 4096;
 /// The same for all files together.
 const ALL_KEPT: usize = 64 << 20;
 
@@ -41,7 +41,7 @@ impl File {
         self.open.id
     }
 
-    /// What is known about it.
+    /// Its attributes.
     pub fn stat(&self) -> FileResult<Stat> {
         let state = self.open.state.read();
         let mut stat = self.committed(&state)?;
@@ -49,7 +49,7 @@ impl File {
         Ok(stat)
     }
 
-    /// What the store knows about it.
+    /// The store's knowledge about it.
     pub(super) fn committed(&self, state: &State) -> FileResult<Stat> {
         let object = self.shared.object(&state.key)?.filter(|object| object.id == self.open.id);
         Ok(Stat::of(&object.ok_or_else(|| FileError::stale(&state.key))?, self.shared.owner))
@@ -65,11 +65,11 @@ impl File {
         }
     }
 
-    /// What was fetched ahead of these bytes, where that is all of them.
+    /// The prefetched bytes of this range, if all of it was prefetched.
     fn lent(&self, offset: u64, length: u64) -> FileResult<Option<Lent<'_>>> {
         let state = self.open.state.read();
         let store = &self.shared.store;
-        if !store.inner.fetched.has_any() || state.dirty.touches(offset, offset.saturating_add(length)) {
+        if !store.engine.reader.fetched.has_any() || state.dirty.touches(offset, offset.saturating_add(length)) {
             return Ok(None);
         }
         let lent = store.lend(&state.key, self.open.id, offset, length)?;
@@ -116,7 +116,7 @@ impl File {
         accepted(Ok(()));
         if let Err(error) = self.write(&mut state, offset, bytes) {
             tracing::warn!(key = %key::show(&state.key), %error, "bytes that were accepted are not written yet");
-            if bytes.len() >= self.shared.store.inner.config.block() && !matches!(error, FileError::Stale(_)) {
+            if bytes.len() >= self.shared.store.engine.writer.block && !matches!(error, FileError::Stale(_)) {
                 self.keep(&mut state, offset, bytes);
             }
             state.failed = Some(error);
@@ -151,7 +151,7 @@ impl File {
     fn write(&self, state: &mut State, offset: u64, bytes: &[u8]) -> FileResult<()> {
         let end = self.end_of(state, offset, bytes)?;
         self.place_appended(state)?;
-        if bytes.len() >= self.shared.store.inner.config.block() {
+        if bytes.len() >= self.shared.store.engine.writer.block {
             self.shared.write_through(&self.open, state, offset, bytes)?;
             self.shared.drop_kept(state, offset, end);
             state.written = state.written.map(|(since, _)| (since, unix_nanos()));
@@ -160,7 +160,7 @@ impl File {
             self.shared.flush_whole(&self.open, state, offset, end)?;
         }
         let after = state.dirty.bytes();
-        let much = after > KEPT || state.dirty.pieces() > PIECES;
+        let much = after > MAX_KEPT_BYTES || state.dirty.pieces() > MAX_PIECES;
         if much || after > 0 && self.shared.keeps_much() {
             self.shared.flush(&self.open, state)?;
         }

@@ -8,7 +8,7 @@ use super::open::State;
 use super::{File, FileError, FileResult};
 
 /// How far is looked at first; twice as far each time that tells nothing.
-const LOOK: u64 = 64 << 20;
+const LOOKED_AT_BYTES: u64 = 64 << 20;
 
 impl File {
     /// Makes a hole of what the file has of `length` bytes from `offset` on: they read as zeros, and their space is given back.
@@ -22,7 +22,7 @@ impl File {
             return Ok(());
         }
         self.change(&state, Edit::Clear { key: state.key.clone(), start: offset, end, mtime: unix_nanos() })?;
-        self.shared.store.follow_cut();
+        self.shared.store.engine.mover.follow_cut();
         Ok(())
     }
 
@@ -52,7 +52,7 @@ impl File {
         let mut state = self.open.state.write();
         self.shared.flush(&self.open, &mut state)?;
         let length = self.committed(&state)?.length;
-        let (mut at, mut step) = (offset, LOOK);
+        let (mut at, mut step) = (offset, LOOKED_AT_BYTES);
         while at < length {
             let end = at.saturating_add(step).min(length);
             let extents = self.extents(&state, at, end)?;
@@ -65,7 +65,7 @@ impl File {
     }
 
     fn extents(&self, state: &State, start: u64, end: u64) -> FileResult<Vec<Extent>> {
-        let located = self.shared.store.inner.catalog.locate(&state.key, start, end)?;
+        let located = self.shared.store.engine.catalog.locate(&state.key, start, end)?;
         let ours = located.filter(|(object, _)| object.id == self.open.id);
         ours.map(|(_, extents)| extents).ok_or_else(|| FileError::stale(&state.key))
     }

@@ -3,10 +3,10 @@
 //! An object's key is its path. A directory is an object of its own, or only a part of longer keys, as `put` leaves it;
 //! the latter becomes an object when something in it is changed, so that it outlives what it holds.
 //!
-//! **Writes are kept back**, up to 16 MiB for each open file: they reach the store when a block (1 MiB) is whole, when so much has
-//! gathered, after five seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*). Whoever uses
-//! the same `Files` sees them at once, others when they have reached the store. What a killed process had kept back
-//! is lost, as what a machine keeps back is in a crash. Writes of a block or more go to the store at once; by
+//! **Writes are kept back**, up to 16 MiB for each open file: they reach the store when a block (1 MiB) is whole, when that limit
+//! is reached, after five seconds, when a [`File`] is flushed or closed (*placed*), and when it is synced (*durable*). Users of
+//! the same `Files` see them at once, others when they have reached the store. Writes that a killed process had kept back
+//! are lost, as the page cache of a machine is in a crash. Writes of a block or more go to the store at once; by
 //! [`File::write_behind`] just after they have been accepted.
 //!
 //! **Appended bytes get their place when they reach the store** ([`File::append`]): nothing that other processes appended is
@@ -17,7 +17,7 @@
 //!
 //! **Other processes** may remove, replace or rename what is open here: then it is stale ([`FileError::Stale`]).
 //!
-//! What is missing: hard links; the root's attributes are not kept. A directory is renamed
+//! **Missing**: hard links; the root's attributes are not kept. A directory is renamed
 //! by one commit that names every key below it.
 
 mod ahead;
@@ -53,7 +53,6 @@ use terrace_format::key;
 use terrace_system::clock::unix_nanos;
 use unlinked::Unlinked;
 
-use crate::place::policy;
 use crate::{Error, PutOptions, Store};
 
 /// Objects as a tree of files. Cheap to clone; clones share what is open and kept back.
@@ -85,7 +84,7 @@ struct Shared {
     store: Store,
     /// How files are written.
     options: PutOptions,
-    /// Whose files are of which nothing else is known: the store's owner.
+    /// The owner of files without a recorded owner: the store's owner.
     owner: Owner,
     /// The root is no object.
     root: Mutex<Stat>,
@@ -106,7 +105,7 @@ pub struct Entry {
     pub id: Option<u64>,
     /// File, directory or symbolic link.
     pub kind: Kind,
-    /// What it is where it is no file after all.
+    /// The kind of special file, if it is one.
     pub special: Option<Special>,
 }
 
@@ -118,7 +117,7 @@ impl Files {
 
     /// The same; what is written through these is written as `options` say.
     pub fn with(store: &Store, options: PutOptions) -> FileResult<Files> {
-        options.check_for(&store.inner.tiers)?;
+        options.check_for(&store.engine.tiers)?;
         let owner = store.owner()?;
         let shared = Arc::new(Shared {
             ahead: Ahead::default(),
@@ -127,7 +126,7 @@ impl Files {
             owner,
             root: Mutex::new(Stat::implied(owner, unix_nanos())),
             names: Mutex::new(()),
-            open: OpenFiles::new(store.inner.config.block()),
+            open: OpenFiles::new(store.engine.writer.block),
             kept: AtomicUsize::new(0),
             unlinked: Unlinked::begin(store)?,
         });
@@ -140,7 +139,7 @@ impl Files {
         &self.shared.store
     }
 
-    /// What is known about a file, a directory or a symbolic link; the empty path is the root.
+    /// Returns the attributes of a file, a directory or a symbolic link. The empty path is the root.
     pub fn stat(&self, path: &[u8]) -> FileResult<Stat> {
         path::check(path)?;
         let found = self.shared.find(path)?.ok_or_else(|| self.shared.missing(path))?;
@@ -151,7 +150,7 @@ impl Files {
     /// none at the end. A directory that exists only as a part of keys may come elsewhere than its name's order tells.
     pub fn list(&self, path: &[u8], from: &[u8], limit: usize) -> FileResult<(Vec<Entry>, Option<Vec<u8>>)> {
         self.shared.directory(path)?;
-        let (children, next) = self.shared.store.inner.catalog.children(path, from, limit)?;
+        let (children, next) = self.shared.store.engine.catalog.children(path, from, limit)?;
         let entry = |child: Child| Entry {
             id: child.object.as_ref().map(|object| object.id),
             special: child.object.as_ref().and_then(|object| Special::of(&object.attributes)),
@@ -188,7 +187,7 @@ impl Files {
 }
 
 impl Store {
-    /// Who owns the store's directory: whose objects are of which nothing else is known.
+    /// The owner of the store's directory, and of objects without a recorded owner.
     pub fn owner(&self) -> crate::Result<Owner> {
         let metadata = std::fs::metadata(self.dir()).map_err(Error::io(self.dir().display().to_string()))?;
         Ok(Owner::of(&metadata))
@@ -199,17 +198,17 @@ impl Files {
     /// Makes what was done to names and attributes durable, and what was flushed of files with it, but for replicas
     /// that are still owed.
     pub fn sync_names(&self) -> FileResult<()> {
-        self.shared.store.inner.sync_files()?;
+        self.shared.store.engine.journal.sync_files()?;
         Ok(())
     }
 }
 
 impl Shared {
     fn object(&self, path: &[u8]) -> FileResult<Option<Object>> {
-        Ok(self.store.inner.catalog.object(path)?)
+        Ok(self.store.engine.catalog.object(path)?)
     }
 
-    /// What the store knows about a path.
+    /// The store's knowledge about a path.
     fn find(&self, path: &[u8]) -> FileResult<Option<Stat>> {
         if path.is_empty() {
             return Ok(Some(self.root.lock().clone()));
@@ -217,7 +216,7 @@ impl Shared {
         if let Some(object) = self.object(path)? {
             return Ok(Some(Stat::of(&object, self.owner)));
         }
-        let implied = self.store.inner.catalog.holds_any(path)?;
+        let implied = self.store.engine.catalog.holds_any(path)?;
         Ok(implied.then(|| Stat::implied(self.owner, self.root.lock().modified)))
     }
 
@@ -279,9 +278,9 @@ impl Shared {
 
     /// The number of a new object, and the edit that makes it.
     fn make(&self, path: &[u8], stat: &Stat) -> FileResult<(u64, Edit)> {
-        let inner = &self.store.inner;
-        let object = inner.catalog.next_id()?;
-        let want = policy(inner, path, &self.options).wanted.replicas;
+        let engine = &self.store.engine;
+        let object = engine.catalog.next_id()?;
+        let want = engine.planning.policy(path, &self.options).wanted.replicas;
         let mut attributes = stat.attributes(Default::default(), self.owner);
         self.options.keep(&mut attributes);
         let (extents, staged) = (Vec::new(), false);
@@ -289,7 +288,7 @@ impl Shared {
     }
 
     fn commit(&self, change: Change) -> FileResult<()> {
-        self.store.inner.catalog.commit(change)?;
+        self.store.engine.catalog.commit(change)?;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::{File, FileError, FileResult, Files, Owner, Shared, Special, Stat};
 use crate::{Error, PutOptions};
 
 /// The bit by which a directory hands its group on to what is made in it.
-const SETGID: u32 = 0o2000;
+const SETGID_BIT: u32 = 0o2000;
 
 impl Files {
     /// Makes a file and opens it, or opens the one that is there, unless `exclusive`.
@@ -76,7 +76,7 @@ impl Files {
         let id = stat.id.ok_or_else(full)?;
         let expect = vec![Expect::Names(path.to_vec(), id), Expect::Free(path.to_vec())];
         let gone = Edit::Remove { key: path.to_vec() };
-        if shared.store.inner.catalog.holds_any(path)? {
+        if shared.store.engine.catalog.holds_any(path)? {
             return Err(full());
         }
         let edits = [Some(gone), shared.touch(parent(path))?].into_iter().flatten().collect();
@@ -105,18 +105,18 @@ impl Shared {
         Ok(id)
     }
 
-    /// What is to be made under a path that must be free, in a directory that must be there.
+    /// Prepares an entry under a free path in an existing directory.
     fn fresh(&self, path: &[u8], kind: Kind, mode: u32, mut owner: Owner) -> FileResult<Stat> {
         check_new(path)?;
         if self.find(path)?.is_some() {
             return Err(FileError::Exists(key::show(path)));
         }
         let above = self.directory(parent(path))?;
-        let inherits = above.mode & SETGID != 0;
+        let inherits = above.mode & SETGID_BIT != 0;
         if inherits {
             owner.gid = above.owner.gid;
         }
-        let passes_on = if inherits && kind == Kind::Directory { SETGID } else { 0 };
+        let passes_on = if inherits && kind == Kind::Directory { SETGID_BIT } else { 0 };
         Ok(Stat::fresh(kind, mode | passes_on, owner))
     }
 

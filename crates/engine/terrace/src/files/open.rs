@@ -21,13 +21,13 @@ pub struct Open {
     pub state: RwLock<State>,
 }
 
-/// What changes of an open file.
+/// The changing state of an open file.
 pub struct State {
     /// Its key now.
     pub key: Vec<u8>,
     /// Whether it was removed, and its key is a hidden one.
     pub unlinked: bool,
-    /// What is kept back.
+    /// The bytes that are kept back.
     pub dirty: Dirty,
     /// Whether that was appended: its place is decided when it is written.
     pub appends: bool,

@@ -1,4 +1,4 @@
-//! What users note about files: pairs of an object's attributes, which a mount shows as `user.` attributes.
+//! Users' notes about files: pairs among an object's attributes, which a mount shows as `user.` attributes.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use super::{FileError, FileResult, Files};
 use crate::Error;
 
 /// Names that begin so are those of Terrace's own pairs.
-const OWN: [&str; 2] = ["posix.", "terrace."];
+const OWN_PREFIXES: [&str; 2] = ["posix.", "terrace."];
 /// All pairs of an object together are at most so long: they are written with each change of it.
-const LONGEST: usize = 16 << 10;
+const MAX_PAIR_BYTES: usize = 16 << 10;
 /// So often it is tried again where others change the object meanwhile.
-const TRIES: usize = 16;
+const MAX_TRIES: usize = 16;
 
 /// Whether a pair may, must or must not be there when it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Presence {
 }
 
 impl Files {
-    /// What was noted about a file, a directory or a symbolic link, by name.
+    /// Returns the notes about a file, a directory or a symbolic link, by name.
     pub fn pairs(&self, path: &[u8]) -> FileResult<BTreeMap<String, String>> {
         self.stat(path)?;
         let mut pairs = self.shared.object(path)?.map(|object| object.attributes.user).unwrap_or_default();
@@ -48,7 +48,7 @@ impl Files {
             return refuse("attributes whose names begin with posix. or terrace. are the store's own");
         }
         self.stat(path)?;
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let Some(object) = self.shared.object(path)? else {
                 return refuse("a directory that is only a part of keys has no attributes; make something in it first");
             };
@@ -66,7 +66,9 @@ impl Files {
                 (Presence::Absent, Some(_)) => return Err(FileError::Exists(key::show(path))),
                 _ => {}
             }
-            if value.is_some() && user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > LONGEST {
+            if value.is_some()
+                && user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_PAIR_BYTES
+            {
                 return refuse("all its attributes together are at most 16 KiB long");
             }
             let attributes = stat.attributes(user, self.shared.owner);
@@ -82,5 +84,5 @@ impl Files {
 }
 
 fn is_own(name: &str) -> bool {
-    OWN.iter().any(|own| name.starts_with(own))
+    OWN_PREFIXES.iter().any(|own| name.starts_with(own))
 }

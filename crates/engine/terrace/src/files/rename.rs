@@ -11,8 +11,8 @@ use super::path::{check, check_new, parent};
 use super::{FileError, FileResult, Files, Shared, Stat};
 use crate::Error;
 
-/// Keys are listed in pages of so many.
-const PAGE: usize = 1024;
+/// The number of keys in a page of a listing.
+const KEYS_PER_PAGE: usize = 1024;
 
 impl Files {
     /// Gives a file, a symbolic link or a directory another name. What has that name is replaced, if `replace`: a file by
@@ -67,7 +67,7 @@ impl Shared {
                 edits.extend(self.touch(parent(to))?);
             }
             self.commit(Change { expect: expect.clone(), edits })?;
-            self.store.note_rename(from, to);
+            self.store.engine.mover.note_rename(from, to);
             if let Some(state) = &mut state {
                 state.key = to.to_vec();
             }
@@ -86,7 +86,7 @@ impl Shared {
             if target.kind != Kind::Directory {
                 return Err(FileError::NotDirectory(key::show(to)));
             }
-            if self.store.inner.catalog.holds_any(to)? {
+            if self.store.engine.catalog.holds_any(to)? {
                 return Err(full());
             }
         }
@@ -94,7 +94,7 @@ impl Shared {
         let mut renamed = Vec::new();
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let mut page = self.store.list(from, after.as_deref(), PAGE)?;
+            let mut page = self.store.list(from, after.as_deref(), KEYS_PER_PAGE)?;
             for (old, _) in &page {
                 let new = [to, &old[from.len()..]].concat();
                 check(&new)?;
@@ -121,7 +121,7 @@ impl Shared {
             other => other,
         })?;
         for (old, new) in &renamed {
-            self.store.note_rename(old, new);
+            self.store.engine.mover.note_rename(old, new);
         }
         for state in &mut states {
             state.key = [to, &state.key[from.len()..]].concat();

@@ -3,9 +3,9 @@
 use rustix_futex_sync::Mutex;
 
 /// So many wait to be used again.
-const MOST: usize = 8;
-/// What is shorter than this share of a block gets memory of its own.
-const SHORT: usize = 4;
+const MAX_SPARE_BUFFERS: usize = 8;
+/// Pieces shorter than this fraction of a block get their own memory.
+const SHORT_BUFFER_DIVISOR: usize = 4;
 
 /// Buffers as long as a block, used again: the first touch of fresh memory costs more than the bytes that are copied there.
 pub struct Spare {
@@ -14,7 +14,7 @@ pub struct Spare {
 }
 
 impl Spare {
-    /// None yet, of so many bytes each.
+    /// Creates an empty pool for buffers of `block` bytes.
     pub fn new(block: usize) -> Spare {
         Spare { block, buffers: Mutex::default() }
     }
@@ -27,7 +27,7 @@ impl Spare {
     /// Adds bytes to a piece of a block. One that gets long goes on in a buffer that the whole block fits in.
     pub fn lengthen(&self, piece: &mut Vec<u8>, more: &[u8]) {
         let length = piece.len() + more.len();
-        if length > piece.capacity() && length >= self.block / SHORT {
+        if length > piece.capacity() && length >= self.block / SHORT_BUFFER_DIVISOR {
             let mut longer = self.buffers.lock().pop().unwrap_or_else(|| Vec::with_capacity(self.block));
             longer.extend_from_slice(piece);
             *piece = longer;
@@ -39,7 +39,7 @@ impl Spare {
     pub fn give(&self, mut piece: Vec<u8>) {
         piece.clear();
         let mut buffers = self.buffers.lock();
-        if piece.capacity() >= self.block && buffers.len() < MOST {
+        if piece.capacity() >= self.block && buffers.len() < MAX_SPARE_BUFFERS {
             buffers.push(piece);
         }
     }

@@ -1,4 +1,4 @@
-//! What a file is beside its bytes, and how an object's attributes say it.
+//! The attributes of files, and how an object's attributes hold them.
 //!
 //! Mode and time of modification are attributes of every object. What only files have is kept in `posix.` pairs, and
 //! only where it differs from what is usual: the owner from the store's, the other times from that of modification.
@@ -6,12 +6,12 @@
 use terrace_catalog::{Attributes, Kind, Object};
 use terrace_system::clock::unix_nanos;
 
-const UID: &str = "posix.uid";
-const GID: &str = "posix.gid";
-const ACCESSED: &str = "posix.accessed";
-const CHANGED: &str = "posix.changed";
-const TYPE: &str = "posix.type";
-const DEVICE: &str = "posix.device";
+const UID_ATTRIBUTE: &str = "posix.uid";
+const GID_ATTRIBUTE: &str = "posix.gid";
+const ACCESSED_ATTRIBUTE: &str = "posix.accessed";
+const CHANGED_ATTRIBUTE: &str = "posix.changed";
+const TYPE_ATTRIBUTE: &str = "posix.type";
+const DEVICE_ATTRIBUTE: &str = "posix.device";
 /// The permission bits of a directory that exists only as a part of keys.
 pub const DIRECTORY_MODE: u32 = 0o755;
 
@@ -34,12 +34,12 @@ impl Owner {
     /// Who an object belongs to; to `usual`, the store's owner, where its attributes say nothing.
     pub fn of_object(attributes: &Attributes, usual: Owner) -> Owner {
         let id = |name, usual| attributes.user.get(name).and_then(|text| text.parse().ok()).unwrap_or(usual);
-        Owner { uid: id(UID, usual.uid), gid: id(GID, usual.gid) }
+        Owner { uid: id(UID_ATTRIBUTE, usual.uid), gid: id(GID_ATTRIBUTE, usual.gid) }
     }
 
     /// Makes attributes say it, where it is another than `usual`.
     pub fn keep(self, attributes: &mut Attributes, usual: Owner) {
-        for (name, id, usual) in [(UID, self.uid, usual.uid), (GID, self.gid, usual.gid)] {
+        for (name, id, usual) in [(UID_ATTRIBUTE, self.uid, usual.uid), (GID_ATTRIBUTE, self.gid, usual.gid)] {
             match id == usual {
                 true => attributes.user.remove(name),
                 false => attributes.user.insert(name.to_owned(), id.to_string()),
@@ -48,7 +48,7 @@ impl Owner {
     }
 }
 
-/// What is no file, but has a place among files. Its bytes are none; what it does is up to whoever shows it.
+/// A special file. It has no bytes; its behaviour is up to the door that shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Special {
     /// A named pipe.
@@ -72,10 +72,10 @@ impl Special {
         }
     }
 
-    /// What an object's attributes say.
+    /// Reads it from an object's attributes.
     pub(super) fn of(attributes: &Attributes) -> Option<Special> {
-        let device = || attributes.user.get(DEVICE).and_then(|text| text.parse().ok()).unwrap_or_default();
-        match attributes.user.get(TYPE)?.as_str() {
+        let device = || attributes.user.get(DEVICE_ATTRIBUTE).and_then(|text| text.parse().ok()).unwrap_or_default();
+        match attributes.user.get(TYPE_ATTRIBUTE)?.as_str() {
             "pipe" => Some(Special::Pipe),
             "socket" => Some(Special::Socket),
             "character" => Some(Special::Character(device())),
@@ -85,14 +85,14 @@ impl Special {
     }
 }
 
-/// What is known about a file. Times are nanoseconds since 1970.
+/// The attributes of a file. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// The object's number; none for the root, and for a directory that exists only as a part of keys.
     pub id: Option<u64>,
     /// File, directory or symbolic link.
     pub kind: Kind,
-    /// What it is where it is no file after all; its kind is a file's then.
+    /// The kind of special file, if it is one; `kind` is then a file's.
     pub special: Option<Special>,
     /// Bytes.
     pub length: u64,
@@ -111,7 +111,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// What an object is as a file; it belongs to `owner` where nothing else is said.
+    /// The file attributes of an object. It belongs to `owner` if it records no other.
     pub(super) fn of(object: &Object, owner: Owner) -> Stat {
         let attributes = &object.attributes;
         let pair = |name| attributes.user.get(name);
@@ -125,8 +125,8 @@ impl Stat {
             mode: attributes.mode,
             owner: Owner::of_object(attributes, owner),
             modified,
-            accessed: time(ACCESSED).unwrap_or(modified),
-            changed: time(CHANGED).map_or(modified, |changed: i64| changed.max(modified)),
+            accessed: time(ACCESSED_ATTRIBUTE).unwrap_or(modified),
+            changed: time(CHANGED_ATTRIBUTE).map_or(modified, |changed: i64| changed.max(modified)),
             links: 1,
         }
     }
@@ -155,8 +155,8 @@ impl Stat {
     /// The attributes that say this, other pairs kept.
     pub(super) fn attributes(&self, mut user: std::collections::BTreeMap<String, String>, usual: Owner) -> Attributes {
         if let Some((name, device)) = self.special.map(Special::pair) {
-            user.insert(TYPE.to_owned(), name.to_owned());
-            user.extend(device.map(|device| (DEVICE.to_owned(), device.to_string())));
+            user.insert(TYPE_ATTRIBUTE.to_owned(), name.to_owned());
+            user.extend(device.map(|device| (DEVICE_ATTRIBUTE.to_owned(), device.to_string())));
         }
         let mut say = |name: &str, value: i64, usual: bool| {
             match usual {
@@ -164,15 +164,15 @@ impl Stat {
                 false => user.insert(name.to_owned(), value.to_string()),
             };
         };
-        say(ACCESSED, self.accessed, self.accessed == self.modified);
-        say(CHANGED, self.changed, self.changed <= self.modified);
+        say(ACCESSED_ATTRIBUTE, self.accessed, self.accessed == self.modified);
+        say(CHANGED_ATTRIBUTE, self.changed, self.changed <= self.modified);
         let mut attributes = Attributes { kind: self.kind, mtime: self.modified, mode: self.mode, user };
         self.owner.keep(&mut attributes, usual);
         attributes
     }
 }
 
-/// What is to be changed of a file's attributes; what is none stays.
+/// Changes to a file's attributes. `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setting {
     /// Permission bits.

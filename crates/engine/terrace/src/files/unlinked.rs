@@ -14,7 +14,7 @@ use super::{FileError, FileResult, Shared};
 use crate::{Error, Store};
 
 /// Where they are hidden. The next component is their keeper's number, the last one theirs.
-const HIDDEN: &str = ".terrace/unlinked";
+const HIDDEN_FOLDER: &str = ".terrace/unlinked";
 
 /// The keeper of hidden files: as long as its file is locked, it lives.
 pub struct Unlinked {
@@ -28,7 +28,7 @@ impl Unlinked {
     pub fn begin(store: &Store) -> FileResult<Unlinked> {
         let folder = store.dir().join("keepers");
         let context = || format!("making a lock in {}", folder.display());
-        let number = store.inner.catalog.next_id()?;
+        let number = store.engine.catalog.next_id()?;
         let path = folder.join(number.to_string());
         let new = folder.join(format!("{number}.new"));
         let make = || {
@@ -54,7 +54,7 @@ impl Drop for Unlinked {
 
 /// Removes what keepers hid that are dead.
 fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
-    for (hidden, _) in store.list(HIDDEN.as_bytes(), None, usize::MAX)? {
+    for (hidden, _) in store.list(HIDDEN_FOLDER.as_bytes(), None, usize::MAX)? {
         let text = key::show(&hidden);
         let keeper = text.split('/').nth(2).and_then(|number| number.parse::<u64>().ok());
         let lives = keeper.is_some_and(|number| {
@@ -79,7 +79,7 @@ fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
 impl Shared {
     /// The key under which an open file is hidden.
     pub(super) fn hidden(&self, id: u64) -> Vec<u8> {
-        format!("{HIDDEN}/{}/{id}", self.unlinked.number).into_bytes()
+        format!("{HIDDEN_FOLDER}/{}/{id}", self.unlinked.number).into_bytes()
     }
 
     /// Takes the name off a file: `commit` gets the edit that does it.

@@ -11,7 +11,7 @@ impl Files {
     /// killed process left is removed by the next `Files` on the store.
     pub fn create_unnamed(&self, mode: u32, owner: Owner) -> FileResult<File> {
         let shared = &self.shared;
-        let hidden = shared.hidden(shared.store.inner.catalog.next_id()?);
+        let hidden = shared.hidden(shared.store.engine.catalog.next_id()?);
         let (id, edit) = shared.make(&hidden, &Stat::fresh(Kind::File, mode, owner))?;
         shared.commit(Change { expect: vec![Expect::Absent(hidden.clone())], edits: vec![edit] })?;
         let open = shared.open.enter(id, &hidden);
@@ -51,7 +51,7 @@ impl Files {
             shared.commit(Change { expect, edits })
         };
         match replaced {
-            // Whoever has the replaced file open keeps it.
+            // Processes that have the replaced file open keep it.
             Some(old) if shared.open.find(old).is_some() => shared.unlink(path, old, |gone| go(Some(gone)))?,
             _ => go(None).map_err(|error| match error {
                 FileError::Engine(crate::Error::Conflict { .. }) if replaced.is_none() => {
@@ -61,7 +61,7 @@ impl Files {
             })?,
         }
         (state.key, state.unlinked) = (path.to_vec(), false);
-        shared.store.note_rename(&hidden, path);
+        shared.store.engine.mover.note_rename(&hidden, path);
         Ok(())
     }
 }

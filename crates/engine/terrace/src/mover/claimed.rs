@@ -18,7 +18,7 @@ impl<'a> Claimed<'a> {
 
     /// False where another thread of this process works on it.
     pub fn claim(&mut self, task: Task) -> bool {
-        let free = self.mover.claimed.lock().insert(task);
+        let free = self.mover.state.claimed.lock().insert(task);
         if free {
             self.tasks.push(task);
         }
@@ -34,7 +34,7 @@ impl<'a> Claimed<'a> {
 
 impl Drop for Claimed<'_> {
     fn drop(&mut self) {
-        let mut claimed = self.mover.claimed.lock();
+        let mut claimed = self.mover.state.claimed.lock();
         self.tasks.iter().for_each(|task| {
             claimed.remove(task);
         });

@@ -7,27 +7,26 @@ use rustix_futex_sync::Mutex;
 use terrace_catalog::{Change, Edit, Expect, Extent, Object, TargetId, Task, frames};
 use terrace_format::frame::BLOCK;
 
+use super::Mover;
 use super::request::owe;
-use crate::place::policy;
+use crate::place::PutOptions;
 use crate::report::TierState;
-use crate::store::{Inner, Store};
-use crate::write::{PutOptions, Writer};
 use crate::{Error, Result};
 
-/// A segment that takes this many times what lives in it is copied out, where that gives back more than [`WORTH`].
+/// A segment that takes this many times what lives in it is copied out, where that gives back more than [`MIN_COPIED_OUT_BYTES`].
 const MOSTLY_DEAD: u64 = 2;
-const WORTH: u64 = 1 << 20;
+const MIN_COPIED_OUT_BYTES: u64 = 1 << 20;
 /// Segments that are copied out in one go.
-const SEGMENTS: usize = 8;
+const MAX_SEGMENTS_COPIED_OUT: usize = 8;
 /// How often the background thread looks for such.
-const EVERY: Duration = Duration::from_secs(30);
-/// Extents shorter than this are merged, if so many lie side by side.
-const SMALL: u32 = BLOCK / 4;
-const MANY: usize = 16;
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(30);
+/// Extents shorter than this are merged, if at least [`MIN_MERGED_EXTENTS`] lie side by side.
+const SMALL_EXTENT_BYTES: u32 = BLOCK / 4;
+const MIN_MERGED_EXTENTS: usize = 16;
 /// Objects whose overlays are remembered at most; what is forgotten is merged when it is written to again.
-const REMEMBERED: usize = 4096;
+const MAX_REMEMBERED_OBJECTS: usize = 4096;
 
-/// What may be worth compacting, as this process has seen it.
+/// The objects that this process considers for compaction.
 #[derive(Default)]
 pub(super) struct Compaction {
     overlaid: Mutex<HashSet<Vec<u8>>>,
@@ -38,34 +37,32 @@ impl Compaction {
     /// Notes that a short range of an object was written.
     pub fn overlaid(&self, key: &[u8]) {
         let mut overlaid = self.overlaid.lock();
-        if overlaid.len() < REMEMBERED && !overlaid.contains(key) {
+        if overlaid.len() < MAX_REMEMBERED_OBJECTS && !overlaid.contains(key) {
             overlaid.insert(key.to_vec());
         }
     }
 }
 
-impl Store {
+impl Mover {
     /// Merges the many small extents that range writes left of objects, and copies what lives out of segments that are
-    /// mostly dead. The background thread does it now and then; here it is done at once.
+    /// mostly dead.
     pub fn compact(&self) -> Result<()> {
-        self.inner.merge_overlaid()?;
-        self.inner.copy_out_dead()?;
-        self.inner.finish(None, super::WAIT, &mut |_| {})
+        self.merge_overlaid()?;
+        self.copy_out_dead()?;
+        self.finish(None, super::MAX_WAIT, &mut |_| {})
     }
-}
 
-impl Inner {
     /// Notes that `length` bytes of an object were written by themselves.
-    pub(crate) fn note_range(&self, key: &[u8], length: usize) {
-        if length < SMALL as usize {
-            self.mover.compaction.overlaid(key);
+    pub fn note_range(&self, key: &[u8], length: usize) {
+        if length < SMALL_EXTENT_BYTES as usize {
+            self.state.compaction.overlaid(key);
         }
     }
 
     /// Compacts, if that was not done for a while.
     pub(super) fn compact_in_time(&self) -> Result<()> {
-        let mut looked = self.mover.compaction.looked.lock();
-        if looked.get_or_insert_with(Instant::now).elapsed() > EVERY {
+        let mut looked = self.state.compaction.looked.lock();
+        if looked.get_or_insert_with(Instant::now).elapsed() > COMPACTION_INTERVAL {
             self.merge_overlaid()?;
             self.copy_out_dead()?;
             *looked = Some(Instant::now());
@@ -75,7 +72,7 @@ impl Inner {
 
     fn merge_overlaid(&self) -> Result<()> {
         // Nobody waits for the lock meanwhile: those who write short ranges take it, and this does below.
-        let overlaid = std::mem::take(&mut *self.mover.compaction.overlaid.lock());
+        let overlaid = std::mem::take(&mut *self.state.compaction.overlaid.lock());
         // What cannot be read of one keeps no other from being merged.
         overlaid.into_iter().map(|key| self.merge_runs(&key)).fold(Ok(()), Result::and)
     }
@@ -83,10 +80,10 @@ impl Inner {
     /// Merges the short extents of one object.
     fn merge_runs(&self, key: &[u8]) -> Result<()> {
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
-        for run in runs(&extents, self.config.block() as u64) {
+        for run in runs(&extents, self.writer.block as u64) {
             if !self.merge(key, &object, run)? {
                 // It is being written: it is looked at again when that is over.
-                self.mover.compaction.overlaid(key);
+                self.state.compaction.overlaid(key);
                 break;
             }
         }
@@ -97,9 +94,10 @@ impl Inner {
     pub(super) fn merge(&self, key: &[u8], object: &Object, run: &[Extent]) -> Result<bool> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(true) };
         let mut raw = vec![0; (last.end() - first.offset) as usize];
-        self.read_extents(key, object, run, first.offset, &mut raw)?;
-        let policy = policy(self, key, &PutOptions { replicas: Some(object.want), ..PutOptions::kept_with(object) });
-        let mut writer = Writer::new(self, key, object.id, &policy, None);
+        self.reader.read_extents(key, object, run, first.offset, &mut raw)?;
+        let policy =
+            self.planning.policy(key, &PutOptions { replicas: Some(object.want), ..PutOptions::kept_with(object) });
+        let mut writer = self.writer.draft(self, key, object.id, &policy, None);
         writer.offset = first.offset;
         writer.stays_plain(true)?;
         writer.block(&raw)?;
@@ -115,18 +113,18 @@ impl Inner {
         }
     }
 
-    /// Owes, on their own targets, the replicas in segments that are mostly dead: made anew, they lie elsewhere.
+    /// Owes the replicas in segments that are mostly dead on their own targets: the new copies lie in other segments.
     fn copy_out_dead(&self) -> Result<()> {
         let mut victims: BTreeSet<(TargetId, u64)> = BTreeSet::new();
         for device in self.tiers.devices.iter().filter(|d| d.state() == TierState::Ok) {
             for (segment, live) in self.catalog.segments(device.id)? {
                 let takes = device.target.allocated(segment);
-                if live.frames > 0 && takes > MOSTLY_DEAD * live.bytes && takes - live.bytes > WORTH {
+                if live.frames > 0 && takes > MOSTLY_DEAD * live.bytes && takes - live.bytes > MIN_COPIED_OUT_BYTES {
                     victims.insert((device.id, segment));
                 }
             }
         }
-        while victims.len() > SEGMENTS {
+        while victims.len() > MAX_SEGMENTS_COPIED_OUT {
             victims.pop_last();
         }
         if victims.is_empty() {
@@ -157,10 +155,13 @@ fn runs(extents: &[Extent], block: u64) -> Vec<&[Extent]> {
         let joins = at > start && at < extents.len() && {
             let (before, next) = (&extents[at - 1], &extents[at]);
             let whole = next.end() - extents[start].offset;
-            next.length < SMALL && before.length < SMALL && before.end() == next.offset && whole <= block
+            next.length < SMALL_EXTENT_BYTES
+                && before.length < SMALL_EXTENT_BYTES
+                && before.end() == next.offset
+                && whole <= block
         };
         if at > start && !joins {
-            if at - start >= MANY {
+            if at - start >= MIN_MERGED_EXTENTS {
                 runs.push(&extents[start..at]);
             }
             start = at;
@@ -181,7 +182,7 @@ mod tests {
     proptest! {
         #[test]
         fn runs_are_small_side_by_side_and_as_long_as_can_be(
-            pieces in prop::collection::vec((prop_oneof![5 => Just(0u64), 1 => 1u64..9], prop_oneof![9 => 1u32..40_000, 1 => SMALL..BLOCK]), 0..200)
+            pieces in prop::collection::vec((prop_oneof![5 => Just(0u64), 1 => 1u64..9], prop_oneof![9 => 1u32..40_000, 1 => SMALL_EXTENT_BYTES..BLOCK]), 0..200)
         ) {
             let mut at = 0;
             let extents: Vec<Extent> = pieces.iter().map(|(gap, length)| {
@@ -190,7 +191,7 @@ mod tests {
                 here
             }).collect();
             for run in runs(&extents, u64::from(BLOCK)) {
-                prop_assert!(run.len() >= MANY && run.iter().all(|e| e.length < SMALL));
+                prop_assert!(run.len() >= MIN_MERGED_EXTENTS && run.iter().all(|e| e.length < SMALL_EXTENT_BYTES));
                 prop_assert!(run.windows(2).all(|pair| pair[0].end() == pair[1].offset));
                 prop_assert!(run[run.len() - 1].end() - run[0].offset <= u64::from(BLOCK));
             }

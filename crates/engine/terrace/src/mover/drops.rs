@@ -3,10 +3,10 @@
 
 use terrace_catalog::{Change, Edit, Expect, Owed, TargetId, Task};
 
+use super::Mover;
 use crate::Result;
-use crate::store::Inner;
 
-impl Inner {
+impl Mover {
     /// Commits edits that move or drop replicas. A frame is left as it is where it would lose its last replica that outlives
     /// a reboot. Returns how many were.
     pub(super) fn commit_moves(&self, edits: Vec<Edit>) -> Result<u64> {
@@ -16,7 +16,7 @@ impl Inner {
         let lasting = self.lasting_targets();
         if edits.iter().any(|edit| matches!(edit, Edit::Lost { task, .. } if lasting.contains(&task.target))) {
             // What is left must outlive a loss of power as what goes does.
-            self.sync_files()?;
+            self.journal.sync_files()?;
         }
         // What expects nothing shares one commit, the first.
         let mut changes = vec![Change::default()];
@@ -43,7 +43,7 @@ impl Inner {
         Ok(left)
     }
 
-    /// What the drops among these edits expect: another replica that outlives a reboot.
+    /// The conditions of the drops among these edits: another replica outlives a reboot.
     fn expect_others(&self, edits: &[Edit], lasting: &[TargetId]) -> Vec<Expect> {
         let drops = edits.iter().filter_map(|edit| match edit {
             Edit::Lost { task, key, owed: None, .. } if self.guards(key, task.target, lasting) => {
@@ -54,7 +54,7 @@ impl Inner {
         drops.collect()
     }
 
-    /// What the registration of a pending replica expects, where it replaces one that outlives a reboot and does not itself.
+    /// The condition for registering a pending replica that does not outlive a reboot in place of one that does.
     pub(super) fn expect_when_made(&self, task: &Task, owed: &Owed) -> Vec<Expect> {
         let lasting = self.lasting_targets();
         let is_guarded = |target: TargetId| self.guards(&owed.key, target, &lasting);
@@ -77,7 +77,7 @@ impl Inner {
 
     /// Whether a replica of an object on a target may go only while another one outlives a reboot.
     fn guards(&self, key: &[u8], target: TargetId, lasting: &[TargetId]) -> bool {
-        lasting.contains(&target) && !self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile)
+        lasting.contains(&target) && !self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile)
     }
 
     fn lasting_targets(&self) -> Vec<TargetId> {

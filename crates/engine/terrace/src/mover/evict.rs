@@ -3,18 +3,19 @@
 use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, Task, frames};
 use terrace_plan::snapshot::TierSet;
 
+use super::Mover;
 use super::request::owe;
 use crate::Result;
+use crate::devices::Device;
 use crate::read::task_of;
 use crate::report::TierState;
-use crate::store::{Device, Inner};
 
-/// What is evicted first is what was hardly read, then what was read a little, and last what is read all the time.
-const WARMTHS: [f64; 3] = [0.5, 4.0, 32.0];
+/// The scores that separate classes of warmth. The coldest class is evicted first.
+const WARMTH_SCORES: [f64; 3] = [0.5, 4.0, 32.0];
 /// Replicas evicted by one commit, about, and with one sync.
-const EVICTED: usize = 256;
+const EVICTIONS_PER_COMMIT: usize = 256;
 
-/// What may leave a target.
+/// An extent whose replica may leave a target.
 struct Leaving {
     /// The order in which it goes: what is colder before what is warmer, of what is as cold what can be dropped first.
     rank: usize,
@@ -23,12 +24,12 @@ struct Leaving {
     offset: u64,
 }
 
-impl Inner {
+impl Mover {
     /// Where a target is above its high watermark, takes replicas off it, the coldest first. One that its object has more of than it
     /// wants, and that has a copy on a lower tier, is dropped. Else it is owed to a lower tier in another failure domain, and
     /// leaves when it is there. Where no such tier has room it is dropped all the same if it has a copy below: the object has fewer
     /// replicas then, which is better than a full tier that takes no writes.
-    pub(crate) fn evict(&self) -> Result<()> {
+    pub fn evict(&self) -> Result<()> {
         let last = self.tiers.tiers.len() - 1;
         for device in self.tiers.devices.iter().filter(|device| device.tier < last) {
             let mark = self.tiers.tier(device).high_watermark;
@@ -46,7 +47,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Evicts so many bytes from a target, as far as there are lower tiers that take what leaves.
+    /// Evicts `excess` bytes from a target, as far as lower tiers take the replicas.
     fn evict_from(&self, device: &Device, mut excess: u64) -> Result<()> {
         let mut edits = Vec::new();
         for Leaving { key, offset, .. } in self.leaving(device, excess)? {
@@ -63,7 +64,7 @@ impl Inner {
                 edits.push(drop_replica(&key, object.id, extent, replica));
             }
             excess = excess.saturating_sub(u64::from(replica.place.length));
-            if edits.len() >= EVICTED || excess == 0 {
+            if edits.len() >= EVICTIONS_PER_COMMIT || excess == 0 {
                 self.commit_evicted(std::mem::take(&mut edits))?;
             }
             if excess == 0 {
@@ -73,14 +74,14 @@ impl Inner {
         self.commit_evicted(edits)
     }
 
-    /// What may leave a target, in order; no more once what goes first is so many bytes.
+    /// Returns the extents whose replicas may leave a target, in order. Stops once the coldest ones amount to `excess` bytes.
     fn leaving(&self, device: &Device, excess: u64) -> Result<Vec<Leaving>> {
         let (mut leaving, mut first) = (Vec::new(), 0);
         self.catalog.each_object(b"", |key, object, extents| {
             for extent in frames(extents) {
                 let Some(replica) = held(extent, device) else { continue };
-                let score = self.hotness.score(key, extent.offset, object.length);
-                let warmth = WARMTHS.iter().filter(|warmth| score > **warmth).count();
+                let score = self.planning.hotness.score(key, extent.offset, object.length);
+                let warmth = WARMTH_SCORES.iter().filter(|warmth| score > **warmth).count();
                 let rank = 2 * warmth + usize::from(!self.is_spare(device, object, extent));
                 first += if rank == 0 { u64::from(replica.place.length) } else { 0 };
                 leaving.push(Leaving { rank, key: key.to_vec(), offset: extent.offset });
@@ -133,7 +134,8 @@ impl Inner {
         }
         let stay = extent.replicas.iter().filter(|r| *r != replica);
         let beside: Vec<TargetId> = stay.map(|r| r.target).collect();
-        let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile) || !self.outlives(replica);
+        let volatile =
+            self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile) || !self.outlives(replica);
         let (placer, lower) = (self.placer_for(object, key), device.tier + 1..self.tiers.tiers.len());
         // What has no copy below goes where there is room, whatever its rule says; what is wanted besides goes by the rule.
         let tiers = if self.has_copy_below(device, extent) { placer.allowed(lower) } else { TierSet::of(lower) };

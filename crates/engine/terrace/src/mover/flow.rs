@@ -12,24 +12,24 @@ use rustix_futex_sync::Mutex;
 use terrace_catalog::{Owed, TargetId, Task};
 use terrace_pipeline::{Ended, Failure, Figures, Move, Pulled, Settings, Sink, Source};
 
+use super::Mover;
 use super::claimed::Claimed;
 use super::make::Made;
-use super::{BATCH, MARK_EVERY};
-use crate::store::Inner;
+use super::{MARK_INTERVAL, OWED_PER_LOOK};
 use crate::{Error, Result};
 
-/// Replicas of so many bytes are registered by one commit, about.
-const REGISTERED: usize = 4 << 20;
+/// The number of bytes of replicas that one commit registers, about.
+const REGISTERED_BYTES_PER_COMMIT: usize = 4 << 20;
 /// Bytes that a small replica counts as, so that not too many are registered by one commit.
-const LEAST: usize = 64 << 10;
+const MIN_REPLICA_WEIGHT_BYTES: usize = 64 << 10;
 /// Bytes of replicas that wait for their targets. They take no memory until they are made.
-const WAITING: usize = 64 << 20;
+const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Targets that are written to at once.
 const AT_ONCE: usize = 8;
 /// Seconds of writing that pay for the threads of a pipeline.
-const WORTH: f64 = 0.005;
+const MIN_PIPELINE_SECONDS: f64 = 0.005;
 /// How often progress is told.
-const TOLD: Duration = Duration::from_millis(100);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A replica that is to be made.
 struct ToMake(Task, Owed);
@@ -47,13 +47,13 @@ impl Move for ToMake {
     }
 
     fn weight(&self) -> usize {
-        (self.1.raw_len as usize).max(LEAST)
+        (self.1.raw_len as usize).max(MIN_REPLICA_WEIGHT_BYTES)
     }
 }
 
-/// What is owed, to one object or to all, walked once, but not for longer than until `end`: while much is written there is always more.
+/// The pending replicas of one object or of all, walked once. Ends at `end`, because new ones may be added all the time.
 struct OwedSet<'a> {
-    inner: &'a Inner,
+    mover: &'a Mover,
     object: Option<u64>,
     after: Mutex<Option<Task>>,
     end: Instant,
@@ -64,11 +64,11 @@ impl Source for OwedSet<'_> {
     type Error = Error;
 
     fn pull(&self, _: usize) -> Result<Pulled<ToMake>> {
-        if self.inner.mover.stopping.load(Ordering::Acquire) || Instant::now() > self.end {
+        if self.mover.state.stopping.load(Ordering::Acquire) || Instant::now() > self.end {
             return Ok(Pulled::Stop);
         }
         let mut after = self.after.lock();
-        let tasks = self.inner.owed_next(self.object, *after)?;
+        let tasks = self.mover.owed_next(self.object, *after)?;
         let Some((last, _)) = tasks.last() else { return Ok(Pulled::End) };
         *after = Some(*last);
         Ok(Pulled::Moves(tasks.into_iter().map(|(task, owed)| ToMake(task, owed)).collect()))
@@ -97,7 +97,7 @@ impl Source for Given {
         if left.is_empty() {
             return Ok(Pulled::End);
         }
-        let count = left.len().min(BATCH);
+        let count = left.len().min(OWED_PER_LOOK);
         Ok(Pulled::Moves(left.drain(..count).map(|(task, owed)| ToMake(task, owed)).collect()))
     }
 
@@ -114,7 +114,7 @@ impl Source for Given {
 
 /// The store's targets.
 struct Targets<'a> {
-    inner: &'a Inner,
+    mover: &'a Mover,
     at_once: bool,
     done: AtomicUsize,
 }
@@ -124,13 +124,13 @@ impl<'a> Sink<ToMake> for Targets<'a> {
     type Error = Error;
 
     fn write(&self, _: &TargetId, tasks: &[ToMake]) -> Result<Made<'a>, Failure<Error>> {
-        let mut made = Made { claimed: Claimed::none(&self.inner.mover), changes: Vec::new(), done: 0 };
-        tasks.iter().try_for_each(|ToMake(task, owed)| self.inner.make_next(&mut made, task, owed, self.at_once))?;
+        let mut made = Made { claimed: Claimed::none(self.mover), changes: Vec::new(), done: 0 };
+        tasks.iter().try_for_each(|ToMake(task, owed)| self.mover.make_next(&mut made, task, owed, self.at_once))?;
         Ok(made)
     }
 
     fn sync(&self, _: &TargetId, made: Made<'a>) -> Result<(), Failure<Error>> {
-        self.done.fetch_add(self.inner.register(made)?, Ordering::Relaxed);
+        self.done.fetch_add(self.mover.register(made)?, Ordering::Relaxed);
         Ok(())
     }
 
@@ -139,15 +139,15 @@ impl<'a> Sink<ToMake> for Targets<'a> {
     }
 }
 
-impl Inner {
+impl Mover {
     /// Makes what is owed now, to one object or to all, as far as the targets allow, for a few seconds at most; how many
     /// replicas are no longer owed.
-    pub(crate) fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
+    pub fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
         let first = self.owed_next(object, None)?;
-        if first.len() < BATCH && !self.pays(&first) {
+        if first.len() < OWED_PER_LOOK && !self.pays(&first) {
             return self.make(&first, at_once);
         }
-        let source = OwedSet { inner: self, object, after: Mutex::default(), end: Instant::now() + MARK_EVERY };
+        let source = OwedSet { mover: self, object, after: Mutex::default(), end: Instant::now() + MARK_INTERVAL };
         self.flow(source, at_once)
     }
 
@@ -157,9 +157,14 @@ impl Inner {
     }
 
     fn flow(&self, source: impl Source<Move = ToMake, Error = Error>, at_once: bool) -> Result<usize> {
-        let sink = Targets { inner: self, at_once, done: AtomicUsize::new(0) };
+        let sink = Targets { mover: self, at_once, done: AtomicUsize::new(0) };
         let workers = self.tiers.devices.len().min(AT_ONCE);
-        let settings = Settings { max_bytes: REGISTERED, memory: WAITING, workers, ..Settings::default() };
+        let settings = Settings {
+            max_bytes: REGISTERED_BYTES_PER_COMMIT,
+            memory: MAX_WAITING_BYTES,
+            workers,
+            ..Settings::default()
+        };
         match terrace_pipeline::run(&[source], &sink, &settings, &Figures::default()) {
             Ok(()) => Ok(sink.done.load(Ordering::Relaxed)),
             Err(Ended::Failed(error)) => Err(error),
@@ -168,9 +173,9 @@ impl Inner {
     }
 
     /// The next of what is owed, to one object or to all.
-    pub(super) fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
+    pub fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
         let before = object.map(|object| Task { object, frame_offset: 0, write: 0, target: 0 });
-        let mut tasks = self.catalog.owed(after.or(before).as_ref(), BATCH)?;
+        let mut tasks = self.catalog.owed(after.or(before).as_ref(), OWED_PER_LOOK)?;
         tasks.retain(|(task, _)| object.is_none_or(|object| task.object == object));
         Ok(tasks)
     }
@@ -182,7 +187,7 @@ impl Inner {
             let device = self.tiers.device(task.target).ok()?;
             Some(device.writing.latency() + f64::from(owed.raw_len) / device.writing.rate())
         };
-        several && tasks.iter().filter_map(seconds).sum::<f64>() > WORTH
+        several && tasks.iter().filter_map(seconds).sum::<f64>() > MIN_PIPELINE_SECONDS
     }
 
     /// The same, while `progress` is told again and again what is left.
@@ -193,7 +198,7 @@ impl Inner {
             let thread = std::thread::Builder::new().name("terrace-flow".into()).spawn_scoped(scope, make);
             thread.map_err(Error::io("starting a thread of the mover"))?;
             loop {
-                match is_done.recv_timeout(TOLD) {
+                match is_done.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(made) => return made,
                     Err(RecvTimeoutError::Timeout) => progress(self.catalog.owed_count(None)?),
                     // It panicked, which the scope hands on.

@@ -8,12 +8,12 @@ use terrace_codec::Encoding;
 use terrace_format::frame::Identity;
 use terrace_plan::policy::Policy as Wanted;
 
+use super::Mover;
 use super::claimed::Claimed;
 use crate::Result;
-use crate::place::{Placer, policy};
+use crate::devices::Device;
+use crate::place::{Placer, PutOptions, element_of};
 use crate::report::TierState;
-use crate::store::{Device, Inner};
-use crate::write::{PutOptions, element_of};
 
 /// Replicas that were made and are to be registered; nobody else makes them meanwhile.
 pub(super) struct Made<'a> {
@@ -23,18 +23,18 @@ pub(super) struct Made<'a> {
     pub done: usize,
 }
 
-impl Inner {
+impl Mover {
     /// Makes these owed replicas, as far as their targets allow; how many are no longer owed. What is being written to is
     /// made a plain file once it is left alone, unless that is to be `at_once`.
     pub(super) fn make(&self, tasks: &[(Task, Owed)], at_once: bool) -> Result<usize> {
-        let mut made = Made { claimed: Claimed::none(&self.mover), changes: Vec::new(), done: 0 };
+        let mut made = Made { claimed: Claimed::none(self), changes: Vec::new(), done: 0 };
         tasks.iter().try_for_each(|(task, owed)| self.make_next(&mut made, task, owed, at_once))?;
         self.register(made)
     }
 
     /// Makes one more, unless the store is being closed or another thread is at it, or was.
     pub(super) fn make_next(&self, made: &mut Made<'_>, task: &Task, owed: &Owed, at_once: bool) -> Result<()> {
-        let stopping = self.mover.stopping.load(Ordering::Acquire);
+        let stopping = self.state.stopping.load(Ordering::Acquire);
         if stopping || !made.claimed.claim(*task) || !self.catalog.is_owed(task)? {
             return Ok(());
         }
@@ -52,7 +52,7 @@ impl Inner {
         };
         let device = self.tiers.device(task.target)?;
         if device.state() == TierState::Ok
-            && self.rules.now().is_plain(device.tier, &owed.key)
+            && self.planning.rules.now().is_plain(device.tier, &owed.key)
             && let Some(done) = self.make_plain(device, task.object, &owed.key, at_once)?
         {
             made.done += done;
@@ -88,7 +88,7 @@ impl Inner {
 
     /// Owes no longer what belongs to no extent, unless its object has just been renamed.
     fn forgive(&self, task: &Task, key: &[u8]) -> Result<usize> {
-        self.mover.kept.forget(task);
+        self.writer.kept.forget(task);
         let expect = vec![Expect::Owed(*task, key.to_vec())];
         match self.catalog.commit(Change { expect, edits: vec![Edit::Forgive { task: *task }] }) {
             Ok(_) => Ok(1),
@@ -113,11 +113,13 @@ impl Inner {
             TierState::Full | TierState::ReadOnly => return self.owe_elsewhere(task, owed, extent),
             TierState::Away => return Ok(None),
         }
-        let kept = self.mover.kept.get(task);
-        let Some(raw) = kept.or_else(|| self.read_frame(task.object, extent).map(Arc::new)) else { return Ok(None) };
+        let kept = self.writer.kept.get(task);
+        let Some(raw) = kept.or_else(|| self.reader.read_frame(task.object, extent).map(Arc::new)) else {
+            return Ok(None);
+        };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        let encoding = match self.mover.encodings.lock().get(task).copied() {
+        let encoding = match self.state.encodings.lock().get(task).copied() {
             Some(planned) => planned,
             None => placer.encoding(device, extent, &raw, self.catalog.owed_to(task)?.len()),
         };
@@ -129,7 +131,7 @@ impl Inner {
         }
         match placer.append(device, identity, encoding, &raw) {
             Ok(replica) => {
-                self.mover.kept.made(task);
+                self.writer.kept.made(task);
                 let mut edits = vec![Edit::Made { task: *task, replica }];
                 let lose = |replica: &Replica| {
                     let key = serde_bytes::ByteBuf::from(owed.key.clone());
@@ -155,16 +157,16 @@ impl Inner {
     }
 
     /// Places replicas of an object as was wished for when it was written, or as the rules say.
-    pub(crate) fn placer_for<'a>(&'a self, object: u64, key: &'a [u8]) -> Placer<'a> {
-        let wish = self.mover.wishes.lock().get(&object).copied();
-        Placer::new(self, key, element_of(key), wish.unwrap_or_else(|| self.policy_of(key)))
+    pub fn placer_for<'a>(&'a self, object: u64, key: &'a [u8]) -> Placer<'a> {
+        let wish = self.state.wishes.lock().get(&object).copied();
+        self.planning.placer(key, element_of(key), wish.unwrap_or_else(|| self.policy_of(key)))
     }
 
     /// The policy for what a key names: as was asked for with it, and as the rules say.
-    pub(crate) fn policy_of(&self, key: &[u8]) -> Wanted {
+    pub fn policy_of(&self, key: &[u8]) -> Wanted {
         // Where that cannot be read, nothing else can: what follows says so.
         let object = self.catalog.object(key).ok().flatten();
-        policy(self, key, &object.as_ref().map(PutOptions::kept_with).unwrap_or_default()).wanted
+        self.planning.policy(key, &object.as_ref().map(PutOptions::kept_with).unwrap_or_default()).wanted
     }
 
     /// Whether a replica would be evicted as soon as it was made: memory is at its high watermark, and the extent is below.

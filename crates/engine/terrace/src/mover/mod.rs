@@ -9,17 +9,17 @@ mod compact;
 mod drops;
 mod evict;
 mod flow;
-mod kept;
-mod lock;
 mod make;
 mod plain;
 mod promote;
 mod repair;
-pub(crate) use repair::Repair;
 mod replan;
 mod request;
 mod room;
 mod wait;
+
+pub(crate) use repair::Repair;
+pub(crate) use room::GRACE_PERIOD;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,44 +28,59 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::{Condvar, Mutex};
-use terrace_catalog::Task;
+use terrace_catalog::{Catalog, Task};
 use terrace_codec::Encoding;
 use terrace_plan::policy::Policy as Wanted;
 
 use crate::Result;
-use crate::read::Suspect;
-use crate::store::{Inner, Store};
+use crate::devices::Tiers;
+use crate::home::{Leases, Locks};
+use crate::journal::Journal;
+use crate::place::Planning;
+use crate::read::Reader;
+use crate::write::Writer;
 
 /// Owed replicas that are looked up at once.
-const BATCH: usize = 16;
-/// Objects of which wishes, and replicas of which encodings are remembered.
-const WISHES: usize = 4096;
+const OWED_PER_LOOK: usize = 16;
+/// The number of objects whose wishes, and of replicas whose encodings, are remembered.
+const MAX_REMEMBERED_WISHES: usize = 4096;
 /// How long the background thread rests when there is nothing to do or nothing works.
-const REST: Duration = Duration::from_millis(500);
+const REST_TIME: Duration = Duration::from_millis(500);
 /// So much of what was written can be lost with the power, about: the background thread makes the rest durable.
-const MARK_EVERY: Duration = Duration::from_secs(3);
-/// How long [`Store::wait`] waits for replicas that cannot be made now.
-const WAIT: Duration = Duration::from_secs(30);
+const MARK_INTERVAL: Duration = Duration::from_secs(3);
+/// How long `Store::wait` waits for replicas that cannot be made now.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// The mover's state in one process.
-#[derive(Default)]
+/// Makes what is owed, moves what is on the wrong tier, repairs, and gives space back.
 pub(crate) struct Mover {
+    pub catalog: Arc<Catalog>,
+    pub tiers: Arc<Tiers>,
+    pub reader: Arc<Reader>,
+    pub planning: Arc<Planning>,
+    pub writer: Arc<Writer>,
+    pub journal: Arc<Journal>,
+    pub locks: Arc<Locks>,
+    pub leases: Arc<Leases>,
+    pub state: State,
+}
+
+/// The mover's state in this process.
+#[derive(Default)]
+pub(crate) struct State {
     /// Tasks that some thread of this process works on.
     claimed: Mutex<HashSet<Task>>,
-    suspects: Mutex<Vec<Suspect>>,
     repairing: Mutex<()>,
     /// Replicas that were repaired and that no caller was told of yet.
     repaired: AtomicU64,
     /// When the background thread last told of them.
     told: Mutex<Option<Instant>>,
-    /// What was wished for with single objects that are owed replicas. Whoever adopts them goes by the rules.
+    /// The wishes for single objects with pending replicas. A process that adopts them follows the rules instead.
     wishes: Mutex<HashMap<u64, Wanted>>,
     /// Objects that another policy holds for since they were renamed or the rules changed, and the one before.
     unplanned: Mutex<Vec<(Vec<u8>, Wanted)>>,
-    /// Held while these are planned anew.
+    /// Held while these are replanned.
     following: Mutex<()>,
-    kept: kept::Kept,
-    /// How replicas were planned to be encoded when they were owed. Whoever adopts them chooses.
+    /// The encodings planned for pending replicas. A process that adopts them chooses.
     encodings: Mutex<HashMap<Task, Encoding>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     stopping: AtomicBool,
@@ -82,18 +97,10 @@ pub(crate) struct Mover {
 }
 
 impl Mover {
-    /// Notes a replica to be repaired.
-    pub fn suspect(&self, suspect: Suspect) {
-        let mut suspects = self.suspects.lock();
-        if !suspects.iter().any(|s| s.replica == suspect.replica) {
-            suspects.push(suspect);
-        }
-    }
-
     /// Notes what is wished for with one object.
     pub fn remember(&self, object: u64, wish: Wanted) {
-        let mut wishes = self.wishes.lock();
-        if wishes.len() >= WISHES {
+        let mut wishes = self.state.wishes.lock();
+        if wishes.len() >= MAX_REMEMBERED_WISHES {
             wishes.clear();
         }
         wishes.insert(object, wish);
@@ -101,8 +108,8 @@ impl Mover {
 
     /// Notes how a replica that is to be owed was planned to be encoded.
     fn encode_as(&self, task: Task, encoding: Encoding) {
-        let mut encodings = self.encodings.lock();
-        if encodings.len() >= WISHES {
+        let mut encodings = self.state.encodings.lock();
+        if encodings.len() >= MAX_REMEMBERED_WISHES {
             encodings.clear();
         }
         encodings.insert(task, encoding);
@@ -110,54 +117,62 @@ impl Mover {
 
     /// Ends the background thread after the task that it is at.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Release);
-        drop(self.asleep.lock());
-        self.wake.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
+        self.state.stopping.store(true, Ordering::Release);
+        drop(self.state.asleep.lock());
+        self.state.wake.notify_all();
+        if let Some(thread) = self.state.thread.lock().take() {
             // A panic there has been printed; nothing is left to do about it.
             let _ = thread.join();
         }
     }
 
+    /// Drops kept bytes that another process has used, or nothing needs any more.
+    fn forget_made(&self) {
+        for task in self.writer.kept.old() {
+            if self.catalog.owed_to(&task).is_ok_and(|targets| targets.is_empty()) {
+                self.writer.kept.forget(&task);
+            }
+        }
+    }
+
     /// In a fork there is no thread to end.
     pub fn forget(&self) {
-        if let Some(mut thread) = self.thread.try_lock() {
+        if let Some(mut thread) = self.state.thread.try_lock() {
             std::mem::forget(thread.take());
         }
     }
 
     fn rest(&self, time: Duration) {
-        let asleep = self.asleep.lock();
-        if !self.stopping.load(Ordering::Acquire) {
-            drop(self.wake.wait_timeout(asleep, time));
+        let asleep = self.state.asleep.lock();
+        if !self.state.stopping.load(Ordering::Acquire) {
+            drop(self.state.wake.wait_timeout(asleep, time));
         }
     }
 }
 
-impl Store {
+impl Mover {
     /// Sees that there is a background thread, and wakes it where something is `owed`.
-    pub(crate) fn start_mover(&self, owed: bool) {
-        let mover = &self.inner.mover;
-        if mover.started.swap(true, Ordering::AcqRel) {
+    pub fn start(self: &Arc<Self>, owed: bool) {
+        if self.state.started.swap(true, Ordering::AcqRel) {
             if owed {
-                mover.wake.notify_all();
+                self.state.wake.notify_all();
             }
             return;
         }
-        let mut thread = mover.thread.lock();
+        let mut thread = self.state.thread.lock();
         if thread.is_none() {
-            let inner = Arc::downgrade(&self.inner);
+            let mover = Arc::downgrade(self);
             let started = std::thread::Builder::new().name("terrace-mover".into()).spawn(move || {
-                while let Some(inner) = inner.upgrade() {
-                    if inner.mover.stopping.load(Ordering::Acquire) {
+                while let Some(mover) = mover.upgrade() {
+                    if mover.state.stopping.load(Ordering::Acquire) {
                         return;
                     }
-                    let moved = inner.move_some();
+                    let moved = mover.move_some();
                     if let Err(error) = &moved {
                         tracing::debug!(%error, "the mover tries again");
                     }
                     if !matches!(moved, Ok(n) if n > 0) {
-                        inner.mover.rest(REST);
+                        mover.rest(REST_TIME);
                     }
                 }
             });
@@ -165,27 +180,40 @@ impl Store {
             *thread = started.ok();
         }
     }
-}
 
-impl Inner {
+    /// Brings the names of plain files up to date after a change; where that fails, the background thread does it later.
+    pub fn follow_now(&self) {
+        if let Err(error) = self.follow_all() {
+            tracing::debug!(%error, "names of plain files are brought up to date later");
+        }
+    }
+
+    /// Sees that plain files are made again of objects that were cut, so that no byte was written.
+    pub fn follow_cut(self: &Arc<Self>) {
+        if self.planning.rules.now().has_plain() {
+            self.start(true);
+            self.follow_now();
+        }
+    }
+
     /// One round of the background thread.
     fn move_some(&self) -> Result<usize> {
-        self.rules.renew();
-        self.hotness.fold_in_time();
+        self.planning.rules.renew();
+        self.planning.hotness.fold_in_time();
         self.forget_made();
         let mut done = self.repair_suspects()? + self.follow_policies()?;
         self.tell_repaired_in_time();
-        let Some(_lock) = self.mover_lock()? else { return Ok(done) };
+        let Some(_lock) = self.locks.mover_at_once()? else { return Ok(done) };
         let moved = self.move_alone();
         // Whatever fails, what a loss of power can take stays bounded, and space is given back.
         self.mark_in_time()?;
-        self.reap(room::GRACE)?;
-        self.snapshot_if_due()?;
+        self.reap(GRACE_PERIOD)?;
+        self.journal.snapshot_if_due()?;
         done += moved?;
         Ok(done)
     }
 
-    /// What only one process does at a time.
+    /// The work that only one process does at a time.
     fn move_alone(&self) -> Result<usize> {
         let done = self.make_all(None, false)? + self.follow_rules()?;
         self.follow_all()?;
@@ -197,10 +225,10 @@ impl Inner {
 
     /// Bounds what a loss of power can take.
     fn mark_in_time(&self) -> Result<()> {
-        let mut marked = self.mover.marked.lock();
-        if marked.is_none_or(|at| at.elapsed() > MARK_EVERY) {
+        let mut marked = self.state.marked.lock();
+        if marked.is_none_or(|at| at.elapsed() > MARK_INTERVAL) {
             if self.catalog.synced()? + 1 < self.catalog.tail()?.sequence {
-                self.mark_synced()?;
+                self.journal.mark_synced()?;
             }
             *marked = Some(Instant::now());
         }

@@ -8,25 +8,24 @@ use terrace_format::frame::{self, Identity};
 use terrace_system::clock::unix_nanos;
 use terrace_tier::{PLAIN, Whole};
 
-use super::Inner;
+use super::Mover;
 use super::claimed::Claimed;
+use crate::devices::{Device, with_scratch};
 use crate::report::TierState;
-use crate::store::{Device, Store};
-use crate::write::with_scratch;
 use crate::{Error, Result};
 
 /// An object that is written to is made a file again once it was left alone for so long.
-const QUIET: Duration = Duration::from_secs(2);
+const QUIET_TIME: Duration = Duration::from_secs(2);
 /// So long a change waits for another one's names of files.
-const NAMING: Duration = Duration::from_secs(1);
+const MAX_NAMES_LOCK_WAIT: Duration = Duration::from_secs(1);
 /// Longer files than this, in bytes, are more than ext4 takes.
-const LONGEST: u64 = 1 << 43;
+const MAX_PLAIN_FILE_BYTES: u64 = 1 << 43;
 /// Replicas registered by one commit.
-const BATCH: usize = 1024;
+const REPLICAS_PER_COMMIT: usize = 1024;
 /// Keys looked at in one go.
-const KEYS: usize = 256;
+const KEYS_PER_LOOK: usize = 256;
 
-/// What became of an object's name among the plain files.
+/// The state of an object's name among the plain files.
 pub(crate) enum Naming {
     Settled,
     /// The object is to be made a file first.
@@ -34,35 +33,18 @@ pub(crate) enum Naming {
     Later,
 }
 
-impl Store {
-    /// Brings the names of plain files up to date after a change; where that fails, the mover does it later.
-    pub(crate) fn follow(&self) {
-        if let Err(error) = self.inner.follow_all() {
-            tracing::debug!(%error, "names of plain files are brought up to date later");
-        }
-    }
-
-    /// Sees that plain files are made anew of what has changed without a byte being written.
-    pub(crate) fn follow_cut(&self) {
-        if self.inner.rules.now().has_plain() {
-            self.start_mover(true);
-            self.follow();
-        }
-    }
-}
-
-impl Inner {
+impl Mover {
     /// Makes an object the plain file that it is owed as; how many replicas that gave. None where it cannot be an ordinary
     /// file: then its extents are replicated as frames.
     pub(super) fn make_plain(&self, device: &Device, object: u64, key: &[u8], at_once: bool) -> Result<Option<usize>> {
-        let mut claimed = Claimed::none(&self.mover);
+        let mut claimed = Claimed::none(self);
         if !claimed.claim(Task { object, frame_offset: u64::MAX, write: 0, target: device.id }) {
             return Ok(Some(0));
         }
         let found = self.catalog.locate(key, 0, u64::MAX)?.filter(|(named, _)| named.id == object);
         // What is staged is not to be seen yet.
         let Some((object, extents)) = found else { return Ok(Some(0)) };
-        if object.attributes.kind != Kind::File || object.length > LONGEST {
+        if object.attributes.kind != Kind::File || object.length > MAX_PLAIN_FILE_BYTES {
             return Ok(None);
         }
         let mut owed = false;
@@ -80,9 +62,9 @@ impl Inner {
         Ok(Some(made))
     }
 
-    /// Makes whole extents of those of which newer writes have left parts.
+    /// Merges extents that newer writes have cut into whole extents.
     fn merge_parts(&self, key: &[u8], object: &Object, extents: &[Extent]) -> Result<usize> {
-        let block = self.config.block() as u64;
+        let block = self.writer.block as u64;
         let mut rest = extents;
         let mut merged = 0;
         while let Some(first) = rest.first() {
@@ -106,7 +88,7 @@ impl Inner {
         let file = PLAIN | self.catalog.next_id()?;
         let mut replicas = Vec::with_capacity(extents.len());
         for extent in extents {
-            let Some(raw) = self.read_frame(object.id, extent) else {
+            let Some(raw) = self.reader.read_frame(object.id, extent) else {
                 // What is lost is told by reads and scrubs.
                 device
                     .target
@@ -136,7 +118,7 @@ impl Inner {
         }
         terrace_system::fail::point("plain:written");
         let mut registered = false;
-        for (extents, replicas) in extents.chunks(BATCH).zip(replicas.chunks(BATCH)) {
+        for (extents, replicas) in extents.chunks(REPLICAS_PER_COMMIT).zip(replicas.chunks(REPLICAS_PER_COMMIT)) {
             let mut edits = Vec::with_capacity(2 * extents.len());
             for (extent, replica) in extents.iter().zip(replicas) {
                 let task = task(object, extent, device.id);
@@ -163,15 +145,15 @@ impl Inner {
     }
 
     /// Sees that under each key of all targets stands what belongs there.
-    pub(super) fn follow_all(&self) -> Result<()> {
-        if !self.rules.now().has_plain() {
+    pub fn follow_all(&self) -> Result<()> {
+        if !self.planning.rules.now().has_plain() {
             return Ok(());
         }
         self.tiers.devices.iter().try_for_each(|device| self.follow(device))
     }
 
     /// Sees that under each key of a target stands what belongs there.
-    pub(crate) fn follow(&self, device: &Device) -> Result<()> {
+    pub fn follow(&self, device: &Device) -> Result<()> {
         let mut after = Vec::new();
         if self.catalog.unfollowed(device.id, &after, 1)?.is_empty() {
             return Ok(());
@@ -179,7 +161,7 @@ impl Inner {
         // Of two who follow the same key, the later may have looked earlier.
         let Some(_lock) = self.names_lock(device)? else { return Ok(()) };
         loop {
-            let keys = self.catalog.unfollowed(device.id, &after, KEYS)?;
+            let keys = self.catalog.unfollowed(device.id, &after, KEYS_PER_LOOK)?;
             let Some((last, _)) = keys.last() else { return Ok(()) };
             after = last.clone();
             for (key, noted) in keys {
@@ -197,7 +179,7 @@ impl Inner {
     }
 
     /// Sees that under a key stands what belongs there, in place of one of the files `before`; under [`Self::names_lock`].
-    pub(crate) fn settle(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<Naming> {
+    pub fn settle(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<Naming> {
         let found = self.catalog.locate(key, 0, u64::MAX)?;
         let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
         // What is to be made a file soon keeps the old one until then.
@@ -231,7 +213,7 @@ impl Inner {
     }
 
     /// Owes an object as a plain file, unless it is owed already.
-    pub(crate) fn owe_file(&self, device: &Device, key: &[u8]) -> Result<()> {
+    pub fn owe_file(&self, device: &Device, key: &[u8]) -> Result<()> {
         let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)? else { return Ok(()) };
         let Some(first) = extents.first() else { return Ok(()) };
         if !self.is_owed(device, &object, first)? {
@@ -247,12 +229,12 @@ impl Inner {
     }
 
     /// The lock of who names a target's plain files; none where another keeps it long: the mover comes again.
-    pub(crate) fn names_lock(&self, device: &Device) -> Result<Option<crate::Locked>> {
+    pub fn names_lock(&self, device: &Device) -> Result<Option<crate::Locked>> {
         let name = format!("names-{}", device.id);
         let begin = Instant::now();
         loop {
-            let lock = self.lock_at_once(&name)?;
-            if lock.is_some() || begin.elapsed() > NAMING {
+            let lock = self.locks.at_once(&name)?;
+            if lock.is_some() || begin.elapsed() > MAX_NAMES_LOCK_WAIT {
                 return Ok(lock);
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -260,18 +242,12 @@ impl Inner {
     }
 
     /// The same, however long another keeps it.
-    pub(crate) fn wait_for_names_lock(&self, device: &Device) -> Result<crate::Locked> {
-        self.wait_for_lock(&format!("names-{}", device.id))
+    pub fn wait_for_names_lock(&self, device: &Device) -> Result<crate::Locked> {
+        self.locks.wait_for(&format!("names-{}", device.id))
     }
 
     /// The plain file that an object is on a target, if it is one, will stay so, and is not what stands under its key.
-    pub(crate) fn misnamed(
-        &self,
-        device: &Device,
-        key: &[u8],
-        object: &Object,
-        extents: &[Extent],
-    ) -> Result<Option<Whole>> {
+    pub fn misnamed(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Result<Option<Whole>> {
         let Some(whole) = whole(device, object, extents) else { return Ok(None) };
         for extent in extents {
             if self.is_owed(device, object, extent)? {
@@ -286,7 +262,7 @@ impl Inner {
 fn is_busy(device: &Device, object: &Object, extents: &[Extent]) -> bool {
     let again = extents.iter().any(|e| is_part(e) || plain_on(e, device).is_some());
     let age = unix_nanos().saturating_sub(object.attributes.mtime);
-    again && (0..QUIET.as_nanos() as i64).contains(&age)
+    again && (0..QUIET_TIME.as_nanos() as i64).contains(&age)
 }
 
 /// The plain file on a target that holds all of an object as it is now.
@@ -322,19 +298,19 @@ mod tests {
     use crate::{PutOptions, Store};
 
     #[test]
-    fn whoever_waits_finds_the_file_that_another_thread_made() {
+    fn a_waiting_thread_finds_the_file_that_another_thread_made() {
         let dir = tempfile::tempdir().expect("a folder");
         let d = dir.path().display();
         let text = format!("[[tier]]\nname = 'pfs'\nkind = 'directory'\ntargets = ['{d}/pfs']\nlayout = 'plain'\n");
         let config = Config::parse(&text, "test").expect("a configuration");
         let store = Store::init(&dir.path().join("store"), &config).expect("a store");
-        let inner = &store.inner;
-        let _background = inner.wait_for_mover_lock().expect("the lock");
+        let engine = &store.engine;
+        let _background = engine.locks.wait_for_mover().expect("the lock");
         store.put_bytes(b"a", &[7; 5000], &PutOptions::default()).expect("puts");
-        let other = inner.names_lock(&inner.tiers.devices[0]).expect("the lock");
-        assert!(other.is_some() && inner.make_all(None, true).expect("makes") > 0);
+        let other = engine.mover.names_lock(&engine.tiers.devices[0]).expect("the lock");
+        assert!(other.is_some() && engine.mover.make_all(None, true).expect("makes") > 0);
         let file = dir.path().join("pfs/files/a");
-        assert!(!file.exists() && inner.catalog.owed_count(None).expect("a count") == 0, "made, and not named yet");
+        assert!(!file.exists() && engine.catalog.owed_count(None).expect("a count") == 0, "made, and not named yet");
         drop(other);
         store.make_durable(b"a").expect("waits");
         assert_eq!(std::fs::read(file).expect("a file"), [7; 5000]);

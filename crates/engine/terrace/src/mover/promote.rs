@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use terrace_catalog::{Change, Edit, Extent, TargetId, Task, frames};
 use terrace_plan::hotness::{Entry, promotions};
 
+use super::Mover;
 use super::request::owe;
 use crate::Result;
-use crate::store::{Inner, Store};
 
 /// How often it is looked for what is worth promoting.
-const EVERY: Duration = Duration::from_secs(5);
-/// What was read less often than this is left where it is.
-const WARM: f64 = 2.0;
+const PROMOTION_INTERVAL: Duration = Duration::from_secs(5);
+/// Extents with a lower score stay where they are.
+const MIN_WARM_SCORE: f64 = 2.0;
 
 /// An extent that may be promoted.
 struct Candidate {
@@ -21,32 +21,25 @@ struct Candidate {
     extent: Extent,
 }
 
-impl Store {
-    /// Owes copies on faster tiers of what was read so often that they pay, as the background does every few seconds;
-    /// how many.
-    pub fn promote(&self) -> Result<usize> {
-        self.inner.promote()
-    }
-}
-
-impl Inner {
+impl Mover {
     /// Promotes, if that was not done for a while.
     pub(super) fn promote_in_time(&self) -> Result<()> {
-        let mut promoted = self.mover.promoted.lock();
-        if promoted.get_or_insert_with(Instant::now).elapsed() > EVERY {
+        let mut promoted = self.state.promoted.lock();
+        if promoted.get_or_insert_with(Instant::now).elapsed() > PROMOTION_INTERVAL {
             self.promote()?;
             *promoted = Some(Instant::now());
         }
         Ok(())
     }
 
-    fn promote(&self) -> Result<usize> {
+    /// Owes copies on faster tiers of what was read so often that they pay; how many.
+    pub fn promote(&self) -> Result<usize> {
         let (mut candidates, mut entries) = (Vec::new(), Vec::new());
-        for key in self.hotness.objects() {
+        for key in self.planning.hotness.objects() {
             let Some((object, extents)) = self.catalog.locate(&key, 0, u64::MAX)? else { continue };
             for extent in frames(&extents) {
-                let score = self.hotness.score(&key, extent.offset, object.length);
-                let Some(target) = self.nearest(extent).filter(|_| score >= WARM) else { continue };
+                let score = self.planning.hotness.score(&key, extent.offset, object.length);
+                let Some(target) = self.nearest(extent).filter(|_| score >= MIN_WARM_SCORE) else { continue };
                 let Some(replica) = extent.replicas.iter().find(|r| r.target == self.tiers.devices[target].id) else {
                     continue;
                 };
@@ -59,7 +52,9 @@ impl Inner {
                 candidates.push(Candidate { key: key.clone(), object: object.id, extent: extent.clone() });
             }
         }
-        let Some(mut snapshot) = self.planner.tiers(&self.tiers).filter(|_| !entries.is_empty()) else { return Ok(0) };
+        let Some(mut snapshot) = self.planning.planner.tiers(&self.tiers).filter(|_| !entries.is_empty()) else {
+            return Ok(0);
+        };
         for (at, device) in self.tiers.devices.iter().enumerate() {
             // What is above the high watermark would be evicted again.
             snapshot.set_space(at, device.free_below(self.tiers.tier(device).high_watermark), 0);
@@ -78,7 +73,7 @@ impl Inner {
         let to = &self.tiers.devices[to];
         let (write, frame_offset) = extent.frame();
         let task = Task { object, frame_offset, write, target: to.id };
-        let rules = self.rules.now();
+        let rules = self.planning.rules.now();
         let allowed = rules.rule_for(key).and_then(|rule| rule.tiers.as_deref());
         let forbidden = allowed.is_some_and(|names| !names.contains(&self.tiers.tier(to).name));
         if forbidden || self.catalog.owed_to(&task)?.contains(&to.id) {

@@ -3,24 +3,16 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use terrace_catalog::{Edit, Extent, Owed};
+use terrace_catalog::{Edit, Owed};
 
+use super::Mover;
 use crate::Result;
-use crate::read::{Suspect, read_replica};
-use crate::store::{Inner, Store};
+use crate::read::Suspect;
 
 /// How often the background thread warns of what it repaired.
 const TELL_REPAIRED_EVERY: Duration = Duration::from_secs(30);
 
-impl Store {
-    /// Repairs what reads of this process found bad. Returns how many replicas were replaced since the last call.
-    pub fn repair_suspects(&self) -> Result<u64> {
-        self.inner.repair_suspects()?;
-        Ok(self.inner.mover.repaired.swap(0, Ordering::Relaxed))
-    }
-}
-
-/// What became of a replica that a read found bad.
+/// The result of repairing a replica that a read found bad.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repair {
     /// The catalog does not name it any more, or it can be read after all.
@@ -31,36 +23,23 @@ pub(crate) enum Repair {
     Impossible,
 }
 
-impl Inner {
-    /// The whole frame's raw bytes, from any good replica.
-    pub(crate) fn read_frame(&self, object: u64, extent: &Extent) -> Option<Vec<u8>> {
-        let mut raw = vec![0; extent.raw_len as usize];
-        extent
-            .replicas
-            .iter()
-            .any(|replica| {
-                let Ok(device) = self.tiers.device(replica.target) else { return false };
-                read_replica(self, device, object, extent, replica, 0, &mut raw).is_ok()
-            })
-            .then_some(raw)
-    }
-
+impl Mover {
     /// Takes the replicas that reads found bad off their extents, and replaces them. Returns how many were looked at.
-    pub(crate) fn repair_suspects(&self) -> Result<usize> {
+    pub fn repair_suspects(&self) -> Result<usize> {
         // When this returns, what another thread is just repairing is repaired, too.
-        let _one_at_a_time = self.mover.repairing.lock();
-        let suspects = std::mem::take(&mut *self.mover.suspects.lock());
+        let _one_at_a_time = self.state.repairing.lock();
+        let suspects = self.reader.suspects.take();
         let (mut done, mut failed) = (0, Ok(()));
         for suspect in suspects {
             match self.repair(&suspect) {
                 Ok(Repair::Replaced) => {
                     done += 1;
-                    self.mover.repaired.fetch_add(1, Ordering::Relaxed);
+                    self.state.repaired.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(Repair::NotNeeded) => done += 1,
                 Ok(Repair::Impossible) => {}
                 Err(error) => {
-                    self.mover.suspect(suspect);
+                    self.reader.suspects.report(suspect);
                     failed = Err(error);
                 }
             }
@@ -68,9 +47,14 @@ impl Inner {
         failed.map(|()| done)
     }
 
+    /// How many replicas were replaced that no caller was told of yet.
+    pub fn take_repaired(&self) -> u64 {
+        self.state.repaired.swap(0, Ordering::Relaxed)
+    }
+
     /// Warns of replicas that were repaired in the background and that no caller was told of: one line for all of them.
-    pub(crate) fn tell_repaired(&self) {
-        let replicas = self.mover.repaired.swap(0, Ordering::Relaxed);
+    pub fn tell_repaired(&self) {
+        let replicas = self.take_repaired();
         if replicas > 0 {
             tracing::warn!(replicas, "replaced replicas that were bad; `terrace scrub` looks for more");
         }
@@ -78,7 +62,7 @@ impl Inner {
 
     /// The same, every 30 seconds at most.
     pub(super) fn tell_repaired_in_time(&self) {
-        let mut told = self.mover.told.lock();
+        let mut told = self.state.told.lock();
         if told.get_or_insert_with(Instant::now).elapsed() > TELL_REPAIRED_EVERY {
             *told = Some(Instant::now());
             self.tell_repaired();
@@ -86,7 +70,7 @@ impl Inner {
     }
 
     /// Looks again at a bad replica; if it still is one and the catalog still names it, replaces it from a good one.
-    pub(crate) fn repair(&self, suspect: &Suspect) -> Result<Repair> {
+    pub fn repair(&self, suspect: &Suspect) -> Result<Repair> {
         let Suspect { key, task, replica } = suspect;
         let Some(extent) = self.catalog.frame(task, key)? else { return Ok(Repair::NotNeeded) };
         if !extent.replicas.contains(replica) {
@@ -94,12 +78,12 @@ impl Inner {
         }
         let mut raw = vec![0; extent.raw_len as usize];
         let device = self.tiers.device(replica.target)?;
-        if read_replica(self, device, task.object, &extent, replica, 0, &mut raw).is_ok() {
+        if self.reader.read_replica(device, task.object, &extent, replica, 0, &mut raw).is_ok() {
             return Ok(Repair::NotNeeded);
         }
         let mut others = extent.clone();
         others.replicas.retain(|r| r != replica);
-        if self.read_frame(task.object, &others).is_none() {
+        if self.reader.read_frame(task.object, &others).is_none() {
             return Ok(Repair::Impossible);
         }
         tracing::info!(key = %terrace_format::key::show(key), offset = task.frame_offset, target = %device.path.display(), "replacing a bad replica");

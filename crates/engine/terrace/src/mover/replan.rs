@@ -1,6 +1,7 @@
-//! Planning anew what is stored: what is cold, denser; what a changed rule touches, as the rule now says.
+//! Replans stored objects: cold ones more densely, and those that a changed rule concerns by the new rule.
 
 use std::fs;
+use std::sync::Arc;
 
 use terrace_catalog::{Edit, Extent, Object, TargetId, frames};
 use terrace_cost::Weights;
@@ -8,67 +9,59 @@ use terrace_format::key;
 use terrace_plan::policy::Policy as Wanted;
 use terrace_system::replace;
 
-use super::BATCH;
+use super::Mover;
 use super::evict::drop_replica;
 use super::request::{owe, task_at};
 use crate::config::{Config, StoreConfig};
-use crate::place::{Placer, policy, policy_under};
+use crate::home::read_config;
+use crate::place::{PutOptions, element_of};
 use crate::report::{Moved, Replanning, TierState};
-use crate::store::{Inner, Store, read_config};
-use crate::write::{PutOptions, element_of};
 use crate::{Error, Result};
 
-/// What was read less often than this is cold.
-const COLD: f64 = 0.5;
+/// Extents with at most this score are cold.
+const MAX_COLD_SCORE: f64 = 0.5;
+/// Edits of one commit, about.
+const EDITS_PER_COMMIT: usize = 16;
 /// Objects that one round of the background thread looks at.
-const ROUND: usize = 64;
+const MAX_REPLANNED_PER_ROUND: usize = 64;
 
-/// How far the objects were planned anew since the rules changed; kept in the store's directory.
+/// The progress of replanning since the rules changed; kept in the store's directory.
 struct Progress {
     /// The rules that the objects from `after` on were last planned under.
     before: Config,
     after: Option<Vec<u8>>,
 }
 
-impl Store {
-    /// Plans everything at or below `prefix` that is hardly read anew, so that its bytes are as few as can be: replicas
+impl Mover {
+    /// Replans everything at or below `prefix` that is hardly read, to store as few bytes as possible: replicas
     /// stay on their targets, and are encoded more densely where that pays by a twentieth. With `all`, also what is hot.
     pub fn tune(&self, prefix: &[u8], all: bool) -> Result<Moved> {
-        self.move_each(prefix, |inner, key, object, extent, edits, moved| {
-            if !all && inner.hotness.score(key, extent.offset, extent.end()) > COLD {
+        self.move_each(prefix, |mover, key, object, extent, edits, moved| {
+            if !all && mover.planning.hotness.score(key, extent.offset, extent.end()) > MAX_COLD_SCORE {
                 return Ok(());
             }
-            let (dense, policy) = (Weights::ARCHIVAL, inner.policy_of(key));
+            let (dense, policy) = (Weights::ARCHIVAL, mover.policy_of(key));
             let replicas = extent.replicas.len().clamp(1, 255) as u8;
             let first = if policy.raw_first { policy.first } else { dense };
             let wanted = Wanted { replicas, first, rest: dense, budget: None, ..policy };
-            inner.replan(key, object.id, extent, &wanted, true, edits, moved).map(drop)
+            mover.replan(key, object.id, extent, &wanted, true, edits, moved).map(drop)
         })
     }
 
-    /// Plans anew, now, what this process has renamed to where other rules hold; otherwise the background or the next
-    /// [`Store::sync`] does. The replicas that this asks for are owed then.
-    pub fn replan_renamed(&self) -> Result<()> {
-        self.inner.follow_policies().map(drop)
-    }
-
-    /// Notes a rename, where other rules hold for the new key.
-    pub(crate) fn note_rename(&self, from: &[u8], to: &[u8]) {
-        let inner = &self.inner;
-        if inner.rules.now().rules.is_empty() {
+    /// Notes a rename, so that the object is replanned if other rules apply to the new key.
+    pub fn note_rename(self: &Arc<Self>, from: &[u8], to: &[u8]) {
+        if self.planning.rules.now().rules.is_empty() {
             return;
         }
-        let object = inner.catalog.object(to).ok().flatten();
+        let object = self.catalog.object(to).ok().flatten();
         let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
-        let then = policy(inner, from, &kept).wanted;
-        if then != policy(inner, to, &kept).wanted {
-            inner.mover.unplanned.lock().push((to.to_vec(), then));
-            self.start_mover(true);
+        let then = self.planning.policy(from, &kept).wanted;
+        if then != self.planning.policy(to, &kept).wanted {
+            self.state.unplanned.lock().push((to.to_vec(), then));
+            self.start(true);
         }
     }
-}
 
-impl Inner {
     /// The edits that make an extent's replicas what is planned for them now; with `stay`, none changes its target. False
     /// where some are still owed: then it is to be planned later.
     #[allow(clippy::too_many_arguments)]
@@ -89,8 +82,8 @@ impl Inner {
         if !extent.replicas.iter().all(|replica| works(replica.target)) {
             return Ok(true);
         }
-        let Some(raw) = self.read_frame(object, extent) else { return Ok(true) };
-        let placer = Placer::new(self, key, element_of(key), *wanted);
+        let Some(raw) = self.reader.read_frame(object, extent) else { return Ok(true) };
+        let placer = self.planning.placer(key, element_of(key), *wanted);
         let places = placer.replan(extent, &raw, stay);
         if places.is_empty() {
             moved.kept += 1;
@@ -100,7 +93,7 @@ impl Inner {
         let mut leaving = extent.replicas.iter().filter(|replica| leaves(replica.target));
         for placed in &places {
             let task = task_at(object, extent, placed.target);
-            self.mover.encode_as(task, placed.encoding);
+            self.encode_as(task, placed.encoding);
             match extent.replicas.iter().find(|replica| replica.target == placed.target) {
                 Some(replica) if replica.encoding == placed.encoding => {}
                 Some(_) => {
@@ -125,15 +118,15 @@ impl Inner {
         Ok(true)
     }
 
-    /// Where the rules have changed since the objects were planned, plans some that they touch anew; how many were
+    /// If the rules have changed since the objects were planned, replans some that they concern. Returns how many were
     /// looked at.
-    pub(super) fn follow_rules(&self) -> Result<usize> {
+    pub fn follow_rules(&self) -> Result<usize> {
         let Some(progress) = self.progress() else { return Ok(0) };
-        let page = self.catalog.list(b"", progress.after.as_deref(), ROUND)?;
+        let page = self.catalog.list(b"", progress.after.as_deref(), MAX_REPLANNED_PER_ROUND)?;
         for (key, object) in &page {
-            let then = policy_under(self, &progress.before, key, &PutOptions::kept_with(object)).wanted;
+            let then = self.planning.policy_under(&progress.before, key, &PutOptions::kept_with(object)).wanted;
             if !self.follow_policy(key, object, &then)? {
-                self.mover.unplanned.lock().push((key.clone(), then));
+                self.state.unplanned.lock().push((key.clone(), then));
             }
         }
         match page.last() {
@@ -143,12 +136,12 @@ impl Inner {
         Ok(page.len())
     }
 
-    /// Plans anew what another policy holds for now; how many objects these are. What is still owed replicas is planned
+    /// Replans the objects whose policy has changed, and returns how many these are. Objects with pending replicas are planned
     /// another time.
-    pub(super) fn follow_policies(&self) -> Result<usize> {
+    pub fn follow_policies(&self) -> Result<usize> {
         // A sync waits for what the background has begun.
-        let _alone = self.mover.following.lock();
-        let unplanned = std::mem::take(&mut *self.mover.unplanned.lock());
+        let _alone = self.state.following.lock();
+        let unplanned = std::mem::take(&mut *self.state.unplanned.lock());
         let (mut done, mut later, mut failed) = (0, Vec::new(), Ok(()));
         for (key, then) in unplanned {
             let followed = self.catalog.object(&key).map_err(Error::from).and_then(|object| match object {
@@ -164,13 +157,13 @@ impl Inner {
                 }
             }
         }
-        self.mover.unplanned.lock().append(&mut later);
+        self.state.unplanned.lock().append(&mut later);
         failed.map(|()| done)
     }
 
-    /// Plans an object anew where another policy holds for it now than `then`. False where some of it is to be planned later.
+    /// Replans an object if its policy differs from `then`. Returns false if a part of it must be planned later.
     fn follow_policy(&self, key: &[u8], object: &Object, then: &Wanted) -> Result<bool> {
-        let now = policy(self, key, &PutOptions::kept_with(object)).wanted;
+        let now = self.planning.policy(key, &PutOptions::kept_with(object)).wanted;
         if *then == now {
             return Ok(true);
         }
@@ -185,7 +178,7 @@ impl Inner {
         }
         for extent in frames(&extents) {
             all &= self.replan(key, object.id, extent, &wanted, false, &mut edits, &mut moved)?;
-            if edits.len() >= BATCH {
+            if edits.len() >= EDITS_PER_COMMIT {
                 self.commit_moves(std::mem::take(&mut edits))?;
             }
         }
@@ -194,20 +187,20 @@ impl Inner {
     }
 
     /// How far the objects follow the rules, where these have changed.
-    pub(crate) fn replanning(&self) -> Option<Replanning> {
+    pub fn replanning(&self) -> Option<Replanning> {
         let after = self.progress()?.after;
         Some(Replanning { after: after.map(|last| key::show(&last)) })
     }
 
     fn progress(&self) -> Option<Progress> {
-        let text = fs::read_to_string(self.dir.join("rules")).ok()?;
+        let text = fs::read_to_string(self.journal.dir.join("rules")).ok()?;
         let (after, before) = text.split_once('\n')?;
-        let now = rules(&self.rules.now());
+        let now = rules(&self.planning.rules.now());
         if before == now {
             return None;
         }
         // A process that cannot follow a change while it has the store open leaves it to those that can.
-        let current = read_config(&self.dir).is_ok_and(|config| rules(&config) == now);
+        let current = read_config(&self.journal.dir).is_ok_and(|config| rules(&config) == now);
         let before = toml::from_str(before).ok().filter(|_| current)?;
         let after = (!after.is_empty()).then(|| unhex(after)).flatten();
         Some(Progress { before, after })
@@ -219,20 +212,20 @@ impl Inner {
         self.write_rules(&after, &progress.before);
     }
 
-    /// Notes that all objects are as the rules say, in a store of which nothing is noted.
-    pub(crate) fn rules_begin(&self) {
-        if !self.dir.join("rules").exists() {
+    /// Notes that all objects follow the rules, in a store without such a note.
+    pub fn rules_begin(&self) {
+        if !self.journal.dir.join("rules").exists() {
             self.rules_followed();
         }
     }
 
     /// Notes that all objects are as the rules say.
     fn rules_followed(&self) {
-        self.write_rules("", &self.rules.now());
+        self.write_rules("", &self.planning.rules.now());
     }
 
     fn write_rules(&self, after: &str, config: &Config) {
-        let _ = replace(&self.dir.join("rules"), format!("{after}\n{}", rules(config)));
+        let _ = replace(&self.journal.dir.join("rules"), format!("{after}\n{}", rules(config)));
     }
 }
 

@@ -6,32 +6,32 @@ use std::time::Duration;
 use terrace_catalog::{Edit, Extent, Object, Owed, Replica, TargetId, Task, frames};
 use terrace_plan::snapshot::TierSet;
 
-use super::WAIT;
+use super::MAX_WAIT;
+use super::Mover;
 use super::evict::drop_replica;
 use crate::read::task_of;
 use crate::report::Moved;
-use crate::store::{Inner, Store};
 use crate::{Error, Result};
 
 /// Edits that are carried out together, about, and bytes that they owe.
 const BATCH_EDITS: usize = 1024;
 const BATCH_BYTES: u64 = 64 << 20;
 
-impl Store {
+impl Mover {
     /// Puts a replica of everything at or below `prefix` on a tier, beside those that it has.
     pub fn stage(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
-        let level = self.inner.tiers.level(tier)?;
-        self.move_each(prefix, |inner, key, object, extent, edits, moved| {
-            let on = |target: TargetId| inner.tiers.device(target).is_ok_and(|d| d.tier == level);
+        let level = self.tiers.level(tier)?;
+        self.move_each(prefix, |mover, key, object, extent, edits, moved| {
+            let on = |target: TargetId| mover.tiers.device(target).is_ok_and(|d| d.tier == level);
             let task = task_at(object.id, extent, 0);
-            let owed = inner.catalog.owed_to(&task)?;
+            let owed = mover.catalog.owed_to(&task)?;
             let all = || extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
             if all().any(on) {
                 return Ok(());
             }
             let beside: Vec<TargetId> = all().collect();
             let tiers = TierSet::of([level]);
-            match inner.placer_for(object.id, key).place_on(tiers, extent.raw_len as usize, &beside, true) {
+            match mover.placer_for(object.id, key).place_on(tiers, extent.raw_len as usize, &beside, true) {
                 Some(target) => {
                     edits.push(owe(key, Task { target, ..task }, extent, None));
                     moved.made += 1;
@@ -45,25 +45,25 @@ impl Store {
     /// Takes the replicas of everything at or below `prefix` off a tier. A replica that is the only one on persistent
     /// tiers, or without which there would be fewer than are wanted, is moved to another tier first. Where no other failure domain has room,
     /// only the last one on persistent tiers stays.
-    pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
-        let level = self.inner.tiers.level(tier)?;
-        self.move_each(prefix, |inner, key, object, extent, edits, moved| {
+    pub fn evict_prefix(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
+        let level = self.tiers.level(tier)?;
+        self.move_each(prefix, |mover, key, object, extent, edits, moved| {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
-                extent.replicas.iter().partition(|r| inner.tiers.device(r.target).is_ok_and(|d| d.tier == level));
-            let volatile = inner.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+                extent.replicas.iter().partition(|r| mover.tiers.device(r.target).is_ok_and(|d| d.tier == level));
+            let volatile = mover.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
-            let others = (0..inner.tiers.tiers.len()).filter(|other| *other != level);
+            let others = (0..mover.tiers.tiers.len()).filter(|other| *other != level);
             for replica in on {
-                if !off.iter().any(|r| volatile || inner.outlives(r)) {
-                    inner.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
+                if !off.iter().any(|r| volatile || mover.outlives(r)) {
+                    mover.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
                     continue;
                 }
                 let enough = left.replicas.len() + chosen.len() > usize::from(object.want);
                 left.replicas.retain(|r| r != replica);
-                let owed = inner.catalog.owed_to(&task_at(object.id, extent, 0))?;
+                let owed = mover.catalog.owed_to(&task_at(object.id, extent, 0))?;
                 let taken: Vec<TargetId> =
                     left.replicas.iter().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
-                let placer = inner.placer_for(object.id, key);
+                let placer = mover.placer_for(object.id, key);
                 let tiers = placer.allowed(others.clone());
                 let place = if enough { None } else { placer.place_on(tiers, extent.raw_len as usize, &taken, true) };
                 match place {
@@ -84,18 +84,18 @@ impl Store {
     /// Moves everything off a tier, so that it can be removed. Each replica keeps its number of companions as far as
     /// there are failure domains.
     pub fn drain(&self, tier: &str) -> Result<Moved> {
-        let level = self.inner.tiers.level(tier)?;
-        self.move_each(b"", |inner, key, object, extent, edits, moved| {
-            let leaves = |target: TargetId| inner.tiers.device(target).is_ok_and(|d| d.tier == level);
+        let level = self.tiers.level(tier)?;
+        self.move_each(b"", |mover, key, object, extent, edits, moved| {
+            let leaves = |target: TargetId| mover.tiers.device(target).is_ok_and(|d| d.tier == level);
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
             for replica in extent.replicas.iter().filter(|r| leaves(r.target)) {
-                inner.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
+                mover.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
             }
             let (off, stay): (Vec<TargetId>, Vec<TargetId>) =
-                inner.catalog.owed_to(&task_at(object.id, extent, 0))?.into_iter().partition(|target| leaves(*target));
+                mover.catalog.owed_to(&task_at(object.id, extent, 0))?.into_iter().partition(|target| leaves(*target));
             chosen.extend(stay);
             for target in off {
-                inner.move_owed_off(key, object.id, &left, &mut chosen, target, tier, edits, moved);
+                mover.move_owed_off(key, object.id, &left, &mut chosen, target, tier, edits, moved);
             }
             Ok(())
         })
@@ -106,23 +106,22 @@ impl Store {
     pub(super) fn move_each(
         &self,
         prefix: &[u8],
-        mut plan: impl FnMut(&Inner, &[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
+        mut plan: impl FnMut(&Mover, &[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
     ) -> Result<Moved> {
-        let inner = &self.inner;
         let (mut moved, mut edits) = (Moved::default(), Vec::new());
-        inner.catalog.each_object(prefix, |key, object, extents| {
+        self.catalog.each_object(prefix, |key, object, extents| {
             for extent in frames(extents) {
-                plan(inner, key, object, extent, &mut edits, &mut moved)?;
+                plan(self, key, object, extent, &mut edits, &mut moved)?;
             }
             // What is planned does not see the room that the rest of its batch takes.
             if edits.len() >= BATCH_EDITS || owed_bytes(&edits) >= BATCH_BYTES {
-                moved.kept += inner.carry_out(std::mem::take(&mut edits))?;
+                moved.kept += self.carry_out(std::mem::take(&mut edits))?;
             }
             Ok::<_, Error>(true)
         })?;
-        moved.kept += inner.carry_out(edits)?;
-        inner.mark_synced()?;
-        inner.reap(Duration::from_secs(30))?;
+        moved.kept += self.carry_out(edits)?;
+        self.journal.mark_synced()?;
+        self.reap(Duration::from_secs(30))?;
         Ok(moved)
     }
 }
@@ -133,7 +132,7 @@ fn owed_bytes(edits: &[Edit]) -> u64 {
     owed.sum()
 }
 
-impl Inner {
+impl Mover {
     /// Commits a batch of moves, and makes what they owe; how many frames stay as they are. A replica that goes once another
     /// is made needs no sync here: it is not given back before a sync mark covers that, and recovery looks whether the new one
     /// is there.
@@ -144,7 +143,7 @@ impl Inner {
         self.make_given(owed)?;
         for object in objects {
             if self.catalog.owed_count(Some(object))? > 0 {
-                self.finish(Some(object), WAIT, &mut |_| {})?;
+                self.finish(Some(object), MAX_WAIT, &mut |_| {})?;
             }
         }
         self.follow_all()?;
@@ -152,7 +151,7 @@ impl Inner {
     }
 }
 
-/// What an edit owes.
+/// The pending replica that an edit adds.
 fn owed_by(edit: &Edit) -> Option<(Task, Owed)> {
     match edit {
         Edit::Owe { task, key, raw_len, then_drop } => {
@@ -163,7 +162,7 @@ fn owed_by(edit: &Edit) -> Option<(Task, Owed)> {
     }
 }
 
-impl Inner {
+impl Mover {
     /// The edits that move a replica to another tier: made there first, dropped here then. `left` is the extent without
     /// those of its replicas that leave, `chosen` the targets to which they move.
     #[allow(clippy::too_many_arguments)]
@@ -184,7 +183,7 @@ impl Inner {
         let beside: Vec<TargetId> = stay().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
         let outlives = chosen.iter().any(|target| persistent(*target)) || stay().any(|r| self.outlives(r));
-        let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+        let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let place = self.placer_for(object, key).place_on(others, left.raw_len as usize, &beside, volatile);
         // Nothing becomes volatile by being moved.
         if let Some(target) = place.filter(|target| volatile || outlives || persistent(*target)) {
@@ -220,7 +219,7 @@ impl Inner {
         let others = TierSet::of((0..self.tiers.tiers.len()).filter(|level| self.tiers.tiers[*level].name != tier));
         let beside: Vec<TargetId> = left.replicas.iter().map(|r| r.target).chain(chosen.iter().copied()).collect();
         let persistent = |target: TargetId| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
-        let volatile = self.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+        let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
         let outlives = volatile || !persistent(from) || beside.iter().any(|target| persistent(*target));
         let place = self.placer_for(object, key).place_on(others, left.raw_len as usize, &beside, volatile);
         let place = place.filter(|target| outlives || persistent(*target));

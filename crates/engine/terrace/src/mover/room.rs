@@ -7,52 +7,28 @@ use terrace_catalog::Edit;
 use terrace_system::fail;
 use terrace_tier::Place;
 
-use super::{BATCH, REST};
-use crate::store::Inner;
+use super::{Mover, OWED_PER_LOOK, REST_TIME};
+use crate::write::MakeRoom;
 use crate::{Error, Result};
 
 /// How long a dead frame's bytes stay for readers that looked it up before.
-pub(super) const GRACE: Duration = Duration::from_secs(30);
+pub(crate) const GRACE_PERIOD: Duration = Duration::from_secs(30);
 /// How long a write waits for room before it fails.
-const NO_SPACE: Duration = Duration::from_secs(30);
+const MAX_SPACE_WAIT: Duration = Duration::from_secs(30);
 /// How long a write waits where no room can come.
 pub(super) const HOPELESS_WAIT: Duration = Duration::from_secs(1);
 /// How long a store counts as full after a write has waited for room in vain.
 const FULL_MEMORY: Duration = Duration::from_secs(10);
 /// Places given back by one commit.
-const FREED: usize = 1024;
+const PLACES_FREED_PER_COMMIT: usize = 1024;
 
-impl Inner {
-    /// Called by a write that no target took: makes room, or waits for it.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] once the write has waited 30 seconds; a second where no room can come, or where another write has
-    /// just waited in vain. Else each block of each writer would wait that long, and the threads of a mount with them.
-    pub(crate) fn make_room(&self, waiting_since: Instant) -> Result<()> {
-        let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", NO_SPACE.as_millis() as u64);
-        let mut limit = Duration::from_millis(limit);
-        let is_full = |at: Instant| at.elapsed() < FULL_MEMORY;
-        if self.mover.found_full.lock().is_some_and(is_full) || self.is_full_for_good()? {
-            limit = limit.min(HOPELESS_WAIT);
-        }
-        if waiting_since.elapsed() > limit {
-            *self.mover.found_full.lock() = Some(Instant::now());
-            let tiers = self.tiers.describe();
-            return Err(Error::NoSpace {
-                tiers: format!("{tiers}; free some, add a tier, or raise a tier's capacity"),
-            });
-        }
-        self.clear()?;
-        std::thread::sleep(REST / 10);
-        Ok(())
-    }
-
+impl Mover {
     /// Gives back what can be given back now, and lets full targets be tried again.
     pub(super) fn clear(&self) -> Result<()> {
-        self.mark_synced()?;
+        self.journal.mark_synced()?;
         self.reap(Duration::ZERO)?;
-        if let Some(_lock) = self.mover_lock()? {
-            let tasks = self.catalog.owed(None, BATCH)?;
+        if let Some(_lock) = self.locks.mover_at_once()? {
+            let tasks = self.catalog.owed(None, OWED_PER_LOOK)?;
             self.make(&tasks, false)?;
             self.evict()?;
         }
@@ -67,19 +43,24 @@ impl Inner {
     /// Carries out queued frees whose grace has passed, and that a power cut cannot undo: a sync mark covers them, or they
     /// remove whole objects and the log holds them durably. Without the latter a full disk would stay full: the mark waits
     /// for bytes that wait for the room which the removals free.
-    pub(crate) fn reap(&self, grace: Duration) -> Result<()> {
-        self.drop_dead_leases()?;
+    pub fn reap(&self, grace: Duration) -> Result<()> {
+        self.leases.drop_dead(&self.catalog)?;
         let synced = self.catalog.synced()?;
-        // Whoever made the mark may not have synced it yet, and a rebuild that does not find it looks for the frames.
+        // The process that made the mark may not have synced it yet, and a rebuild that does not find it looks for the frames.
         let make_durable = |dead: &[(u64, Place)]| {
             self.catalog.log().sync(self.catalog.tail()?)?;
             // A rebuild from a copy that lacks a removal would look for the frames as well.
-            if dead.iter().any(|(sequence, _)| *sequence > synced) { self.copy_log(true) } else { Ok(()) }
+            if dead.iter().any(|(sequence, _)| *sequence > synced) { self.journal.copy_log(true) } else { Ok(()) }
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for device in &self.tiers.devices {
             loop {
-                let dead = self.catalog.dead(device.id, synced, now.saturating_sub(grace).as_secs(), FREED)?;
+                let dead = self.catalog.dead(
+                    device.id,
+                    synced,
+                    now.saturating_sub(grace).as_secs(),
+                    PLACES_FREED_PER_COMMIT,
+                )?;
                 if dead.is_empty() {
                     break;
                 }
@@ -98,7 +79,7 @@ impl Inner {
             // Readers may still be at what died in it.
             let mut dying = if segments.is_empty() { HashSet::new() } else { self.catalog.dying(device.id)? };
             // A file that still stands under its key is known by its number.
-            if self.rules.now().has_plain() {
+            if self.planning.rules.now().has_plain() {
                 self.follow(device)?;
                 for (_, noted) in self.catalog.unfollowed(device.id, b"", usize::MAX)? {
                     dying.extend(noted.files);
@@ -111,6 +92,32 @@ impl Inner {
                 }
             }
         }
+        Ok(())
+    }
+}
+
+impl MakeRoom for Mover {
+    /// Called by a write that no target took: makes room, or waits for it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] once the write has waited 30 seconds; a second where no room can come, or where another write has
+    /// just waited in vain. Else each block of each writer would wait that long, and the threads of a mount with them.
+    fn make_room(&self, waiting_since: Instant) -> Result<()> {
+        let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", MAX_SPACE_WAIT.as_millis() as u64);
+        let mut limit = Duration::from_millis(limit);
+        let is_full = |at: Instant| at.elapsed() < FULL_MEMORY;
+        if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good()? {
+            limit = limit.min(HOPELESS_WAIT);
+        }
+        if waiting_since.elapsed() > limit {
+            *self.state.found_full.lock() = Some(Instant::now());
+            let tiers = self.tiers.describe();
+            return Err(Error::NoSpace {
+                tiers: format!("{tiers}; free some, add a tier, or raise a tier's capacity"),
+            });
+        }
+        self.clear()?;
+        std::thread::sleep(REST_TIME / 10);
         Ok(())
     }
 }
@@ -165,7 +172,7 @@ mod tests {
                 store.remove(b"old").expect("removes");
             }
             store.sync().expect("syncs");
-            store.inner.reap(Duration::ZERO).expect("gives back");
+            store.engine.mover.reap(Duration::ZERO).expect("gives back");
             assert!(store.get(b"new").is_ok_and(|bytes| bytes == noise(2)), "the old frame was dead: {is_dead}");
             assert_eq!(store.scrub(b"", false, None, |_| {}).expect("scrubs").bad, 0);
         }

@@ -5,111 +5,19 @@ use std::time::{Duration, Instant};
 
 use terrace_system::fail;
 
-use super::{WAIT, room};
-use crate::config::Ack;
+use super::Mover;
+use super::room;
+use crate::devices::Device;
 use crate::report::TierState;
-use crate::store::{Device, Inner, Store};
 use crate::write::Receipt;
 use crate::{Error, Result};
 
 /// Where a target has room for this much, a write is cut to fit.
 const MIN_BLOCK_BYTES: u64 = 64 << 10;
 
-impl Store {
-    /// Waits until a write has reached `ack`; this thread does what of it is owed.
-    ///
-    /// # Errors
-    /// [`Error::StillOwed`] where that cannot be done within 30 seconds without progress.
-    pub fn wait(&self, receipt: &mut Receipt, ack: Ack) -> Result<()> {
-        // A range is durable only with what it was laid over, as after `fsync` of a file.
-        if ack == Ack::Durable || ack == Ack::Replicated && receipt.owed > 0 {
-            if receipt.key.is_empty()
-                && let Some((_, owed)) = self.inner.owed_next(Some(receipt.object), None)?.into_iter().next()
-            {
-                // A receipt of the C library does not hold the key.
-                receipt.key = owed.key;
-            }
-            self.inner.finish(Some(receipt.object), WAIT, &mut |_| {})?;
-            if receipt.owed > 0 {
-                // What no target could take is owed to none any more, so they may be fewer than were wanted.
-                receipt.have = self.inner.count_replicas(receipt)?.unwrap_or(receipt.have);
-            }
-            receipt.owed = 0;
-            receipt.owed_to.clear();
-        }
-        match ack {
-            Ack::Placed => Ok(()),
-            Ack::Replicated => self.inner.copy_log(false),
-            Ack::Durable => {
-                self.inner.sync_files()?;
-                receipt.durable = true;
-                Ok(())
-            }
-        }
-    }
-
-    /// Makes what one object is owed, and all that was committed durable.
-    pub(crate) fn sync_object(&self, object: u64) -> Result<()> {
-        self.inner.finish(Some(object), WAIT, &mut |_| {})?;
-        self.inner.sync_files()
-    }
-
-    /// Makes what an object is owed, and all that was committed durable: nothing of the object is lost with the power then.
-    pub fn make_durable(&self, key: &[u8]) -> Result<()> {
-        self.sync_object(self.stat(key)?.id)
-    }
-
-    /// Makes durable what was committed and lies on persistent targets. Nothing that is owed is made.
-    pub fn sync_placed(&self) -> Result<()> {
-        self.inner.sync_files()
-    }
-
-    /// Makes everything that is owed, calling `progress` with what is left, then makes all durable.
-    ///
-    /// # Errors
-    /// Also where a persistent target is not what it was, such as a bucket that was emptied: all else is done then.
-    pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
-        let missing = self.inner.look_at_targets()?;
-        self.inner.rules.renew();
-        self.replan_renamed()?;
-        if self.inner.replanning().is_some() {
-            // Whoever has the lock may have begun before the rules changed.
-            let _lock = self.inner.wait_for_mover_lock()?;
-            while self.inner.follow_rules()? > 0 {}
-        }
-        self.inner.follow_all()?;
-        self.inner.finish(None, WAIT, &mut progress)?;
-        if self.inner.follow_policies()? > 0 {
-            // They were owed replicas before, and could not be planned.
-            self.inner.finish(None, WAIT, &mut progress)?;
-        }
-        self.inner.mark_synced()?;
-        self.inner.reap(room::GRACE)?;
-        if let Some(_lock) = self.inner.mover_lock()? {
-            self.inner.snapshot_if_due()?;
-        }
-        missing.map_or(Ok(()), Err)
-    }
-
-    /// Waits until nothing is owed, then makes all durable.
-    pub fn sync(&self) -> Result<()> {
-        self.sync_with(|_| {})
-    }
-
-    pub(crate) fn sync_within(&self, limit: Duration) -> Result<()> {
-        self.inner.finish(None, limit, &mut |_| {})?;
-        self.inner.mark_synced()
-    }
-
-    /// Gives back, now, all dead space that a sync covers: readers have had no grace.
-    pub fn reap_now(&self) -> Result<()> {
-        self.inner.reap(Duration::ZERO)
-    }
-}
-
-impl Inner {
+impl Mover {
     /// Makes what an object, or everything, is owed, until nothing is or nothing has moved for `limit`.
-    pub(crate) fn finish(&self, object: Option<u64>, limit: Duration, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    pub fn finish(&self, object: Option<u64>, limit: Duration, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut moved = Instant::now();
         loop {
             let made = match object {
@@ -151,7 +59,7 @@ impl Inner {
 
     /// The replicas that each extent in a receipt's range has at least. None where the object is not there any more, or has
     /// no bytes there.
-    fn count_replicas(&self, receipt: &Receipt) -> Result<Option<u8>> {
+    pub fn count_replicas(&self, receipt: &Receipt) -> Result<Option<u8>> {
         let Range { start, end } = receipt.range;
         let found = self.catalog.locate(&receipt.key, start, end)?.filter(|(object, _)| object.id == receipt.object);
         let counts = found.into_iter().flat_map(|(_, extents)| extents).map(|extent| extent.replicas.len());

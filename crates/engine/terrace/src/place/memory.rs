@@ -1,4 +1,4 @@
-//! What was learned of streams, kept in the store's directory for the processes to come.
+//! Lessons learned from streams, kept in the store's directory for later processes.
 
 use std::fs;
 use std::path::Path;
@@ -7,14 +7,14 @@ use terrace_predict::Memory;
 use terrace_system::replace;
 
 /// Where a store keeps it.
-pub(super) const REMEMBERED: &str = "predictor.streams";
-/// Streams of which something is kept: the last.
-const STREAMS: usize = 256;
+pub(super) const REMEMBERED_FILE: &str = "predictor.streams";
+/// The number of streams that are kept: the most recent ones.
+const MAX_KEPT_STREAMS: usize = 256;
 
 /// Streams, by name, and what is remembered of them.
 pub(super) type Memories = Vec<(u64, Memory)>;
 
-/// What is kept; nothing where it cannot be read, for it is only ever a help.
+/// Reads the kept streams. An unreadable file counts as empty, because it only saves time.
 pub(super) fn read(file: &Path) -> Memories {
     fs::read(file).ok().and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default()
 }
@@ -27,6 +27,6 @@ pub(super) fn keep(file: &Path, mut memories: Memories) {
             memories.push((name, memory));
         }
     }
-    memories.truncate(STREAMS);
+    memories.truncate(MAX_KEPT_STREAMS);
     let _ = replace(file, postcard::to_stdvec(&memories).unwrap_or_default());
 }

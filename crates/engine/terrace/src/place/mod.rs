@@ -1,19 +1,17 @@
 //! Where replicas go, and under which encoding: the decisions of `terrace-plan`, fed with what `terrace-predict` expects
 //! of the bytes and with the store's tiers as they are.
 
-mod explain;
 mod memory;
+mod options;
 mod planner;
 mod policy;
-mod speeds;
 mod streams;
 
-pub use explain::{Explained, Measured, Question, WhatIf};
+pub use options::{PutOptions, element_of};
 pub use planner::Planned;
-pub(crate) use planner::{Planner, Site};
-pub(crate) use policy::{Policy, policy, policy_under};
-pub(crate) use speeds::{WAITS, taken};
-pub(crate) use streams::{LEARNED, Streams};
+pub(crate) use planner::{Planner, Site, describe_tiers, snapshot_of};
+pub(crate) use policy::Policy;
+pub(crate) use streams::Streams;
 
 use std::io;
 use std::sync::Arc;
@@ -31,23 +29,48 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::planner::Pace;
 use self::streams::{Aim, Known, SHORT_EXTENT_BYTES};
-use crate::store::{Device, Inner};
-use crate::write::{append_to, with_scratch};
+use crate::devices::{Device, Tiers, append_to, with_scratch};
+use crate::home::Rules;
+use crate::hotness::Hotness;
 
 /// Shorter extents are not worth a thought: what is known of the stream serves.
-const WORTH: usize = 8 << 10;
-/// To devices that take so many bytes in a second nothing is gained by encoding.
-const FAST: f64 = 1e9;
+const MIN_STUDIED_BYTES: usize = 8 << 10;
+/// Encoding gains nothing on devices with at least this write rate.
+const FAST_BYTES_PER_SECOND: f64 = 1e9;
 /// Hardly anything but the bytes stored matters where the ratio has at least this weight.
-const DENSE: f64 = 0.8;
-/// What is taken of an encoding of which nothing is known but what it stored.
-const USUAL: Expected = Expected::from_speeds(3e8, 1e9, 1.0);
+const DENSE_RATIO_WEIGHT: f64 = 0.8;
+/// The assumed cost of an encoding whose speed is unknown.
+pub(crate) const UNKNOWN_ENCODING_COST: Expected = Expected::from_speeds(3e8, 1e9, 1.0);
 /// How often what is written is taken to be read, at least.
-const READS: f64 = 1.0;
+pub(crate) const MIN_EXPECTED_READS: f64 = 1.0;
+
+/// Decides for what is written, by the rules of now, the tiers as they are, and what was learned of streams.
+pub(crate) struct Planning {
+    pub rules: Arc<Rules>,
+    pub tiers: Arc<Tiers>,
+    pub hotness: Arc<Hotness>,
+    /// The lessons learned from streams of bytes.
+    pub streams: Arc<Streams>,
+    pub planner: Planner,
+}
+
+impl Planning {
+    /// Places the bytes of `key`, whose elements' type may be known.
+    pub fn placer<'a>(&'a self, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
+        let pinned = self.pinned(key);
+        let wanted = Wanted { raw_first: wanted.raw_first && pinned.is_none(), ..wanted };
+        Placer { planning: self, key, wanted, known: self.streams.of(key, element), file: xxh3_64(key), pinned }
+    }
+
+    /// The encoding that the rule for a key names.
+    pub fn pinned(&self, key: &[u8]) -> Option<Encoding> {
+        self.rules.now().rule_for(key).and_then(|rule| rule.encoding.as_deref().copied())
+    }
+}
 
 /// Places the replicas of one object's extents.
 pub(crate) struct Placer<'a> {
-    inner: &'a Inner,
+    planning: &'a Planning,
     key: &'a [u8],
     wanted: Wanted,
     known: Arc<Mutex<Known>>,
@@ -78,13 +101,6 @@ pub(crate) struct Placement {
 }
 
 impl<'a> Placer<'a> {
-    /// For the bytes of `key`, whose elements' type may be known.
-    pub fn new(inner: &'a Inner, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
-        let pinned = pinned(inner, key);
-        let wanted = Wanted { raw_first: wanted.raw_first && pinned.is_none(), ..wanted };
-        Placer { inner, key, wanted, known: inner.streams.of(key, element), file: xxh3_64(key), pinned }
-    }
-
     /// Where the replicas of `raw`, the object's bytes from `offset` on, go, or of as much of it as goes to the same
     /// places. None where no target has room.
     pub fn place(&self, offset: u64, raw: &[u8]) -> Placement {
@@ -93,7 +109,7 @@ impl<'a> Placer<'a> {
         let costs = self.costs();
         let mut placement = self.plan_with(raw.len(), &site, &costs);
         if let Some(first) = placement.replicas.first()
-            && let Ok(device) = self.inner.tiers.device(first.target)
+            && let Ok(device) = self.planning.tiers.device(first.target)
         {
             self.study(offset, raw, device, &self.wanted.first, reads);
             // Another thread may have learned of the same stream meanwhile.
@@ -105,7 +121,7 @@ impl<'a> Placer<'a> {
         if !placement.replicas.is_empty() {
             return placement;
         }
-        let out_of_reach = |most| self.inner.planner.is_out_of_reach(&self.inner.tiers, self.wanted.tiers, most);
+        let out_of_reach = |most| self.planning.planner.is_out_of_reach(&self.planning.tiers, self.wanted.tiers, most);
         if self.wanted.max_latency.is_some_and(out_of_reach) {
             // No eviction makes a target quicker: it gives way, and the receipt says so.
             let wanted = Wanted { max_latency: None, ..self.wanted };
@@ -124,7 +140,7 @@ impl<'a> Placer<'a> {
         placement
     }
 
-    /// How many replicas an extent is to have of which so many were planned: under a budget as many as fit.
+    /// The number of replicas that an extent gets if `planned` ones were planned: under a budget, as many as fit.
     pub fn count(&self, planned: usize) -> usize {
         let wanted = usize::from(self.wanted.replicas);
         if self.wanted.budget.is_some() { planned.clamp(1, wanted) } else { wanted }
@@ -132,19 +148,20 @@ impl<'a> Placer<'a> {
 
     /// Targets to owe replicas to that none takes now.
     pub fn for_later(&self, missing: usize, beside: &[TargetId]) -> Vec<TargetId> {
-        let levels = &self.inner.tiers.tiers;
+        let levels = &self.planning.tiers.tiers;
         let all_persistent = self.wanted.is_all_persistent();
         let fits = |level: &usize| !all_persistent || levels.get(*level).is_some_and(|tier| tier.persistent);
         let allowed = self.allowed((0..levels.len()).filter(fits));
-        self.inner.tiers.for_later(beside, missing, allowed, self.wanted.volatile)
+        self.planning.tiers.for_later(beside, missing, allowed, self.wanted.volatile)
     }
 
     /// A target that outlives a reboot, to owe a replica to where none of these does and one has to.
     pub fn lasting_for_later(&self, chosen: &[TargetId]) -> Option<TargetId> {
-        let lasts =
-            |id: &TargetId| self.inner.tiers.device(*id).is_ok_and(|device| self.inner.tiers.tier(device).persistent);
+        let lasts = |id: &TargetId| {
+            self.planning.tiers.device(*id).is_ok_and(|device| self.planning.tiers.tier(device).persistent)
+        };
         let lacks = !self.wanted.volatile && !chosen.iter().any(lasts);
-        let owed = || self.inner.tiers.for_later(chosen, 1, self.wanted.tiers, false);
+        let owed = || self.planning.tiers.for_later(chosen, 1, self.wanted.tiers, false);
         if lacks { owed().first().copied() } else { None }
     }
 
@@ -174,12 +191,12 @@ impl<'a> Placer<'a> {
             Some(_) => self.costs(),
             None => Arc::new(self.surveyed(extent, raw)),
         };
-        self.inner.planner.replan(&self.inner.tiers, raw.len(), &site, &costs, &extent.replicas, stay)
+        self.planning.planner.replan(&self.planning.tiers, raw.len(), &site, &costs, &extent.replicas, stay)
     }
 
-    /// What is expected of every encoding on a stored extent; of those that it is in, what they made of it.
+    /// The expected cost of every encoding on a stored extent. For its own encodings, the measured sizes.
     fn surveyed(&self, extent: &Extent, raw: &[u8]) -> Costs {
-        let mut expected = self.inner.streams.survey_extent(&self.known, raw, &self.inner.tiers, &self.wanted);
+        let mut expected = self.planning.streams.survey_extent(&self.known, raw, &self.planning.tiers, &self.wanted);
         let encoded = || extent.replicas.iter().filter(|replica| replica.encoding != Encoding::NONE);
         let made = |replica: &Replica| f64::from(replica.stored.max(1)) / f64::from(extent.raw_len);
         let of = |encoding| expected.iter().find(|(known, _)| *known == encoding).map(|(_, expected)| expected.stored);
@@ -192,7 +209,7 @@ impl<'a> Placer<'a> {
             let stored = made(replica);
             match expected.iter_mut().find(|(encoding, _)| *encoding == replica.encoding) {
                 Some((_, known)) => known.stored = stored,
-                None => expected.push((replica.encoding, Expected { stored, ..USUAL })),
+                None => expected.push((replica.encoding, Expected { stored, ..UNKNOWN_ENCODING_COST })),
             }
         }
         Costs::new(expected)
@@ -204,7 +221,7 @@ impl<'a> Placer<'a> {
             return pinned;
         }
         let nearest = extent.replicas.iter().all(|r| {
-            r.target == device.id || self.inner.tiers.device(r.target).is_ok_and(|other| other.tier > device.tier)
+            r.target == device.id || self.planning.tiers.device(r.target).is_ok_and(|other| other.tier > device.tier)
         });
         let (weights, reads) =
             if nearest { (self.wanted.first, self.reads(extent.offset, raw.len())) } else { (self.wanted.rest, 0.0) };
@@ -218,7 +235,7 @@ impl<'a> Placer<'a> {
             ..self.wanted
         };
         let costs = self.known.lock().costs.clone();
-        self.inner.planner.encoding(&self.inner.tiers, device, raw.len(), reads, wanted, &costs)
+        self.planning.planner.encoding(&self.planning.tiers, device, raw.len(), reads, wanted, &costs)
     }
 
     /// Whether the bytes stored are limited.
@@ -226,23 +243,23 @@ impl<'a> Placer<'a> {
         self.wanted.budget.is_some()
     }
 
-    /// Whether an extent is to have one more replica on `device`, of so many bytes: what the budget pays for, and what it may
+    /// Whether an extent gets one more replica on `device`, of `stored` bytes: what the budget pays for, and what it may
     /// not cost, as many as are wanted at least, and one that outlives a reboot.
     pub fn affords(&self, extent: &Extent, device: &Device, stored: u32) -> bool {
         let few = extent.replicas.len() < usize::from(self.wanted.least);
         few || self.pays(extent, stored) || self.saves(extent, device)
     }
 
-    /// Whether the budget pays for one more replica, of so many bytes.
+    /// Whether the budget pays for one more replica of `stored` bytes.
     fn pays(&self, extent: &Extent, stored: u32) -> bool {
         let all: f64 = extent.replicas.iter().map(|replica| f64::from(replica.stored)).sum();
         self.wanted.budget.is_none_or(|Budget(times)| all + f64::from(stored) <= times * f64::from(extent.raw_len))
     }
 
-    /// Replicas in memory that the budget does not pay for beside one more, of so many bytes, that outlives a reboot.
+    /// Replicas in memory that the budget does not cover in addition to a new persistent one of `stored` bytes.
     pub fn beyond<'e>(&self, extent: &'e Extent, stored: u32) -> impl Iterator<Item = &'e Replica> {
         let fleeting = |replica: &&Replica| {
-            self.inner.tiers.device(replica.target).is_ok_and(|device| !self.inner.tiers.tier(device).persistent)
+            self.planning.tiers.device(replica.target).is_ok_and(|device| !self.planning.tiers.tier(device).persistent)
         };
         let (mut left, least) = (extent.clone(), usize::from(self.wanted.least));
         extent.replicas.iter().filter(fleeting).filter(move |replica| {
@@ -254,15 +271,15 @@ impl<'a> Placer<'a> {
 
     /// Whether a replica on `device` would be the first that outlives a reboot, as one has to.
     fn saves(&self, extent: &Extent, device: &Device) -> bool {
-        let lasts = |device: &Device| self.inner.tiers.tier(device).persistent;
-        let saved = |replica: &Replica| self.inner.tiers.device(replica.target).is_ok_and(lasts);
+        let lasts = |device: &Device| self.planning.tiers.tier(device).persistent;
+        let saved = |replica: &Replica| self.planning.tiers.device(replica.target).is_ok_and(lasts);
         !self.wanted.volatile && lasts(device) && !extent.replicas.iter().any(saved)
     }
 
     /// Encodes an extent, appends a replica of it, and learns from what that took.
     pub fn append(&self, device: &Device, identity: Identity, encoding: Encoding, raw: &[u8]) -> io::Result<Replica> {
         let encoding = self.pinned.unwrap_or(encoding);
-        if raw.len() < WORTH {
+        if raw.len() < MIN_STUDIED_BYTES {
             return append_to(device, identity, encoding, raw);
         }
         let replica = append_to(device, identity, encoding, raw)?;
@@ -270,16 +287,16 @@ impl<'a> Placer<'a> {
             Encoding::NONE => Coded { raw: raw.len(), stored: raw.len(), seconds: 0.0 },
             _ => with_scratch(|scratch| scratch.encoded),
         };
-        self.inner.streams.learn(&self.known, encoding, encoded);
+        self.planning.streams.learn(&self.known, encoding, encoded);
         Ok(replica)
     }
 
     /// How often bytes are expected to be read.
     fn reads(&self, offset: u64, length: usize) -> f64 {
-        READS.max(self.inner.hotness.reads(self.key, offset, offset + length as u64))
+        MIN_EXPECTED_READS.max(self.planning.hotness.reads(self.key, offset, offset + length as u64))
     }
 
-    /// What is expected of the encodings that may be used.
+    /// The expected costs of the permitted encodings.
     fn costs(&self) -> Arc<Costs> {
         let mut known = self.known.lock();
         match self.pinned {
@@ -293,32 +310,27 @@ impl<'a> Placer<'a> {
     }
 
     fn plan_with(&self, length: usize, site: &Site<'_>, costs: &Costs) -> Placement {
-        self.inner.planner.place(&self.inner.tiers, length, site, costs)
+        self.planning.planner.place(&self.planning.tiers, length, site, costs)
     }
 
     /// Studies the bytes for a device, where that may pay.
     fn study(&self, offset: u64, raw: &[u8], device: &Device, weights: &Weights, reads: f64) {
-        if self.pinned.is_some() || raw.len() < WORTH {
+        if self.pinned.is_some() || raw.len() < MIN_STUDIED_BYTES {
             return;
         }
-        let tiers = &self.inner.tiers;
-        let pace = self.inner.planner.pace(tiers, device);
+        let tiers = &self.planning.tiers;
+        let pace = self.planning.planner.pace(tiers, device);
         let rate = |device: &Device| Pace { write: device.writing.rate(), read: device.reading.rate() };
         let slowest = || tiers.devices.iter().map(rate).min_by(|a, b| a.write.total_cmp(&b.write));
         let slowest = self.known.lock().is_new().then(slowest).flatten();
         let aim = Aim { pace, slowest, weights, reads, dense: is_dense(&self.wanted, weights) };
-        if aim.dense || aim.pace.write < FAST {
-            self.inner.streams.study(&self.known, (self.file, offset), raw, &aim);
+        if aim.dense || aim.pace.write < FAST_BYTES_PER_SECOND {
+            self.planning.streams.study(&self.known, (self.file, offset), raw, &aim);
         }
     }
 }
 
 /// Whether bytes stored are what matters: by their weight, or because a budget of them is to hold many replicas.
 fn is_dense(wanted: &Wanted, weights: &Weights) -> bool {
-    weights.ratio > DENSE || wanted.budget.is_some()
-}
-
-/// The encoding that the rule for a key names.
-fn pinned(inner: &Inner, key: &[u8]) -> Option<Encoding> {
-    inner.rules.now().rule_for(key).and_then(|rule| rule.encoding.as_deref().copied())
+    weights.ratio > DENSE_RATIO_WEIGHT || wanted.budget.is_some()
 }

@@ -12,17 +12,17 @@ use terrace_plan::plan::{GaveWay, Memo, Piece, Plan, Want, plan, replan};
 use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
 use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, TargetSet, Tier, TierSet};
 
-use super::{Placed, Placement, Places, speeds};
+use super::{Placed, Placement, Places};
+use crate::devices::{self, Device, Tiers};
 use crate::report::TierState;
-use crate::store::{Device, Tiers};
 
 /// Speeds and domains are looked at again after this; space, load and whether a target works, for each request.
-const FRESH: Duration = Duration::from_millis(100);
+const TIERS_FRESH_TIME: Duration = Duration::from_millis(100);
 /// The share by which speeds may differ from what was planned with.
-const HARDLY: f64 = 0.2;
+const SPEED_TOLERANCE_SHARE: f64 = 0.2;
 /// The seconds by which latencies may.
-const BRIEF: f64 = 10e-6;
-/// What a processor core draws, in watts.
+const LATENCY_TOLERANCE_SECONDS: f64 = 10e-6;
+/// The power of a processor core, in watts.
 const CORE_WATTS: f64 = 10.0;
 
 /// Plans for all threads of this process.
@@ -31,7 +31,7 @@ pub(crate) struct Planner {
     state: Mutex<State>,
 }
 
-/// What is asked of the planner for some bytes.
+/// A question to the planner about some bytes.
 pub(crate) struct Site<'a> {
     pub wanted: Wanted,
     /// Targets that hold a replica of them, or are owed one.
@@ -53,7 +53,7 @@ struct State {
     planned: Planned,
 }
 
-/// What this process has planned so far.
+/// The plans that this process has made so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Planned {
     /// Requests: blocks to be written, replicas that were owed, what is to be moved or thought over.
@@ -65,7 +65,7 @@ pub struct Planned {
 }
 
 impl Planner {
-    /// Where the replicas of so many bytes go. None where no target has room.
+    /// Plans the replicas of `length` bytes. Returns none if no target has space.
     pub fn place(&self, tiers: &Tiers, bytes: usize, site: &Site<'_>, costs: &Costs) -> Placement {
         let mut wanted = site.wanted;
         if !site.beside.is_empty() {
@@ -90,7 +90,7 @@ impl Planner {
 
     /// Whether none of these tiers' targets that work has a latency as low as `most`, full or not.
     pub fn is_out_of_reach(&self, tiers: &Tiers, allowed: TierSet, most: f64) -> bool {
-        let (_, targets) = described(tiers);
+        let (_, targets) = describe_tiers(tiers);
         !targets.iter().any(|target| target.up && allowed.has(target.tier) && target.latency <= most)
     }
 
@@ -112,7 +112,7 @@ impl Planner {
         let at = tiers.devices.iter().position(|other| other.id == device.id);
         let State { tiers: held, .. } = &mut *self.state.lock();
         // Speeds are the same as when it was planned just now.
-        let is_fresh = held.as_ref().is_some_and(|(made, _)| made.elapsed() < FRESH);
+        let is_fresh = held.as_ref().is_some_and(|(made, _)| made.elapsed() < TIERS_FRESH_TIME);
         let snapshot = if is_fresh { held.as_mut().map(|(_, snapshot)| snapshot) } else { fresh(held, tiers) };
         let rates = snapshot.and_then(|snapshot| snapshot.rates().get(at?).copied());
         rates.map_or_else(
@@ -124,12 +124,12 @@ impl Planner {
         )
     }
 
-    /// What was planned so far.
+    /// The plans made so far.
     pub fn planned(&self) -> Planned {
         self.state.lock().planned
     }
 
-    /// Where the replicas of so many bytes should be, of which these are stored; with `stay`, on the same targets.
+    /// Plans the replicas of `length` bytes, some of which are stored already; with `stay`, on the same targets.
     /// Nothing where there is no such plan, or one that cuts the bytes.
     pub fn replan(
         &self,
@@ -158,11 +158,11 @@ impl Planner {
 
     /// The tiers as they are now.
     pub fn tiers(&self, tiers: &Tiers) -> Option<Snapshot> {
-        let (levels, targets) = described(tiers);
-        of(tiers, levels, targets)
+        let (levels, targets) = describe_tiers(tiers);
+        snapshot_of(tiers, levels, targets)
     }
 
-    /// What is weighed for so many bytes on these tiers, what wins, and why.
+    /// Explains the plan for `length` bytes on these tiers.
     pub fn explain(
         &self,
         snapshot: &Snapshot,
@@ -177,7 +177,7 @@ impl Planner {
         explain(&want, snapshot, &site.wanted, costs, resolutions, plan)
     }
 
-    /// How to encode a replica of so many bytes on this device: as the planner would, had it no other place.
+    /// Chooses the encoding of a replica of `length` bytes, as if this device were the only one.
     pub fn encoding(
         &self,
         tiers: &Tiers,
@@ -192,7 +192,7 @@ impl Planner {
         let (all, ack, max_latency) = (TierSet::ALL, Ack::Placed, None);
         let wanted = Wanted { replicas: 1, volatile: true, persistent: false, tiers: all, ack, max_latency, ..wanted };
         let planned = self.with(tiers, |snapshot, memo| {
-            // Its room was taken when it was chosen. Whoever plans next looks at the space again.
+            // Its space was reserved when it was chosen. The next plan measures the space again.
             (0..snapshot.targets().len()).for_each(|at| snapshot.set_space(at, u64::MAX, 0));
             Some(thrifty(&want, snapshot, wanted, costs, memo)?.replicas.first()?.first()?.encoding)
         });
@@ -205,14 +205,14 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
     let devices = || tiers.devices.iter().take(MAX_TARGETS);
     let old = held.as_ref().is_none_or(|(made, snapshot)| {
         let up = snapshot.targets().iter().map(|target| target.up);
-        made.elapsed() > FRESH || !up.eq(devices().map(|device| device.state() == TierState::Ok))
+        made.elapsed() > TIERS_FRESH_TIME || !up.eq(devices().map(|device| device.state() == TierState::Ok))
     });
     if old {
-        let (levels, mut targets) = described(tiers);
+        let (levels, mut targets) = describe_tiers(tiers);
         if let Some((_, before)) = held {
             targets.iter_mut().zip(before.targets()).for_each(|(now, before)| steady(now, before));
         }
-        *held = of(tiers, levels, targets).map(|snapshot| (Instant::now(), snapshot));
+        *held = snapshot_of(tiers, levels, targets).map(|snapshot| (Instant::now(), snapshot));
     } else if let Some((_, snapshot)) = held {
         for (at, device) in devices().enumerate() {
             snapshot.set_space(at, device.free(), 0);
@@ -227,13 +227,13 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
 /// nothing.
 fn steady(now: &mut Target, before: &Target) {
     let keep = |now: &mut f64, before: f64, hardly: f64| {
-        if (*now - before).abs() <= hardly.max(HARDLY * before) {
+        if (*now - before).abs() <= hardly.max(SPEED_TOLERANCE_SHARE * before) {
             *now = before;
         }
     };
     keep(&mut now.read, before.read, 0.0);
     keep(&mut now.write, before.write, 0.0);
-    keep(&mut now.latency, before.latency, BRIEF);
+    keep(&mut now.latency, before.latency, LATENCY_TOLERANCE_SECONDS);
 }
 
 /// The plan, or where the budget is not enough for the fewest replicas, the one that stores the fewest bytes.
@@ -266,11 +266,11 @@ fn among(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> TargetSet {
 }
 
 /// Tiers and targets as the planner takes them; none where they cannot be, which checked configurations do not say.
-pub(super) fn of(tiers: &Tiers, levels: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
+pub(crate) fn snapshot_of(tiers: &Tiers, levels: Vec<Tier>, targets: Vec<Target>) -> Option<Snapshot> {
     Some(Snapshot::new(levels, targets, CORE_WATTS).ok()?.filled(filled(tiers)))
 }
 
-/// What of each tier is taken, 0 to 1.
+/// The used share of each tier, 0 to 1.
 fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
     (0..tiers.tiers.len()).map(|tier| {
         let devices = tiers.devices.iter().filter(|device| device.tier == tier);
@@ -284,7 +284,7 @@ fn filled(tiers: &Tiers) -> impl Iterator<Item = f64> + '_ {
 
 /// The tiers and targets as plain data. Tiers are listed fastest first, and the order stands: a target that was measured
 /// quicker than one of a tier before counts as quick as that, for what it is written to first may be memory.
-pub(super) fn described(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
+pub(crate) fn describe_tiers(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
     let levels =
         tiers.tiers.iter().map(|tier| Tier { name: tier.name.clone(), persistent: tier.persistent, watts: tier.watts });
     let mut domains: Vec<&str> = Vec::new();
@@ -299,17 +299,18 @@ pub(super) fn described(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
         let (read, write) = (limit(|target| target.read), limit(|target| target.write));
         let latency = before().map(|target| target.latency).fold(0.0, f64::max);
         let peers = tiers.devices.iter().filter(|peer| peer.tier == device.tier);
-        let taken = |need: fn(&Device) -> f64, brief| speeds::taken(need(device), peers.clone().map(need), brief);
+        let taken =
+            |need: fn(&Device) -> f64, brief| devices::usual_seconds(need(device), peers.clone().map(need), brief);
         targets.push(Target {
             tier: device.tier as u8,
             domain: domain as u32,
             read: (1.0 / taken(|device| 1.0 / device.reading.rate(), 0.0)).min(read),
             write: (1.0 / taken(|device| 1.0 / device.writing.rate(), 0.0)).min(write),
-            latency: taken(|device| device.writing.latency(), speeds::WAITS).max(latency),
+            latency: taken(|device| device.writing.latency(), devices::MAX_QUEUE_SECONDS).max(latency),
             free: device.free(),
             reserved: 0,
             load: device.load(),
-            lanes: Device::LANES,
+            lanes: Device::DEVICE_LANES,
             plain: tiers.tier(device).plain,
             up: device.state() == TierState::Ok,
         });

@@ -1,94 +1,95 @@
-//! What holds for one write: what the operation, the rule for its key and the store ask for, made one policy
+//! The policy of one write, resolved from the operation, the rule for its key and the store
 //! (HReplica IV-B.2).
 
 use smallvec::SmallVec;
 use terrace_plan::policy::{Ask, Level, Policy as Wanted, Replicas, Resolution, resolve_levels};
 
+use super::{Planning, PutOptions};
 use crate::config::{Ack, Config, Rule};
-use crate::store::Inner;
-use crate::write::PutOptions;
 
 /// The policy for one key.
 #[derive(Clone, Copy)]
 pub(crate) struct Policy {
     /// Replicas that were asked for.
     pub asked: u8,
-    /// What the planner is held to; with as many replicas as there are failure domains here.
+    /// The constraints for the planner, with at most one replica for each failure domain.
     pub wanted: Wanted,
 }
 
-/// The policy for a write to a key.
-pub(crate) fn policy(inner: &Inner, key: &[u8], options: &PutOptions) -> Policy {
-    let (policy, resolutions) = explained(inner, key, options);
-    for resolution in resolutions {
-        tracing::debug!(key = %terrace_format::key::show(key), "{resolution}");
+impl Planning {
+    /// The policy for a write to a key.
+    pub fn policy(&self, key: &[u8], options: &PutOptions) -> Policy {
+        let (policy, resolutions) = self.explained_policy(key, options);
+        for resolution in resolutions {
+            tracing::debug!(key = %terrace_format::key::show(key), "{resolution}");
+        }
+        policy
     }
-    policy
-}
 
-/// The policy for a key under other rules.
-pub(crate) fn policy_under(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) -> Policy {
-    resolved(inner, config, key, options).0
-}
+    /// The policy for a key under other rules.
+    pub fn policy_under(&self, config: &Config, key: &[u8], options: &PutOptions) -> Policy {
+        self.resolve(config, key, options).0
+    }
 
-/// The policy for a write to a key, with each decision that was taken between wishes.
-pub(super) fn explained(inner: &Inner, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
-    inner.rules.renew();
-    resolved(inner, &inner.rules.now(), key, options)
-}
+    /// The policy for a write to a key, with each decision that was taken between wishes.
+    pub fn explained_policy(&self, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
+        self.rules.renew();
+        self.resolve(&self.rules.now(), key, options)
+    }
 
-fn resolved(inner: &Inner, config: &Config, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
-    let rule = config.rule_for(key);
-    let Replicas { min, max, .. } = range(config);
-    let (resolved, resolutions) = decide(inner, config, rule, options);
-    let asked = resolved.replicas.clamp(min, max);
-    let model = config.store.cost_model;
-    let domains = inner.tiers.domains(resolved.tiers, resolved.is_all_persistent()).min(255) as u8;
-    let wanted = Wanted { replicas: asked.min(domains).max(1), model, ..resolved };
-    (Policy { asked, wanted }, resolutions)
-}
+    fn resolve(&self, config: &Config, key: &[u8], options: &PutOptions) -> (Policy, Vec<Resolution>) {
+        let rule = config.rule_for(key);
+        let Replicas { min, max, .. } = range(config);
+        let (resolved, resolutions) = self.decide(config, rule, options);
+        let asked = resolved.replicas.clamp(min, max);
+        let model = config.store.cost_model;
+        let domains = self.tiers.domains(resolved.tiers, resolved.is_all_persistent()).min(255) as u8;
+        let wanted = Wanted { replicas: asked.min(domains).max(1), model, ..resolved };
+        (Policy { asked, wanted }, resolutions)
+    }
 
-fn decide(inner: &Inner, config: &Config, rule: Option<&Rule>, options: &PutOptions) -> (Wanted, Vec<Resolution>) {
-    let mut asks: SmallVec<[(Level, Ask); 4]> = SmallVec::new();
-    for level in options.levels() {
-        let rank = if asks.is_empty() { Level::Operation } else { Level::Application };
-        let ask = Ask {
-            requirements: level.requirements.clone(),
-            replicas: level.replicas,
-            ack: level.ack,
-            weights: level.weights,
-            budget: level.budget,
-            max_latency: level.max_latency,
-            tiers: level.tiers.as_deref().map(|names| inner.tiers.named(names)),
+    fn decide(&self, config: &Config, rule: Option<&Rule>, options: &PutOptions) -> (Wanted, Vec<Resolution>) {
+        let mut asks: SmallVec<[(Level, Ask); 4]> = SmallVec::new();
+        for level in options.levels() {
+            let rank = if asks.is_empty() { Level::Operation } else { Level::Application };
+            let ask = Ask {
+                requirements: level.requirements.clone(),
+                replicas: level.replicas,
+                ack: level.ack,
+                weights: level.weights,
+                budget: level.budget,
+                max_latency: level.max_latency,
+                tiers: level.tiers.as_deref().map(|names| self.tiers.named(names)),
+                ..Ask::default()
+            };
+            asks.push((rank, ask));
+        }
+        let application = rule.map_or_else(Ask::default, |rule| Ask {
+            requirements: rule.requirements.iter().map(|asked| **asked).collect(),
+            replicas: rule.replicas,
+            ack: rule.ack,
+            weights: rule.weights.as_deref().copied(),
+            budget: rule.budget.as_deref().copied(),
+            max_latency: rule.max_latency.map(|time| time.0.as_secs_f64()),
+            tiers: rule.tiers.as_deref().map(|names| self.tiers.named(names)),
+            volatile: Some(rule.volatile),
+        });
+        let store = &config.store;
+        // The weakest one is what holds where nothing is said.
+        let ack = Some(store.ack).filter(|ack| *ack > Ack::Placed);
+        let system = Ask {
+            requirements: store.requirements.iter().map(|asked| **asked).collect(),
+            ack,
+            weights: store.weights.as_deref().copied(),
+            budget: store.budget.as_deref().copied(),
+            max_latency: store.max_latency.map(|time| time.0.as_secs_f64()),
             ..Ask::default()
         };
-        asks.push((rank, ask));
+        asks.push((Level::Application, application));
+        asks.push((Level::System, system));
+        let levels: SmallVec<[(Level, &Ask); 4]> = asks.iter().map(|(level, ask)| (*level, ask)).collect();
+        resolve_levels(&levels, range(config))
     }
-    let application = rule.map_or_else(Ask::default, |rule| Ask {
-        requirements: rule.requirements.iter().map(|asked| **asked).collect(),
-        replicas: rule.replicas,
-        ack: rule.ack,
-        weights: rule.weights.as_deref().copied(),
-        budget: rule.budget.as_deref().copied(),
-        max_latency: rule.max_latency.map(|time| time.0.as_secs_f64()),
-        tiers: rule.tiers.as_deref().map(|names| inner.tiers.named(names)),
-        volatile: Some(rule.volatile),
-    });
-    let store = &config.store;
-    // The weakest one is what holds where nothing is said.
-    let ack = Some(store.ack).filter(|ack| *ack > Ack::Placed);
-    let system = Ask {
-        requirements: store.requirements.iter().map(|asked| **asked).collect(),
-        ack,
-        weights: store.weights.as_deref().copied(),
-        budget: store.budget.as_deref().copied(),
-        max_latency: store.max_latency.map(|time| time.0.as_secs_f64()),
-        ..Ask::default()
-    };
-    asks.push((Level::Application, application));
-    asks.push((Level::System, system));
-    let levels: SmallVec<[(Level, &Ask); 4]> = asks.iter().map(|(level, ask)| (*level, ask)).collect();
-    resolve_levels(&levels, range(config))
 }
 
 fn range(config: &Config) -> Replicas {

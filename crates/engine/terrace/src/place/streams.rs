@@ -1,4 +1,4 @@
-//! What was learned of each stream of bytes: a series of keys, or files of one folder and ending.
+//! Lessons learned from each stream of bytes: a series of keys, or files of one folder and ending.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,42 +19,40 @@ use terrace_predict::{Choice, Outcome, Predictor, Stream};
 use terrace_system::replace;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::memory::{self, Memories, REMEMBERED};
+use super::memory::{self, Memories, REMEMBERED_FILE};
 use super::planner::Pace;
-use super::{READS, USUAL, is_dense};
-use crate::store::Tiers;
+use super::{MIN_EXPECTED_READS, UNKNOWN_ENCODING_COST, is_dense};
+use crate::devices::{LEARNED_FILE, Tiers};
 
-/// Where a store keeps what was learned.
-pub(crate) const LEARNED: &str = "predictor.json";
 /// Streams remembered.
-const STREAMS: usize = 1024;
+const MAX_STREAMS: usize = 1024;
 /// Numbers in the name of a file of a series, at most.
-const MIXED: usize = 3;
-/// After so many outcomes, what is expected is worked out again.
-const OUTCOMES: u32 = 8;
+const MAX_NUMBERS_IN_NAME: usize = 3;
+/// The expectation is computed again after this number of outcomes.
+const OUTCOMES_PER_UPDATE: u32 = 8;
 /// How much the last outcome of an encoding that a rule names counts, and the step in which its ratio is taken in.
-const NEWEST: f64 = 0.3;
-const STEP: f64 = 0.02;
+const NEWEST_OUTCOME_WEIGHT: f64 = 0.3;
+const PINNED_RATIO_STEP: f64 = 0.02;
 /// Bytes that a process decodes before it learns from that.
-const READ: u64 = 4 << 20;
-/// What of the time to move bytes it is worth to wait for the predictor.
-const WAIT: f64 = 0.1;
+const DECODED_BYTES_PER_LESSON: u64 = 4 << 20;
+/// Waits for a busy predictor take at most this fraction of the transfer time.
+const MAX_PREDICTOR_WAIT_FRACTION: f64 = 0.1;
 /// Extents that are shorter than this are surveyed together with others of their stream.
 pub(super) const SHORT_EXTENT_BYTES: usize = 64 << 10;
 /// Extents that a survey of short ones is made of.
 const SURVEYED_EXTENTS: u32 = 16;
 /// How often who waits for a busy predictor looks again.
-const LOOK: Duration = Duration::from_micros(100);
-/// Where hardly anything but the bytes stored matters, effort is earned as for a device that moves so many of them in a
-/// second: what is dear then is space, not time.
-const ARCHIVE: f64 = 2.5e5;
+const PREDICTOR_POLL_INTERVAL: Duration = Duration::from_micros(100);
+/// If hardly anything but the stored bytes matters, effort is valued as for a device of this speed: space is expensive
+/// then, not time.
+const ARCHIVE_BYTES_PER_SECOND: f64 = 2.5e5;
 
-/// What was learned of each stream.
+/// The lessons learned from each stream.
 pub(crate) struct Streams {
     streams: Mutex<HashMap<u64, Arc<Mutex<Known>>>>,
     /// Made when first needed, from what is kept in the store's directory.
     predictor: OnceLock<Mutex<Predictor>>,
-    /// What was kept of streams, read when first needed.
+    /// The kept streams, read when first needed.
     memories: OnceLock<Memories>,
     dir: PathBuf,
     /// Bytes that were decoded.
@@ -72,11 +70,11 @@ pub(crate) struct Known {
     survey: Option<Survey>,
 }
 
-/// What short extents of a stream were surveyed to be: those of one stream are alike, and a survey of each would take far longer than
+/// The survey of a stream's short extents: those of one stream are alike, and a survey of each would take far longer than
 /// to move it.
 struct Survey {
     stream: Stream,
-    /// What it was made for.
+    /// The purpose that it was made for.
     weights: [Weights; 2],
     /// How many extents it is made of.
     extents: u32,
@@ -104,21 +102,21 @@ impl Known {
         self.stream.is_new()
     }
 
-    /// What is expected of the encoding that a rule names: until it was used, that it shrinks nothing.
+    /// The expected cost of the encoding that a rule names: until its first use, that it shrinks nothing.
     pub fn pinned(&mut self, encoding: Encoding) -> &Arc<Costs> {
         let held = self.pinned.take().filter(|held| held.encoding == encoding);
-        &self.pinned.insert(held.unwrap_or_else(|| Pinned::new(encoding, USUAL))).costs
+        &self.pinned.insert(held.unwrap_or_else(|| Pinned::new(encoding, UNKNOWN_ENCODING_COST))).costs
     }
 
     /// Learns from what the encoding that a rule names did.
     fn learn_pinned(&mut self, encoding: Encoding, encoded: Coded) {
         let Coded { raw, stored, seconds } = encoded;
         let Some(held) = self.pinned.as_mut().filter(|held| held.encoding == encoding && stored > 0) else { return };
-        let first = held.expected == USUAL;
+        let first = held.expected == UNKNOWN_ENCODING_COST;
         let measured = Expected { stored: stored as f64 / raw as f64, encode: seconds / raw as f64, decode: f64::NAN };
-        held.expected = held.expected.learn(&measured, if first { 1.0 } else { NEWEST });
+        held.expected = held.expected.learn(&measured, if first { 1.0 } else { NEWEST_OUTCOME_WEIGHT });
         // What hardly differs makes no plan worth another thought.
-        if (held.stored / held.expected.stored - 1.0).abs() > STEP {
+        if (held.stored / held.expected.stored - 1.0).abs() > PINNED_RATIO_STEP {
             *held = Pinned::new(encoding, held.expected);
         }
     }
@@ -133,7 +131,7 @@ fn series(key: &[u8], seed: u64) -> u64 {
     let ending = file.iter().rposition(|&b| b == b'.').filter(|&at| at > 0).map_or(&[][..], |at| &file[at..]);
     let numbers =
         |part: &[u8]| part.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()).filter(is_number).count();
-    let named = numbers(file) <= MIXED && numbers(key) > 0;
+    let named = numbers(file) <= MAX_NUMBERS_IN_NAME && numbers(key) > 0;
     let counted = [folder, if named { file } else { ending }].concat();
     let parts = counted.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
     parts.fold(seed, |seed, part| xxh3_64_with_seed(if is_number(&part) { b"#" } else { part }, seed))
@@ -164,16 +162,16 @@ impl Streams {
         // Others must not wait for the predictor, which this may have to.
         let known = Arc::new(Mutex::new(self.known(name, element)));
         let mut streams = self.streams.lock();
-        if streams.len() > STREAMS {
+        if streams.len() > MAX_STREAMS {
             streams.clear();
         }
         streams.entry(name).or_insert(known).clone()
     }
 
-    /// What is known of a stream that is new to this process.
+    /// The knowledge about a stream that is new to this process.
     fn known(&self, name: u64, element: Option<Element>) -> Known {
         let (mut stream, mut choices) = (new_stream(element), Vec::new());
-        let memories = self.memories.get_or_init(|| memory::read(&self.dir.join(REMEMBERED)));
+        let memories = self.memories.get_or_init(|| memory::read(&self.dir.join(REMEMBERED_FILE)));
         if let Some((_, memory)) = memories.iter().find(|(other, _)| *other == name) {
             let predictor = self.predictor().lock();
             predictor.recall(&mut stream, memory);
@@ -189,7 +187,7 @@ impl Streams {
         // Where bytes stored are what matters, waiting for the predictor costs less than writing them raw.
         let (objective, lender) = (aim.objective(), aim.slowest.as_ref().map(|pace| aim.at(pace)));
         let moved = lender.as_ref().unwrap_or(&objective);
-        let worth = Duration::from_secs_f64(WAIT * raw.len() as f64 * moved.target.write);
+        let worth = Duration::from_secs_f64(MAX_PREDICTOR_WAIT_FRACTION * raw.len() as f64 * moved.target.write);
         let free = if aim.dense { Some(self.predictor().lock()) } else { self.predictor_within(worth) };
         let Some(mut predictor) = free else { return false };
         let mut known = known.lock();
@@ -198,7 +196,7 @@ impl Streams {
         }
         known.stream.at(file, place);
         let learned = predictor.study(&mut known.stream, raw, &objective);
-        if !learned && known.outcomes < OUTCOMES {
+        if !learned && known.outcomes < OUTCOMES_PER_UPDATE {
             return false;
         }
         known.outcomes = 0;
@@ -207,7 +205,7 @@ impl Streams {
         true
     }
 
-    /// What is expected of every encoding that may serve on one of the tiers, whatever it takes to find out.
+    /// The expected cost of every encoding that may serve on one of the tiers, whatever the survey costs.
     pub fn survey(
         &self,
         raw: &[u8],
@@ -253,7 +251,7 @@ impl Streams {
     ) -> Vec<(Encoding, Expected)> {
         let mut predictor = self.predictor().lock();
         for device in &tiers.devices {
-            for (weights, reads) in [(&wanted.first, READS), (&wanted.rest, 0.0)] {
+            for (weights, reads) in [(&wanted.first, MIN_EXPECTED_READS), (&wanted.rest, 0.0)] {
                 let pace = Pace { write: device.writing.rate(), read: device.reading.rate() };
                 let aim = Aim { pace, slowest: None, weights, reads, dense: is_dense(wanted, weights) };
                 predictor.study(stream, raw, &aim.objective());
@@ -283,7 +281,7 @@ impl Streams {
     /// wait for what is kept, and not where the predictor is busy.
     pub fn decoded(&self, encoding: Encoding, decoded: Coded) {
         let Coded { raw, stored, seconds } = decoded;
-        if raw == 0 || self.decoded.fetch_add(raw as u64, Ordering::Relaxed) < READ {
+        if raw == 0 || self.decoded.fetch_add(raw as u64, Ordering::Relaxed) < DECODED_BYTES_PER_LESSON {
             return;
         }
         if let Some(mut predictor) = self.predictor().try_lock() {
@@ -299,13 +297,13 @@ impl Streams {
             if free.is_some() || begun.elapsed() >= limit {
                 return free;
             }
-            thread::sleep(LOOK.min(limit));
+            thread::sleep(PREDICTOR_POLL_INTERVAL.min(limit));
         }
     }
 
     fn predictor(&self) -> &Mutex<Predictor> {
         self.predictor.get_or_init(|| {
-            let kept = fs::read_to_string(self.dir.join(LEARNED)).ok();
+            let kept = fs::read_to_string(self.dir.join(LEARNED_FILE)).ok();
             Mutex::new(kept.and_then(|text| Predictor::load(&text).ok()).unwrap_or_default())
         })
     }
@@ -315,11 +313,11 @@ impl Streams {
         let Some(predictor) = self.predictor.get() else { return };
         let streams: Vec<_> = self.streams.lock().iter().map(|(name, known)| (*name, known.clone())).collect();
         let predictor = predictor.lock();
-        let _ = replace(&self.dir.join(LEARNED), predictor.save());
+        let _ = replace(&self.dir.join(LEARNED_FILE), predictor.save());
         let memories = streams.iter().map(|(name, known)| (*name, predictor.remember(&known.lock().stream)));
         let memories: Memories = memories.filter(|(_, memory)| !memory.is_empty()).collect();
         if !memories.is_empty() {
-            memory::keep(&self.dir.join(REMEMBERED), memories);
+            memory::keep(&self.dir.join(REMEMBERED_FILE), memories);
         }
     }
 }
@@ -331,12 +329,12 @@ fn new_stream(element: Option<Element>) -> Stream {
     }
 }
 
-/// What is expected, as the planner takes it.
+/// The expectation in the planner's form.
 fn expected(choices: &[Choice]) -> impl Iterator<Item = (Encoding, Expected)> {
     choices.iter().map(|choice| (choice.encoding, choice.weighed()))
 }
 
-/// What encodings are studied for.
+/// The purpose for which encodings are studied.
 pub(crate) struct Aim<'a> {
     pub pace: Pace,
     /// For the first bytes of a stream: that of the slowest device, where those that follow may have to go.
@@ -348,14 +346,14 @@ pub(crate) struct Aim<'a> {
 }
 
 impl Aim<'_> {
-    /// What the planner's cost model minimises, on a target that waits for nothing.
+    /// The objective of the planner's cost model, on an idle target.
     fn objective(&self) -> Objective {
         self.at(&self.pace)
     }
 
     /// The same for another device.
     fn at(&self, pace: &Pace) -> Objective {
-        let slow = if self.dense { ARCHIVE } else { f64::INFINITY };
+        let slow = if self.dense { ARCHIVE_BYTES_PER_SECOND } else { f64::INFINITY };
         let rate = |rate: f64| step(rate.min(slow));
         let target = TargetRates::from_speeds(rate(pace.write), rate(pace.read), 0.0);
         Objective { weights: *self.weights, target, reads: self.reads }
@@ -380,7 +378,7 @@ mod tests {
         let weights = Weights::new(1.0, 1.0, 1.0).expect("weights");
         let studied = |rate| {
             let pace = Pace { write: rate, read: rate };
-            let aim = Aim { pace, slowest: None, weights: &weights, reads: READS, dense: false };
+            let aim = Aim { pace, slowest: None, weights: &weights, reads: MIN_EXPECTED_READS, dense: false };
             streams.study(&known, (1, 0), &raw, &aim)
         };
         let held = streams.predictor().lock();
@@ -413,18 +411,18 @@ mod tests {
         );
         let config = crate::Config::parse(&text, "test").expect("a configuration");
         let store = crate::Store::init(&dir.path().join("store"), &config).expect("a store");
-        let (streams, tiers, wanted) = (&store.inner.streams, &store.inner.tiers, Wanted::default());
+        let (streams, tiers, wanted) = (&store.engine.planning.streams, &store.engine.tiers, Wanted::default());
         let raw: Vec<u8> = (0..500u32).flat_map(|number| format!("line {number}\n").into_bytes()).collect();
         let known = |key: &str| streams.of(key.as_bytes(), None);
         let first = (0..SURVEYED_EXTENTS)
             .map(|number| streams.survey_extent(&known(&format!("d/{number}.txt")), &raw, tiers, &wanted))
-            .last();
+            .reduce(|_, later| later);
         assert!(
             first.as_ref().is_some_and(|first| first.iter().any(|(_, expected)| expected.ratio() > 1.5)),
             "{first:?}"
         );
         std::thread::scope(|scope| {
-            // Whoever surveys waits for it.
+            // A survey waits for it.
             let held = streams.predictor().lock();
             let (answer, answers) = std::sync::mpsc::channel();
             scope.spawn(|| {

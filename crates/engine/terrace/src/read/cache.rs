@@ -28,7 +28,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// One that keeps up to so many bytes, or nothing at all.
+    /// Creates a cache for `capacity` bytes. A capacity of 0 caches nothing.
     pub fn new(capacity: u64) -> Cache {
         let most = capacity / u64::from(sub_block_len(Encoding::NONE));
         Cache { chunks: (most > 0).then(|| Lru::with_weighter(most as usize, capacity, Length)) }

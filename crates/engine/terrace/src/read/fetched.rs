@@ -9,9 +9,9 @@ use rustix_futex_sync::{Condvar, Mutex};
 use terrace_catalog::Extent;
 
 /// So many frames, of at most 1 MiB each, are here at a time.
-const MOST: usize = 16;
+const MAX_FETCHED_FRAMES: usize = 16;
 /// Buffers that wait for the next frame.
-const SPARE: usize = 4;
+const MAX_SPARE_BUFFERS: usize = 4;
 
 /// A frame's name: the write that made it, and where it begins in its object. Frames never change.
 type Name = (u64, u64);
@@ -47,7 +47,7 @@ impl Fetched {
         if slots.all.contains_key(&extent.frame()) {
             return false;
         }
-        if slots.all.len() >= MOST {
+        if slots.all.len() >= MAX_FETCHED_FRAMES {
             let Some(oldest) = slots.order.front().copied() else { return false };
             slots.remove(oldest);
         }
@@ -66,7 +66,7 @@ impl Fetched {
         Some(buffer)
     }
 
-    /// Whoever waits for the frame gets these bytes of it; without any he reads it himself.
+    /// Hands these bytes of the frame to waiting readers. Without bytes, they read the frame themselves.
     pub fn end(&self, extent: &Extent, bytes: Option<Vec<u8>>) {
         let (mut slots, name) = (self.slots.lock(), extent.frame());
         match bytes {
@@ -85,7 +85,7 @@ impl Fetched {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// So many of the frame's raw bytes from `skip` on, if it is here or under way. Whoever takes its last byte takes it away.
+    /// Lends `length` raw bytes of the frame from `skip` on, if it is here or under way. Taking the last byte removes the frame.
     pub fn lend(&self, extent: &Extent, skip: u32, length: usize) -> Option<Lent<'_>> {
         if !self.has_any() {
             return None;
@@ -142,7 +142,7 @@ impl Slots {
     /// Keeps a buffer for the next frame, if nobody reads it.
     fn give(&mut self, bytes: Arc<Vec<u8>>) {
         if let Some(buffer) = Arc::into_inner(bytes)
-            && self.spare.len() < SPARE
+            && self.spare.len() < MAX_SPARE_BUFFERS
         {
             self.spare.push(buffer);
         }

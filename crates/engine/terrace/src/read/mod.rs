@@ -2,230 +2,49 @@
 
 mod cache;
 mod fetched;
-mod handle;
 mod nearest;
-mod view;
+mod suspects;
 
-use std::io::{self, Write};
+use std::io;
+use std::sync::Arc;
 
+use terrace_catalog::{Extent, Object, Replica, Task};
 use terrace_codec::Encoding;
 
 pub(crate) use cache::Cache;
 pub(crate) use fetched::{Fetched, Lent};
-pub use handle::Handle;
 use nearest::nearest;
-use view::View;
+pub(crate) use suspects::{Suspect, Suspects};
 
-use crate::sparse::{Dense, WriteHoles};
-use crate::store::{Device, Inner, Store};
-use crate::write::with_scratch;
+use crate::devices::{Device, Tiers, with_scratch};
+use crate::place::Streams;
 use crate::{Error, Result};
-use terrace_catalog::{Extent, Object, Replica, Task};
-use terrace_format::frame::{self, BLOCK, Header, header_len};
+use terrace_format::frame::{self, Header, header_len};
 use terrace_format::key;
 
 /// Frames up to this length are fetched in one piece.
-const WHOLE: u32 = 96 << 10;
+const MAX_WHOLE_READ_BYTES: u32 = 96 << 10;
 /// From targets that are far, a frame is fetched in one piece where this part of it is wanted.
-const FAR_SHARE: usize = 4;
-/// A single call looks again this often when the object moves on under it.
-const LOOKS: u32 = 8;
-/// What `get` hands out at a time.
-const STEP: u64 = 4 * BLOCK as u64;
+const FAR_WHOLE_READ_DIVISOR: usize = 4;
 
-impl Store {
-    /// Reads a whole object.
-    pub fn get(&self, key: &[u8]) -> Result<Vec<u8>> {
-        self.get_into(key, 0, None, |_, length| vec![0; length])
-    }
-
-    /// Reads a range of an object, to its end where `end` is none, into what `room` makes for so many bytes. All bytes are of
-    /// the object that `room` is told; it is asked again where that was replaced meanwhile.
-    pub fn get_into<R: AsMut<[u8]>>(
-        &self,
-        key: &[u8],
-        start: u64,
-        end: Option<u64>,
-        mut room: impl FnMut(&Object, usize) -> R,
-    ) -> Result<R> {
-        key::check_end(key, start, 0)?;
-        for _ in 0..LOOKS {
-            let object = self.stat(key)?;
-            let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
-            let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
-            if self.read_version(key, start, bytes.as_mut(), Version::This(&object))?.is_some() {
-                return Ok(bytes);
-            }
-        }
-        Err(Error::Replaced { key: key::show(key) })
-    }
-
-    /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
-    /// What was never written reads as zeros. All bytes are of one generation.
-    pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
-        key::check(key)?;
-        key::check_end(key, offset, out.len() as u64)?;
-        self.read_version(key, offset, out, Version::Any)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
-    }
-
-    /// Fills `out` from the object's byte `offset` on, if it is still `object`, as [`Store::stat`] told: false where it has
-    /// changed. Bytes beyond its end are zero.
-    pub fn read_unchanged(&self, key: &[u8], object: &Object, offset: u64, out: &mut [u8]) -> Result<bool> {
-        key::check(key)?;
-        let read = self.read_version(key, offset, out, Version::This(object))?;
-        if let Some(beyond) = read.and_then(|length| out.get_mut(length..)) {
-            beyond.fill(0);
-        }
-        Ok(read.is_some())
-    }
-
-    /// Fills `out` from the object's byte `offset` on, if the key still names the one of this number: none where it does not.
-    pub(crate) fn read_numbered(&self, key: &[u8], number: u64, offset: u64, out: &mut [u8]) -> Result<Option<usize>> {
-        self.read_version(key, offset, out, Version::Numbered(number))
-    }
-
-    /// Bytes of an object that were fetched ahead, where one frame has all of them and the key names the object of this
-    /// number.
-    pub(crate) fn lend(&self, key: &[u8], number: u64, offset: u64, length: u64) -> Result<Option<Lent<'_>>> {
-        let end = offset.saturating_add(length);
-        let Some((object, extents)) = self.inner.catalog.locate(key, offset, end)? else { return Ok(None) };
-        let [extent] = extents.as_slice() else { return Ok(None) };
-        if object.id != number || extent.offset > offset || extent.end() < end || object.length < end {
-            return Ok(None);
-        }
-        let lent = self.inner.fetched.lend(extent, (offset - extent.frame_offset()) as u32, length as usize);
-        if lent.is_some() {
-            self.inner.hotness.touch(key, offset, length);
-        }
-        Ok(lent)
-    }
-
-    /// Bytes per second, before encoding, at which an object's first bytes come from the quickest target that has them, as far as
-    /// that was measured; none where nothing of it is stored.
-    pub fn reading_rate(&self, key: &[u8]) -> Result<Option<f64>> {
-        key::check(key)?;
-        let inner = &self.inner;
-        let Some((_, extents)) = inner.catalog.locate(key, 0, u64::from(BLOCK))? else { return Ok(None) };
-        let rate = |extent: &Extent, replica: &Replica| {
-            let rate = inner.tiers.device(replica.target).map_or(0.0, |device| device.reading.rate());
-            rate * f64::from(extent.raw_len) / f64::from(replica.stored.max(1))
-        };
-        let of = |extent: &Extent| extent.replicas.iter().map(|replica| rate(extent, replica)).max_by(f64::total_cmp);
-        Ok(extents.first().and_then(of))
-    }
-
-    /// Writes a range of an object, to its end where `end` is none, to `sink`, in bounded memory: the object as it is when
-    /// the call begins, whatever becomes of it meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::Replaced`] where the object was replaced within the first second, and its space was needed at once.
-    pub fn get_to(&self, key: &[u8], start: u64, end: Option<u64>, sink: impl Write) -> Result<u64> {
-        self.get_sparse(key, start, end, Dense(sink))
-    }
-
-    /// The same; `sink` is told of holes instead of being given their zeros.
-    ///
-    /// # Errors
-    /// As those of [`Store::get_to`].
-    pub fn get_sparse(&self, key: &[u8], start: u64, end: Option<u64>, sink: impl WriteHoles) -> Result<u64> {
-        self.get_by(key, start, end, |_| sink)
-    }
-
-    /// The same, to a sink that is made for the object as it is read.
-    ///
-    /// # Errors
-    /// As those of [`Store::get_to`].
-    pub fn get_by<W: WriteHoles>(
-        &self,
-        key: &[u8],
-        start: u64,
-        end: Option<u64>,
-        make_sink: impl FnOnce(&Object) -> W,
-    ) -> Result<u64> {
-        key::check_end(key, start, 0)?;
-        let mut view = View::of(self, key)?;
-        let mut sink = make_sink(&view.object);
-        let length = view.object.length;
-        let end = end.map_or(length, |e| e.min(length));
-        let mut buffer = vec![0; STEP.min(end.saturating_sub(start)) as usize];
-        let mut at = start;
-        let failed = || Error::io(format!("writing the bytes of {:?}", key::show(key)));
-        while at < end {
-            let hole = view.end_of_hole(at).min(end) - at;
-            if hole > 0 {
-                sink.skip_hole(hole).map_err(failed())?;
-                at += hole;
-                continue;
-            }
-            let want = &mut buffer[..STEP.min(end - at) as usize];
-            view.hold_if_long()?;
-            let read = view.read_at(at, want)?;
-            sink.write_all(&want[..read]).map_err(failed())?;
-            at += read as u64;
-        }
-        Ok(end.saturating_sub(start))
-    }
-
-    /// Reads from the object as it is now, if that is `version`: none where it is not.
-    fn read_version(&self, key: &[u8], offset: u64, out: &mut [u8], version: Version<'_>) -> Result<Option<usize>> {
-        let inner = &self.inner;
-        let mut failed = None;
-        for _ in 0..LOOKS {
-            let found = inner.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
-            let (object, extents) = match (found, version) {
-                (Some(found), _) => found,
-                (None, Version::Any) => return Err(Error::not_found(key)),
-                (None, _) => return Ok(None),
-            };
-            if !version.is(&object) {
-                return Ok(None);
-            }
-            let length = object.length.saturating_sub(offset).min(out.len() as u64) as usize;
-            let out = &mut out[..length];
-            match inner.read_extents(key, &object, &extents, offset, out) {
-                Ok(()) => {
-                    inner.hotness.touch(key, offset, length as u64);
-                    return Ok(Some(length));
-                }
-                Err(e) => {
-                    // Damage only if the catalog still names these very frames; else look again.
-                    let again = inner.catalog.locate(key, offset, offset + length as u64)?;
-                    let same = again.is_some_and(|(o, now)| o.id == object.id && same_frames(&now, &extents));
-                    if same {
-                        return Err(e);
-                    }
-                    failed = Some(e);
-                }
-            }
-        }
-        Err(failed.unwrap_or_else(|| Error::Replaced { key: key::show(key) }))
-    }
+/// Reads extents from their replicas, and reports those that it finds bad.
+pub(crate) struct Reader {
+    /// The store's id, the seed of its checksums.
+    pub store: u64,
+    pub tiers: Arc<Tiers>,
+    /// Learns how quick decoding is.
+    pub streams: Arc<Streams>,
+    /// The blocks that small reads have decoded.
+    pub cache: Cache,
+    /// The prefetched frames.
+    pub fetched: Fetched,
+    /// Replicas that reads found bad, for the mover to repair.
+    pub suspects: Suspects,
 }
 
-/// What is read of what a key may name in the course of time.
-#[derive(Clone, Copy)]
-enum Version<'a> {
-    /// Whatever it names.
-    Any,
-    /// The object of this number.
-    Numbered(u64),
-    /// This object, unchanged.
-    This(&'a Object),
-}
-
-impl Version<'_> {
-    fn is(self, object: &Object) -> bool {
-        match self {
-            Version::Any => true,
-            Version::Numbered(number) => number == object.id,
-            Version::This(this) => (this.id, this.generation) == (object.id, object.generation),
-        }
-    }
-}
-
-impl Inner {
+impl Reader {
     /// Fills `out` from the object's byte `offset` on, which these of its extents hold; what they leave out is zero.
-    pub(crate) fn read_extents(
+    pub fn read_extents(
         &self,
         key: &[u8],
         object: &Object,
@@ -259,31 +78,23 @@ impl Inner {
     }
 
     /// The same, from its replicas.
-    pub(crate) fn fetch_extent(
-        &self,
-        key: &[u8],
-        object: &Object,
-        extent: &Extent,
-        skip: u32,
-        out: &mut [u8],
-    ) -> Result<()> {
-        let inner = self;
+    pub fn fetch_extent(&self, key: &[u8], object: &Object, extent: &Extent, skip: u32, out: &mut [u8]) -> Result<()> {
         let mut tried = Vec::new();
-        for replica in nearest(inner, extent)? {
-            let device = inner.tiers.device(replica.target)?;
+        for replica in nearest(&self.tiers, extent)? {
+            let device = self.tiers.device(replica.target)?;
             let dear = is_dear(device, &replica);
-            let read = |skip, out: &mut [u8]| read_replica(inner, device, object.id, extent, &replica, skip, out);
+            let read = |skip, out: &mut [u8]| self.read_replica(device, object.id, extent, &replica, skip, out);
             let filled = match dear {
-                true => inner.cache.fill(extent, replica.encoding, skip, out, read),
+                true => self.cache.fill(extent, replica.encoding, skip, out, read),
                 false => read(skip, out),
             };
             match filled {
                 Ok(()) => return Ok(()),
                 Err(e) => {
                     device.failed(&e);
-                    tried.push(format!("{} ({}): {e}", inner.tiers.tier(device).name, device.path.display()));
+                    tried.push(format!("{} ({}): {e}", self.tiers.tier(device).name, device.path.display()));
                     if bad(&e) {
-                        inner.mover.suspect(Suspect {
+                        self.suspects.report(Suspect {
                             key: key.to_vec(),
                             task: task_of(object.id, extent, &replica),
                             replica,
@@ -297,25 +108,72 @@ impl Inner {
     }
 
     /// Whether an extent's nearest replica is worth being read before it is asked for.
-    pub(crate) fn is_dear(&self, extent: &Extent) -> Result<bool> {
-        match nearest(self, extent)?.first() {
+    pub fn is_dear(&self, extent: &Extent) -> Result<bool> {
+        match nearest(&self.tiers, extent)?.first() {
             Some(replica) => Ok(is_dear(self.tiers.device(replica.target)?, replica)),
             None => Ok(false),
         }
+    }
+
+    /// The whole frame's raw bytes, from any good replica.
+    pub fn read_frame(&self, object: u64, extent: &Extent) -> Option<Vec<u8>> {
+        let mut raw = vec![0; extent.raw_len as usize];
+        extent
+            .replicas
+            .iter()
+            .any(|replica| {
+                let Ok(device) = self.tiers.device(replica.target) else { return false };
+                self.read_replica(device, object, extent, replica, 0, &mut raw).is_ok()
+            })
+            .then_some(raw)
+    }
+
+    /// Reads from one replica, verified: the frame must be the one that the catalog means.
+    pub fn read_replica(
+        &self,
+        device: &Device,
+        object: u64,
+        extent: &Extent,
+        replica: &Replica,
+        skip: u32,
+        out: &mut [u8],
+    ) -> io::Result<()> {
+        with_scratch(|scratch| {
+            let place = replica.place;
+            let head = header_len(extent.raw_len, replica.encoding);
+            let whole = place.length <= MAX_WHOLE_READ_BYTES
+                || (device.far && out.len() >= extent.raw_len as usize / FAR_WHOLE_READ_DIVISOR);
+            let first = if whole { place.length as usize } else { head };
+            let mut bytes = std::mem::take(&mut scratch.frame);
+            bytes.resize(first, 0);
+            let read = device.read(place, 0, &mut bytes).and_then(|()| {
+                let header = Header::read(&bytes, self.store, place)
+                    .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
+                let identity = header.identity;
+                let ours =
+                    (identity.object, identity.write, identity.offset) == (object, extent.write, extent.frame_offset());
+                if !ours || header.raw_len != extent.raw_len || header.encoding != replica.encoding {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "another frame stands here"));
+                }
+                frame::decode_range(&header, skip, out, scratch, |range, into| {
+                    let from = head + range.start as usize;
+                    match bytes.get(from..from + into.len()) {
+                        Some(have) => into.copy_from_slice(have),
+                        None => device.read(place, from as u32, into)?,
+                    }
+                    Ok(())
+                })
+            });
+            scratch.frame = bytes;
+            self.streams.decoded(replica.encoding, std::mem::take(&mut scratch.decoded));
+            read
+        })
     }
 }
 
 /// Raw bytes on a quick device are as near as any cache of ours.
 fn is_dear(device: &Device, replica: &Replica) -> bool {
     replica.encoding != Encoding::NONE || !device.quick
-}
-
-/// A replica that a read found bad.
-#[derive(Clone)]
-pub(crate) struct Suspect {
-    pub key: Vec<u8>,
-    pub task: Task,
-    pub replica: Replica,
 }
 
 /// Whether the error means that this replica is damaged or gone, rather than its device away.
@@ -326,54 +184,4 @@ pub(crate) fn bad(error: &io::Error) -> bool {
 /// The name under which a replica of an extent's frame is owed.
 pub(crate) fn task_of(object: u64, extent: &Extent, replica: &Replica) -> Task {
     Task { object, frame_offset: extent.frame_offset(), write: extent.write, target: replica.target }
-}
-
-fn too_long(key: &[u8]) -> Error {
-    let reason = "it is longer than this machine's memory can address; read it in parts";
-    Error::io(format!("reading {:?}", key::show(key)))(io::Error::new(io::ErrorKind::FileTooLarge, reason))
-}
-
-fn same_frames(a: &[Extent], b: &[Extent]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_frame(b) && a.replicas == b.replicas)
-}
-
-/// Reads from one replica, verified: the frame must be the one that the catalog means.
-pub(crate) fn read_replica(
-    inner: &Inner,
-    device: &Device,
-    object: u64,
-    extent: &Extent,
-    replica: &Replica,
-    skip: u32,
-    out: &mut [u8],
-) -> io::Result<()> {
-    with_scratch(|scratch| {
-        let place = replica.place;
-        let head = header_len(extent.raw_len, replica.encoding);
-        let whole = place.length <= WHOLE || (device.far && out.len() >= extent.raw_len as usize / FAR_SHARE);
-        let first = if whole { place.length as usize } else { head };
-        let mut bytes = std::mem::take(&mut scratch.frame);
-        bytes.resize(first, 0);
-        let read = device.read(place, 0, &mut bytes).and_then(|()| {
-            let header = Header::read(&bytes, inner.catalog.log().store(), place)
-                .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-            let identity = header.identity;
-            let ours =
-                (identity.object, identity.write, identity.offset) == (object, extent.write, extent.frame_offset());
-            if !ours || header.raw_len != extent.raw_len || header.encoding != replica.encoding {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "another frame stands here"));
-            }
-            frame::decode_range(&header, skip, out, scratch, |range, into| {
-                let from = head + range.start as usize;
-                match bytes.get(from..from + into.len()) {
-                    Some(have) => into.copy_from_slice(have),
-                    None => device.read(place, from as u32, into)?,
-                }
-                Ok(())
-            })
-        });
-        scratch.frame = bytes;
-        inner.streams.decoded(replica.encoding, std::mem::take(&mut scratch.decoded));
-        read
-    })
 }

@@ -5,25 +5,24 @@ use terrace_catalog::{Extent, Replica};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::Result;
-use crate::place::{WAITS, taken};
+use crate::devices::{Device, MAX_QUEUE_SECONDS, Tiers, usual_seconds};
 use crate::report::TierState;
-use crate::store::{Device, Inner};
 
 /// The extent's replicas, the quickest to have first; those on devices in trouble last. Of those on one tier, which count as
 /// equally quick, the one whose device this process asks least comes first; then each process has an order of its own
 /// for each extent, so that many that read the same bytes do not all go to one device, and one that reads them again finds
 /// them where it did.
-pub fn nearest(inner: &Inner, extent: &Extent) -> Result<SmallVec<[Replica; 3]>> {
+pub fn nearest(tiers: &Tiers, extent: &Extent) -> Result<SmallVec<[Replica; 3]>> {
     if extent.replicas.len() < 2 {
         return Ok(extent.replicas.clone());
     }
     let mut timed = SmallVec::<[(bool, f64, f64, Replica); 3]>::new();
     for replica in &extent.replicas {
-        let device = inner.tiers.device(replica.target)?;
+        let device = tiers.device(replica.target)?;
         let time = |device: &Device| device.reading.time(replica.stored as usize);
-        let peers = inner.tiers.devices.iter().filter(|peer| peer.tier == device.tier);
+        let peers = tiers.devices.iter().filter(|peer| peer.tier == device.tier);
         let away = device.state() == TierState::Away;
-        timed.push((away, taken(time(device), peers.map(time), WAITS), device.load(), *replica));
+        timed.push((away, usual_seconds(time(device), peers.map(time), MAX_QUEUE_SECONDS), device.load(), *replica));
     }
     let turn = |of: &Replica| {
         let own = [extent.write, extent.frame_offset(), of.target.into(), std::process::id().into()];
@@ -62,24 +61,28 @@ mod tests {
         let replicated = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
         store.put_bytes(b"k", &bytes, &replicated).expect("puts");
         store.sync().expect("syncs");
-        let devices = &store.inner.tiers.devices;
+        let devices = &store.engine.tiers.devices;
         let took = |device: &Device, seconds| {
             (0..200).for_each(|_| device.reading.note(1 << 20, Duration::from_secs_f64(seconds)));
         };
         devices.iter().for_each(|device| took(device, 0.01));
         let was_slower = |times| took(&devices[0], 0.01 * times);
         was_slower(3.0);
-        let (_, extents) = store.inner.catalog.locate(b"k", 0, u64::MAX).expect("looks").expect("an object");
+        let (_, extents) = store.engine.catalog.locate(b"k", 0, u64::MAX).expect("looks").expect("an object");
         let mut counts = BTreeMap::<u16, usize>::new();
         for extent in &extents {
-            let first = nearest(&store.inner, extent).expect("replicas")[0];
-            assert_eq!(nearest(&store.inner, extent).expect("replicas")[0].target, first.target, "read where it was");
+            let first = nearest(&store.engine.tiers, extent).expect("replicas")[0];
+            assert_eq!(
+                nearest(&store.engine.tiers, extent).expect("replicas")[0].target,
+                first.target,
+                "read where it was"
+            );
             *counts.entry(first.target).or_default() += 1;
         }
         assert!(counts.len() == 3 && counts.values().all(|count| *count >= 4), "{counts:?} of {}", extents.len());
         // What is out of all proportion is not gone to.
         was_slower(99.0);
-        let to_odd = |extent| nearest(&store.inner, extent).expect("replicas")[0].target == devices[0].id;
+        let to_odd = |extent| nearest(&store.engine.tiers, extent).expect("replicas")[0].target == devices[0].id;
         assert!(!extents.iter().any(to_odd));
     }
 }

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use terrace_format::key;
 
-use super::{Store, boot, lock_file, read_config, read_identity, targets, write};
+use super::Store;
 use crate::config::{Config, Rule, TierConfig};
+use crate::devices::targets;
+use crate::home::{boot, lock_store, read_config, read_identity, write_file};
 use crate::{Error, Result};
 
 /// Owed replicas that are looked at in one go.
-const OWED: usize = 1024;
+const OWED_PER_LOOK: usize = 1024;
 
 impl Store {
     /// Adds tiers, each before the existing tier named in `before`, or last. No other process may have the store open.
@@ -36,15 +38,15 @@ impl Store {
     pub fn remove_tier(dir: &Path, name: &str) -> Result<()> {
         let store = Store::open(dir)?;
         let level = position(store.config(), name)?;
-        let on = |target| store.inner.tiers.device(target).is_ok_and(|d| d.tier == level);
+        let on = |target| store.engine.tiers.device(target).is_ok_and(|d| d.tier == level);
         let mut left = 0;
-        store.inner.catalog.each_object(b"", |_, _, extents| {
+        store.engine.catalog.each_object(b"", |_, _, extents| {
             left += extents.iter().flat_map(|e| &e.replicas).filter(|r| on(r.target)).count();
             Ok::<_, Error>(true)
         })?;
         let mut after = None;
         loop {
-            let owed = store.inner.catalog.owed(after.as_ref(), OWED)?;
+            let owed = store.engine.catalog.owed(after.as_ref(), OWED_PER_LOOK)?;
             left += owed.iter().filter(|(task, _)| on(task.target)).count();
             let Some((last, _)) = owed.last() else { break };
             after = Some(*last);
@@ -68,7 +70,7 @@ impl Store {
     /// [`Error::Config`] where there is no such tier.
     pub fn renew_tier(dir: &Path, name: &str) -> Result<Store> {
         read_identity(dir)?;
-        let lock = lock_file(dir)?;
+        let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
         let config = read_config(dir)?;
         for number in config.tiers[position(&config, name)?].targets.iter().filter_map(|target| target.number) {
@@ -104,7 +106,7 @@ impl Store {
         config.rules.splice(at..at, rules);
         let text = config.to_toml();
         Config::parse(&text, "the changed configuration")?;
-        if text == before { Ok(()) } else { write(&dir.join("terrace.toml"), text.as_bytes()) }
+        if text == before { Ok(()) } else { write_file(&dir.join("terrace.toml"), text.as_bytes()) }
     }
 }
 
@@ -115,10 +117,10 @@ fn position(config: &Config, name: &str) -> Result<usize> {
     names().position(|tier| tier == name).ok_or_else(unknown)
 }
 
-/// Writes the store's configuration anew, once the change has passed all checks.
+/// Replaces the store's configuration, once the change has passed all checks.
 fn change(dir: &Path, edit: impl FnOnce(&mut Config) -> Result<()>) -> Result<()> {
     read_identity(dir)?;
-    let lock = lock_file(dir)?;
+    let lock = lock_store(dir)?;
     boot::alone(dir, &lock)?;
     let mut config = read_config(dir)?;
     config.number_targets();
@@ -127,5 +129,5 @@ fn change(dir: &Path, edit: impl FnOnce(&mut Config) -> Result<()>) -> Result<()
     config.settle_paths()?;
     let text = config.to_toml();
     Config::parse(&text, "the changed configuration")?;
-    write(&dir.join("terrace.toml"), text.as_bytes())
+    write_file(&dir.join("terrace.toml"), text.as_bytes())
 }

@@ -10,14 +10,15 @@ use terrace_system::reserve::{RESERVE_FILE, Reserve};
 use terrace_system::split_leftover;
 use terrace_tier::removal::{self, TargetFound};
 
-use super::{Discard, FORMAT, Store, boot, lock_file, read_config, read_state, refuse, targets, write};
+use super::Store;
+use crate::care::Discard;
 use crate::config::{Config, TargetConfig, TierConfig, TierKind};
+use crate::devices::targets;
+use crate::home::{DESTROYED_LINE, FORMAT_VERSION, boot, lock_store, read_config, read_state, refuse, write_file};
 use crate::report::{RemainState, Remains, TargetRemains};
 use crate::{Error, Result, key};
 
-/// The line of a store's file `store` that says that it is being destroyed.
-pub(super) const DESTROYED: &str = "destroyed";
-/// What lies in a store's directory beside its targets: folders.
+/// The folders in a store's directory.
 const OWN_FOLDERS: [&str; 5] = ["catalog", "dumps", "keepers", "leases", "streams"];
 /// Folders with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
@@ -52,7 +53,7 @@ struct Described<'a> {
 }
 
 impl Store {
-    /// What the store in `dir` consists of, and what [`Store::destroy`] would remove. Nothing is changed.
+    /// Lists the parts of the store in `dir` that [`Store::destroy`] would remove. Nothing is changed.
     ///
     /// # Errors
     /// Where no store is there.
@@ -76,7 +77,7 @@ impl Store {
             true => look(dir, id, None)?,
             false => begin(dir, id, force)?,
         };
-        let lock = lock_file(dir)?;
+        let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
         let config = config_of(dir, true)?;
         for (of, found) in described(&config).zip(&mut remains.targets) {
@@ -100,8 +101,8 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
     let begin = |opened: Result<&Store, &Error>| {
         let remains = look(dir, id, Some(opened))?;
         check_allowed(dir, &remains, force)?;
-        let text = format!("format {FORMAT}\nid {id:016x}\n{DESTROYED}\n");
-        Reserve::new(dir).with(|| write(&dir.join("store"), text.as_bytes()))?;
+        let text = format!("format {FORMAT_VERSION}\nid {id:016x}\n{DESTROYED_LINE}\n");
+        Reserve::new(dir).with(|| write_file(&dir.join("store"), text.as_bytes()))?;
         terrace_system::fail::point("destroy:begun");
         Ok(remains)
     };
@@ -109,7 +110,7 @@ fn begin(dir: &Path, id: u64, force: bool) -> Result<Remains> {
         // Nobody else has it open then: what is counted is all that goes.
         Ok(store) => store.alone(|_| begin(Ok(&store))),
         Err(error) => {
-            let lock = lock_file(dir)?;
+            let lock = lock_store(dir)?;
             boot::alone(dir, &lock)?;
             begin(Err(&error))
         }
@@ -121,7 +122,7 @@ fn check_catalog(dir: &Path) -> Result<()> {
     if boot::has_catalog(dir) { Ok(check_pages(&dir.join("catalog"))?) } else { Ok(()) }
 }
 
-/// What there is of a store that could be opened or not; none where it is being destroyed.
+/// The contents of a store, whether it can be opened or not; none if it is being destroyed.
 fn look(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<Remains> {
     let config = config_of(dir, opened.is_none())?;
     let targets = described(&config).map(|of| of.look(dir, id)).collect();
@@ -129,7 +130,7 @@ fn look(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<R
     match opened {
         Some(Ok(store)) => {
             let (mut objects, mut bytes) = (0, 0_u64);
-            store.inner.catalog.each_object(b"", |key, object, _| {
+            store.engine.catalog.each_object(b"", |key, object, _| {
                 match key::below(key, key::RESERVED) {
                     true => remains.records += 1,
                     false => {

@@ -12,26 +12,18 @@ use terrace_predict::Predictor;
 use terrace_system::fail;
 use terrace_system::reserve::Reserve;
 use terrace_system::{Locked, remove_leftovers};
-use terrace_tier::Ids;
 
-use super::appends::AppendTurns;
-use super::boot;
-use super::destroy;
-use super::sole::sole;
-use super::trust::Trust;
-use super::{Inner, Last, Leases, Rules, STAGE_BYTES, Store, Tiers, lock_file, read_identity};
+use super::engine::{Engine, Held};
+use super::{Last, Store, destroy};
 use crate::care::Survey;
 use crate::config::Config;
-use crate::hotness::Hotness;
-use crate::mover::Mover;
-use crate::place::{Planner, Streams};
-use crate::read::{Cache, Fetched};
+use crate::home::{Rules, Trust, boot, lock_store, read_identity, take_sole};
 use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process.
 static STORES: LazyLock<Mutex<HashMap<PathBuf, Weak<Last>>>> = LazyLock::new(Mutex::default);
 
-/// What is known about the log when a store is opened.
+/// The knowledge about the log when a store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// Nothing: it is compared with what the catalog and the targets tell of it.
@@ -62,14 +54,14 @@ impl Store {
         let mut stores = STORES.lock();
         match stores.get(&dir).and_then(Weak::upgrade) {
             Some(last) if last.0.catalog.inherited() => last.0.catalog.leave(),
-            Some(last) => return Ok(Store { inner: last.0.clone(), _last: last, internal: false }),
+            Some(last) => return Ok(Store { engine: last.0.clone(), _last: last, internal: false }),
             None => {}
         }
-        let inner = Arc::new(Reserve::new(&dir).with(|| open(&dir, id, opening))?);
-        let last = Arc::new(Last(inner.clone()));
+        let engine = Arc::new(Reserve::new(&dir).with(|| open(&dir, id, opening))?);
+        let last = Arc::new(Last(engine.clone()));
         stores.retain(|_, last| last.strong_count() > 0);
         stores.insert(dir, Arc::downgrade(&last));
-        Ok(Store { inner, _last: last, internal: false })
+        Ok(Store { engine, _last: last, internal: false })
     }
 }
 
@@ -80,10 +72,10 @@ fn made_once() {
     fail::point("opening");
 }
 
-fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
+fn open(dir: &Path, id: u64, opening: Opening) -> Result<Engine> {
     let rules = Rules::read(dir)?;
-    let config = Config::clone(&rules.now());
-    let lock = lock_file(dir)?;
+    let config = rules.now();
+    let lock = lock_store(dir)?;
     // It may have been destroyed while this one waited for the lock; nothing must be made in its place.
     read_identity(dir)?;
     let log = Log::open(&dir.join("log"), id)?;
@@ -93,7 +85,7 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
     let was_cut_off = boot::read_mark(dir)?.was_cut_off();
     // Before anything is written to the catalog, which is not durable from then on.
     boot::mark_opened(dir)?;
-    let sole = sole(dir)?;
+    let sole = take_sole(dir)?;
     if !boot::read_mark(dir)?.is_trusted() || !boot::has_catalog(dir) {
         Reserve::new(dir).prepare();
     }
@@ -106,57 +98,37 @@ fn open(dir: &Path, id: u64, opening: Opening) -> Result<Inner> {
         check_log_end(&catalog, reach)?;
     }
     catalog.change_nothing_before(trust.end());
-    let ids: Arc<dyn Ids> = catalog.clone();
-    let tiers = Tiers::open(&config, id, dir, &ids)?;
-    let inner = Inner {
-        dir: dir.to_owned(),
-        cache: Cache::new(config.store.cache.0),
-        fetched: Fetched::default(),
-        config,
-        rules,
-        catalog,
-        tiers,
-        mover: Mover::default(),
-        streams: Streams::new(dir),
-        planner: Planner::default(),
-        hotness: Hotness::new(dir),
-        stage_bytes: fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
-        leases: Leases::new(dir),
-        appends: AppendTurns::open(dir),
-        trust,
-        sole,
-        lock,
-    };
+    let engine = Engine::new(dir, Held { rules, trust, sole, lock }, catalog)?;
     if opening == Opening::Damaged && had_records {
         // Nothing can be committed before the log begins again; the store is opened as usual then.
-        boot::shared(dir, &inner.lock)?;
-        return Ok(inner);
+        boot::shared(dir, &engine.lock)?;
+        return Ok(engine);
     }
-    crate::care::recover(&inner)?;
-    inner.rules_begin();
-    if boot::alone(dir, &inner.lock).is_ok() {
+    engine.care.recover()?;
+    engine.mover.rules_begin();
+    if boot::alone(dir, &engine.lock).is_ok() {
         // Nobody else has the store open, or would write here: what is left has no writer any more.
         remove_leftovers(dir, destroy::is_own_file);
         remove_leftovers(&dir.join("streams"), |_| true);
-        for (object, _) in inner.catalog.staged()? {
-            inner.catalog.commit(Edit::Unstage { object }.into())?;
+        for (object, _) in engine.catalog.staged()? {
+            engine.catalog.commit(Edit::Unstage { object }.into())?;
         }
-        inner.drop_dead_leases()?;
+        engine.leases.drop_dead(&engine.catalog)?;
         // Frames that the log does not name are garbage only where the log is known to be whole. One of no commits is,
         // where the power was cut before any commit was durable.
         let never_durable = was_cut_off && reach == Some(0);
         let is_whole = opening != Opening::Damaged && (reach.is_some() || had_records);
         if is_whole
-            && (inner.catalog.tail()?.sequence > 0 || never_durable)
-            && let Err(error) = inner.sweep(false)
+            && (engine.catalog.tail()?.sequence > 0 || never_durable)
+            && let Err(error) = engine.care.sweep(false)
         {
             tracing::warn!("{error}");
         }
-        inner.leases.clear();
-        inner.catalog.reserve().fill();
+        engine.leases.clear();
+        engine.catalog.reserve().fill();
     }
-    boot::shared(dir, &inner.lock)?;
-    Ok(inner)
+    boot::shared(dir, &engine.lock)?;
+    Ok(engine)
 }
 
 /// Removes the catalog, to be made from the log, where the machine went down while it was in use, or where somebody has

@@ -5,10 +5,11 @@ use std::path::Path;
 use terrace_catalog::log::Log;
 use terrace_catalog::{Catalog, check_pages};
 
-use super::boot::{self, Mark};
+use super::Store;
 use super::open::Opening;
-use super::{Store, StoreLock, lock_file, read_config, read_identity};
 use crate::care::Survey;
+use crate::home::boot::{self, Mark};
+use crate::home::{StoreLock, lock_store, read_config, read_identity};
 use crate::report::Salvaged;
 use crate::{Error, Result};
 
@@ -16,7 +17,7 @@ use crate::{Error, Result};
 /// away must never be taken for the longer one.
 const SKIPPED_SEQUENCES: u64 = 1 << 20;
 
-/// What is left to make a catalog from.
+/// The evidence from which a catalog can be made.
 struct Evidence {
     survey: Survey,
     /// The last commit in the catalog that is there, where that can be trusted.
@@ -29,7 +30,7 @@ impl Evidence {
     /// Gathers it. No other process may have the store open.
     fn gather(dir: &Path) -> Result<Evidence> {
         let id = read_identity(dir)?;
-        let lock = lock_file(dir)?;
+        let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
         let log = Log::open(&dir.join("log"), id)?;
         let survey = Survey::new(dir, &read_config(dir)?, &log)?;
@@ -90,7 +91,7 @@ impl Store {
         if evidence.catalog_is_best() {
             let sequence = evidence.needed() + SKIPPED_SEQUENCES;
             let store = evidence.open_from_catalog(dir)?;
-            store.alone(|inner| inner.restart_log(sequence))?;
+            store.alone(|engine| engine.care.restart_log(sequence))?;
             tracing::warn!(
                 "the log was damaged or lost, and begins again with a snapshot of the catalog: nothing is missing"
             );
@@ -106,7 +107,7 @@ impl Store {
     /// # Errors
     /// [`Error::TooMuch`] where that is much, unless `force`.
     pub fn prune(&self, force: bool) -> Result<u64> {
-        self.alone(|inner| inner.sweep(force))
+        self.alone(|engine| engine.care.sweep(force))
     }
 
     /// Makes the catalog as [`Store::rebuild`] does, but goes on where commits are missing; then offers as
@@ -117,7 +118,7 @@ impl Store {
         if evidence.catalog_is_best() || evidence.check_log().is_ok() {
             drop(evidence);
             let store = Store::rebuild(dir)?;
-            let salvaged = store.alone(|inner| inner.salvage())?;
+            let salvaged = store.alone(|engine| engine.care.salvage())?;
             return Ok((store, salvaged));
         }
         let (needed, known) = (evidence.needed(), evidence.survey.end.max(evidence.catalog.unwrap_or(0)));
@@ -125,11 +126,11 @@ impl Store {
             Some(end) if end > evidence.survey.end => evidence.open_from_catalog(dir)?,
             _ => evidence.open_from_log(dir, Opening::Damaged)?,
         };
-        let salvaged = store.alone(|inner| {
-            inner.catalog.go_on_without_log()?;
-            let salvaged = inner.salvage()?;
-            let end = inner.catalog.tail()?.sequence.max(needed);
-            inner.restart_log(end + SKIPPED_SEQUENCES)?;
+        let salvaged = store.alone(|engine| {
+            engine.catalog.go_on_without_log()?;
+            let salvaged = engine.care.salvage()?;
+            let end = engine.catalog.tail()?.sequence.max(needed);
+            engine.care.restart_log(end + SKIPPED_SEQUENCES)?;
             Ok(salvaged)
         })?;
         let store = store.open_again()?;

@@ -1,204 +1,56 @@
-//! Writing: bytes become extents, extents become frames, frames become visible by one commit.
+//! Writing: bytes become extents, extents become frames. A commit of the caller's makes them visible.
 
-mod append;
-mod at_end;
-mod batch;
-mod options;
+mod draft;
+mod kept;
 mod plain;
 mod receipt;
-mod writer;
 
-use std::io::Read;
+use std::sync::Arc;
+use std::time::Instant;
 
+use terrace_catalog::Catalog;
 use terrace_codec::Element;
 
-pub(crate) use append::{append_to, with_scratch};
-pub use at_end::Appended;
-pub use batch::Batch;
-pub use options::{PutOptions, element_of};
+pub(crate) use draft::{Draft, Update};
+pub(crate) use kept::Kept;
 pub use receipt::{OwedTo, Receipt};
-use writer::Update;
-pub(crate) use writer::Writer;
 
-use crate::config::Ack;
-use crate::place::{Policy, policy};
-use crate::sparse::{Dense, ReadHoles};
-use crate::store::Store;
-use crate::{Error, Result};
-use terrace_catalog::{Attributes, Change, Commit, Edit, Expect};
-use terrace_format::key;
-use terrace_system::clock::unix_nanos;
+use crate::Result;
+use crate::devices::Tiers;
+use crate::place::{Planning, Policy};
 
-impl Store {
-    /// Writes a whole object from `bytes`; what the key named before is replaced at once.
-    pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
-        let block = self.inner.config.block();
-        self.put_by(key, options, |writer| bytes.chunks(block).try_for_each(|block| writer.add(block)))
-    }
+/// Writes the frames of objects.
+pub(crate) struct Writer {
+    pub catalog: Arc<Catalog>,
+    pub tiers: Arc<Tiers>,
+    pub planning: Arc<Planning>,
+    /// Raw bytes of what is owed, for the mover.
+    pub kept: Kept,
+    /// The longest extent, in bytes.
+    pub block: usize,
+    /// A long `put` records its extents each time this number of bytes has gathered.
+    pub stage_bytes: u64,
+}
 
-    /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible at once, whole
-    /// or not at all; what the key named before is replaced.
+/// Makes room on full targets for a write. The mover does it, which stands above the writer.
+pub(crate) trait MakeRoom: Sync {
+    /// Makes room, or waits for it, on behalf of a write that no target took since `waiting_since`.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where no tier took the bytes, [`Error::Conflict`] where another file's key is a path prefix
-    /// of this one or this one of another's.
-    pub fn put(&self, key: &[u8], source: impl Read, options: &PutOptions) -> Result<Receipt> {
-        self.put_sparse(key, Dense(source), options)
-    }
+    /// [`crate::Error::NoSpace`] where the write has waited in vain.
+    fn make_room(&self, waiting_since: Instant) -> Result<()>;
+}
 
-    /// The same; holes of `source` become holes of the object, which take no space.
-    pub fn put_sparse(&self, key: &[u8], mut source: impl ReadHoles, options: &PutOptions) -> Result<Receipt> {
-        self.put_by(key, options, |writer| writer.fill(&mut source))
-    }
-
-    fn put_by(
-        &self,
-        key: &[u8],
-        options: &PutOptions,
-        write: impl FnOnce(&mut Writer<'_>) -> Result<()>,
-    ) -> Result<Receipt> {
-        self.check_changeable(key)?;
-        options.check_for(&self.inner.tiers)?;
-        let inner = &self.inner;
-        let policy = policy(inner, key, options);
-        let object = inner.catalog.next_id()?;
-        let mut writer = Writer::new(inner, key, object, &policy, options.element);
-        if let Err(e) = write(&mut writer) {
-            writer.abandon();
-            return Err(e);
-        }
-        let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
-        options.keep(&mut attributes);
-        let mut expect = vec![Expect::Free(key.to_vec())];
-        if options.create_new {
-            expect.push(Expect::Absent(key.to_vec()));
-        }
-        let length = writer.offset;
-        let extents = writer.extents.clone();
-        let (want, staged) = (writer.want(), writer.staged);
-        let edit = Edit::Put { key: key.to_vec(), object, length, want, attributes, staged, extents };
-        terrace_system::fail::point("put:written");
-        if writer.owed > 0 && options.says_how() {
-            inner.mover.remember(object, policy.wanted);
-        }
-        let commit = match inner.catalog.commit(Change { expect, edits: vec![edit] }) {
-            Ok(commit) => commit,
-            Err(e) => {
-                writer.abandon();
-                return Err(e.into());
-            }
-        };
-        terrace_system::fail::point("put:committed");
-        self.acknowledge(commit.sequence, &policy, &writer, length)
-    }
-
-    /// Writes `bytes` at `offset` of an object, which is made if the key names none. Nothing is read; other ranges of
-    /// the object stay as they are, whoever writes them at the same time.
-    pub fn write_at(&self, key: &[u8], offset: u64, bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
-        self.write_all_at(key, &[(offset, bytes)], options)
-    }
-
-    /// Writes several ranges of an object, each at its offset, as [`Store::write_at`] does one. All become visible by one commit; where
-    /// they overlap, the later one stands.
-    pub fn write_all_at(&self, key: &[u8], ranges: &[(u64, &[u8])], options: &PutOptions) -> Result<Receipt> {
-        self.check_changeable(key)?;
-        options.check_for(&self.inner.tiers)?;
-        loop {
-            let object = self.inner.catalog.object(key)?;
-            let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
-            let policy = policy(&self.inner, key, &options.clone().over(&kept));
-            let named = object.map(|object| object.id);
-            match self.write_ranges(key, named, ranges, unix_nanos(), &policy, options.element) {
-                // Where it was replaced meanwhile, the bytes belong to the object that is there now.
-                Err(Error::Conflict { .. }) if self.inner.catalog.object(key)?.map(|o| o.id) != named => {}
-                done => return done,
-            }
-        }
-    }
-
-    /// Writes to the object of number `named`, or makes one; all ranges become visible by one commit.
-    pub(crate) fn write_ranges(
-        &self,
-        key: &[u8],
-        named: Option<u64>,
-        ranges: &[(u64, &[u8])],
-        mtime: i64,
-        policy: &Policy,
-        element: Option<Element>,
-    ) -> Result<Receipt> {
-        let mut writer = self.writer(key, named, policy, element)?;
-        let commit = writer.commit_ranges(&Update { named, length: None, ranges, mtime })?;
-        self.acknowledge_ranges(commit, policy, &writer, ranges)
-    }
-
-    /// Begins to write to the object of number `named`, or to one that is to be made.
-    fn writer<'a>(
+impl Writer {
+    /// Begins to write to an object; what is written is nobody's until it is committed.
+    pub fn draft<'a>(
         &'a self,
+        room: &'a dyn MakeRoom,
         key: &'a [u8],
-        named: Option<u64>,
+        object: u64,
         policy: &Policy,
         element: Option<Element>,
-    ) -> Result<Writer<'a>> {
-        let inner = &self.inner;
-        let object = named.map_or_else(|| inner.catalog.next_id(), Ok)?;
-        let mut writer = Writer::new(inner, key, object, policy, element);
-        writer.stays_plain(named.is_some())?;
-        Ok(writer)
-    }
-
-    fn acknowledge_ranges(
-        &self,
-        commit: Commit,
-        policy: &Policy,
-        writer: &Writer<'_>,
-        ranges: &[(u64, &[u8])],
-    ) -> Result<Receipt> {
-        ranges.iter().for_each(|(_, bytes)| self.inner.note_range(writer.key, bytes.len()));
-        let length = ranges.iter().map(|(_, bytes)| bytes.len() as u64).sum();
-        self.acknowledge(commit.sequence, policy, writer, length)
-    }
-
-    /// Cuts an object to `length` bytes, or extends it with zeros.
-    pub fn set_length(&self, key: &[u8], length: u64) -> Result<()> {
-        self.check_changeable(key)?;
-        key::check_end(key, 0, length)?;
-        let expect = vec![Expect::Exists(key.to_vec())];
-        self.inner.catalog.commit(Change {
-            expect,
-            edits: vec![Edit::SetLength { key: key.to_vec(), length, mtime: unix_nanos() }],
-        })?;
-        self.follow_cut();
-        Ok(())
-    }
-
-    fn acknowledge(&self, generation: u64, policy: &Policy, writer: &Writer<'_>, bytes: u64) -> Result<Receipt> {
-        let want = writer.want();
-        let mut receipt = Receipt {
-            key: writer.key.to_vec(),
-            object: writer.object,
-            generation,
-            want,
-            asked: policy.asked,
-            possible: policy.wanted.replicas,
-            range: writer.range.clone(),
-            have: writer.have.unwrap_or(want),
-            durable: false,
-            owed: writer.owed,
-            owed_to: Vec::new(),
-            bytes,
-            stored: writer.stored,
-            is_slow: writer.is_slow,
-        };
-        for &(target, replicas) in &writer.owed_to {
-            let device = self.inner.tiers.device(target)?;
-            let tier = self.inner.tiers.tier(device).name.clone();
-            receipt.owed_to.push(OwedTo { tier, target: device.path.display().to_string(), replicas });
-        }
-        let ack = policy.wanted.ack;
-        self.start_mover(writer.owed > 0 && ack == Ack::Placed);
-        if ack > Ack::Placed {
-            self.wait(&mut receipt, ack)?;
-        }
-        Ok(receipt)
+    ) -> Draft<'a> {
+        Draft::new(self, room, key, object, policy, element)
     }
 }

@@ -3,9 +3,9 @@
 
 use terrace_catalog::{Extent, TargetId};
 
+use super::Writer;
 use crate::place::Places;
 use crate::report::TierState;
-use crate::store::Inner;
 
 /// The targets on which one object is, or is to be, a plain file.
 #[derive(Default)]
@@ -17,19 +17,20 @@ impl WholeOn {
     }
 
     /// Of places on a tier of plain files, takes the targets that have the object already; and puts frames elsewhere first.
-    pub fn settle(&self, inner: &Inner, key: &[u8], places: &mut Places) {
-        if !inner.rules.now().has_plain() {
+    pub fn settle(&self, writer: &Writer, key: &[u8], places: &mut Places) {
+        if !writer.planning.rules.now().has_plain() {
             return;
         }
-        let plain =
-            |target| inner.tiers.device(target).is_ok_and(|device| inner.rules.now().is_plain(device.tier, key));
-        let level = |target| inner.tiers.device(target).ok().map(|device| device.tier);
+        let plain = |target| {
+            writer.tiers.device(target).is_ok_and(|device| writer.planning.rules.now().is_plain(device.tier, key))
+        };
+        let level = |target| writer.tiers.device(target).ok().map(|device| device.tier);
         for at in 0..places.len() {
             let target = places[at].target;
             if !plain(target) || self.0.contains(&target) {
                 continue;
             }
-            let works = |id: TargetId| inner.tiers.device(id).is_ok_and(|device| device.state() == TierState::Ok);
+            let works = |id: TargetId| writer.tiers.device(id).is_ok_and(|device| device.state() == TierState::Ok);
             let free = |id: &&TargetId| places.iter().all(|placed| placed.target != **id) && works(**id);
             if let Some(&held) = self.0.iter().filter(|id| level(**id) == level(target)).find(free) {
                 places[at].target = held;
@@ -39,12 +40,13 @@ impl WholeOn {
     }
 
     /// Owes what makes the object whole where it is plain.
-    pub fn owe(&mut self, inner: &Inner, key: &[u8], extent: &Extent, owed: &mut Vec<TargetId>) {
-        if !inner.rules.now().has_plain() {
+    pub fn owe(&mut self, writer: &Writer, key: &[u8], extent: &Extent, owed: &mut Vec<TargetId>) {
+        if !writer.planning.rules.now().has_plain() {
             return;
         }
         for target in extent.replicas.iter().map(|replica| replica.target).chain(owed.iter().copied()) {
-            let plain = inner.tiers.device(target).is_ok_and(|device| inner.rules.now().is_plain(device.tier, key));
+            let plain =
+                writer.tiers.device(target).is_ok_and(|device| writer.planning.rules.now().is_plain(device.tier, key));
             if plain && !self.0.contains(&target) {
                 self.0.push(target);
             }

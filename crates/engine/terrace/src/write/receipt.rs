@@ -1,4 +1,4 @@
-//! What a write has reached.
+//! Receipts of writes.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub struct OwedTo {
     pub replicas: u64,
 }
 
-/// What a write has reached.
+/// The result of a write: the level that it has reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// The key written to.

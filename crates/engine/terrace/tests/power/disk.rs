@@ -16,7 +16,7 @@ const SECTOR: usize = 512;
 /// Once in this many calls the disk writes some of a file's sectors back by itself: what is lost later is lost to a state
 /// between the last sync and now.
 const CALLS_PER_WRITE_BACK: u64 = 20;
-/// LMDB's table of readers, which only processes share: LMDB makes it anew after a restart. A process that closes it gives
+/// LMDB's table of readers, which only processes share: LMDB writes it again after a restart. A process that closes it gives
 /// LMDB's locks up, so it cannot be read here.
 const TABLE_OF_READERS: &str = "lock.mdb";
 

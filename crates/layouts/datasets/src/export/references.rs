@@ -11,7 +11,8 @@ use terrace_views::layout::{Described, Element};
 use terrace_views::model::Primitive;
 
 use super::export_error;
-use crate::loaded::{Loaded, StoredFile};
+use crate::loaded::Loaded;
+use crate::stored::StoredFile;
 use crate::view::View;
 use crate::{Error, Result};
 

@@ -1,8 +1,7 @@
 //! Chooses the stored leaf that serves each leaf of a view.
 
 use super::plan::{Part, Plan, Route};
-use super::side::is_regular;
-use crate::layout::{Layout, Placed};
+use crate::layout::{Layout, Placed, is_regular};
 
 /// A replica's layout and its read rate.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,7 @@
 //! Computes the elements that two sides share, for each dimension separately.
 
-use super::side::{Dimension, Part};
+use super::side::Dimension;
+use crate::layout::Part;
 use crate::model::{Misfit, Progression, meet};
 
 /// A digit that moves through both sides.

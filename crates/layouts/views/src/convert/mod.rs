@@ -15,5 +15,4 @@ pub use choose::Stored;
 pub use gathered::Gathered;
 pub use plan::Plan;
 pub use request::{Missing, Window, WindowMut};
-pub(crate) use side::is_regular;
 pub use touches::Touched;

@@ -6,9 +6,9 @@ use terrace_kernels::Steps;
 
 use super::field::{Field, Group, normalise};
 use super::join::{Joined, join};
-use super::side::{MAX_PIECES, Piece, is_regular, pieces};
+use super::side::{MAX_PIECES, Piece, pieces};
 use super::walk::Pair;
-use crate::layout::{Layout, Placed};
+use crate::layout::{Layout, Placed, is_regular};
 use crate::model::Misfit;
 
 /// The moves between the bytes of a view and those of stored files, in either direction.

@@ -1,6 +1,6 @@
 //! One side of a conversion: boxes of elements whose indices and offsets are sums over digits.
 
-use crate::layout::{Digit, Placed, Walk};
+use crate::layout::{Digit, Part, Placed, Walk, nests};
 use crate::model::Misfit;
 
 /// Elements of a leaf, as a side has them.
@@ -22,45 +22,8 @@ pub(crate) struct Dimension {
     pub digits: Vec<Part>,
 }
 
-/// A digit of an index.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    pub weight: i128,
-    pub count: u64,
-    pub stride: i64,
-}
-
 /// Maximum number of boxes of a leaf. No useful layout has more, and the limit bounds memory and time.
 pub(crate) const MAX_PIECES: usize = 4096;
-
-/// Returns whether the places of each element can be computed from its index.
-pub(crate) fn is_regular(placed: &Placed) -> bool {
-    let mut used = Vec::new();
-    placed.index.iter().all(|affine| {
-        let mut parts = Vec::new();
-        for (index, coefficient) in &affine.terms {
-            let Some(walk) = placed.loops.iter().find(|walk| walk.number == *index) else { return false };
-            if used.contains(index) {
-                return false;
-            }
-            used.push(*index);
-            parts.push(Part { weight: i128::from(*coefficient).abs(), count: walk.length, stride: 0 });
-        }
-        nests(&mut parts)
-    })
-}
-
-/// Sorts digits and returns whether they form a positional number system.
-fn nests(parts: &mut Vec<Part>) -> bool {
-    parts.retain(|part| part.count != 1);
-    parts.sort_unstable_by_key(|part| -part.weight);
-    let mut below = 0;
-    parts.iter().rev().all(|part| {
-        let above = part.weight > below;
-        below += part.weight * i128::from(part.count.saturating_sub(1));
-        above
-    })
-}
 
 /// The boxes of a placed leaf; it must be regular. `all` is with each repetition of an element, else there is one.
 pub(crate) fn pieces(placed: &Placed, all: bool) -> Result<Vec<Piece>, Misfit> {

@@ -75,12 +75,12 @@ pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, Error> {
 /// At most this many bytes of a file are read: metadata is small.
 const MAX_METADATA_BYTES: u64 = 4 << 20;
 
-/// What comes of a file.
+/// The result of importing a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     /// The declaration.
     pub declaration: String,
-    /// What of the file is not in it, and why.
+    /// The parts of the file that it leaves out, and why.
     pub left_out: Vec<String>,
 }
 

@@ -21,7 +21,7 @@ struct Variable {
 /// Maximum length of lists and names. No real file reaches it, and it bounds memory for damaged files.
 const MAX_LIST_LENGTH: u64 = 65_536;
 
-/// The declaration of a file, of which these are the first bytes.
+/// The declaration of a file that begins with these bytes.
 pub(super) fn header(bytes: &[u8]) -> Result<String, Error> {
     let Some((&[b'C', b'D', b'F', version @ (1 | 2 | 5)], rest)) = bytes.split_first_chunk() else {
         return bad("it is no classic NetCDF file");

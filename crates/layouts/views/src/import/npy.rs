@@ -3,7 +3,7 @@
 use super::python::{Value, literal};
 use super::{Error, bad, declaration, identifier, unsupported};
 
-/// What a NumPy file begins with.
+/// The header of a NumPy file.
 pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
 /// A NumPy file: its header is a variable, too, so that the view is the file byte for byte.
@@ -30,7 +30,7 @@ pub(super) fn file(bytes: &[u8], name: &str) -> Result<String, Error> {
     Ok(declaration("A NumPy file, header included.", &lines, &flags, &["header".to_owned(), name.to_owned()]))
 }
 
-/// A dtype, of which there are so many elements.
+/// A dtype and its number of elements.
 pub(super) fn dtype(text: &str, name: &str, count: u64) -> Result<String, Error> {
     let mut order = Order::default();
     let kind = kind(&literal(text)?, &mut order)?;

@@ -42,7 +42,7 @@ pub struct File {
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Section {
-    /// What there is.
+    /// The contents.
     Dataset(Vec<At<Declaration>>),
     /// How somebody sees it.
     View(View),
@@ -106,7 +106,7 @@ pub struct View {
     pub name: Name,
     /// Its flags, as written.
     pub flags: Vec<At<Flag>>,
-    /// What is in it, in the order of the file.
+    /// Its contents, in the order of the file.
     pub declarations: Vec<At<ViewDeclaration>>,
 }
 
@@ -123,7 +123,7 @@ pub enum Flag {
     RowMinor,
     /// In tiles of this shape.
     Tiled(Vec<Expression>),
-    /// Arrays of structs in blocks of so many elements, each field by field.
+    /// Arrays of structs in blocks of this number of elements, each stored field by field.
     Blocked(Expression),
     /// Along the Z-order curve.
     ZOrder,
@@ -135,7 +135,7 @@ pub enum Flag {
     Packed,
     /// Fields and structs as C aligns them.
     Aligned,
-    /// Each variable begins at a multiple of so many bytes.
+    /// Each variable begins at a multiple of this number of bytes.
     Align(Expression),
 }
 
@@ -153,7 +153,7 @@ pub enum ViewDeclaration {
 pub enum Selection {
     /// All of it.
     Whole,
-    /// What a named view type says.
+    /// A named view type.
     Named(Name),
     /// Some fields of a struct.
     Fields(Vec<At<ViewField>>),
@@ -235,7 +235,7 @@ pub enum Consistency {
     /// Before the write returns.
     #[default]
     Sync,
-    /// Later, but within so many milliseconds, where a bound is given.
+    /// Later, but within this number of milliseconds if a bound is given.
     Async(Option<u64>),
     /// When the file is closed.
     OnClose,

@@ -1,4 +1,4 @@
-//! What is wrong with a declaration, and what to do about it.
+//! Diagnostics: what is wrong with a declaration, and what to do about it.
 
 use super::Span;
 
@@ -7,13 +7,13 @@ use super::Span;
 pub struct Diagnostic {
     /// How bad it is.
     pub severity: Severity,
-    /// What is wrong, in a sentence.
+    /// The defect, in a sentence.
     pub message: String,
     /// Where.
     pub span: Span,
     /// Other places that matter, and why.
     pub labels: Vec<(Span, String)>,
-    /// What to do next.
+    /// The advice.
     pub help: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl Diagnostic {
     }
 }
 
-/// What was found so far; no more than can be read.
+/// The findings so far, at most as many as a person can read.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     found: Vec<Diagnostic>,

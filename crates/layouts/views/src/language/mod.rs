@@ -19,7 +19,7 @@ pub use token::Trivia;
 /// A file, and the comments in it.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
-    /// What it says.
+    /// Its text.
     pub file: ast::File,
     /// Comments and blank lines, in order.
     pub trivia: Vec<Trivia>,

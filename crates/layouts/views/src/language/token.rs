@@ -48,7 +48,7 @@ pub(crate) struct Tokens<'a> {
     pub trivia: Vec<Trivia>,
 }
 
-/// What the grammar does not know and a formatter keeps.
+/// Text that the grammar ignores and a formatter keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trivia {
     /// The comment, or none for a blank line.

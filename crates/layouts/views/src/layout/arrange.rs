@@ -5,7 +5,7 @@ use crate::model::{Arrangement, Misfit};
 /// A digit of an index: it counts from 0 to `count - 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digit {
-    /// What one step is worth in the index.
+    /// The weight of one step in the index.
     pub weight: u64,
     /// How many values it has.
     pub count: u64,

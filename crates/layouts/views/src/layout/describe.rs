@@ -14,18 +14,18 @@ pub struct Described {
     pub size: u64,
     /// Its lengths; none for a single element.
     pub lengths: Vec<u64>,
-    /// What its elements are.
+    /// The type of its elements.
     pub element: Element,
 }
 
-/// What an element is.
+/// The type of an element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Element {
     /// A primitive, and whether the highest byte comes first.
     Primitive(Primitive, bool),
     /// Members with their names and offsets, and how many bytes all take.
     Struct(Vec<(String, u64, Element)>, u64),
-    /// An array of so many.
+    /// An array of this number of elements.
     Array(Vec<u64>, Box<Element>),
 }
 
@@ -41,7 +41,7 @@ impl Element {
 }
 
 impl Layout {
-    /// A view's variables, of which this layout's `first` is the first, where other formats have words for how they lie: not in tiles
+    /// A view's variables, from this layout's `first` on, where other formats have words for how they lie: not in tiles
     /// or blocks, nor along a curve.
     pub fn describe(&self, view: &View, first: usize) -> Option<Vec<Described>> {
         if view.style.arrangement != Arrangement::Plain {

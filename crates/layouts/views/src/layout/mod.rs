@@ -2,12 +2,15 @@
 
 mod arrange;
 mod describe;
+mod fit;
 pub mod hdf5;
 mod place;
+mod regular;
 
 pub use arrange::Digit;
 pub use describe::{Described, Element};
 pub use place::{of_replica, of_view};
+pub(crate) use regular::{Part, is_regular, nests};
 
 use crate::model::{Affine, Misfit, Primitive};
 
@@ -20,7 +23,7 @@ pub struct Layout {
     pub variables: Vec<Extent>,
     /// Their primitive parts, in the order of the files.
     pub leaves: Vec<Placed>,
-    /// What its one file begins with, where it is of a format that has a head; empty otherwise.
+    /// The head of its one file, if its format has one; empty otherwise.
     pub head: Vec<u8>,
 }
 
@@ -82,7 +85,7 @@ impl Layout {
     /// Whether each element of the dataset has places that can be computed: no index moves along two dimensions at once, and
     /// indices that share a dimension are like the digits of a number.
     pub fn is_regular(&self) -> bool {
-        self.leaves.iter().all(crate::convert::is_regular)
+        self.leaves.iter().all(is_regular)
     }
 
     /// One file of it by itself, as if it were a view.

@@ -42,7 +42,7 @@ struct Placer<'a> {
     split: bool,
 }
 
-/// What the parts of one variable have in common.
+/// The values that the parts of one variable share.
 struct Variable<'a> {
     dataset: &'a Dataset,
     style: &'a Style,

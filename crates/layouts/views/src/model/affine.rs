@@ -8,13 +8,13 @@ use crate::language::{Diagnostic, suggest};
 /// `constant + sum of coefficient * index`; no coefficient is 0, and no index occurs twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Affine {
-    /// What is added.
+    /// The constant term.
     pub constant: i64,
     /// The index's number and its coefficient, in order.
     pub terms: Vec<(usize, i64)>,
 }
 
-/// What names mean.
+/// The meaning of names.
 pub(crate) struct Names<'a> {
     pub constants: &'a HashMap<String, i64>,
     /// Indices, by number; inner ones last.

@@ -13,7 +13,7 @@ pub(crate) fn supposed(dataset: &Dataset) -> Sizes {
     (0..dataset.variables.len()).map(|variable| (variable, ASSUMED_ARRAY_LENGTH)).collect()
 }
 
-/// What a variable sees of a leaf.
+/// The part of a leaf that a variable sees.
 struct Stored {
     leaf: usize,
     set: Option<Set>,
@@ -67,7 +67,7 @@ pub(crate) fn view(view: &View, dataset: &Dataset, diagnostics: &mut Diagnostics
     good
 }
 
-/// The leaves of which the replica's views leave something out.
+/// The leaves that the replica's views do not show completely.
 pub(crate) fn left_out(replica: &Replica, views: &[View], dataset: &Dataset) -> Vec<usize> {
     let sizes = supposed(dataset);
     let by_leaf = sets_by_leaf(&[replica], views, dataset, &sizes);
@@ -135,7 +135,7 @@ pub(crate) fn coverage(model: &Model, diagnostics: &mut Diagnostics) {
                 if let Some(missed) = missed.get_mut(needed.leaf) {
                     *missed = true;
                 }
-                let what = if sets.is_empty() { "which" } else { "of which some elements" };
+                let what = if sets.is_empty() { "which" } else { "some of whose elements" };
                 let error = format!("`{}` needs `{}`, {what} no replica stores", view.name, leaf.path);
                 let help = format!("make a replica complete, or store a view with `{}` in one", leaf.path);
                 diagnostics.push(Diagnostic::error(variable.span, error).help(help));

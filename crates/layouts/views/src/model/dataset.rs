@@ -8,7 +8,7 @@ use super::{Length, Member, Primitive, Shape};
 use crate::language::ast::{At, Declaration, Expression, Field, Name, Term, Type};
 use crate::language::{Diagnostic, Diagnostics, Span, suggest};
 
-/// What there is.
+/// The contents.
 #[derive(Clone, Debug, Default)]
 pub struct Dataset {
     /// The variables, in order.

@@ -1,7 +1,7 @@
 //! Resolves a declaration: looks up names, determines types and checks slices.
 
 mod affine;
-mod check;
+pub(crate) mod check;
 mod dataset;
 mod primitive;
 mod replica;
@@ -22,12 +22,11 @@ pub use view::{Loop, Misfit, Node, Seen, Sizes, View, ViewVariable};
 
 use crate::language::ast::{File, Section};
 use crate::language::{Diagnostic, Diagnostics, Span};
-use crate::layout;
 
 /// A declaration.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// What there is.
+    /// The contents.
     pub dataset: Dataset,
     /// How it is seen.
     pub views: Vec<View>,
@@ -36,8 +35,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// Resolves a file. If the diagnostics contain errors, the result must not be used.
-    pub fn of(file: &File, diagnostics: &mut Diagnostics) -> Model {
+    /// Resolves the sections of a file, each by itself. The checks that involve several sections are left to the caller.
+    pub(crate) fn resolve(file: &File, diagnostics: &mut Diagnostics) -> Model {
         let mut model = Model::default();
         let datasets = file.sections.iter().filter_map(|section| match &section.what {
             Section::Dataset(declarations) => Some(declarations),
@@ -74,51 +73,7 @@ impl Model {
                 model.replicas.push(replica::replica(ast, &model.views, diagnostics));
             }
         }
-        model.fit(diagnostics);
         model
-    }
-
-    /// Runs the checks that involve more than one section.
-    fn fit(&mut self, diagnostics: &mut Diagnostics) {
-        let mut good = !diagnostics.failed();
-        for view in &self.views {
-            good &= check::view(view, &self.dataset, diagnostics);
-        }
-        if !good {
-            return;
-        }
-        for replica in &mut self.replicas {
-            if replica.complete {
-                let leaves = check::left_out(replica, &self.views, &self.dataset);
-                replica.rest = (!leaves.is_empty()).then(|| View::of_leaves(&self.dataset, &leaves));
-            }
-        }
-        check::coverage(self, diagnostics);
-        let sizes = check::supposed(&self.dataset);
-        for view in &self.views {
-            if let Err(misfit) = layout::of_view(view, &self.dataset, &sizes) {
-                diagnostics.push(Diagnostic::error(
-                    view.span,
-                    format!("the view `{}` cannot be laid out: {misfit}", view.name),
-                ));
-            }
-        }
-        for replica in &self.replicas {
-            match layout::of_replica(replica, &self.views, &self.dataset, &sizes) {
-                Ok(layout) if layout.is_regular() => {}
-                Ok(_) => {
-                    let error =
-                        format!("the replica `{}` stores a view whose elements have no one place", replica.name);
-                    let help =
-                        "store a view in which each index moves along one dimension, and show this one from there";
-                    diagnostics.push(Diagnostic::error(replica.span, error).help(help));
-                }
-                Err(misfit) => {
-                    let error = format!("the replica `{}` cannot be laid out: {misfit}", replica.name);
-                    diagnostics.push(Diagnostic::error(replica.span, error));
-                }
-            }
-        }
     }
 
     /// Returns whether the replicas with these numbers store all elements that a view shows.

@@ -21,7 +21,7 @@ pub enum Primitive {
     Float64,
     Complex64,
     Complex128,
-    /// Text of at most so many bytes, behind an int16 that says how many there are.
+    /// Text of at most this number of bytes, behind an int16 with its length.
     String(u16),
 }
 

@@ -6,7 +6,7 @@ use super::View;
 use crate::language::ast::{self, At, Consistency, Name, ReplicaLine};
 use crate::language::{Diagnostic, Diagnostics, Span, suggest};
 
-/// What is stored together.
+/// Variables that are stored together.
 #[derive(Clone, Debug, Default)]
 pub struct Replica {
     /// Its name.
@@ -31,7 +31,7 @@ pub struct Replica {
     pub requirements: Vec<String>,
     /// As what it is stored.
     pub backend: Backend,
-    /// What its views leave out, where it is complete.
+    /// The parts that its views leave out, if it is complete.
     pub rest: Option<View>,
 }
 

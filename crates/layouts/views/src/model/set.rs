@@ -3,7 +3,7 @@
 use super::view::{Seen, ViewVariable};
 use super::{Dataset, Sizes};
 
-/// `start, start + step, ...`, so many.
+/// `start, start + step, ...`, `count` numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progression {
     pub start: i128,

@@ -1,4 +1,4 @@
-//! What a variable is made of.
+//! The structure of variables.
 
 use std::sync::Arc;
 

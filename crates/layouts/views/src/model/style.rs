@@ -6,7 +6,7 @@ use super::affine::{Affine, Names};
 use crate::language::ast::{At, Expression, Flag};
 use crate::language::{Diagnostic, Diagnostics, Span};
 
-/// What a view's flags say.
+/// A view's flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Style {
     /// Nothing can be written through it.
@@ -19,7 +19,7 @@ pub struct Style {
     pub big: bool,
     /// Where fields and variables begin.
     pub packing: Packing,
-    /// Each variable begins at a multiple of so many bytes; 1 is no more than its type wants.
+    /// Each variable begins at a multiple of this number of bytes; 1 means the alignment of its type.
     pub align: u64,
 }
 
@@ -31,7 +31,7 @@ pub enum Arrangement {
     Plain,
     /// In tiles of this shape; one number is for all dimensions.
     Tiled(Vec<u64>),
-    /// Structs in blocks of so many, each field by field.
+    /// Structs in blocks of this number, each stored field by field.
     Blocked(u64),
     /// Along the Z-order curve.
     ZOrder,
@@ -51,7 +51,7 @@ pub enum Packing {
 
 const MAX_ALIGNMENT_BYTES: i64 = 1 << 20;
 
-/// What flags say together.
+/// The combined meaning of flags.
 pub(crate) fn style(flags: &[At<Flag>], constants: &HashMap<String, i64>, diagnostics: &mut Diagnostics) -> Style {
     let mut style = Style { align: 1, ..Style::default() };
     let mut said: Vec<(u8, Span)> = Vec::new();

@@ -11,7 +11,7 @@ pub struct View {
     pub name: String,
     /// Where it is declared.
     pub span: Span,
-    /// What its flags say.
+    /// Its flags.
     pub style: Style,
     /// Its variables, in the order of the file.
     pub variables: Vec<ViewVariable>,
@@ -24,7 +24,7 @@ pub struct ViewVariable {
     pub name: String,
     /// Where it is declared.
     pub span: Span,
-    /// What it is made of.
+    /// Its structure.
     pub node: Node,
     /// The indices that run over its arrays.
     pub loops: Vec<Loop>,
@@ -39,7 +39,7 @@ pub struct Loop {
     pub bound: Option<u64>,
 }
 
-/// What a view's variable is made of.
+/// The structure of a view's variable.
 #[derive(Clone, Debug)]
 pub enum Node {
     /// Elements of a leaf of the dataset.
@@ -86,7 +86,7 @@ pub enum Misfit {
     /// More bytes than a file can have.
     #[error("it is larger than 2^63 bytes; make an array shorter")]
     TooLarge,
-    /// What an HDF5 file cannot hold.
+    /// The construct that an HDF5 file cannot hold.
     #[error("it is to be an HDF5 file, but {0}")]
     NoHdf5(String),
     /// More parts than can be handled.

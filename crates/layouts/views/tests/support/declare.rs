@@ -1,4 +1,4 @@
-//! Random declarations, most of which make sense.
+//! Random declarations. Most of them make sense.
 
 use super::Random;
 
@@ -142,7 +142,7 @@ fn slice(r: &mut Random, lengths: &[u64], next: &mut u64) -> (String, String) {
     (left, format!("[{}]", right.join(", ")))
 }
 
-/// What a view shows of something: the selection, and the steps of the reference.
+/// A view's part of something: the selection, and the steps of the reference.
 fn part(r: &mut Random, kind: &Kind, next: &mut u64) -> (String, String) {
     match kind {
         Kind::Plain(_) => (String::new(), String::new()),

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Code that the tests share.
 
 #![allow(dead_code)]
 
@@ -26,7 +26,7 @@ impl Random {
         (self.next() >> 11) % end.max(1)
     }
 
-    /// In so many of a hundred cases.
+    /// In this number of a hundred cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! What each byte of a file is, found out element by element, by the words of the language's reference and nothing else.
+//! The meaning of each byte of a file, computed element by element from the language's reference and nothing else.
 
 use terrace_views::model::{
     Arrangement, Leaf, Length, Model, Node, Packing, Replica, Sizes, Style, View, ViewVariable,
@@ -6,7 +6,7 @@ use terrace_views::model::{
 
 /// A byte of an element: the leaf, the element's number in row-major order, and the byte in little-endian order.
 pub type Origin = (usize, u64, u64);
-/// What each byte of a file is; padding is nothing.
+/// The meaning of each byte of a file; padding is none.
 pub type Image = Vec<Option<Origin>>;
 
 /// A dataset's values: the bytes of each leaf, its elements in row-major order.

@@ -88,7 +88,7 @@ impl Log {
         result.flatten()
     }
 
-    /// Submits requests, of which all or none are appended soon. Returns at once unless more than one page of requests is waiting.
+    /// Submits requests. All or none of them are appended soon. Returns at once unless more than one page of requests is waiting.
     pub fn submit(self: &Arc<Log>, requests: Vec<Framed>) -> Submitted {
         let waiting = Arc::new(Waiting { requests, done: Mutex::new(None) });
         let mut queue = self.queue.lock();

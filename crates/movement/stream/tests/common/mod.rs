@@ -1,4 +1,4 @@
-//! What the tests of streams share.
+//! Code that the tests of streams share.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -128,7 +128,7 @@ impl Destination for Routed {
     }
 }
 
-/// What a destination holds.
+/// The contents of a destination.
 pub fn requests_of(store: &Store, archive: &Path, name: &[u8]) -> Vec<u8> {
     let name = std::str::from_utf8(name).unwrap();
     match name.starts_with("key/") {
@@ -137,7 +137,7 @@ pub fn requests_of(store: &Store, archive: &Path, name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a tree of files holds, by their names; hidden ones too.
+/// The contents of a tree of files, by name; hidden ones too.
 pub fn tree(root: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
     let mut all = std::collections::BTreeMap::new();
     let Ok(entries) = std::fs::read_dir(root) else { return all };

@@ -1,4 +1,4 @@
-//! What becomes of wishes.
+//! The resolution of wishes.
 
 use super::*;
 use crate::policy::Budget;

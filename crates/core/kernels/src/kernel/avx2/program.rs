@@ -82,7 +82,7 @@ impl Program {
         if inside { pairs * 2 * self.records } else { 0 }
     }
 
-    /// Where the windows of an area of so many periods begin and end.
+    /// The beginnings and ends of the windows of an area of this number of periods.
     fn reach(&self, area: Area, periods: u64) -> (i64, i64) {
         let (mut least, mut most) = (i64::MAX, i64::MIN);
         for window in self.vectors.iter().flatten() {
@@ -117,7 +117,7 @@ struct Source {
     from: i64,
 }
 
-/// Where the bytes of so many records come from.
+/// The places from which the bytes of this number of records come.
 fn sources(record: &Record, records: u64) -> Vec<Source> {
     let mut sources = Vec::new();
     for number in 0..records as i64 {
@@ -130,7 +130,7 @@ fn sources(record: &Record, records: u64) -> Vec<Source> {
     sources
 }
 
-/// The fewest windows that hold these bytes, in periods of so many records.
+/// The fewest windows that hold these bytes, in periods of this number of records.
 fn windows(bytes: &[Source], records: u64) -> Option<Vec<Window>> {
     let mut order: Vec<usize> = (0..bytes.len()).collect();
     order.sort_unstable_by_key(|i| bytes.get(*i));

@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 use super::program::{MOST_WINDOWS, Program, WIDTH, Window};
 use crate::kernel::Area;
 
-/// Carries out so many pairs of periods of each row.
+/// Carries out this number of pairs of periods of each row.
 ///
 /// # Safety
 /// The machine must have AVX2, and all windows and vectors of the area must lie within the buffers.

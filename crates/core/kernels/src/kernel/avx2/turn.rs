@@ -11,7 +11,7 @@ use std::arch::x86_64::{
 use super::square::Square;
 use crate::kernel::Area;
 
-/// Turns over so many squares of each row.
+/// Transposes this number of squares of each row.
 ///
 /// # Safety
 /// The machine must have AVX2, and all that is touched for the area must lie within the buffers.

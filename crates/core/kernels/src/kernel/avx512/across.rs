@@ -32,7 +32,7 @@ pub(in crate::kernel) unsafe fn turn(turn: &Turn, to: *mut u8, from: *const u8) 
 }
 
 /// # Safety
-/// The machine must have AVX-512, and so many lines be readable.
+/// The machine must have AVX-512, and this number of lines must be readable.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 unsafe fn read<const SIDE: usize>(turn: &Turn, from: *const u8) -> [__m512i; SIDE] {
@@ -56,7 +56,7 @@ unsafe fn read<const SIDE: usize>(turn: &Turn, from: *const u8) -> [__m512i; SID
 }
 
 /// # Safety
-/// The machine must have AVX-512, and so many lines be writable, and aligned where they are streamed.
+/// The machine must have AVX-512, and this number of lines must be writable, and aligned where they are streamed.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 unsafe fn put<const SIDE: usize>(turn: &Turn, to: *mut u8, lines: [__m512i; SIDE]) {

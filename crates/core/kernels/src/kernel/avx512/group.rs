@@ -8,7 +8,7 @@ use super::source::{Source, Stretches};
 /// As many registers are loaded at once. More cost as much as single moves.
 const MOST_INPUTS: usize = 16;
 
-/// What is loaded together, and the vectors made of it. They move equally from record to record.
+/// Parts that are loaded together, and the vectors made from them. They move equally from record to record.
 #[derive(Debug)]
 pub(in crate::kernel) struct Group {
     pub shape: Shape,

@@ -12,7 +12,7 @@ use crate::moves::Move;
 /// As many registers are held at once, at most.
 pub(super) const MOST: usize = 8;
 
-/// Permutations between the registers of so many records.
+/// Permutations between the registers of a group of records.
 #[derive(Debug)]
 pub(in crate::kernel) struct Network {
     /// Records that are moved at once, a period.
@@ -107,7 +107,7 @@ impl Network {
         })
     }
 
-    /// What of an area can be moved.
+    /// The part of an area that can be moved.
     pub fn span(&self, area: Area, to: &[u8], from: &[u8]) -> Span {
         let mut starts = (0, area.elements as i64 - self.records as i64);
         let (record, array) = if self.gather {
@@ -143,7 +143,7 @@ fn same(one: &Move, first: &Move, end: fn(&(i64, i64)) -> i64) -> bool {
     one.steps.len() == first.steps.len() && one.steps.iter().zip(&first.steps).all(|(a, b)| end(a) == end(b))
 }
 
-/// Which fields of which records each register has, before the first stage and after each.
+/// The fields and records in each register, before the first stage and after each.
 fn levels(list: &[Move], count: u64, together: u64) -> Option<Vec<Vec<Held>>> {
     let mut order: Vec<usize> = (0..list.len()).collect();
     order.sort_by_key(|i| std::cmp::Reverse(list.get(*i).map_or(0, |one| one.size)));
@@ -221,7 +221,7 @@ fn between(list: &[Move], held: &Held) -> Vec<Byte> {
     bytes
 }
 
-/// What each register of a stage picks of the pair that it is in.
+/// The parts that each register of a stage picks from its pair.
 fn stage_of(stage: usize, before: &[Vec<Byte>], after: &[Vec<Byte>]) -> Option<Vec<Pick>> {
     let pick = |(slot, bytes): (usize, &Vec<Byte>)| {
         let pair = [before.get(slot & !(1 << stage))?, before.get(slot | 1 << stage)?];

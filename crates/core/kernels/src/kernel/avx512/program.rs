@@ -20,7 +20,7 @@ const MOST_OUTPUTS: usize = 32;
 pub(in crate::kernel) struct Program {
     /// Records in a period.
     pub records: u64,
-    /// What is loaded together, and what becomes of it.
+    /// The parts that are loaded together, and their use.
     pub groups: Vec<Group>,
 }
 
@@ -61,7 +61,7 @@ impl Program {
         Some(Program { records: period, groups })
     }
 
-    /// What of an area can be moved: from where the destination is aligned on, if that can be.
+    /// The part of an area that can be moved: from the first aligned place of the destination on, if there is one.
     pub fn span(&self, area: Area, to: &[u8], from: &[u8]) -> Span {
         let mut starts = (0, area.elements as i64 - self.records as i64);
         for group in &self.groups {
@@ -91,7 +91,7 @@ impl Program {
 }
 
 impl Place {
-    /// Those of the records `first..=last` at which so many bytes from there lie within a buffer, in all rows.
+    /// The records among `first..=last` whose bytes lie within a buffer in all rows.
     pub(super) fn within(
         &self,
         (first, last): (i64, i64),

@@ -45,7 +45,7 @@ struct Work {
 }
 
 /// # Safety
-/// As for [`run`], with `PACKS` packs of so many inputs.
+/// As for [`run`], with `PACKS` packs of this number of inputs.
 unsafe fn sized<const PACKS: usize, const SIZE: usize, const EQUAL: bool>(group: &Group, work: Work) {
     // SAFETY: what this function's caller promises.
     unsafe {
@@ -62,7 +62,7 @@ unsafe fn sized<const PACKS: usize, const SIZE: usize, const EQUAL: bool>(group:
 /// `EQUAL` says that all inputs move equally from period to period.
 ///
 /// # Safety
-/// As for [`run`], with so many inputs and outputs.
+/// As for [`run`], with these numbers of inputs and outputs.
 #[target_feature(enable = "avx512f,avx512vbmi")]
 unsafe fn fill<const PACKS: usize, const SIZE: usize, const WRITTEN: usize, const EQUAL: bool>(
     group: &Group,
@@ -120,7 +120,7 @@ fn loaded<const LENGTH: usize, const CHAINS: usize>(picks: &[Pick]) -> [[__m512i
     chains
 }
 
-/// What a chain picks from registers.
+/// The parts that a chain picks from registers.
 #[target_feature(enable = "avx512f,avx512vbmi")]
 #[inline]
 fn picked<const LENGTH: usize>(picks: &[__m512i; LENGTH], registers: &[__m512i; LENGTH]) -> __m512i {

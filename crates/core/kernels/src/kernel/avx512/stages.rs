@@ -88,7 +88,7 @@ struct Ends {
 /// Turns records into arrays. `EQUAL` says that all arrays move equally.
 ///
 /// # Safety
-/// As for [`run`], with so many registers and stages.
+/// As for [`run`], with these numbers of registers and stages.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 #[inline(never)]
 unsafe fn gather<const N: usize, const STAGES: usize, const EQUAL: bool>(
@@ -131,7 +131,7 @@ unsafe fn gather<const N: usize, const STAGES: usize, const EQUAL: bool>(
 /// Turns arrays into records. `EQUAL` says that all arrays move equally.
 ///
 /// # Safety
-/// As for [`run`], with so many registers and stages.
+/// As for [`run`], with these numbers of registers and stages.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 #[inline(never)]
 unsafe fn scatter<const N: usize, const STAGES: usize, const EQUAL: bool>(

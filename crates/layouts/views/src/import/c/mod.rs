@@ -58,7 +58,7 @@ impl Reader {
         self.words.get(self.at).map_or("", |word| &word.text)
     }
 
-    /// What `#pragma pack` says where the next word is.
+    /// The state of `#pragma pack` at the next word.
     fn pack(&self) -> u64 {
         self.words.get(self.at).map_or(0, |word| word.pack)
     }

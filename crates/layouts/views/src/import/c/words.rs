@@ -5,7 +5,7 @@ use super::super::{Error, unsupported};
 /// A word, or a sign.
 pub(super) struct Word {
     pub text: String,
-    /// What `#pragma pack` says where it stands; 0 where it says nothing.
+    /// The current value of `#pragma pack`; 0 if there is none.
     pub pack: u64,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn words(text: &str) -> Result<(Vec<Word>, Vec<String>), Error> {
     Ok((words, lines))
 }
 
-/// What holds after a `#pragma pack`.
+/// The alignment after a `#pragma pack`.
 fn packed(directive: &str, pack: u64, pushed: &mut Vec<u64>) -> Result<u64, Error> {
     let said: String = directive.chars().filter(|c| !c.is_whitespace()).collect();
     let inner = said.strip_prefix("pragmapack(").and_then(|rest| rest.strip_suffix(')'));

@@ -19,7 +19,7 @@ use super::{Error, Imported, Names, bad, unsupported};
 /// damaged files with cycles.
 const MAX_DATASETS: usize = 65_536;
 const MAX_GROUP_DEPTH: usize = 64;
-/// The name that NetCDF gives to a dimension of which there are no values.
+/// The name that NetCDF gives to a dimension without values.
 const VALUELESS_DIMENSION_NAME: &str = "This is a netCDF dimension but not a netCDF variable";
 /// Maximum memory for an object's header, which a damaged file may claim to be larger.
 const MAX_HEADER_BYTES: usize = 16 << 20;
@@ -50,7 +50,7 @@ struct Variable {
     big: Option<bool>,
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Default)]
 struct Found {
     variables: Vec<Variable>,

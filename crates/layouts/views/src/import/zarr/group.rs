@@ -20,7 +20,7 @@ pub(in crate::import) fn is_group(folder: &Path) -> bool {
         || says.is_some_and(|json| json.get("node_type").is_some_and(|kind| kind == "group"))
 }
 
-/// What a file of metadata says, where there is one.
+/// The contents of a file of metadata, if there is one.
 fn text(path: &Path) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(MAX_METADATA_BYTES).read_to_string(&mut text).ok()?;

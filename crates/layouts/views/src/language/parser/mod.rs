@@ -238,7 +238,7 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// What is between the quotes.
+/// The text between the quotes.
 fn unquoted(text: &str) -> String {
     text.trim_matches('"').to_owned()
 }

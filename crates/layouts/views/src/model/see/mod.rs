@@ -64,7 +64,7 @@ impl See<'_, '_> {
             if !self.dataset.types.contains_key(&base.text) {
                 let error = Diagnostic::error(
                     base.span,
-                    format!("the dataset has no type `{}`, of which `{name}` could be a part", base.text),
+                    format!("the dataset has no type `{}` that `{name}` could be a part of", base.text),
                 );
                 let help = suggest(&base.text, self.dataset.types.keys().map(String::as_str));
                 self.diagnostics.push(Diagnostic { help, ..error });

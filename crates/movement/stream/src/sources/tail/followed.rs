@@ -48,7 +48,7 @@ pub fn parse_lane(name: &str) -> Option<(Id, u64)> {
     Some(((next()?, next()?, next()?), next()?))
 }
 
-/// Hashes the leading bytes of a file, of which `offset` bytes were delivered.
+/// Hashes the leading bytes of a file whose first `offset` bytes were delivered.
 pub fn head(file: &File, offset: u64) -> std::io::Result<u64> {
     let mut bytes = vec![0; offset.min(HEAD_BYTES) as usize];
     file.read_exact_at(&mut bytes, 0)?;

@@ -20,10 +20,10 @@ struct Widths {
     length: usize,
 }
 
-/// What nearly all files have.
+/// The usual widths.
 const USUAL: Widths = Widths { address: 8, length: 8 };
 
-/// What pointed out of the windows so far, to what is still to come.
+/// Pointers out of the windows so far, to later parts.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     headers: Vec<u64>,

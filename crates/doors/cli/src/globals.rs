@@ -1,0 +1,42 @@
+//! The flags that every command takes.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+/// The flags that every command takes.
+#[derive(Args)]
+pub struct Globals {
+    /// Use the store in this directory [default: terrace in the user's data directory].
+    #[arg(long, global = true, env = "TERRACE_STORE", value_name = "DIR")]
+    store: Option<OsString>,
+    /// Print the result as JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Print nothing but errors.
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Log what happens; -vv logs more. TERRACE_LOG takes filters, such as terrace=debug.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl Globals {
+    /// The store's directory.
+    pub fn store(&self) -> Result<PathBuf> {
+        match &self.store {
+            Some(dir) if !dir.is_empty() => Ok(dir.into()),
+            _ => default_store(),
+        }
+    }
+}
+
+/// The store that is used where none is named.
+pub fn default_store() -> Result<PathBuf> {
+    // As the XDG specification has it, a path that is not absolute is as good as none.
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let data = folder("XDG_DATA_HOME").or_else(|| Some(folder("HOME")?.join(".local/share")));
+    Ok(data.context("no store is named, and no home directory is known; give --store DIR")?.join("terrace"))
+}

@@ -1,0 +1,169 @@
+//! A target in use: how quick and how full it is, and whether it works.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use terrace_catalog::TargetId;
+use terrace_format::frame::Frame;
+use terrace_tier::{Place, Space, Target};
+
+use super::monitor::Speed;
+use super::trouble::Trouble;
+use crate::report::TierState;
+
+/// The space that a frame takes in addition to its payload, at most about.
+const FRAMING_BYTES: u64 = 8 << 10;
+
+/// A target of a tier.
+pub struct Device {
+    /// Its number.
+    pub id: TargetId,
+    /// Its tier's place in the order, fastest first.
+    pub tier: usize,
+    /// Replicas of one extent never share a domain.
+    pub domain: String,
+    /// Where it is: a path, or a service and a path on it.
+    pub path: PathBuf,
+    /// The target itself.
+    pub target: Arc<dyn Target>,
+    /// The most that it may allocate, as when last looked.
+    pub(super) capacity: AtomicU64,
+    /// Operations that are under way.
+    pub(super) busy: AtomicU32,
+    /// How quick it is to read from.
+    pub reading: Speed,
+    /// How quick it is to write to.
+    pub writing: Speed,
+    /// Whether small frames are written to it by the caller's own thread.
+    pub quick: bool,
+    /// Whether a request costs more than the bytes of a frame.
+    pub far: bool,
+    pub(super) trouble: Trouble,
+}
+
+impl Device {
+    /// Operations that it is taken to do at a time.
+    pub const DEVICE_LANES: u16 = 4;
+
+    /// Bytes in use, about.
+    pub fn filled(&self) -> u64 {
+        self.target.used()
+    }
+
+    /// Bytes that can be had for payloads, about: of what is free, headers and the rest of pages take a little.
+    pub fn free(&self) -> u64 {
+        let free = self.capacity.load(Ordering::Relaxed).saturating_sub(self.filled());
+        free.saturating_sub(free / 128 + FRAMING_BYTES)
+    }
+
+    /// The same, up to this share of its capacity.
+    pub fn free_below(&self, mark: f64) -> u64 {
+        let capacity = self.capacity.load(Ordering::Relaxed);
+        self.free().saturating_sub((capacity as f64 * (1.0 - mark)) as u64)
+    }
+
+    /// Operations of this process under way for each that it can do at a time.
+    pub fn load(&self) -> f64 {
+        f64::from(self.busy.load(Ordering::Relaxed)) / f64::from(Device::DEVICE_LANES)
+    }
+
+    /// Appends a frame, and notes how long it took.
+    pub fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {
+        let _busy = Busy::with(self);
+        let start = Instant::now();
+        let place = self.target.append(frame)?;
+        self.works(|_| true);
+        self.writing.note(place.length as usize, start.elapsed());
+        Ok(place)
+    }
+
+    /// Adds a raw frame to a plain file, and notes how long it took.
+    pub fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let _busy = Busy::with(self);
+        let start = Instant::now();
+        let place = self.target.write_plain(file, frame)?;
+        self.works(|_| true);
+        self.writing.note(place.length as usize, start.elapsed());
+        Ok(place)
+    }
+
+    /// The allocated space and its limit.
+    pub fn space(&self) -> io::Result<Space> {
+        let space = self.target.space()?;
+        self.capacity.store(space.capacity, Ordering::Relaxed);
+        if space.read_only {
+            self.failed(&io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        Ok(space)
+    }
+
+    /// Reads from a frame, and notes how long it took.
+    pub fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
+        let _busy = Busy::with(self);
+        let start = Instant::now();
+        self.target.read(place, skip, out)?;
+        // Reading proves nothing of one that takes no more bytes.
+        self.works(|state| state == TierState::Away);
+        self.reading.note(out.len(), start.elapsed());
+        Ok(())
+    }
+
+    /// Whether it can be used, as far as is known.
+    pub fn state(&self) -> TierState {
+        self.trouble.state()
+    }
+
+    /// Sets the target aside for a while where the error is one of the device, not of one frame.
+    pub fn failed(&self, error: &io::Error) {
+        let state = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => TierState::Full,
+            io::ErrorKind::ReadOnlyFilesystem => TierState::ReadOnly,
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => return,
+            io::ErrorKind::FileTooLarge => return,
+            _ => TierState::Away,
+        };
+        if self.trouble.begins(state) {
+            tracing::warn!(target = %self.path.display(), %error, "set aside");
+        }
+    }
+
+    /// Sets the target aside for a while after a write that failed, whatever the error: who writes goes elsewhere, and would
+    /// come back here at once otherwise.
+    pub fn failed_to_write(&self, error: &io::Error) {
+        self.failed(error);
+        if self.state() == TierState::Ok && self.trouble.begins(TierState::Away) {
+            tracing::warn!(target = %self.path.display(), %error, "set aside");
+        }
+    }
+
+    /// Notes that an operation went well, which shows that this trouble is over.
+    fn works(&self, over: impl Fn(TierState) -> bool) {
+        if self.trouble.ends(over) {
+            tracing::info!(target = %self.path.display(), "works again");
+        }
+    }
+
+    /// Forgets the trouble, so that the next use tries it again.
+    pub fn try_again(&self) {
+        self.trouble.ends(|_| true);
+    }
+}
+
+/// An operation that is under way, until it is dropped.
+struct Busy<'a>(&'a AtomicU32);
+
+impl Busy<'_> {
+    fn with(device: &Device) -> Busy<'_> {
+        device.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(&device.busy)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,15 @@
+//! The store's tiers and targets, as this process uses them.
+
+mod append;
+mod device;
+mod monitor;
+mod space;
+mod speeds;
+pub mod targets;
+mod tiers;
+mod trouble;
+
+pub use append::{append_to, with_scratch};
+pub use device::Device;
+pub use speeds::{MAX_QUEUE_SECONDS, usual_seconds};
+pub use tiers::{LEARNED_FILE, Tiers};

@@ -1,0 +1,93 @@
+//! How quick a device is, from its real operations.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Operations up to this many bytes tell the latency, longer ones the rate.
+const MAX_SHORT_BYTES: usize = 16 << 10;
+/// How much a new operation counts against all before it.
+const NEWEST_WEIGHT: f64 = 1.0 / 16.0;
+/// An operation counts for at most this multiple of the expected time: one stall, such as a first write's, does not set a target
+/// apart from the others of its tier.
+const MAX_STALL_FACTOR: f64 = 16.0;
+/// Seconds of latency that are expected of any device, for this.
+const EXPECTED_LATENCY_SECONDS: f64 = 0.5e-3;
+
+/// The speed of a device in one direction. Many threads may note operations; one that is lost among them does no harm.
+pub struct Speed {
+    /// Bytes per second, as the bits of a float.
+    rate: AtomicU64,
+    /// Seconds, as the bits of a float.
+    latency: AtomicU64,
+}
+
+impl Speed {
+    /// Creates the expectation for an unused device.
+    pub fn expected(rate: f64, latency: Duration) -> Speed {
+        Speed { rate: AtomicU64::new(rate.to_bits()), latency: AtomicU64::new(latency.as_secs_f64().to_bits()) }
+    }
+
+    /// Bytes per second.
+    pub fn rate(&self) -> f64 {
+        f64::from_bits(self.rate.load(Ordering::Relaxed))
+    }
+
+    /// Seconds before the first byte.
+    pub fn latency(&self) -> f64 {
+        f64::from_bits(self.latency.load(Ordering::Relaxed))
+    }
+
+    /// The expected duration of an operation on `bytes` bytes, in seconds.
+    pub fn time(&self, bytes: usize) -> f64 {
+        self.latency() + bytes as f64 / self.rate()
+    }
+
+    /// Notes an operation.
+    pub fn note(&self, bytes: usize, took: Duration) {
+        let took = took.as_secs_f64();
+        if bytes <= MAX_SHORT_BYTES {
+            let latency = self.latency();
+            let took = took.min(MAX_STALL_FACTOR * latency.max(EXPECTED_LATENCY_SECONDS));
+            self.latency.store((latency + (took - latency) * NEWEST_WEIGHT).to_bits(), Ordering::Relaxed);
+        } else if took > 0.0 {
+            // Averaging the time of a byte, not the rate, so that a stall counts for what it costs.
+            let (old, new) = (1.0 / self.rate(), (took - self.latency()).max(took / 2.0) / bytes as f64);
+            self.rate.store(
+                (1.0 / (old + (new.min(MAX_STALL_FACTOR * old) - old) * NEWEST_WEIGHT)).to_bits(),
+                Ordering::Relaxed,
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_believed_to_be_as_quick_as_it_was() {
+        let speed = Speed::expected(1e9, Duration::ZERO);
+        for _ in 0..200 {
+            speed.note(4096, Duration::from_millis(5));
+            speed.note(1 << 20, Duration::from_millis(5 + 10));
+        }
+        let rate = (1 << 20) as f64 / 0.010;
+        assert!((speed.rate() / rate - 1.0).abs() < 0.01, "{}", speed.rate());
+        assert!((speed.time(1 << 20) - 0.015).abs() < 0.0005, "{}", speed.time(1 << 20));
+    }
+
+    #[test]
+    fn one_stall_halves_what_a_device_is_believed_to_do_at_most() {
+        let speed = Speed::expected(1e9, Duration::ZERO);
+        speed.note(1 << 20, Duration::from_secs(10));
+        speed.note(1 << 10, Duration::from_secs(10));
+        assert!(
+            speed.rate() > 5e8 && speed.latency() < 1.1 * EXPECTED_LATENCY_SECONDS,
+            "{}, {}",
+            speed.rate(),
+            speed.latency()
+        );
+        (0..100).for_each(|_| speed.note(1 << 20, Duration::from_secs(1)));
+        assert!(speed.rate() < 1.1 * f64::from(1 << 20), "what stays slow is believed: {}", speed.rate());
+    }
+}

@@ -1,0 +1,34 @@
+//! How much targets can hold.
+
+use std::collections::HashMap;
+
+use super::{Device, Tiers};
+use crate::config::TierKind;
+use crate::report::TierState;
+
+impl Tiers {
+    /// The bytes that these targets hold, and those that they can take together, but for targets that are away.
+    pub fn used_and_free<'a>(&self, devices: impl Iterator<Item = &'a Device>) -> (u64, u64) {
+        let (mut used, mut free) = (0u64, 0u64);
+        // By file system: what its targets would take, and what there is.
+        let mut shared: HashMap<u64, (u64, u64)> = HashMap::new();
+        for device in devices.filter(|device| device.state() != TierState::Away) {
+            let Ok(space) = device.space() else { continue };
+            used = used.saturating_add(space.used);
+            let room = space.capacity.saturating_sub(space.used);
+            let directory = self.tier(device).kind == TierKind::Directory;
+            match rustix::fs::stat(&device.path).and_then(|stat| Ok((stat, rustix::fs::statvfs(&device.path)?))) {
+                Ok((stat, system)) if directory => {
+                    let there = system.f_bavail.saturating_mul(system.f_frsize);
+                    let (wanted, _) = shared.entry(stat.st_dev).or_insert((0, there));
+                    *wanted = wanted.saturating_add(room);
+                }
+                _ => free = free.saturating_add(room),
+            }
+        }
+        for (wanted, there) in shared.into_values() {
+            free = free.saturating_add(wanted.min(there));
+        }
+        (used, free)
+    }
+}

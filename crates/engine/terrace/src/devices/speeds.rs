@@ -1,0 +1,74 @@
+//! How quick targets are taken to be: as the others of their tier.
+//!
+//! A target's measured speed depends on the load at that time. If each target's last speed counted, all writers would
+//! go to the same one, and leave it together.
+
+/// A target that takes at least this multiple of the fastest one's time is an outlier.
+const ODD_FACTOR: f64 = 8.0;
+/// Seconds for which a target may have been waited for because others were at it.
+pub const MAX_QUEUE_SECONDS: f64 = 1e-3;
+
+/// The assumed duration of a target, in seconds, from its measured one and those of `all` of its tier: the mean of those that
+/// are not odd. What is `brief` is never odd.
+pub fn usual_seconds(own: f64, all: impl Iterator<Item = f64> + Clone, brief: f64) -> f64 {
+    let least = all.clone().fold(f64::INFINITY, f64::min);
+    let usual = |need: &f64| *need <= (ODD_FACTOR * least).max(brief);
+    if !usual(&own) {
+        return own;
+    }
+    let (sum, count) = all.filter(usual).fold((0.0, 0.0), |(sum, count), need| (sum + need, count + 1.0));
+    sum / count
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::{PutOptions, Store};
+
+    #[test]
+    fn targets_of_a_tier_are_alike_but_for_odd_ones() {
+        let of = |all: &[f64]| all.iter().map(|own| usual_seconds(*own, all.iter().copied(), 0.0)).collect::<Vec<_>>();
+        assert_eq!(of(&[1.0, 2.0, 6.0]), [3.0, 3.0, 3.0]);
+        assert_eq!(of(&[1.0, 3.0, 9.0]), [2.0, 2.0, 9.0]);
+        assert_eq!(usual_seconds(9.0, [1.0, 9.0].into_iter(), 10.0), 5.0);
+        assert!(of(&[0.0, 0.0]) == [0.0, 0.0] && of(&[f64::INFINITY]) == [f64::INFINITY]);
+    }
+
+    #[test]
+    fn writes_go_to_all_targets_though_some_were_busy_when_they_were_measured() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let targets: Vec<String> = (0..4).map(|i| format!("'{}/{i}'", dir.path().display())).collect();
+        let text = format!(
+            "[store]\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'pfs'\nkind = 'directory'\ncapacity = '1GiB'\ntargets = [{}]\n",
+            targets.join(", ")
+        );
+        let config = Config::parse(&text, "test").expect("a configuration");
+        let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+        let rate = store.engine.tiers.devices[0].writing.rate();
+        for device in &store.engine.tiers.devices[..2] {
+            for _ in 0..30 {
+                device.reading.note(1 << 20, Duration::from_secs_f64(4.0 * f64::from(1 << 20) / rate));
+                device.writing.note(1 << 20, Duration::from_secs_f64(4.0 * f64::from(1 << 20) / rate));
+            }
+        }
+        let mut counts = BTreeMap::<String, u32>::new();
+        for number in 0..40_u64 {
+            let key = format!("object {number}");
+            // Bytes that no encoding makes fewer: what is written goes where the most is free.
+            let random = (0..40_000).map(|at| xxh3_64_with_seed(&[], number * 40_000 + at)).collect::<Vec<_>>();
+            let bytes = random.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+            store.put_bytes(key.as_bytes(), &bytes, &PutOptions::default()).expect("puts");
+            let location = store.locate(key.as_bytes()).expect("a location");
+            for replica in location.extents.iter().flat_map(|extent| &extent.replicas) {
+                *counts.entry(replica.target.clone()).or_default() += 1;
+            }
+        }
+        assert!(counts.len() == 4 && counts.values().all(|count| *count >= 5), "{counts:?}");
+    }
+}

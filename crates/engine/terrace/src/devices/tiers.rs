@@ -1,0 +1,162 @@
+//! The store's tiers and targets, and their state as this process sees it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use terrace_catalog::TargetId;
+use terrace_plan::snapshot::TierSet;
+use terrace_tier::Ids;
+
+use super::device::Device;
+use super::targets::Opener;
+use crate::config::{Config, Layout, TierKind};
+use crate::report::TierState;
+use crate::{Error, Result};
+
+/// The file of the store's directory that holds what was learned of its codecs and devices.
+pub const LEARNED_FILE: &str = "predictor.json";
+
+/// A tier: a performance level.
+pub struct Tier {
+    /// Its name.
+    pub name: String,
+    /// Of which kind its targets are.
+    pub kind: TierKind,
+    /// Whether it outlives a reboot.
+    pub persistent: bool,
+    /// The share of its capacity above which the mover evicts.
+    pub high_watermark: f64,
+    /// Whether it holds objects as plain files, where no rule says otherwise.
+    pub plain: bool,
+    /// The power of a target while it reads or writes, in watts.
+    pub watts: f64,
+}
+
+/// All tiers of a store.
+pub struct Tiers {
+    /// Fastest first.
+    pub tiers: Vec<Tier>,
+    /// All their targets, in the tiers' order.
+    pub devices: Vec<Device>,
+    /// Where in `devices` the target of each number is.
+    index: Vec<Option<usize>>,
+}
+
+impl Tiers {
+    /// Opens every target of the configuration.
+    pub fn open(config: &Config, store: u64, dir: &Path, ids: &Arc<dyn Ids>) -> Result<Tiers> {
+        let mut tiers = Vec::new();
+        let mut devices: Vec<Device> = Vec::new();
+        let learned = std::fs::read_to_string(dir.join(LEARNED_FILE)).unwrap_or_default();
+        let opener = Opener { store, dir, ids, profiled: terrace_predict::profiled(&learned) };
+        for (level, tier) in config.tiers.iter().enumerate() {
+            tiers.push(Tier {
+                name: tier.name.clone(),
+                kind: tier.kind,
+                persistent: tier.persistent,
+                high_watermark: tier.high_watermark,
+                watts: tier.watts,
+                plain: tier.layout == Layout::Plain,
+            });
+            for described in &tier.targets {
+                let id = described.number.unwrap_or(devices.len() as TargetId);
+                devices.push(opener.device(tier, level, described, id)?);
+            }
+        }
+        let mut index = vec![None; devices.iter().map(|d| usize::from(d.id) + 1).max().unwrap_or(0)];
+        for (at, device) in devices.iter().enumerate() {
+            index[usize::from(device.id)] = Some(at);
+        }
+        Ok(Tiers { tiers, devices, index })
+    }
+
+    /// A target by its number.
+    pub fn device(&self, id: TargetId) -> Result<&Device> {
+        let at = self.index.get(usize::from(id)).copied().flatten();
+        at.and_then(|at| self.devices.get(at)).ok_or_else(|| Error::Damaged {
+            what: "a replica's record".into(),
+            reason: format!("the store has no target {id}"),
+        })
+    }
+
+    /// A target's tier.
+    pub fn tier(&self, device: &Device) -> &Tier {
+        &self.tiers[device.tier]
+    }
+
+    /// Up to `want` targets for replicas that no target takes now, to be owed to: on these tiers, on domains other than
+    /// those of `chosen`, and the last of them on a persistent one unless `volatile` or one of `chosen` is.
+    pub fn for_later(&self, chosen: &[TargetId], want: usize, allowed: TierSet, volatile: bool) -> Vec<TargetId> {
+        let lasts = |device: &Device| self.tier(device).persistent;
+        let mut taken: Vec<&Device> = chosen.iter().filter_map(|id| self.device(*id).ok()).collect();
+        for _ in 0..want {
+            let free = |d: &&Device| allowed.has(d.tier as u8) && taken.iter().all(|t| t.domain != d.domain);
+            let must_last = !volatile && taken.len() + 1 == chosen.len() + want && !taken.iter().any(|t| lasts(t));
+            let mut all = self.devices.iter().filter(free);
+            match if must_last { all.find(|d| lasts(d)) } else { all.next() } {
+                Some(device) => taken.push(device),
+                None => break,
+            }
+        }
+        taken[chosen.len().min(taken.len())..].iter().map(|d| d.id).collect()
+    }
+
+    /// Finds the level of a tier.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the names of all tiers, if none has this one.
+    pub fn level(&self, name: &str) -> Result<usize> {
+        self.tiers.iter().position(|tier| tier.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.tiers.iter().map(|tier| tier.name.as_str()).collect();
+            Error::Config(format!("there is no tier {name:?}; there are {}", names.join(", ")))
+        })
+    }
+
+    /// The tiers of these names.
+    pub fn named(&self, names: &[String]) -> TierSet {
+        TierSet::of((0..self.tiers.len()).filter(|level| names.contains(&self.tiers[*level].name)))
+    }
+
+    /// How many replicas an extent can have on these tiers: there are no more domains.
+    pub fn domains(&self, allowed: TierSet, persistent: bool) -> usize {
+        let usable = |d: &&Device| allowed.has(d.tier as u8) && (self.tier(d).persistent || !persistent);
+        let mut names: Vec<&str> = self.devices.iter().filter(usable).map(|d| d.domain.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.len()
+    }
+
+    /// Looks how a target is now. One that is filled to its tier's watermark is full.
+    pub fn look(&self, device: &Device) -> TierState {
+        match device.space() {
+            Ok(space) if space.used as f64 >= space.capacity as f64 * self.tier(device).high_watermark => {
+                device.state().max(TierState::Full)
+            }
+            Ok(_) => device.state(),
+            Err(error) => {
+                device.failed(&error);
+                device.state()
+            }
+        }
+    }
+
+    /// The tiers' use and state in words, for errors.
+    pub fn describe(&self) -> String {
+        let words: Vec<String> = self
+            .devices
+            .iter()
+            .map(|d| {
+                let space = d.space().unwrap_or_default();
+                let state = format!("{:?}", self.look(d)).to_lowercase();
+                format!(
+                    "{} ({}): {} of {} bytes used, {state}",
+                    self.tier(d).name,
+                    d.path.display(),
+                    space.used,
+                    space.capacity
+                )
+            })
+            .collect();
+        words.join("; ")
+    }
+}

@@ -1,0 +1,211 @@
+//! The boot mark: whether the catalog can be trusted. It is never synced while in use, so it cannot be after a restart of
+//! the machine that took it by surprise.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::FlockOperation;
+use terrace_catalog::Catalog;
+use terrace_system::{Locked, fail};
+
+use super::{refuse, write_file};
+use crate::{Error, Result};
+
+/// Names the boot that the catalog was last used in, and says what of it is done.
+const MARK_FILE: &str = "boot";
+/// The mark of a catalog that is closed and durable. The boot in which it was closed follows.
+const CLEAN_WORD: &str = "clean";
+/// Follows the boot in the mark of a catalog from an earlier boot that was not yet compared with the targets.
+const RESTARTED_WORD: &str = "restarted";
+/// Follows the boot in the mark of a catalog that is being made from the log ...
+const UNFINISHED_WORD: &str = "unfinished";
+/// ... after the machine went down while the store was in use.
+const CUT_OFF_WORD: &str = "cut-off";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// How long another process may take to leave the store, or to note that it is in use.
+const OTHERS_WAIT: Duration = Duration::from_secs(10);
+const OTHERS_POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The meaning of the boot mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The catalog was closed and is durable, in this boot.
+    Clean,
+    /// It was closed and is durable, in another boot: what no sync covers may have changed since.
+    CleanBefore,
+    /// It is, or was, in use since the machine was started.
+    ThisBoot,
+    /// The same, but it is from before that, and was not yet compared with the targets.
+    Restarted,
+    /// It is being made from the log, or who made it died. `was_cut_off` says that it was in use when the machine went down.
+    Unfinished { was_cut_off: bool },
+    /// It was in use when the machine went down.
+    OtherBoot,
+    /// There is no mark, or it cannot be read or is damaged.
+    Unknown,
+}
+
+impl Mark {
+    /// Whether the catalog is what its last user left.
+    pub fn is_trusted(self) -> bool {
+        matches!(self, Mark::Clean | Mark::CleanBefore | Mark::ThisBoot | Mark::Restarted)
+    }
+
+    /// Whether somebody has begun to bring the catalog in line with the targets, and has not finished.
+    pub fn is_pending(self) -> bool {
+        matches!(self, Mark::Restarted | Mark::Unfinished { .. })
+    }
+
+    /// Whether the machine went down while the store was in use, and the catalog was not made since.
+    pub fn was_cut_off(self) -> bool {
+        matches!(self, Mark::OtherBoot | Mark::Unfinished { was_cut_off: true })
+    }
+
+    /// The mark under which the store is opened. Only [`mark_in_use`] ends a pending one.
+    fn when_opened(self, has_catalog: bool) -> Mark {
+        match self {
+            _ if !has_catalog => Mark::Unfinished { was_cut_off: self.was_cut_off() },
+            Mark::Clean | Mark::ThisBoot => Mark::ThisBoot,
+            Mark::Unfinished { .. } => self,
+            Mark::CleanBefore | Mark::Restarted | Mark::OtherBoot | Mark::Unknown => Mark::Restarted,
+        }
+    }
+
+    /// As it stands in the file while the store is in use in this boot.
+    fn in_use(self, boot: &str) -> String {
+        match self {
+            Mark::Restarted => format!("{boot} {RESTARTED_WORD}"),
+            Mark::Unfinished { was_cut_off: true } => format!("{boot} {UNFINISHED_WORD} {CUT_OFF_WORD}"),
+            Mark::Unfinished { was_cut_off: false } => format!("{boot} {UNFINISHED_WORD}"),
+            _ => boot.to_owned(),
+        }
+    }
+}
+
+/// The number of this start of the machine.
+///
+/// # Errors
+/// Where it cannot be read: two unknown boots must not be taken for the same.
+fn boot_id() -> Result<String> {
+    // A test may pretend that the machine was started again.
+    let id = fail::setting("TERRACE_BOOT_ID").map_or_else(|| fs::read_to_string(BOOT_ID), Ok);
+    let id = id.map(|id| id.split_whitespace().collect::<Vec<_>>().join("-")).map_err(Error::io(format!(
+        "reading {BOOT_ID}, by which a restart of the machine is noticed (is /proc mounted?)"
+    )))?;
+    let is_one = !id.is_empty() && id != CLEAN_WORD;
+    is_one.then_some(id).ok_or_else(|| refuse(Path::new(BOOT_ID), "it holds no boot id"))
+}
+
+/// Reads the mark of the store in `dir`.
+pub fn read_mark(dir: &Path) -> Result<Mark> {
+    let text = fs::read_to_string(dir.join(MARK_FILE)).unwrap_or_default();
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let own = boot_id()?;
+    Ok(match words.as_slice() {
+        [] => Mark::Unknown,
+        [CLEAN_WORD, id] if *id == own => Mark::Clean,
+        // Older versions did not name the boot.
+        [CLEAN_WORD, ..] => Mark::CleanBefore,
+        [id, ..] if *id != own => Mark::OtherBoot,
+        [_] => Mark::ThisBoot,
+        [_, RESTARTED_WORD] => Mark::Restarted,
+        [_, UNFINISHED_WORD] => Mark::Unfinished { was_cut_off: false },
+        [_, UNFINISHED_WORD, CUT_OFF_WORD] => Mark::Unfinished { was_cut_off: true },
+        _ => Mark::Unknown,
+    })
+}
+
+/// Notes that the catalog is in use in this boot, or is about to be made. Before it is first written to: what is written is
+/// not durable.
+pub fn mark_opened(dir: &Path) -> Result<()> {
+    let mark = read_mark(dir)?;
+    let opened = mark.when_opened(has_catalog(dir));
+    if opened == mark { Ok(()) } else { write_file(&dir.join(MARK_FILE), opened.in_use(&boot_id()?).as_bytes()) }
+}
+
+/// Notes that the catalog is in line with the targets, and in use. After all that this takes was committed: who opens the
+/// store from then on looks at nothing again.
+pub fn mark_in_use(dir: &Path) -> Result<()> {
+    write_file(&dir.join(MARK_FILE), boot_id()?.as_bytes())
+}
+
+/// Holds the store's lock together with all others that have it open.
+pub fn shared(dir: &Path, lock: &Locked) -> Result<()> {
+    let context = format!("locking {}", dir.join("lock").display());
+    lock.change(FlockOperation::LockShared).map_err(Error::io(context))
+}
+
+/// Makes sure that no other process has the store open. Where one has, the lock is not held any more.
+pub fn alone(dir: &Path, lock: &Locked) -> Result<()> {
+    lock.change(FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| refuse(dir, "another process has the store open, and this needs it alone; end that first"))
+}
+
+/// Waits until no other process has the store open, or until one of them has done what this one is waiting to do: as long
+/// as that takes, where one has begun. True where this process is alone.
+pub fn alone_unless(dir: &Path, lock: &Locked, is_done: impl Fn() -> Result<bool>) -> Result<bool> {
+    let mut until = Instant::now() + OTHERS_WAIT;
+    loop {
+        match alone(dir, lock) {
+            Ok(()) => return Ok(true),
+            Err(_) if is_done()? => {
+                shared(dir, lock)?;
+                return Ok(false);
+            }
+            // Waiting processes do not hold the lock, so the holder is at work.
+            Err(_) if read_mark(dir)?.is_pending() => until = Instant::now() + OTHERS_WAIT,
+            Err(error) if Instant::now() > until => return Err(error),
+            Err(_) => {}
+        }
+        thread::sleep(OTHERS_POLL_INTERVAL);
+    }
+}
+
+/// Removes the catalog. The log must be known to be whole.
+pub fn forget_catalog(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir.join("catalog")) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(Error::io("removing the old catalog")(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether there is a catalog.
+pub fn has_catalog(dir: &Path) -> bool {
+    dir.join("catalog").join("data.mdb").exists()
+}
+
+/// The last one to close the store makes the catalog durable and says so, where the log is durable to its end: a durable
+/// catalog must not name a commit that the log may lose. Where anything fails, the mark stays as it is, which costs a
+/// rebuild after the next restart of the machine and nothing else.
+pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
+    let close = || -> Result<()> {
+        lock.change(FlockOperation::NonBlockingLockExclusive).map_err(Error::io("locking the store"))?;
+        // A catalog that was not compared with the targets yet is compared by the next opener.
+        if read_mark(dir)? != Mark::ThisBoot {
+            return Ok(());
+        }
+        let tail = catalog.tail()?;
+        // The mark is itself the last commit. All before it are durable, with their frames. Without any mark a first commit
+        // would be taken for one.
+        let synced = catalog.synced()?;
+        if synced + 1 < tail.sequence || synced == 0 && tail.sequence > 0 {
+            return Ok(());
+        }
+        // The process that committed the mark may have ended before it synced the log behind it.
+        catalog.log().sync(tail)?;
+        catalog.force_sync()?;
+        write_file(&dir.join(MARK_FILE), format!("{CLEAN_WORD} {}", boot_id()?).as_bytes())
+    };
+    if let Err(error) = close() {
+        tracing::debug!(store = %dir.display(), %error, "not closed as clean");
+    }
+}
+
+pub fn random_id() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}

@@ -1,0 +1,89 @@
+//! A store's directory: the files that say which store is here, and how it is configured.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use terrace_system::replace_durably;
+
+use crate::config::Config;
+use crate::{Error, Result};
+
+/// The store's format; a store of a newer one is refused.
+pub const FORMAT_VERSION: u32 = 1;
+/// The line of the file `store` that says that the store is being destroyed.
+pub const DESTROYED_LINE: &str = "destroyed";
+
+pub fn refuse(dir: &Path, reason: &str) -> Error {
+    Error::Store { path: dir.to_owned(), reason: reason.to_owned() }
+}
+
+/// The configuration as its file has it now.
+pub fn read_config(dir: &Path) -> Result<Config> {
+    let path = dir.join("terrace.toml");
+    let text = fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))?;
+    Config::parse(&text, &path.display().to_string())
+}
+
+/// The store's id.
+///
+/// # Errors
+/// Where no store is in `dir`, or one that is being destroyed.
+pub fn read_identity(dir: &Path) -> Result<u64> {
+    match read_state(dir)? {
+        (id, false) => Ok(id),
+        (_, true) => Err(refuse(dir, "it is being destroyed; `terrace destroy` goes on with that")),
+    }
+}
+
+/// Whether the log of a store is here.
+pub fn has_log(dir: &Path) -> bool {
+    holds_files(&dir.join("log"))
+}
+
+/// The error where the file that says which store this is was lost or damaged.
+pub fn lost_identity(dir: &Path) -> Error {
+    let reason = "a store is here, but its file `store` is lost or damaged. Write that again: the lines `format 1` and `id ID`, with the ID from the file terrace-target of any of its targets";
+    refuse(dir, reason)
+}
+
+/// The store's id, and whether somebody has begun to destroy it.
+pub fn read_state(dir: &Path) -> Result<(u64, bool)> {
+    let text = match fs::read_to_string(dir.join("store")) {
+        Ok(text) => text,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            // A target has a copy of the log, and is no store that lost its file.
+            return Err(match has_log(dir) && !dir.join(terrace_tier::MARK).exists() {
+                true => lost_identity(dir),
+                false => refuse(dir, "no store is here; `terrace init --store DIR` makes one"),
+            });
+        }
+        Err(e) if e.kind() == io::ErrorKind::InvalidData => return Err(lost_identity(dir)),
+        Err(e) => return Err(Error::io(format!("reading {}", dir.join("store").display()))(e)),
+    };
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    match field("format").and_then(|f| f.parse::<u32>().ok()) {
+        Some(FORMAT_VERSION) => {}
+        Some(newer) if newer > FORMAT_VERSION => {
+            return Err(refuse(
+                dir,
+                &format!("its format is {newer}, this program knows {FORMAT_VERSION}; use a newer terrace"),
+            ));
+        }
+        _ => return Err(lost_identity(dir)),
+    }
+    let id = field("id").and_then(|f| u64::from_str_radix(f, 16).ok());
+    let id = id.ok_or_else(|| lost_identity(dir))?;
+    Ok((id, text.lines().any(|line| line == DESTROYED_LINE)))
+}
+
+/// Whether a folder holds a file that is not empty.
+pub fn holds_files(folder: &Path) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() > 0))
+}
+
+/// Replaces a file of the store's directory, durably.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_durably(path, bytes).map_err(Error::io(format!("writing {}", path.display())))
+}

@@ -1,0 +1,50 @@
+//! The lock of a store's directory.
+
+use std::fs::File;
+use std::ops::Deref;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use terrace_system::Locked;
+
+use super::machine::MachineLock;
+use super::place_check::check_place;
+use super::{boot, refuse};
+use crate::{Error, Result};
+
+/// The lock of a store's directory for this process, and for its machine.
+pub struct StoreLock {
+    lock: Locked,
+    // Dropped last: another machine may open the store from then on.
+    _machine: MachineLock,
+}
+
+impl Deref for StoreLock {
+    type Target = Locked;
+
+    fn deref(&self) -> &Locked {
+        &self.lock
+    }
+}
+
+/// Held while a store is made: one process does it.
+pub fn lock_new_store(dir: &Path) -> Result<Locked> {
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(dir.join("lock"));
+    let file = file.map_err(Error::io(format!("locking {}", dir.join("lock").display())))?;
+    // The store's own users hold it, shared.
+    let Ok(Some(lock)) = Locked::at_once(file) else {
+        return Err(refuse(dir, "a store is here already, or is just being made; open it, or name another directory"));
+    };
+    boot::shared(dir, &lock)?;
+    Ok(lock)
+}
+
+/// The store's lock, shared by all processes that have it open. Refused where another machine may have it open.
+pub fn lock_store(dir: &Path) -> Result<StoreLock> {
+    let _machine = MachineLock::take(dir, &check_place(dir)?)?;
+    let path = dir.join("lock");
+    let context = || format!("locking {}", path.display());
+    let file = File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
+    let lock = file.and_then(Locked::share).map_err(Error::io(context()))?;
+    Ok(StoreLock { lock, _machine })
+}

@@ -1,0 +1,29 @@
+//! The store's directory: what lies in it, who may use it, and the locks that its processes take turns by.
+
+mod appends;
+pub mod boot;
+mod filesystem;
+mod identity;
+mod leases;
+mod lock;
+mod locks;
+mod machine;
+mod mounts;
+mod node_local;
+mod place_check;
+mod rules;
+mod sole;
+mod trust;
+
+pub use appends::AppendTurns;
+pub use identity::{
+    DESTROYED_LINE, FORMAT_VERSION, has_log, holds_files, lost_identity, read_config, read_identity, read_state,
+    refuse, write_file,
+};
+pub use leases::Leases;
+pub use lock::{StoreLock, lock_new_store, lock_store};
+pub use locks::Locks;
+pub use place_check::check_place;
+pub use rules::Rules;
+pub use sole::{Sole, take_sole};
+pub use trust::{Trust, Trusted};

@@ -1,0 +1,80 @@
+//! The current rules of an open store. Any process may change them.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix_futex_sync::RwLock;
+
+use super::read_config;
+use crate::config::Config;
+use crate::{Error, Result};
+
+/// The configuration with the rules as they are now. All else is as it was when the store was opened.
+pub struct Rules {
+    dir: PathBuf,
+    file: PathBuf,
+    known: RwLock<Known>,
+}
+
+struct Known {
+    config: Arc<Config>,
+    version: Option<Version>,
+}
+
+/// Identifies a version of the configuration's file: inode, length and time of change.
+type Version = (u64, u64, i64, i64);
+
+impl Rules {
+    /// Those of the store in `dir`.
+    ///
+    /// # Errors
+    /// Where its configuration cannot be read, or cannot be.
+    pub fn read(dir: &Path) -> Result<Rules> {
+        // Taken first, so that a change in between is met again.
+        let file = dir.join("terrace.toml");
+        let version = version(&file);
+        let config = Arc::new(read_config(dir)?);
+        Ok(Rules { dir: dir.to_owned(), file, known: RwLock::new(Known { config, version }) })
+    }
+
+    /// The configuration, with the rules as they were when they were last renewed.
+    pub fn now(&self) -> Arc<Config> {
+        self.known.read().config.clone()
+    }
+
+    /// Takes in what others have changed. Rules that this process cannot follow, as those for tiers that it does not know, leave
+    /// it with the ones that it has.
+    pub fn renew(&self) {
+        let version = version(&self.file);
+        if version.is_none() || version == self.known.read().version {
+            return;
+        }
+        let config = match self.changed() {
+            Ok(config) => Some(Arc::new(config)),
+            Err(error @ Error::Config(_)) => {
+                tracing::warn!(%error, "the changed rules are not followed until the store is opened again");
+                None
+            }
+            // It is looked at again.
+            Err(_) => return,
+        };
+        let mut known = self.known.write();
+        known.version = version;
+        if let Some(config) = config {
+            known.config = config;
+        }
+    }
+
+    fn changed(&self) -> Result<Config> {
+        let rules = read_config(&self.dir)?.rules;
+        let text = Config { rules, ..Config::clone(&self.now()) }.to_toml();
+        Config::parse(&text, "the changed configuration")
+    }
+}
+
+fn version(file: &Path) -> Option<Version> {
+    let file = fs::metadata(file).ok()?;
+    Some((file.ino(), file.len(), file.ctime(), file.ctime_nsec()))
+}

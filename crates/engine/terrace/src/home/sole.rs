@@ -1,0 +1,120 @@
+//! One copy of this library in a process may have a store open: two, as of a Python module and a preloaded library, would
+//! undo each other's LMDB locks without a word.
+//!
+//! Each copy has its own statics; what they share is the process. So a copy locks the byte of a file that is its
+//! process's: nothing is left behind when it ends, and a forked child has a byte of its own.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use rustix_futex_sync::Mutex;
+use terrace_system::fork;
+use terrace_system::lock::{any_byte_held, is_held, lock_byte};
+
+use super::refuse;
+use crate::{Error, Result};
+
+/// The stores that this copy has open: how often, and their files. Locked while no fork can happen.
+static TAKEN: LazyLock<Mutex<HashMap<Id, (usize, File)>>> = LazyLock::new(Mutex::default);
+/// Processes of one namespace have numbers below two to this power.
+const PROCESS_BITS: u32 = 22;
+
+/// Device and inode of a store's file.
+type Id = (u64, u64);
+
+/// Held by a copy of the library as long as it has a store open.
+pub struct Sole {
+    id: Id,
+    forks: u32,
+    /// The same opening of the file as in `TAKEN`.
+    file: File,
+}
+
+impl Sole {
+    /// Whether no other process has the store open. Where the system cannot tell, others may.
+    pub fn is_alone(&self) -> bool {
+        any_byte_held(&self.file).is_ok_and(|held| !held)
+    }
+}
+
+impl Drop for Sole {
+    fn drop(&mut self) {
+        let _held = fork::hold();
+        if self.forks != fork::count() {
+            return;
+        }
+        let mut taken = TAKEN.lock();
+        if let Some((times, file)) = taken.get_mut(&self.id) {
+            *times -= 1;
+            if *times == 0 {
+                // Closing the file would not do: a fork may have it.
+                let _ = own_byte().and_then(|byte| lock_byte(file, libc::F_UNLCK, byte));
+                taken.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// Takes the store in `dir` for this copy of the library. Where the system cannot lock bytes, any copy gets it.
+pub fn take_sole(dir: &Path) -> Result<Sole> {
+    let path = dir.join("copies");
+    let context = || format!("opening {}", path.display());
+    let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
+    let file = file.map_err(Error::io(context()))?;
+    let metadata = file.metadata().map_err(Error::io(context()))?;
+    let id = (metadata.dev(), metadata.ino());
+    let mut taken = TAKEN.lock();
+    let same = |file: &File| file.try_clone().map_err(Error::io(context()));
+    if let Some((times, file)) = taken.get_mut(&id) {
+        let file = same(file)?;
+        *times += 1;
+        return Ok(Sole { id, forks: fork::count(), file });
+    }
+    let locked = own_byte().and_then(|byte| lock_byte(&file, libc::F_WRLCK, byte));
+    if locked.is_err_and(|e| is_held(&e)) {
+        let way = "close it there, or use one of them only";
+        return Err(refuse(dir, &format!("another copy of this library in this process has it open; {way}")));
+    }
+    let shared = same(&file)?;
+    taken.insert(id, (1, file));
+    Ok(Sole { id, forks: fork::count(), file: shared })
+}
+
+/// The byte that stands for this process, among those of all namespaces.
+fn own_byte() -> io::Result<i64> {
+    let space = fs::metadata("/proc/self/ns/pid")?.ino();
+    Ok((space << PROCESS_BITS) as i64 & i64::MAX | i64::from(std::process::id()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{Config, Store};
+
+    #[test]
+    fn a_second_copy_of_the_library_in_a_process_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = format!("[[tier]]\nname = 't'\nkind = 'directory'\ntargets = ['{}/t']\n", dir.path().display());
+        let home = dir.path().join("store");
+        let store = Store::init(&home, &Config::parse(&text, "test").unwrap()).unwrap();
+        // This copy may open it as often as it likes.
+        drop(Store::open(&home).unwrap());
+        drop(store);
+        // What another copy does.
+        let other = File::options().write(true).open(home.join("copies")).unwrap();
+        lock_byte(&other, libc::F_WRLCK, own_byte().unwrap()).unwrap();
+        let refused = Store::open(&home).map(|_| ()).unwrap_err();
+        assert!(matches!(&refused, Error::Store { reason, .. } if reason.contains("another copy")), "{refused}");
+        drop(other);
+        let open = Store::open(&home).unwrap();
+        let other = File::options().write(true).open(home.join("copies")).unwrap();
+        assert!(lock_byte(&other, libc::F_WRLCK, own_byte().unwrap()).is_err(), "this one has it");
+        drop(open);
+    }
+}

@@ -1,0 +1,93 @@
+//! For how long a door may have others keep what it told them, as a mount has the kernel keep attributes and names: while no
+//! other process has the store open, and a little longer.
+//!
+//! Who grants trust says until when in a word that all processes see, and then looks whether it is alone. Who opens the store
+//! makes itself known, and then looks at the word; its first change waits until that time. So one of the two sees the other.
+
+use std::path::Path;
+use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
+
+use terrace_system::clock::monotonic_nanos;
+use terrace_system::words::Words;
+
+/// Long enough for a walk along a path, or a listing; short enough to wait for.
+const LONGEST_TRUST_NS: u64 = 100_000_000;
+/// Trust is prolonged when less than this is left of it.
+const PROLONGED_TRUST_NS: u64 = 75_000_000;
+/// So much earlier than others were told ends what they are told: the answer is on its way meanwhile.
+const ANSWER_MARGIN_NS: u64 = 25_000_000;
+
+/// Until when something that was told is trusted, in nanoseconds of the monotonic clock.
+pub struct Trust(Words<1>);
+
+/// Answers that are looked up while this lives may be trusted for some time.
+#[derive(Clone, Copy, Debug)]
+pub struct Trusted {
+    until: u64,
+}
+
+impl Trusted {
+    /// For how long from now on; to be asked when the answer is sent.
+    pub fn left(&self) -> Duration {
+        Duration::from_nanos(self.until.saturating_sub(monotonic_nanos() + ANSWER_MARGIN_NS))
+    }
+}
+
+impl Trust {
+    /// The trust in what was told of the store in `dir`.
+    pub fn open(dir: &Path) -> Trust {
+        Trust(Words::open(&dir.join("trusted")))
+    }
+
+    /// Grants trust in what is looked up from now on; `is_alone` tells whether no other process has the store open.
+    pub fn grant(&self, is_alone: impl Fn() -> bool) -> Trusted {
+        const NONE: Trusted = Trusted { until: 0 };
+        if !self.0.is_shared() || !is_alone() {
+            return NONE;
+        }
+        let [word] = self.0.all();
+        let now = monotonic_nanos();
+        let until = word.load(Ordering::Relaxed);
+        if (PROLONGED_TRUST_NS..=LONGEST_TRUST_NS).contains(&until.saturating_sub(now)) {
+            return Trusted { until };
+        }
+        let until = now + LONGEST_TRUST_NS;
+        word.store(until, Ordering::SeqCst);
+        // An opener that looked at the word before had made itself known, and is seen now.
+        fence(Ordering::SeqCst);
+        if is_alone() { Trusted { until } } else { NONE }
+    }
+
+    /// When nothing is trusted any more that others were told: asked by a process that has just made itself known.
+    pub fn end(&self) -> u64 {
+        fence(Ordering::SeqCst);
+        let [until] = self.0.all();
+        let until = until.load(Ordering::SeqCst);
+        // What is further away was written before the machine was started again.
+        if until > monotonic_nanos() + LONGEST_TRUST_NS { 0 } else { until }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_is_granted_to_who_is_alone_and_waited_for_by_who_comes() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (mount, other) = (Trust::open(dir.path()), Trust::open(dir.path()));
+        assert_eq!(other.end(), 0);
+        assert_eq!(mount.grant(|| false).left(), Duration::ZERO);
+        assert_eq!(other.end(), 0, "nothing was granted");
+        for _ in 0..3 {
+            let granted = mount.grant(|| true);
+            assert!(granted.until > 0 && granted.until <= monotonic_nanos() + LONGEST_TRUST_NS);
+            assert!(other.end() >= granted.until && granted.left().as_nanos() as u64 <= PROLONGED_TRUST_NS);
+        }
+        // A word that was written before the clock began again.
+        other.0.all()[0].store(monotonic_nanos() + 3_600_000_000_000, Ordering::SeqCst);
+        assert_eq!(mount.end(), 0);
+        assert!(mount.grant(|| true).until <= monotonic_nanos() + LONGEST_TRUST_NS);
+    }
+}

@@ -1,0 +1,130 @@
+//! Making commits durable: frames first, then the log, then the mark that says how far all is. Copies of the log, and
+//! snapshots that bound it.
+
+mod snapshot;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use terrace_catalog::{Catalog, Edit};
+
+use crate::Result;
+use crate::config::TierKind;
+use crate::devices::{Device, Tiers};
+
+/// Copies of the log are kept on this many persistent targets.
+const LOG_COPIES: usize = 3;
+
+/// Makes commits durable, with the frames that they name, and keeps copies of the log.
+pub struct Journal {
+    /// The store's directory.
+    pub dir: PathBuf,
+    pub catalog: Arc<Catalog>,
+    pub tiers: Arc<Tiers>,
+}
+
+impl Journal {
+    /// Syncs every segment that a commit has named since the last mark, the log and its copies.
+    ///
+    /// # Errors
+    /// A persistent target's failure: what it holds must not be called durable.
+    pub fn sync_files(&self) -> Result<()> {
+        let sequence = self.catalog.tail()?.sequence;
+        let synced = self.catalog.synced()?;
+        if synced + 1 >= sequence && synced > 0 {
+            return self.copy_log(true);
+        }
+        for device in &self.tiers.devices {
+            let segments = self.catalog.segments(device.id)?;
+            let dirty: Vec<u64> =
+                segments.into_iter().filter(|(_, live)| live.sequence > synced).map(|(id, _)| id).collect();
+            if dirty.is_empty() {
+                continue;
+            }
+            if let Err(e) = device.target.sync(&dirty)
+                && self.tiers.tier(device).persistent
+            {
+                device.failed(&e);
+                return Err(crate::Error::io(format!("syncing {}", device.path.display()))(e));
+            }
+        }
+        terrace_system::fail::point("sync:frames");
+        self.catalog.log().sync(self.catalog.tail()?)?;
+        terrace_system::fail::point("sync:log");
+        self.copy_log(true)
+    }
+
+    /// Syncs all files, and marks the commits that a power cut cannot damage any more: all before the first one
+    /// whose bytes are only in memory.
+    pub fn mark_synced(&self) -> Result<()> {
+        let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
+        let (tail, first) = self.catalog.tail_and_first_fleeting(persistent)?;
+        let sequence = first.map_or(tail, |first| tail.min(first.saturating_sub(1)));
+        self.sync_files()?;
+        if self.left_memory_after(sequence)? {
+            return Ok(());
+        }
+        // The mark is itself a commit, the last one where nothing has happened since.
+        let synced = self.catalog.synced()?;
+        if sequence > synced + 1 || synced == 0 && sequence > 0 {
+            self.catalog.commit(Edit::Synced { sequence }.into())?;
+            self.catalog.log().sync(self.catalog.tail()?)?;
+            self.copy_log(true)?;
+            self.write_reach(sequence);
+        }
+        Ok(())
+    }
+
+    /// Notes in the store's directory and on the persistent directory targets that the log is durable up to a commit.
+    fn write_reach(&self, sequence: u64) {
+        let own = std::iter::once(self.dir.as_path());
+        // Nothing is written to what is not the target, such as a mount point.
+        let there = self.persistent_directories().filter(|device| device.target.ready().is_ok());
+        let folders = own.chain(there.map(|device| device.path.as_path()));
+        for folder in folders {
+            // An older note asks for less, and is right as well.
+            if let Err(error) = terrace_catalog::log::write_reach(folder, self.catalog.log().store(), sequence) {
+                tracing::debug!(folder = %folder.display(), %error, "not noted how far the log reaches");
+            }
+        }
+    }
+
+    /// Whether a commit after this one has freed what was in memory. It may have been in memory only, and would be there
+    /// again, without its bytes, should that commit be lost: no mark may lie between the two.
+    fn left_memory_after(&self, sequence: u64) -> Result<bool> {
+        for device in self.tiers.devices.iter().filter(|device| !self.tiers.tier(device).persistent) {
+            if self.catalog.last_freed(device.id)?.is_some_and(|at| at > sequence) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Brings the copies of the log on persistent targets up to date. A target that fails is set aside.
+    pub fn copy_log(&self, durable: bool) -> Result<()> {
+        let tail = self.catalog.tail()?;
+        for device in self.log_copies() {
+            let copy = || self.catalog.log().copy_to(&device.path.join("log"), tail, durable);
+            // Nothing is written to what is not the target, such as a mount point.
+            match device.target.ready().and_then(|()| copy()) {
+                // The log is at fault, not the target.
+                Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                    tracing::error!(%error, "log not copied")
+                }
+                Err(error) => device.failed(&error),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The targets that hold a copy of the log.
+    pub fn log_copies(&self) -> impl Iterator<Item = &Device> {
+        self.persistent_directories().take(LOG_COPIES)
+    }
+
+    fn persistent_directories(&self) -> impl Iterator<Item = &Device> {
+        let is_one = |d: &&Device| self.tiers.tier(d).persistent && self.tiers.tier(d).kind == TierKind::Directory;
+        self.tiers.devices.iter().filter(is_one)
+    }
+}

@@ -1,0 +1,148 @@
+//! The options of a write.
+
+use serde::{Deserialize, Serialize};
+use terrace_catalog::{Attributes, Object};
+use terrace_codec::Element;
+use terrace_cost::Weights;
+use terrace_plan::policy::{Asked, Budget};
+
+use crate::config::Ack;
+use crate::devices::Tiers;
+use crate::{Error, Result};
+
+/// The pair of an object's attributes that says what was asked for with it, as TOML.
+const ASKED_ATTRIBUTE: &str = "terrace.asked";
+
+/// How an object is to be written; what is left open comes from the store's rules and configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PutOptions {
+    /// How many replicas.
+    pub replicas: Option<u8>,
+    /// When the call may return.
+    #[serde(skip)]
+    pub ack: Option<Ack>,
+    /// The type of the bytes' elements, where it is known.
+    #[serde(skip)]
+    pub element: Option<Element>,
+    /// The requirements for this object. Of two that conflict, the first one applies.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requirements: Vec<Asked>,
+    /// The weights for choosing encodings. They override requirements.
+    pub weights: Option<Weights>,
+    /// The most bytes stored for each byte given, over all replicas.
+    pub budget: Option<Budget>,
+    /// The highest latency, in seconds, of a target that holds the first replica.
+    pub max_latency: Option<f64>,
+    /// The names of the only tiers to use. A write with a name that no tier has fails. A tier that is removed after the write counts
+    /// for nothing, as does an unknown name in [`Question::options`](crate::Question::options).
+    pub tiers: Option<Vec<String>>,
+    /// The object's attributes; none: those of a file that was modified just now.
+    #[serde(skip)]
+    pub attributes: Option<Attributes>,
+    /// Write only if the key names nothing yet.
+    #[serde(skip)]
+    pub create_new: bool,
+    /// The options of the level below. They decide each setting that these options leave open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub below: Option<Box<PutOptions>>,
+}
+
+impl PutOptions {
+    /// Puts an operation's options over its application's: each setting comes from the highest level that decides it, be it
+    /// by number or by a requirement.
+    ///
+    /// ```
+    /// use terrace::{Ack, PutOptions};
+    ///
+    /// let application = PutOptions { replicas: Some(3), ack: Some(Ack::Durable), ..PutOptions::default() };
+    /// let dense = PutOptions { requirements: vec!["min_storage".parse()?], ..PutOptions::default() };
+    /// // One replica, since `min_storage` says so; durable, since the operation leaves that open.
+    /// let both = dense.over(&application);
+    /// assert_eq!(both.below.as_deref(), Some(&application));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn over(mut self, application: &PutOptions) -> PutOptions {
+        self.element = self.element.or(application.element);
+        if *application != PutOptions::default() {
+            let mut lowest = &mut self.below;
+            while let Some(level) = lowest {
+                lowest = &mut level.below;
+            }
+            *lowest = Some(Box::new(application.clone()));
+        }
+        self
+    }
+
+    /// These options and those of the levels below, the highest first.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = &PutOptions> {
+        std::iter::successors(Some(self), |level| level.below.as_deref())
+    }
+
+    /// Refuses values that no write can honour.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where a level asks for no replicas.
+    pub fn check(&self) -> Result<()> {
+        if self.levels().any(|level| level.replicas == Some(0)) {
+            return Err(Error::Config("replicas = 0 stores nothing; ask for at least 1".into()));
+        }
+        Ok(())
+    }
+
+    /// Refuses values that no write to these tiers can honour, and tiers that do not exist.
+    ///
+    /// # Errors
+    /// [`Error::Config`] as [`check`](Self::check), and for an unknown tier.
+    pub(crate) fn check_for(&self, tiers: &Tiers) -> Result<()> {
+        self.check()?;
+        for names in self.levels().filter_map(|level| level.tiers.as_ref()) {
+            if names.is_empty() {
+                return Err(Error::Config("tiers = [] leaves nothing to use; name some, or leave `tiers` out".into()));
+            }
+            names.iter().try_for_each(|name| tiers.level(name).map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the options that were given when the object was written. They apply as long as it exists, and override rules.
+    pub fn kept_with(object: &Object) -> PutOptions {
+        let text = object.attributes.user.get(ASKED_ATTRIBUTE);
+        text.and_then(|text| toml::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// Returns the options that apply as long as the object exists: all except those for the call itself and the attributes.
+    pub fn lasting(&self) -> PutOptions {
+        let below = self.below.as_ref().map(|level| Box::new(level.lasting()));
+        PutOptions { ack: None, element: None, attributes: None, create_new: false, below, ..self.clone() }
+    }
+
+    /// Keeps what lasts with an object's attributes.
+    pub(crate) fn keep(&self, attributes: &mut Attributes) {
+        attributes.user.remove(ASKED_ATTRIBUTE);
+        if self.says_how() || self.levels().any(|level| level.replicas.is_some()) {
+            // What cannot be written does not hold for ever; numbers and names always can.
+            attributes.user.extend(toml::to_string(self).ok().map(|text| (ASKED_ATTRIBUTE.to_owned(), text)));
+        }
+    }
+
+    /// Whether it says how replicas are to be placed or encoded.
+    pub(crate) fn says_how(&self) -> bool {
+        self.levels().any(|level| {
+            let constrained = level.budget.is_some() || level.max_latency.is_some() || level.tiers.is_some();
+            !level.requirements.is_empty() || level.weights.is_some() || constrained
+        })
+    }
+}
+
+/// The element type that a file's name tells.
+pub fn element_of(name: &[u8]) -> Option<Element> {
+    let extension = name.rsplit(|&b| b == b'.').next()?;
+    Some(match extension {
+        b"f32" => Element::F32,
+        b"f64" => Element::F64,
+        b"i32" => Element::I32,
+        b"aos32" => Element::Record32,
+        _ => return None,
+    })
+}

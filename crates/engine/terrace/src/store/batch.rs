@@ -1,0 +1,189 @@
+//! Batches: writes to several objects that become visible together, or not at all.
+
+use terrace_catalog::{Attributes, Change, Edit, Expect, Object};
+use terrace_format::key;
+use terrace_system::clock::unix_nanos;
+
+use super::Store;
+use crate::config::Ack;
+use crate::place::Policy;
+use crate::write::{Draft, Receipt};
+use crate::{Element, PutOptions, Result};
+
+/// Writes to several objects, gathered and then made visible by one commit. What is dropped without [`Batch::commit`] leaves
+/// nothing.
+///
+/// ```
+/// # use terrace::{Config, PutOptions, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", dir.path().join("disk").display());
+/// # let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "example")?)?;
+/// store.put_bytes(b"from", b"1 coin", &PutOptions::default())?;
+/// let from = store.stat(b"from")?;
+/// let mut batch = store.batch();
+/// batch.unchanged(b"from", &from);
+/// batch.write(b"from", from.id, 0, b"0", None)?;
+/// let to = batch.make(b"to", 6, Default::default())?;
+/// batch.write(b"to", to, 0, b"1 coin", None)?;
+/// batch.commit()?;
+/// assert_eq!(store.get(b"from")?, b"0 coin");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Batch<'a> {
+    store: &'a Store,
+    expect: Vec<Expect>,
+    made: Vec<Edit>,
+    parts: Vec<Part<'a>>,
+    /// The edits that follow the writes.
+    then: Vec<Edit>,
+}
+
+/// The writes to one object.
+struct Part<'a> {
+    writer: Draft<'a>,
+    policy: Policy,
+    bytes: u64,
+}
+
+impl Store {
+    /// Begins a batch, with nothing in it.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch { store: self, expect: Vec::new(), made: Vec::new(), parts: Vec::new(), then: Vec::new() }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Commits only if the object is still as it was.
+    pub fn unchanged(&mut self, key: &[u8], object: &Object) {
+        self.expect.push(Expect::Names(key.to_vec(), object.id));
+        self.expect.push(Expect::Generation(key.to_vec(), object.generation));
+    }
+
+    /// Commits only if the key still names the object of this number.
+    pub fn named(&mut self, key: &[u8], object: u64) {
+        self.expect.push(Expect::Names(key.to_vec(), object));
+    }
+
+    /// Makes an object of zeros; its number. Commits only if the key names none.
+    pub fn make(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
+        self.store.check_changeable(key)?;
+        self.expect.push(Expect::Absent(key.to_vec()));
+        self.replace(key, length, attributes)
+    }
+
+    /// Makes an object of zeros in the place of whatever the key names; its number.
+    pub fn replace(&mut self, key: &[u8], length: u64, attributes: Attributes) -> Result<u64> {
+        self.store.check_changeable(key)?;
+        key::check_end(key, 0, length)?;
+        self.expect.push(Expect::Free(key.to_vec()));
+        let object = self.store.engine.catalog.next_id()?;
+        let want = self.store.engine.planning.policy(key, &PutOptions::default()).wanted.replicas;
+        let (key, extents, staged) = (key.to_vec(), Vec::new(), false);
+        self.made.push(Edit::Put { key, object, length, want, attributes, staged, extents });
+        Ok(object)
+    }
+
+    /// Writes at `offset` of the object of number `object`, which the key names or is made to name. The bytes are stored at
+    /// once, and visible with the commit.
+    pub fn write(
+        &mut self,
+        key: &'a [u8],
+        object: u64,
+        offset: u64,
+        bytes: &[u8],
+        element: Option<Element>,
+    ) -> Result<()> {
+        self.store.check_changeable(key)?;
+        key::check_end(key, offset, bytes.len() as u64)?;
+        let engine = &self.store.engine;
+        let number = match self.parts.iter().position(|part| part.writer.object == object) {
+            Some(number) => number,
+            None => {
+                let policy = engine.planning.policy(key, &PutOptions::default());
+                let mut writer = engine.writer.draft(&*engine.mover, key, object, &policy, element);
+                writer.stays_plain(true)?;
+                self.parts.push(Part { writer, policy, bytes: 0 });
+                self.parts.len() - 1
+            }
+        };
+        let Some(part) = self.parts.get_mut(number) else { return Ok(()) };
+        part.writer.offset = offset;
+        part.bytes += bytes.len() as u64;
+        bytes.chunks(engine.writer.block).try_for_each(|block| part.writer.block(block))
+    }
+
+    /// Cuts an object to `length` bytes, or extends it with zeros, once it is written to.
+    pub fn set_length(&mut self, key: &[u8], length: u64) {
+        self.then.push(Edit::SetLength { key: key.to_vec(), length, mtime: unix_nanos() });
+    }
+
+    /// Replaces an object's attributes, once it is written to.
+    pub fn set_attributes(&mut self, key: &[u8], attributes: Attributes) {
+        self.then.push(Edit::SetAttributes { key: key.to_vec(), attributes });
+    }
+
+    /// Deletes an object.
+    pub fn remove(&mut self, key: &[u8]) {
+        self.then.push(Edit::Remove { key: key.to_vec() });
+    }
+
+    /// Makes all of it visible; a receipt for each object that was written to. Returns when what the store's configuration and
+    /// rules ask for is reached for all of them.
+    ///
+    /// # Errors
+    /// [`crate::Error::Conflict`] where an object is not as it is expected to be; then nothing is done.
+    pub fn commit(mut self) -> Result<Vec<Receipt>> {
+        self.check_then()?;
+        let mut edits = std::mem::take(&mut self.made);
+        for Part { writer, .. } in &self.parts {
+            self.expect.extend(
+                match edits.iter().any(|edit| matches!(edit, Edit::Put { object, .. } if *object == writer.object)) {
+                    true => None,
+                    false => Some(Expect::Names(writer.key.to_vec(), writer.object)),
+                },
+            );
+            let (key, object, want) = (writer.key.to_vec(), writer.object, writer.want());
+            edits.push(Edit::Write { key, object, want, mtime: unix_nanos(), extents: writer.extents.clone() });
+        }
+        edits.append(&mut self.then);
+        let cuts = edits.iter().any(|edit| matches!(edit, Edit::SetLength { .. }));
+        terrace_system::fail::point("batch:written");
+        let engine = &self.store.engine;
+        let commit = engine.catalog.commit(Change { expect: std::mem::take(&mut self.expect), edits })?;
+        terrace_system::fail::point("batch:committed");
+        let parts = std::mem::take(&mut self.parts);
+        let store = self.store;
+        if cuts {
+            store.engine.mover.follow_cut();
+        } else {
+            store.engine.mover.follow_now();
+        }
+        let receipt = |part: &Part<'_>| {
+            engine.mover.note_range(part.writer.key, part.bytes as usize);
+            store.acknowledge(commit.sequence, &part.policy, &part.writer, part.bytes)
+        };
+        // All are begun before the first is waited for.
+        let owed = |part: &Part<'_>| part.policy.wanted.ack > Ack::Placed && part.writer.owed > 0;
+        store.engine.mover.start(parts.iter().any(owed));
+        parts.iter().map(receipt).collect()
+    }
+
+    /// Checks the keys and lengths of what is done after the writes.
+    fn check_then(&self) -> Result<()> {
+        self.then.iter().try_for_each(|edit| match edit {
+            Edit::SetLength { key, length, .. } => {
+                self.store.check_changeable(key)?;
+                key::check_end(key, 0, *length)?;
+                Ok(())
+            }
+            Edit::SetAttributes { key, .. } | Edit::Remove { key } => self.store.check_changeable(key),
+            _ => Ok(()),
+        })
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.writer.abandon());
+    }
+}

@@ -1,0 +1,157 @@
+//! The parts of an open store, made in one place.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use terrace_catalog::Catalog;
+use terrace_system::fail;
+use terrace_tier::Ids;
+
+use crate::Result;
+use crate::care::Care;
+use crate::config::Config;
+use crate::devices::Tiers;
+use crate::home::{AppendTurns, Leases, Locks, Rules, Sole, StoreLock, Trust, boot};
+use crate::hotness::Hotness;
+use crate::journal::Journal;
+use crate::mover::{Mover, State};
+use crate::place::{Planner, Planning, Streams};
+use crate::read::{Cache, Fetched, Reader, Suspects};
+use crate::write::{Kept, Writer};
+
+/// A long `put` records its extents after this many bytes, before it is visible.
+const STAGE_BYTES: u64 = 64 << 20;
+
+/// The parts of an open store. Each part knows those above it in this list that it needs, and none below.
+pub(crate) struct Engine {
+    pub dir: PathBuf,
+    /// The configuration as it was when the store was opened. `rules` has the rules of now.
+    pub config: Arc<Config>,
+    pub rules: Arc<Rules>,
+    pub catalog: Arc<Catalog>,
+    pub tiers: Arc<Tiers>,
+    pub hotness: Arc<Hotness>,
+    pub locks: Arc<Locks>,
+    /// The pins of this process's open handles.
+    pub leases: Arc<Leases>,
+    pub journal: Arc<Journal>,
+    pub planning: Arc<Planning>,
+    pub reader: Arc<Reader>,
+    pub writer: Arc<Writer>,
+    pub mover: Arc<Mover>,
+    pub care: Care,
+    /// Who appends to an object.
+    pub appends: AppendTurns,
+    pub trust: Trust,
+    /// Held as long as this copy of the library has the store open.
+    pub sole: Sole,
+    /// Held, shared, as long as the store is open. Dropped last.
+    pub lock: StoreLock,
+}
+
+/// The locks and files of a store's directory that are held before the parts are made.
+pub(super) struct Held {
+    pub rules: Rules,
+    pub trust: Trust,
+    pub sole: Sole,
+    pub lock: StoreLock,
+}
+
+impl Engine {
+    /// Makes the parts of the store in `dir` on its open catalog.
+    ///
+    /// # Errors
+    /// Where a target belongs to another store, or cannot be as it is described.
+    pub(super) fn new(dir: &Path, held: Held, catalog: Arc<Catalog>) -> Result<Engine> {
+        let Held { rules, trust, sole, lock } = held;
+        let (dir, config, rules) = (dir.to_owned(), rules.now(), Arc::new(rules));
+        let store = catalog.log().store();
+        let ids: Arc<dyn Ids> = catalog.clone();
+        let tiers = Arc::new(Tiers::open(&config, store, &dir, &ids)?);
+        let hotness = Arc::new(Hotness::new(&dir));
+        let locks = Arc::new(Locks::new(&dir));
+        let leases = Arc::new(Leases::new(&dir));
+        let streams = Arc::new(Streams::new(&dir));
+        let journal = Arc::new(Journal { dir: dir.clone(), catalog: catalog.clone(), tiers: tiers.clone() });
+        let planning = Arc::new(Planning {
+            rules: rules.clone(),
+            tiers: tiers.clone(),
+            hotness: hotness.clone(),
+            streams: streams.clone(),
+            planner: Planner::default(),
+        });
+        let reader = Arc::new(Reader {
+            store,
+            tiers: tiers.clone(),
+            streams,
+            cache: Cache::new(config.store.cache.0),
+            fetched: Fetched::default(),
+            suspects: Suspects::default(),
+        });
+        let writer = Arc::new(Writer {
+            catalog: catalog.clone(),
+            tiers: tiers.clone(),
+            planning: planning.clone(),
+            kept: Kept::default(),
+            block: config.block(),
+            stage_bytes: fail::limit("TERRACE_STAGE_BYTES", STAGE_BYTES),
+        });
+        let mover = Arc::new(Mover {
+            catalog: catalog.clone(),
+            tiers: tiers.clone(),
+            reader: reader.clone(),
+            planning: planning.clone(),
+            writer: writer.clone(),
+            journal: journal.clone(),
+            locks: locks.clone(),
+            leases: leases.clone(),
+            state: State::default(),
+        });
+        let care = Care {
+            dir: dir.clone(),
+            config: config.clone(),
+            catalog: catalog.clone(),
+            tiers: tiers.clone(),
+            reader: reader.clone(),
+            planning: planning.clone(),
+            journal: journal.clone(),
+            mover: mover.clone(),
+            locks: locks.clone(),
+        };
+        let appends = AppendTurns::open(&dir);
+        Ok(Engine {
+            dir,
+            config,
+            rules,
+            catalog,
+            tiers,
+            hotness,
+            locks,
+            leases,
+            journal,
+            planning,
+            reader,
+            writer,
+            mover,
+            care,
+            appends,
+            trust,
+            sole,
+            lock,
+        })
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.catalog.inherited() {
+            // The lock is shared with the process that opened the store, whose affair all this is.
+            return;
+        }
+        self.mover.tell_repaired();
+        self.planning.streams.keep();
+        self.hotness.fold();
+        self.leases.close();
+        boot::close(&self.dir, &self.lock, &self.catalog);
+    }
+}

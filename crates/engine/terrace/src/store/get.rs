@@ -1,0 +1,217 @@
+//! Reading objects: whole, in ranges, in bounded memory.
+
+use std::io::{self, Write};
+
+use terrace_catalog::{Extent, Object, Replica};
+use terrace_format::frame::BLOCK;
+use terrace_format::key;
+
+use super::Store;
+use super::view::View;
+use crate::read::Lent;
+use crate::sparse::{Dense, WriteHoles};
+use crate::{Error, Result};
+
+/// A single call looks again this often when the object moves on under it.
+const MAX_LOOKS: u32 = 8;
+/// The number of bytes that `get` hands out at a time.
+const STEP_BYTES: u64 = 4 * BLOCK as u64;
+
+impl Store {
+    /// Reads a whole object.
+    pub fn get(&self, key: &[u8]) -> Result<Vec<u8>> {
+        self.get_into(key, 0, None, |_, length| vec![0; length])
+    }
+
+    /// Reads a range of an object, to its end where `end` is none, into the buffer that `room` creates for that number of bytes. All bytes are of
+    /// the object that `room` is told; it is asked again where that was replaced meanwhile.
+    pub fn get_into<R: AsMut<[u8]>>(
+        &self,
+        key: &[u8],
+        start: u64,
+        end: Option<u64>,
+        mut room: impl FnMut(&Object, usize) -> R,
+    ) -> Result<R> {
+        key::check_end(key, start, 0)?;
+        for _ in 0..MAX_LOOKS {
+            let object = self.stat(key)?;
+            let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
+            let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
+            if self.read_version(key, start, bytes.as_mut(), Version::This(&object))?.is_some() {
+                return Ok(bytes);
+            }
+        }
+        Err(Error::Replaced { key: key::show(key) })
+    }
+
+    /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
+    /// Ranges that were never written read as zeros. All bytes are of one generation.
+    pub fn read_at(&self, key: &[u8], offset: u64, out: &mut [u8]) -> Result<usize> {
+        key::check(key)?;
+        key::check_end(key, offset, out.len() as u64)?;
+        self.read_version(key, offset, out, Version::Any)?.ok_or_else(|| Error::Replaced { key: key::show(key) })
+    }
+
+    /// Fills `out` from the object's byte `offset` on, if it is still `object`, as [`Store::stat`] told: false where it has
+    /// changed. Bytes beyond its end are zero.
+    pub fn read_unchanged(&self, key: &[u8], object: &Object, offset: u64, out: &mut [u8]) -> Result<bool> {
+        key::check(key)?;
+        let read = self.read_version(key, offset, out, Version::This(object))?;
+        if let Some(beyond) = read.and_then(|length| out.get_mut(length..)) {
+            beyond.fill(0);
+        }
+        Ok(read.is_some())
+    }
+
+    /// Fills `out` from the object's byte `offset` on, if the key still names the one of this number: none where it does not.
+    pub(crate) fn read_numbered(&self, key: &[u8], number: u64, offset: u64, out: &mut [u8]) -> Result<Option<usize>> {
+        self.read_version(key, offset, out, Version::Numbered(number))
+    }
+
+    /// Bytes of an object that were fetched ahead, where one frame has all of them and the key names the object of this
+    /// number.
+    pub(crate) fn lend(&self, key: &[u8], number: u64, offset: u64, length: u64) -> Result<Option<Lent<'_>>> {
+        let end = offset.saturating_add(length);
+        let Some((object, extents)) = self.engine.catalog.locate(key, offset, end)? else { return Ok(None) };
+        let [extent] = extents.as_slice() else { return Ok(None) };
+        if object.id != number || extent.offset > offset || extent.end() < end || object.length < end {
+            return Ok(None);
+        }
+        let lent = self.engine.reader.fetched.lend(extent, (offset - extent.frame_offset()) as u32, length as usize);
+        if lent.is_some() {
+            self.engine.hotness.touch(key, offset, length);
+        }
+        Ok(lent)
+    }
+
+    /// Bytes per second, before encoding, at which an object's first bytes come from the quickest target that has them, as far as
+    /// that was measured; none where nothing of it is stored.
+    pub fn reading_rate(&self, key: &[u8]) -> Result<Option<f64>> {
+        key::check(key)?;
+        let engine = &self.engine;
+        let Some((_, extents)) = engine.catalog.locate(key, 0, u64::from(BLOCK))? else { return Ok(None) };
+        let rate = |extent: &Extent, replica: &Replica| {
+            let rate = engine.tiers.device(replica.target).map_or(0.0, |device| device.reading.rate());
+            rate * f64::from(extent.raw_len) / f64::from(replica.stored.max(1))
+        };
+        let of = |extent: &Extent| extent.replicas.iter().map(|replica| rate(extent, replica)).max_by(f64::total_cmp);
+        Ok(extents.first().and_then(of))
+    }
+
+    /// Writes a range of an object, to its end where `end` is none, to `sink`, in bounded memory: the object as it is when
+    /// the call begins, whatever becomes of it meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Replaced`] where the object was replaced within the first second, and its space was needed at once.
+    pub fn get_to(&self, key: &[u8], start: u64, end: Option<u64>, sink: impl Write) -> Result<u64> {
+        self.get_sparse(key, start, end, Dense(sink))
+    }
+
+    /// The same; `sink` is told of holes instead of being given their zeros.
+    ///
+    /// # Errors
+    /// As those of [`Store::get_to`].
+    pub fn get_sparse(&self, key: &[u8], start: u64, end: Option<u64>, sink: impl WriteHoles) -> Result<u64> {
+        self.get_by(key, start, end, |_| sink)
+    }
+
+    /// The same, to a sink that is made for the object as it is read.
+    ///
+    /// # Errors
+    /// As those of [`Store::get_to`].
+    pub fn get_by<W: WriteHoles>(
+        &self,
+        key: &[u8],
+        start: u64,
+        end: Option<u64>,
+        make_sink: impl FnOnce(&Object) -> W,
+    ) -> Result<u64> {
+        key::check_end(key, start, 0)?;
+        let mut view = View::of(self, key)?;
+        let mut sink = make_sink(&view.object);
+        let length = view.object.length;
+        let end = end.map_or(length, |e| e.min(length));
+        let mut buffer = vec![0; STEP_BYTES.min(end.saturating_sub(start)) as usize];
+        let mut at = start;
+        let failed = || Error::io(format!("writing the bytes of {:?}", key::show(key)));
+        while at < end {
+            let hole = view.end_of_hole(at).min(end) - at;
+            if hole > 0 {
+                sink.skip_hole(hole).map_err(failed())?;
+                at += hole;
+                continue;
+            }
+            let want = &mut buffer[..STEP_BYTES.min(end - at) as usize];
+            view.hold_if_long()?;
+            let read = view.read_at(at, want)?;
+            sink.write_all(&want[..read]).map_err(failed())?;
+            at += read as u64;
+        }
+        Ok(end.saturating_sub(start))
+    }
+
+    /// Reads from the object as it is now, if that is `version`: none where it is not.
+    fn read_version(&self, key: &[u8], offset: u64, out: &mut [u8], version: Version<'_>) -> Result<Option<usize>> {
+        let engine = &self.engine;
+        let mut failed = None;
+        for _ in 0..MAX_LOOKS {
+            let found = engine.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
+            let (object, extents) = match (found, version) {
+                (Some(found), _) => found,
+                (None, Version::Any) => return Err(Error::not_found(key)),
+                (None, _) => return Ok(None),
+            };
+            if !version.is(&object) {
+                return Ok(None);
+            }
+            let length = object.length.saturating_sub(offset).min(out.len() as u64) as usize;
+            let out = &mut out[..length];
+            match engine.reader.read_extents(key, &object, &extents, offset, out) {
+                Ok(()) => {
+                    engine.hotness.touch(key, offset, length as u64);
+                    return Ok(Some(length));
+                }
+                Err(e) => {
+                    // Damage only if the catalog still names these very frames; else look again.
+                    let again = engine.catalog.locate(key, offset, offset + length as u64)?;
+                    let same = again.is_some_and(|(o, now)| o.id == object.id && same_frames(&now, &extents));
+                    if same {
+                        return Err(e);
+                    }
+                    failed = Some(e);
+                }
+            }
+        }
+        Err(failed.unwrap_or_else(|| Error::Replaced { key: key::show(key) }))
+    }
+}
+
+/// The version of an object that a read accepts.
+#[derive(Clone, Copy)]
+enum Version<'a> {
+    /// Whatever it names.
+    Any,
+    /// The object of this number.
+    Numbered(u64),
+    /// This object, unchanged.
+    This(&'a Object),
+}
+
+impl Version<'_> {
+    fn is(self, object: &Object) -> bool {
+        match self {
+            Version::Any => true,
+            Version::Numbered(number) => number == object.id,
+            Version::This(this) => (this.id, this.generation) == (object.id, object.generation),
+        }
+    }
+}
+
+fn too_long(key: &[u8]) -> Error {
+    let reason = "it is longer than this machine's memory can address; read it in parts";
+    Error::io(format!("reading {:?}", key::show(key)))(io::Error::new(io::ErrorKind::FileTooLarge, reason))
+}
+
+pub(super) fn same_frames(a: &[Extent], b: &[Extent]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same_frame(b) && a.replicas == b.replicas)
+}

@@ -1,0 +1,45 @@
+//! Handles: objects that stay readable as they were.
+
+use terrace_catalog::Object;
+
+use super::Store;
+use super::view::View;
+use crate::Result;
+
+/// An object as it was when the handle was made. While the handle lives its bytes stay readable, whatever becomes of the
+/// key: the object may be overwritten, renamed or deleted. What it pins is given back when it is dropped, or its process ends.
+///
+/// ```
+/// # use terrace::{Config, PutOptions, Store};
+/// # let dir = tempfile::tempdir()?;
+/// # let text = format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\n", dir.path().join("disk").display());
+/// # let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "example")?)?;
+/// store.put_bytes(b"log", b"before", &PutOptions::default())?;
+/// let handle = store.handle(b"log")?;
+/// store.remove(b"log")?;
+/// let mut bytes = [0; 6];
+/// handle.read_at(0, &mut bytes)?;
+/// assert_eq!(&bytes, b"before");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Handle(View);
+
+impl Store {
+    /// Opens an object, and pins it as it is now. Costs a write to the catalog, and memory of about 150 bytes for each of
+    /// its extents.
+    pub fn handle(&self, key: &[u8]) -> Result<Handle> {
+        View::pinned(self, key).map(Handle)
+    }
+}
+
+impl Handle {
+    /// The object as it was.
+    pub fn object(&self) -> &Object {
+        &self.0.object
+    }
+
+    /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        self.0.read_at(offset, out)
+    }
+}

@@ -1,0 +1,68 @@
+//! Moving what somebody asks for, and the upkeep that is otherwise done in the background.
+
+use super::Store;
+use crate::Result;
+use crate::report::{Moved, Scrubbed};
+
+impl Store {
+    /// Puts a replica of everything at or below `prefix` on a tier, beside those that it has.
+    pub fn stage(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
+        self.engine.mover.stage(prefix, tier)
+    }
+
+    /// Takes the replicas of everything at or below `prefix` off a tier. A replica that is the only one on persistent
+    /// tiers, or without which there would be fewer than are wanted, is moved to another tier first. Where no other failure domain has room,
+    /// only the last one on persistent tiers stays.
+    pub fn evict(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
+        self.engine.mover.evict_prefix(prefix, tier)
+    }
+
+    /// Moves everything off a tier, so that it can be removed. Each replica keeps its number of companions as far as
+    /// there are failure domains.
+    pub fn drain(&self, tier: &str) -> Result<Moved> {
+        self.engine.mover.drain(tier)
+    }
+
+    /// Plans everything at or below `prefix` that is hardly read again, so that its bytes are as few as can be: replicas
+    /// stay on their targets, and are encoded more densely where that pays by a twentieth. With `all`, also what is hot.
+    pub fn tune(&self, prefix: &[u8], all: bool) -> Result<Moved> {
+        self.engine.mover.tune(prefix, all)
+    }
+
+    /// Plans again, now, what this process has renamed to where other rules hold; otherwise the background or the next
+    /// [`Store::sync`] does. The replicas that this asks for are owed then.
+    pub fn replan_renamed(&self) -> Result<()> {
+        self.engine.mover.follow_policies().map(drop)
+    }
+
+    /// Owes copies on faster tiers of what was read so often that they pay, as the background does every few seconds;
+    /// how many.
+    pub fn promote(&self) -> Result<usize> {
+        self.engine.mover.promote()
+    }
+
+    /// Merges the many small extents that range writes left of objects, and copies what lives out of segments that are
+    /// mostly dead. The background thread does it now and then; here it is done at once.
+    pub fn compact(&self) -> Result<()> {
+        self.engine.mover.compact()
+    }
+
+    /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, replaces bad and missing
+    /// ones. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called with the replicas
+    /// checked so far.
+    pub fn scrub(
+        &self,
+        prefix: &[u8],
+        repair: bool,
+        subset: Option<(u64, u64)>,
+        progress: impl FnMut(&Scrubbed),
+    ) -> Result<Scrubbed> {
+        self.engine.care.scrub(prefix, repair, subset, progress)
+    }
+
+    /// Repairs what reads of this process found bad. Returns how many replicas were replaced since the last call.
+    pub fn repair_suspects(&self) -> Result<u64> {
+        self.engine.mover.repair_suspects()?;
+        Ok(self.engine.mover.take_repaired())
+    }
+}

@@ -1,0 +1,103 @@
+//! An object as it was at one moment.
+
+use std::time::{Duration, Instant};
+
+use terrace_catalog::{Extent, Object};
+use terrace_format::key;
+
+use super::get::same_frames;
+use super::{Lease, Store};
+use crate::{Error, Result};
+
+/// A read that takes longer than this pins what it reads. Until then the grace that dead frames have is enough.
+const LONG_READ_TIME: Duration = Duration::from_secs(1);
+
+/// An object and all its extents, as the catalog had them at one moment; about 150 bytes of memory for each.
+pub(super) struct View {
+    store: Store,
+    key: Vec<u8>,
+    pub object: Object,
+    extents: Vec<Extent>,
+    since: Instant,
+    lease: Option<Lease>,
+    /// Whether the lease was there before anything could be taken from it.
+    pinned: bool,
+}
+
+impl View {
+    /// The object as it is now. Nothing keeps its frames but the grace that dead ones have.
+    pub fn of(store: &Store, key: &[u8]) -> Result<View> {
+        key::check(key)?;
+        let found = store.engine.catalog.locate(key, 0, u64::MAX)?;
+        let (object, extents) = found.ok_or_else(|| Error::not_found(key))?;
+        let (store, key, since) = (store.clone(), key.to_vec(), Instant::now());
+        Ok(View { store, key, object, extents, since, lease: None, pinned: false })
+    }
+
+    /// The object as it is now, pinned as long as the view lives.
+    pub fn pinned(store: &Store, key: &[u8]) -> Result<View> {
+        loop {
+            let mut view = View::of(store, key)?;
+            view.hold()?;
+            // Whatever was taken from it before the lease was there may be gone: then another try finds it as it is.
+            let now = store.engine.catalog.locate(key, 0, u64::MAX)?;
+            match now {
+                Some((object, extents)) if view.is(&object) => {
+                    (view.extents, view.pinned) = (extents, true);
+                    return Ok(view);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn is(&self, object: &Object) -> bool {
+        (self.object.id, self.object.generation) == (object.id, object.generation)
+    }
+
+    fn hold(&mut self) -> Result<()> {
+        self.lease = Some(Lease::take(&self.store, self.object.id, self.object.generation)?);
+        Ok(())
+    }
+
+    /// Pins what is read, once the read has taken long.
+    pub fn hold_if_long(&mut self) -> Result<()> {
+        if self.lease.is_none() && self.since.elapsed() > LONG_READ_TIME { self.hold() } else { Ok(()) }
+    }
+
+    /// How far a hole reaches that has the object's byte `offset`; `offset` itself where that is in none.
+    pub fn end_of_hole(&self, offset: u64) -> u64 {
+        let next = self.extents.partition_point(|extent| extent.end() <= offset);
+        let data = self.extents.get(next).map_or(self.object.length, |extent| extent.offset);
+        data.min(self.object.length).max(offset)
+    }
+
+    /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
+    pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
+        let length = self.object.length.saturating_sub(offset).min(out.len() as u64) as usize;
+        let (end, out) = (offset + length as u64, &mut out[..length]);
+        let first = self.extents.partition_point(|extent| extent.end() <= offset);
+        let last = self.extents.partition_point(|extent| extent.offset < end);
+        let mut extents = self.extents[first..last].to_vec();
+        loop {
+            let failed = match self.store.engine.reader.read_extents(&self.key, &self.object, &extents, offset, out) {
+                Ok(()) => {
+                    self.store.engine.hotness.touch(&self.key, offset, length as u64);
+                    return Ok(length);
+                }
+                Err(failed) => failed,
+            };
+            // Damage only if the catalog still names these very frames, or what it named is pinned.
+            match self.store.engine.catalog.locate(&self.key, offset, end)? {
+                Some((object, now)) if self.is(&object) => {
+                    if same_frames(&now, &extents) {
+                        return Err(failed);
+                    }
+                    extents = now;
+                }
+                _ if self.pinned => return Err(failed),
+                _ => return Err(Error::Replaced { key: key::show(&self.key) }),
+            }
+        }
+    }
+}

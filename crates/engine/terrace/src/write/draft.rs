@@ -1,0 +1,274 @@
+//! Bytes become extents, and extents frames.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::time::Instant;
+
+use terrace_catalog::{Change, Commit, Edit, Expect, Extent, NewExtent, TargetId, Task};
+use terrace_codec::Element;
+use terrace_format::frame::Identity;
+use terrace_format::key;
+
+use super::plain::WholeOn;
+use super::{MakeRoom, Writer};
+use crate::place::{Placed, Placer, Places, Policy};
+use crate::sparse::ReadHoles;
+use crate::{Error, Result};
+
+/// Extents this short get all their quick replicas at once, on the caller's thread.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// Cuts a stream of bytes into extents and writes their first replicas.
+pub(crate) struct Draft<'a> {
+    writer: &'a Writer,
+    room: &'a dyn MakeRoom,
+    pub(crate) key: &'a [u8],
+    pub(crate) object: u64,
+    placer: Placer<'a>,
+    /// The most replicas that an extent was given.
+    most: usize,
+    pub(crate) offset: u64,
+    pub(crate) extents: Vec<NewExtent>,
+    pub(crate) staged: bool,
+    unstaged_bytes: u64,
+    pub(crate) owed: u64,
+    pub(crate) owed_to: Vec<(TargetId, u64)>,
+    plain: WholeOn,
+    /// Where extents were written.
+    pub(crate) range: Range<u64>,
+    /// Replicas of the extent that has the fewest.
+    pub(crate) have: Option<u8>,
+    pub(crate) stored: u64,
+    /// Whether a first replica went to a target with a higher latency than was asked for.
+    pub(crate) is_slow: bool,
+}
+
+/// Ranges of an object that become visible together.
+pub(crate) struct Update<'r> {
+    /// The object's number; none where the commit makes it.
+    pub named: Option<u64>,
+    /// The length that the object must still have then, where that matters.
+    pub length: Option<u64>,
+    /// Offsets, and the bytes that go there. Where they overlap, the later one stands.
+    pub ranges: &'r [(u64, &'r [u8])],
+    pub mtime: i64,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(
+        writer: &'a Writer,
+        room: &'a dyn MakeRoom,
+        key: &'a [u8],
+        object: u64,
+        policy: &Policy,
+        element: Option<Element>,
+    ) -> Self {
+        Draft {
+            writer,
+            room,
+            key,
+            object,
+            placer: writer.planning.placer(key, element, policy.wanted),
+            most: 0,
+            offset: 0,
+            extents: Vec::new(),
+            staged: false,
+            unstaged_bytes: 0,
+            owed: 0,
+            owed_to: Vec::new(),
+            plain: WholeOn::default(),
+            range: 0..0,
+            have: None,
+            stored: 0,
+            is_slow: false,
+        }
+    }
+
+    /// Sees that an object which has plain files stays whole on those targets.
+    pub(crate) fn stays_plain(&mut self, exists: bool) -> Result<()> {
+        if exists && self.writer.planning.rules.now().has_plain() {
+            self.plain = WholeOn::new(self.writer.catalog.plain_targets(self.object)?);
+        }
+        Ok(())
+    }
+
+    /// Writes all of `source`; its holes get no extents.
+    pub(crate) fn fill(&mut self, source: &mut impl ReadHoles) -> Result<()> {
+        let length = self.writer.block;
+        let mut block = Vec::with_capacity(length);
+        loop {
+            block.clear();
+            let read = source.pass_hole().and_then(|hole| {
+                let past = self.offset.checked_add(hole).ok_or(io::ErrorKind::FileTooLarge)?;
+                self.offset = past;
+                source.take(length as u64).read_to_end(&mut block)
+            });
+            read.map_err(|e| Error::io(format!("reading the bytes of {:?}", key::show(self.key)))(e))?;
+            if block.is_empty() {
+                return Ok(());
+            }
+            self.add(&block)?;
+        }
+    }
+
+    /// Writes one extent, and records what has gathered where that is much.
+    pub(crate) fn add(&mut self, block: &[u8]) -> Result<()> {
+        self.block(block)?;
+        if self.unstaged_bytes >= self.writer.stage_bytes {
+            let extents = std::mem::take(&mut self.extents);
+            let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
+            self.writer.catalog.commit(stage.into())?;
+            self.staged = true;
+            self.unstaged_bytes = 0;
+            terrace_system::fail::point("put:staged");
+        }
+        Ok(())
+    }
+
+    /// Writes ranges to the object, and makes all visible by one commit.
+    pub(crate) fn commit_ranges(&mut self, update: &Update<'_>) -> Result<Commit> {
+        let committed = self.write_and_commit(update);
+        if committed.is_err() {
+            self.abandon();
+        }
+        committed
+    }
+
+    fn write_and_commit(&mut self, update: &Update<'_>) -> Result<Commit> {
+        let &Update { named, length, ranges, mtime } = update;
+        for (offset, bytes) in ranges {
+            key::check_end(self.key, *offset, bytes.len() as u64)?;
+            self.offset = *offset;
+            bytes.chunks(self.writer.block).try_for_each(|block| self.block(block))?;
+        }
+        let key = || self.key.to_vec();
+        let mut expect = match named {
+            Some(id) => vec![Expect::Names(key(), id)],
+            None => vec![Expect::Absent(key()), Expect::Free(key())],
+        };
+        expect.extend(length.filter(|_| named.is_some()).map(|length| Expect::Length(key(), length)));
+        let (want, extents) = (self.want(), self.extents.clone());
+        let edit = Edit::Write { key: key(), object: self.object, want, mtime, extents };
+        Ok(self.writer.catalog.commit(Change { expect, edits: vec![edit] })?)
+    }
+
+    /// Writes at most a block: one extent, or more where its replicas do not fit in one place.
+    pub(crate) fn block(&mut self, mut raw: &[u8]) -> Result<()> {
+        let mut since = Instant::now();
+        while !raw.is_empty() {
+            let placement = self.placer.place(self.offset, raw);
+            if placement.replicas.is_empty() {
+                self.room.make_room(since)?;
+            } else if self.extent(&raw[..placement.length], placement.replicas)? {
+                self.is_slow |= placement.is_slow;
+                raw = &raw[placement.length..];
+                since = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes one extent. False where its first replica could not be written: its target is set aside then.
+    fn extent(&mut self, raw: &[u8], mut places: Places) -> Result<bool> {
+        let write = self.writer.catalog.next_id()?;
+        let length = raw.len() as u32;
+        let mut extent =
+            Extent { offset: self.offset, length, skip: 0, raw_len: length, write, replicas: Default::default() };
+        let mut owed: Vec<TargetId> = Vec::new();
+        let want = self.placer.count(places.len());
+        loop {
+            self.plain.settle(self.writer, self.key, &mut places);
+            self.replicas(&places, raw, &mut extent, &mut owed)?;
+            if extent.replicas.is_empty() {
+                return Ok(false);
+            }
+            let taken: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()).collect();
+            let missing = want.saturating_sub(taken.len());
+            if missing == 0 {
+                break;
+            }
+            places = self.placer.place_more(raw.len(), missing, &taken);
+            if places.is_empty() {
+                // What no target takes now is owed to one, until it does.
+                owed.extend(self.placer.for_later(missing, &taken));
+                break;
+            }
+        }
+        // Where every target that outlives a reboot is full, the extent went to memory alone.
+        let taken: Vec<TargetId> = extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied()).collect();
+        owed.extend(self.placer.lasting_for_later(&taken));
+        self.most = self.most.max(extent.replicas.len() + owed.len());
+        self.plain.owe(self.writer, self.key, &extent, &mut owed);
+        self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
+        self.note(&extent, &owed);
+        if !owed.is_empty() {
+            let target = TargetId::MAX;
+            let task = Task { object: self.object, frame_offset: extent.offset, write: extent.write, target };
+            self.writer.kept.keep(&task, owed.len(), raw);
+        }
+        self.offset += raw.len() as u64;
+        self.unstaged_bytes += raw.len() as u64;
+        self.extents.push(NewExtent { extent, owed });
+        Ok(true)
+    }
+
+    /// Appends the first replica, and others that are quick to append; owes the rest. Ends where a target fails: it is
+    /// set aside then, and the rest must be planned again.
+    fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
+        for Placed { target, encoding } in places {
+            let device = self.writer.tiers.device(*target)?;
+            let plain = self.writer.planning.rules.now().is_plain(device.tier, self.key);
+            // What a budget pays for beside the first is known when that is there.
+            let later = raw.len() > INLINE_BYTES || !device.quick || plain || self.placer.has_budget();
+            if !extent.replicas.is_empty() && later {
+                owed.push(*target);
+                continue;
+            }
+            let replica = extent.replicas.len() as u8;
+            let identity = Identity { object: self.object, write: extent.write, offset: extent.offset, replica };
+            match self.placer.append(device, identity, *encoding, raw) {
+                Ok(replica) => extent.replicas.push(replica),
+                Err(e) => {
+                    device.failed_to_write(&e);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Replicas that each extent is to have here.
+    pub(crate) fn want(&self) -> u8 {
+        self.placer.count(self.most) as u8
+    }
+
+    /// Notes for the receipt what an extent has and owes.
+    fn note(&mut self, extent: &Extent, owed: &[TargetId]) {
+        self.range = match self.have {
+            None => extent.offset..extent.end(),
+            Some(_) => self.range.start.min(extent.offset)..self.range.end.max(extent.end()),
+        };
+        let have = extent.replicas.len() as u8;
+        self.have = Some(self.have.map_or(have, |least| least.min(have)));
+        self.owed += owed.len() as u64;
+        for &target in owed {
+            match self.owed_to.iter_mut().find(|(known, _)| *known == target) {
+                Some((_, replicas)) => *replicas += 1,
+                None => self.owed_to.push((target, 1)),
+            }
+        }
+    }
+
+    /// Gives back what was written and will not be visible. Where that fails the mover does it later.
+    pub(crate) fn abandon(&mut self) {
+        // Under a number of their own: the object may be there, and keeps what it has.
+        let Ok(object) = self.writer.catalog.next_id() else { return };
+        let extents = std::mem::take(&mut self.extents);
+        let stage = Edit::Stage { object, key: self.key.to_vec(), extents };
+        let mut edits = vec![stage, Edit::Unstage { object }];
+        if self.staged {
+            edits.push(Edit::Unstage { object: self.object });
+        }
+        let _ = self.writer.catalog.commit(Change { expect: Vec::new(), edits });
+    }
+}
