@@ -226,6 +226,26 @@ fn what_cannot_be_an_ordinary_file_stays_frames() {
     assert_eq!((file_of(&store, b"next").exists(), store.status().unwrap().owed), (true, 0));
 }
 
+/// A sync follows the names of files, which may owe a file again; it then goes on. It ends, whatever the object has become.
+#[test]
+fn a_sync_ends_with_nothing_pending_though_an_object_outgrows_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = new_store(dir.path());
+    store.put_bytes(b"grows", &noise(300_000, 1), &replicated()).unwrap();
+    let ways: [fn(&Store); 4] = [
+        |store| drop(store.write_at(b"grows", 1 << 44, b"far", &PutOptions::default()).unwrap()),
+        |store| store.set_length(b"grows", 100_000).unwrap(),
+        |store| store.set_length(b"grows", 1 << 20).unwrap(),
+        |store| drop(store.append(b"grows", b"more", &PutOptions::default()).unwrap()),
+    ];
+    for change in ways {
+        change(&store);
+        store.sync().unwrap();
+        assert_eq!(store.status().unwrap().owed, 0);
+    }
+    assert_eq!(store.get(b"grows").unwrap(), fs::read(file_of(&store, b"grows")).unwrap());
+}
+
 #[test]
 fn a_store_of_plain_files_alone_needs_no_other_tier() {
     let dir = tempfile::tempdir().unwrap();

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use terrace_system::fail;
 
-use super::Mover;
-use super::room;
+use super::{Mover, room};
 use crate::devices::Device;
 use crate::report::TierState;
 use crate::write::Receipt;
@@ -32,10 +31,11 @@ impl Mover {
             if owed == 0 {
                 // Another thread may have registered a plain file and not have named it yet.
                 self.follow_all()?;
-                // Where a name stands for a file that is not whole any more, following it owes a new one.
-                if self.catalog.owed_count(object)? == 0 {
+                // Following a name owes a new file if the old one is not whole any more.
+                if !self.planning.rules.now().has_plain() || self.catalog.owed_count(object)? == 0 {
                     return Ok(());
                 }
+                continue;
             }
             let limit = limit.min(Duration::from_millis(fail::limit("TERRACE_NO_SPACE_MILLISECONDS", u64::MAX)));
             let limit = if self.is_hopeless(object)? { limit.min(room::HOPELESS_WAIT) } else { limit };
