@@ -1,6 +1,5 @@
 //! Updates asynchronous replicas in the background, each within its declared bound.
 
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -24,8 +23,7 @@ impl Follow for Shared {
 impl Shared {
     /// Schedules updates for the earliest of the given times.
     pub fn schedule_updates(&self, later: Vec<UpdateTime>) {
-        let this: Weak<dyn Follow> = self.this.clone();
-        self.follower.schedule(this, later);
+        self.follower.schedule(self.this.clone(), later);
     }
 
     /// Resumes the work that earlier processes left unfinished: the store's rules and pending updates.
@@ -38,8 +36,7 @@ impl Shared {
             tracing::warn!(dataset = self.name, %error, "its replicas are not stored as it declares");
         }
         if state.current(&loaded).contains(&false) {
-            let this: Weak<dyn Follow> = self.this.clone();
-            self.follower.wake_by(this, Instant::now());
+            self.follower.wake_by(self.this.clone(), Instant::now());
         }
         Ok(())
     }

@@ -11,12 +11,10 @@ mod scrub;
 mod survey;
 mod sweep;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use terrace_catalog::Catalog;
 
-use crate::config::Config;
 use crate::devices::Tiers;
 use crate::home::Locks;
 use crate::journal::Journal;
@@ -29,8 +27,6 @@ pub(crate) use survey::Survey;
 
 /// Compares the catalog, the log and the targets with each other, and mends what differs.
 pub(crate) struct Care {
-    pub dir: PathBuf,
-    pub config: Arc<Config>,
     pub catalog: Arc<Catalog>,
     pub tiers: Arc<Tiers>,
     pub reader: Arc<Reader>,

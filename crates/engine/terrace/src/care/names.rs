@@ -38,7 +38,7 @@ impl Care {
 
     /// The file that says that a target's names are still to be looked at.
     fn names_due_note(&self, device: &Device) -> PathBuf {
-        self.dir.join(format!("names-due-{}", device.id))
+        self.journal.dir.join(format!("names-due-{}", device.id))
     }
 
     /// Notes whether a target's names are due. Neither is synced: after a power cut all names are due.

@@ -20,9 +20,9 @@ pub(super) fn frame_of(task: &Task) -> FrameId {
 /// mark may have lost its bytes with the power: such extents are verified, and a commit with one that no replica holds
 /// is left out, so that its object stays as it was before. Returns the frames that may lack a replica.
 pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
-    tracing::info!(store = %care.dir.display(), "making the catalog from the log");
+    tracing::info!(store = %care.journal.dir.display(), "making the catalog from the log");
     let log = care.catalog.log();
-    if let Some(snapshot) = Survey::new(&care.dir, &care.config, log)?.mend_log(log)? {
+    if let Some(snapshot) = Survey::new(&care.journal.dir, &care.planning.rules.now(), log)?.mend_log(log)? {
         care.catalog.load_snapshot(&snapshot)?;
     }
     let mut marked = care.catalog.synced()?;

@@ -51,7 +51,7 @@ impl Care {
     /// and that it is done, so that nothing is left half done by a death on the way.
     pub fn recover(&self) -> Result<()> {
         let is_due = || -> Result<bool> {
-            let is_pending = boot::read_mark(&self.dir)?.is_pending();
+            let is_pending = boot::read_mark(&self.journal.dir)?.is_pending();
             Ok(is_pending
                 || self.catalog.is_new()?
                 || self.emptied().next().is_some()
@@ -62,7 +62,7 @@ impl Care {
         }
         let _lock = self.locks.wait_for_mover()?;
         // Another opener may have done it while this one waited.
-        let is_pending = boot::read_mark(&self.dir)?.is_pending();
+        let is_pending = boot::read_mark(&self.journal.dir)?.is_pending();
         let is_new = self.catalog.is_new()?;
         let doubts = if is_new { replay(self)? } else { HashSet::new() };
         if is_new && self.catalog.tail()?.sequence == 0 {
@@ -73,7 +73,7 @@ impl Care {
         terrace_system::fail::point("recover:owed");
         self.name_again(is_pending || is_new)?;
         terrace_system::fail::point("recover:named");
-        if is_pending { boot::mark_in_use(&self.dir) } else { Ok(()) }
+        if is_pending { boot::mark_in_use(&self.journal.dir) } else { Ok(()) }
     }
 
     /// Targets that were made empty since what the catalog says is on them was last owed again.

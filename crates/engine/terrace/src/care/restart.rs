@@ -35,7 +35,7 @@ impl Care {
         fs::DirBuilder::new().mode(0o700).create(&new).map_err(Error::io(context()))?;
         catalog.write_snapshot(&log::snapshot(&new, sequence))?;
         sync(&new).map_err(Error::io(context()))?;
-        exchange(&new, folder).and_then(|()| sync(&self.dir)).map_err(Error::io(context()))?;
+        exchange(&new, folder).and_then(|()| sync(&self.journal.dir)).map_err(Error::io(context()))?;
         set_aside(&new, folder)?;
         catalog.log().forget_open_file();
         for device in self.journal.log_copies() {

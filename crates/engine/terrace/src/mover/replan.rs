@@ -33,18 +33,17 @@ struct Progress {
 }
 
 impl Mover {
-    /// Replans everything at or below `prefix` that is hardly read, to store as few bytes as possible: replicas
-    /// stay on their targets, and are encoded more densely where that pays by a twentieth. With `all`, also what is hot.
+    /// Carries out [`Store::tune`](crate::Store::tune).
     pub fn tune(&self, prefix: &[u8], all: bool) -> Result<Moved> {
-        self.move_each(prefix, |mover, key, object, extent, edits, moved| {
-            if !all && mover.planning.hotness.score(key, extent.offset, extent.end()) > MAX_COLD_SCORE {
+        self.move_each(prefix, |key, object, extent, edits, moved| {
+            if !all && self.planning.hotness.score(key, extent.offset, extent.end()) > MAX_COLD_SCORE {
                 return Ok(());
             }
-            let (dense, policy) = (Weights::ARCHIVAL, mover.policy_of(key));
+            let (dense, policy) = (Weights::ARCHIVAL, self.policy_of(key));
             let replicas = extent.replicas.len().clamp(1, 255) as u8;
             let first = if policy.raw_first { policy.first } else { dense };
             let wanted = Wanted { replicas, first, rest: dense, budget: None, ..policy };
-            mover.replan(key, object.id, extent, &wanted, true, edits, moved).map(drop)
+            self.replan(key, object.id, extent, &wanted, true, edits, moved).map(drop)
         })
     }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 use terrace_catalog::{Edit, Extent, Object, Owed, Replica, TargetId, Task, frames};
 use terrace_plan::snapshot::TierSet;
 
-use super::MAX_WAIT;
-use super::Mover;
 use super::evict::drop_replica;
+use super::{MAX_WAIT, Mover};
 use crate::read::task_of;
 use crate::report::Moved;
 use crate::{Error, Result};
@@ -18,20 +17,20 @@ const BATCH_EDITS: usize = 1024;
 const BATCH_BYTES: u64 = 64 << 20;
 
 impl Mover {
-    /// Puts a replica of everything at or below `prefix` on a tier, beside those that it has.
+    /// Carries out [`Store::stage`](crate::Store::stage).
     pub fn stage(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
-        self.move_each(prefix, |mover, key, object, extent, edits, moved| {
-            let on = |target: TargetId| mover.tiers.device(target).is_ok_and(|d| d.tier == level);
+        self.move_each(prefix, |key, object, extent, edits, moved| {
+            let on = |target: TargetId| self.tiers.device(target).is_ok_and(|d| d.tier == level);
             let task = task_at(object.id, extent, 0);
-            let owed = mover.catalog.owed_to(&task)?;
+            let owed = self.catalog.owed_to(&task)?;
             let all = || extent.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
             if all().any(on) {
                 return Ok(());
             }
             let beside: Vec<TargetId> = all().collect();
             let tiers = TierSet::of([level]);
-            match mover.placer_for(object.id, key).place_on(tiers, extent.raw_len as usize, &beside, true) {
+            match self.placer_for(object.id, key).place_on(tiers, extent.raw_len as usize, &beside, true) {
                 Some(target) => {
                     edits.push(owe(key, Task { target, ..task }, extent, None));
                     moved.made += 1;
@@ -42,28 +41,26 @@ impl Mover {
         })
     }
 
-    /// Takes the replicas of everything at or below `prefix` off a tier. A replica that is the only one on persistent
-    /// tiers, or without which there would be fewer than are wanted, is moved to another tier first. Where no other failure domain has room,
-    /// only the last one on persistent tiers stays.
+    /// Carries out [`Store::evict`](crate::Store::evict).
     pub fn evict_prefix(&self, prefix: &[u8], tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
-        self.move_each(prefix, |mover, key, object, extent, edits, moved| {
+        self.move_each(prefix, |key, object, extent, edits, moved| {
             let (on, off): (Vec<&Replica>, Vec<&Replica>) =
-                extent.replicas.iter().partition(|r| mover.tiers.device(r.target).is_ok_and(|d| d.tier == level));
-            let volatile = mover.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
+                extent.replicas.iter().partition(|r| self.tiers.device(r.target).is_ok_and(|d| d.tier == level));
+            let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
-            let others = (0..mover.tiers.tiers.len()).filter(|other| *other != level);
+            let others = (0..self.tiers.tiers.len()).filter(|other| *other != level);
             for replica in on {
-                if !off.iter().any(|r| volatile || mover.outlives(r)) {
-                    mover.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
+                if !off.iter().any(|r| volatile || self.outlives(r)) {
+                    self.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
                     continue;
                 }
                 let enough = left.replicas.len() + chosen.len() > usize::from(object.want);
                 left.replicas.retain(|r| r != replica);
-                let owed = mover.catalog.owed_to(&task_at(object.id, extent, 0))?;
+                let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
                 let taken: Vec<TargetId> =
                     left.replicas.iter().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
-                let placer = mover.placer_for(object.id, key);
+                let placer = self.placer_for(object.id, key);
                 let tiers = placer.allowed(others.clone());
                 let place = if enough { None } else { placer.place_on(tiers, extent.raw_len as usize, &taken, true) };
                 match place {
@@ -81,21 +78,20 @@ impl Mover {
         })
     }
 
-    /// Moves everything off a tier, so that it can be removed. Each replica keeps its number of companions as far as
-    /// there are failure domains.
+    /// Carries out [`Store::drain`](crate::Store::drain).
     pub fn drain(&self, tier: &str) -> Result<Moved> {
         let level = self.tiers.level(tier)?;
-        self.move_each(b"", |mover, key, object, extent, edits, moved| {
-            let leaves = |target: TargetId| mover.tiers.device(target).is_ok_and(|d| d.tier == level);
+        self.move_each(b"", |key, object, extent, edits, moved| {
+            let leaves = |target: TargetId| self.tiers.device(target).is_ok_and(|d| d.tier == level);
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
             for replica in extent.replicas.iter().filter(|r| leaves(r.target)) {
-                mover.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
+                self.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
             }
             let (off, stay): (Vec<TargetId>, Vec<TargetId>) =
-                mover.catalog.owed_to(&task_at(object.id, extent, 0))?.into_iter().partition(|target| leaves(*target));
+                self.catalog.owed_to(&task_at(object.id, extent, 0))?.into_iter().partition(|target| leaves(*target));
             chosen.extend(stay);
             for target in off {
-                mover.move_owed_off(key, object.id, &left, &mut chosen, target, tier, edits, moved);
+                self.move_owed_off(key, object.id, &left, &mut chosen, target, tier, edits, moved);
             }
             Ok(())
         })
@@ -106,12 +102,12 @@ impl Mover {
     pub(super) fn move_each(
         &self,
         prefix: &[u8],
-        mut plan: impl FnMut(&Mover, &[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
+        mut plan: impl FnMut(&[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
     ) -> Result<Moved> {
         let (mut moved, mut edits) = (Moved::default(), Vec::new());
         self.catalog.each_object(prefix, |key, object, extents| {
             for extent in frames(extents) {
-                plan(self, key, object, extent, &mut edits, &mut moved)?;
+                plan(key, object, extent, &mut edits, &mut moved)?;
             }
             // What is planned does not see the room that the rest of its batch takes.
             if edits.len() >= BATCH_EDITS || owed_bytes(&edits) >= BATCH_BYTES {

@@ -46,7 +46,7 @@ pub(crate) const MIN_EXPECTED_READS: f64 = 1.0;
 
 /// Decides for what is written, by the rules of now, the tiers as they are, and what was learned of streams.
 pub(crate) struct Planning {
-    pub rules: Arc<Rules>,
+    pub rules: Rules,
     pub tiers: Arc<Tiers>,
     pub hotness: Arc<Hotness>,
     /// The lessons learned from streams of bytes.

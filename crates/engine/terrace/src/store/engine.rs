@@ -25,9 +25,8 @@ const STAGE_BYTES: u64 = 64 << 20;
 /// The parts of an open store. Each part knows those above it in this list that it needs, and none below.
 pub(crate) struct Engine {
     pub dir: PathBuf,
-    /// The configuration as it was when the store was opened. `rules` has the rules of now.
+    /// The configuration as it was when the store was opened. `planning` has the rules of now.
     pub config: Arc<Config>,
-    pub rules: Arc<Rules>,
     pub catalog: Arc<Catalog>,
     pub tiers: Arc<Tiers>,
     pub hotness: Arc<Hotness>,
@@ -64,7 +63,7 @@ impl Engine {
     /// Where a target belongs to another store, or cannot be as it is described.
     pub(super) fn new(dir: &Path, held: Held, catalog: Arc<Catalog>) -> Result<Engine> {
         let Held { rules, trust, sole, lock } = held;
-        let (dir, config, rules) = (dir.to_owned(), rules.now(), Arc::new(rules));
+        let (dir, config) = (dir.to_owned(), rules.now());
         let store = catalog.log().store();
         let ids: Arc<dyn Ids> = catalog.clone();
         let tiers = Arc::new(Tiers::open(&config, store, &dir, &ids)?);
@@ -74,7 +73,7 @@ impl Engine {
         let streams = Arc::new(Streams::new(&dir));
         let journal = Arc::new(Journal { dir: dir.clone(), catalog: catalog.clone(), tiers: tiers.clone() });
         let planning = Arc::new(Planning {
-            rules: rules.clone(),
+            rules,
             tiers: tiers.clone(),
             hotness: hotness.clone(),
             streams: streams.clone(),
@@ -90,7 +89,6 @@ impl Engine {
         });
         let writer = Arc::new(Writer {
             catalog: catalog.clone(),
-            tiers: tiers.clone(),
             planning: planning.clone(),
             kept: Kept::default(),
             block: config.block(),
@@ -108,8 +106,6 @@ impl Engine {
             state: State::default(),
         });
         let care = Care {
-            dir: dir.clone(),
-            config: config.clone(),
             catalog: catalog.clone(),
             tiers: tiers.clone(),
             reader: reader.clone(),
@@ -122,7 +118,6 @@ impl Engine {
         Ok(Engine {
             dir,
             config,
-            rules,
             catalog,
             tiers,
             hotness,

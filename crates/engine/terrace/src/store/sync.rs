@@ -63,7 +63,7 @@ impl Store {
     /// Also where a persistent target is not what it was, such as a bucket that was emptied: all else is done then.
     pub fn sync_with(&self, mut progress: impl FnMut(u64)) -> Result<()> {
         let missing = self.engine.care.look_at_targets()?;
-        self.engine.rules.renew();
+        self.engine.planning.rules.renew();
         self.replan_renamed()?;
         if self.engine.mover.replanning().is_some() {
             // The holder of the lock may have begun before the rules changed.

@@ -54,21 +54,22 @@ pub(crate) struct Update<'r> {
     pub mtime: i64,
 }
 
-impl<'a> Draft<'a> {
-    pub(super) fn new(
-        writer: &'a Writer,
+impl Writer {
+    /// Begins to write to an object. Nothing of it is visible before a commit names it.
+    pub(crate) fn draft<'a>(
+        &'a self,
         room: &'a dyn MakeRoom,
         key: &'a [u8],
         object: u64,
         policy: &Policy,
         element: Option<Element>,
-    ) -> Self {
+    ) -> Draft<'a> {
         Draft {
-            writer,
+            writer: self,
             room,
             key,
             object,
-            placer: writer.planning.placer(key, element, policy.wanted),
+            placer: self.planning.placer(key, element, policy.wanted),
             most: 0,
             offset: 0,
             extents: Vec::new(),
@@ -83,7 +84,9 @@ impl<'a> Draft<'a> {
             is_slow: false,
         }
     }
+}
 
+impl<'a> Draft<'a> {
     /// Sees that an object which has plain files stays whole on those targets.
     pub(crate) fn stays_plain(&mut self, exists: bool) -> Result<()> {
         if exists && self.writer.planning.rules.now().has_plain() {
@@ -216,7 +219,7 @@ impl<'a> Draft<'a> {
     /// set aside then, and the rest must be planned again.
     fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
         for Placed { target, encoding } in places {
-            let device = self.writer.tiers.device(*target)?;
+            let device = self.writer.planning.tiers.device(*target)?;
             let plain = self.writer.planning.rules.now().is_plain(device.tier, self.key);
             // What a budget pays for beside the first is known when that is there.
             let later = raw.len() > INLINE_BYTES || !device.quick || plain || self.placer.has_budget();

@@ -9,20 +9,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use terrace_catalog::Catalog;
-use terrace_codec::Element;
 
 pub(crate) use draft::{Draft, Update};
 pub(crate) use kept::Kept;
 pub use receipt::{OwedTo, Receipt};
 
 use crate::Result;
-use crate::devices::Tiers;
-use crate::place::{Planning, Policy};
+use crate::place::Planning;
 
 /// Writes the frames of objects.
 pub(crate) struct Writer {
     pub catalog: Arc<Catalog>,
-    pub tiers: Arc<Tiers>,
     pub planning: Arc<Planning>,
     /// Raw bytes of what is owed, for the mover.
     pub kept: Kept,
@@ -39,18 +36,4 @@ pub(crate) trait MakeRoom: Sync {
     /// # Errors
     /// [`crate::Error::NoSpace`] where the write has waited in vain.
     fn make_room(&self, waiting_since: Instant) -> Result<()>;
-}
-
-impl Writer {
-    /// Begins to write to an object; what is written is nobody's until it is committed.
-    pub fn draft<'a>(
-        &'a self,
-        room: &'a dyn MakeRoom,
-        key: &'a [u8],
-        object: u64,
-        policy: &Policy,
-        element: Option<Element>,
-    ) -> Draft<'a> {
-        Draft::new(self, room, key, object, policy, element)
-    }
 }

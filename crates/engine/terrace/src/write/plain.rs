@@ -22,15 +22,20 @@ impl WholeOn {
             return;
         }
         let plain = |target| {
-            writer.tiers.device(target).is_ok_and(|device| writer.planning.rules.now().is_plain(device.tier, key))
+            writer
+                .planning
+                .tiers
+                .device(target)
+                .is_ok_and(|device| writer.planning.rules.now().is_plain(device.tier, key))
         };
-        let level = |target| writer.tiers.device(target).ok().map(|device| device.tier);
+        let level = |target| writer.planning.tiers.device(target).ok().map(|device| device.tier);
         for at in 0..places.len() {
             let target = places[at].target;
             if !plain(target) || self.0.contains(&target) {
                 continue;
             }
-            let works = |id: TargetId| writer.tiers.device(id).is_ok_and(|device| device.state() == TierState::Ok);
+            let works =
+                |id: TargetId| writer.planning.tiers.device(id).is_ok_and(|device| device.state() == TierState::Ok);
             let free = |id: &&TargetId| places.iter().all(|placed| placed.target != **id) && works(**id);
             if let Some(&held) = self.0.iter().filter(|id| level(**id) == level(target)).find(free) {
                 places[at].target = held;
@@ -45,8 +50,11 @@ impl WholeOn {
             return;
         }
         for target in extent.replicas.iter().map(|replica| replica.target).chain(owed.iter().copied()) {
-            let plain =
-                writer.tiers.device(target).is_ok_and(|device| writer.planning.rules.now().is_plain(device.tier, key));
+            let plain = writer
+                .planning
+                .tiers
+                .device(target)
+                .is_ok_and(|device| writer.planning.rules.now().is_plain(device.tier, key));
             if plain && !self.0.contains(&target) {
                 self.0.push(target);
             }
