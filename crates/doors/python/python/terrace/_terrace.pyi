@@ -130,7 +130,7 @@ class Store:
     def get_file(self, key: Key, path: str | PathLike[str], *, progress: Progress | None = None) -> int:
         """Writes an object to a file; its length."""
     def write_at(self, key: Key, offset: int, data: Buffer, **keywords: Unpack[Options]) -> Receipt:
-        """Writes a range of an object, which is made where there is none; other ranges stay, even if others write them."""
+        """Writes a range of an object, which is made if it does not exist. Other ranges stay, whatever others write."""
     def append(self, key: Key, data: Buffer, **keywords: Unpack[Options]) -> tuple[int, Receipt]:
         """Writes behind an object's last byte, wherever that is at the commit, and makes it where there is none; where
         the bytes are. Nothing is lost, whoever appends at the same time."""
