@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <mpi.h>
 
-// What a call came to. All ranks get the same, or `TERRACE_DUMP_STATUS_ELSEWHERE` where only others failed.
+// The result of a call. All ranks get the same, or `TERRACE_DUMP_STATUS_ELSEWHERE` where only others failed.
 typedef enum terrace_dump_status {
   // All went well.
   TERRACE_DUMP_STATUS_OK = 0,
