@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use terrace_system::clock::monotonic_nanos;
 use terrace_system::words::Words;
@@ -18,8 +18,6 @@ pub struct Used {
     shared: Words<2>,
     /// Bytes that this process is writing just now: who measures may not find them yet.
     writing: AtomicU64,
-    /// All that this process ever began to write: who measures may not find what was begun since.
-    begun: AtomicU64,
 }
 
 /// Room for bytes, as long as they are being written.
@@ -44,19 +42,25 @@ impl Used {
     /// As counted, about.
     pub fn counted(&self) -> u64 {
         let [bytes, _] = self.shared.all();
-        bytes.load(Relaxed)
+        bytes.load(Acquire)
     }
 
     /// As counted; measured anew where that was long ago.
     pub fn get(&self, measure: impl FnOnce() -> io::Result<u64>) -> io::Result<u64> {
         let [bytes, measured] = self.shared.all();
-        let (now, at) = (monotonic_nanos(), measured.load(Relaxed));
+        let (now, at) = (monotonic_nanos(), measured.load(Acquire));
         let fresh = at != 0 && now.checked_sub(at).is_some_and(|age| age <= FRESH);
-        if !fresh && measured.compare_exchange(at, now, Relaxed, Relaxed).is_ok() {
-            let begun = self.begun.load(Acquire);
+        if fresh {
+            return Ok(self.counted());
+        }
+        // Read before the time is set: another process adds to the bytes only after it has seen a new time or failed
+        // to set one, so all that is taken while this one measures is in the difference, and stays counted.
+        let before = bytes.load(Acquire);
+        if measured.compare_exchange(at, now, AcqRel, Acquire).is_ok() {
             let writing = self.writing.load(Acquire);
             let found = measure().inspect_err(|_| self.is_stale())?;
-            bytes.store(found + writing + (self.begun.load(Acquire) - begun), Relaxed);
+            let with_taken = |bytes: u64| Some(found + writing + bytes.saturating_sub(before));
+            let _ = bytes.fetch_update(AcqRel, Acquire, with_taken); // the closure never refuses
         }
         Ok(self.counted())
     }
@@ -68,11 +72,10 @@ impl Used {
     pub fn take(&self, more: u64, capacity: u64, measure: impl FnOnce() -> io::Result<u64>) -> io::Result<Taken<'_>> {
         self.get(measure)?;
         self.writing.fetch_add(more, AcqRel);
-        self.begun.fetch_add(more, AcqRel);
         let taken = Taken(self, more);
         let [bytes, _] = self.shared.all();
-        if bytes.fetch_add(more, Relaxed).saturating_add(more) > capacity {
-            let _ = bytes.fetch_update(Relaxed, Relaxed, |bytes| Some(bytes.saturating_sub(more)));
+        if bytes.fetch_add(more, AcqRel).saturating_add(more) > capacity {
+            let _ = bytes.fetch_update(AcqRel, Acquire, |bytes| Some(bytes.saturating_sub(more)));
             return Err(io::ErrorKind::StorageFull.into());
         }
         Ok(taken)
@@ -81,7 +84,7 @@ impl Used {
     /// It is to be measured before it is next looked at.
     pub fn is_stale(&self) {
         let [_, measured] = self.shared.all();
-        measured.store(0, Relaxed);
+        measured.store(0, Release);
     }
 }
 
@@ -93,14 +96,31 @@ mod tests {
     fn processes_together_take_no_more_than_there_is() {
         let dir = tempfile::tempdir().expect("a folder");
         let of_processes: Vec<Used> = (0..4).map(|_| Used::open(&dir.path().join("used"))).collect();
+        let written = AtomicU64::new(1_000);
+        // A busy machine may take longer than a measurement is trusted: what is measured grows with what is written.
+        let take_ten = |used: &Used| match used.take(10, 20_000, || Ok(written.load(Acquire))) {
+            Ok(_room) => written.fetch_add(10, AcqRel) > 0,
+            Err(_) => false,
+        };
         let taken: usize = std::thread::scope(|scope| {
-            let take = |used: &Used| (0..1000).filter(|_| used.take(10, 20_000, || Ok(1_000)).is_ok()).count();
+            let take = |used: &Used| (0..1000).filter(|_| take_ten(used)).count();
             let threads: Vec<_> = of_processes.iter().map(|used| scope.spawn(move || take(used))).collect();
             threads.into_iter().map(|thread| thread.join().expect("adds")).sum()
         });
         assert_eq!(taken, 1_900);
         assert_eq!(of_processes[3].counted(), 20_000);
         assert!(of_processes[1].take(1, 20_000, || Ok(0)).is_err());
+    }
+
+    #[test]
+    fn what_another_process_takes_while_one_measures_stays_counted() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let [measuring, writing] = [(); 2].map(|()| Used::open(&dir.path().join("used")));
+        let measure = || {
+            drop(writing.take(10, 100, || Ok(0)).expect("room"));
+            Ok(50)
+        };
+        assert_eq!(measuring.get(measure).expect("measures"), 60);
     }
 
     #[test]
