@@ -123,6 +123,49 @@ fn a_log_damaged_everywhere_in_the_middle_is_reported() {
     goes_on(store, &home);
 }
 
+/// An acknowledged replica means that each target's copy of the log names it. A process appends to the copies that it has
+/// compared once: other processes, new files of the log and a copy that was put in place of another must not mislead it.
+#[test]
+fn each_copy_of_the_log_holds_what_was_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = store_of(dir.path(), &[tier(dir.path(), "disk", &["a", "b"], "")]);
+    let home = one.dir().to_owned();
+    let two = Store::open(&home).unwrap();
+    let copies_are_the_log = || {
+        for log in logs(dir.path()).iter().filter(|log| log.starts_with(&home)) {
+            let bytes = fs::read(log).unwrap();
+            for target in ["a", "b"] {
+                let copy = dir.path().join(target).join("log").join(log.file_name().unwrap());
+                assert!(fs::read(&copy).unwrap() == bytes, "{} differs", copy.display());
+            }
+        }
+    };
+    for number in 0..30 {
+        let store = if number % 3 == 0 { &two } else { &one };
+        store.put_bytes(format!("run/{number}").as_bytes(), &noise(5_000, number + 1), &replicated()).unwrap();
+        copies_are_the_log();
+        let copies = dir.path().join("a/log");
+        match number {
+            10 => fs::remove_dir_all(&copies).unwrap(),
+            20 => {
+                // A copy of an earlier time is put back.
+                let name = fs::read_dir(&copies).unwrap().next().unwrap().unwrap().file_name();
+                let bytes = fs::read(copies.join(&name)).unwrap();
+                fs::write(copies.join("old"), &bytes[..bytes.len() / 2]).unwrap();
+                fs::rename(copies.join("old"), copies.join(&name)).unwrap();
+            }
+            _ => {}
+        }
+    }
+    let all = contents(&one);
+    one.close().unwrap();
+    two.close().unwrap();
+    for folder in ["log", "catalog"] {
+        fs::remove_dir_all(home.join(folder)).unwrap();
+    }
+    assert!(contents(&Store::rebuild(&home).unwrap()) == all);
+}
+
 #[test]
 fn copies_damaged_in_different_places_make_up_for_each_other() {
     let dir = tempfile::tempdir().unwrap();

@@ -6,6 +6,7 @@ mod snapshot;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use terrace_catalog::log::Tail;
 use terrace_catalog::{Catalog, Edit};
 
 use crate::Result;
@@ -104,9 +105,7 @@ impl Journal {
     pub fn copy_log(&self, durable: bool) -> Result<()> {
         let tail = self.catalog.tail()?;
         for device in self.log_copies() {
-            let copy = || self.catalog.log().copy_to(&device.path.join("log"), tail, durable);
-            // Nothing is written to what is not the target, such as a mount point.
-            match device.target.ready().and_then(|()| copy()) {
+            match self.copy_log_to(device, tail, durable) {
                 // The log is at fault, not the target.
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                     tracing::error!(%error, "log not copied")
@@ -116,6 +115,16 @@ impl Journal {
             }
         }
         Ok(())
+    }
+
+    fn copy_log_to(&self, device: &Device, tail: Tail, durable: bool) -> std::io::Result<()> {
+        let (log, folder) = (self.catalog.log(), device.path.join("log"));
+        if !durable && log.append_to_copy(&folder, tail)? {
+            return Ok(());
+        }
+        // Nothing is written to what is not the target, such as a mount point.
+        device.target.ready()?;
+        log.copy_to(&folder, tail, durable)
     }
 
     /// The targets that hold a copy of the log.

@@ -2,15 +2,53 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::{Log, Tail, files, name, snapshot, snapshots};
 
-/// So many bytes before the end of a copy must be those of the log.
-const COMPARED: u64 = 4096;
+/// The last bytes of a copy that must be those of the log before more is appended to it.
+const COMPARED_BYTES: u64 = 4096;
+
+/// Where a copy ends that this process has compared with the log and brought up to date.
+#[derive(Clone, Debug)]
+pub(super) struct CopyEnd {
+    path: PathBuf,
+    handle: Arc<File>,
+    /// The device and the inode of `handle`.
+    inode: (u64, u64),
+    /// The file of the log that it copies.
+    file: u64,
+    position: u64,
+}
 
 impl Log {
+    /// Appends to a copy what was logged since this process last brought it up to date; false where
+    /// [`copy_to`](Self::copy_to) must do it: the first time, in a new file, or where another file lies in its place.
+    pub fn append_to_copy(&self, folder: &Path, tail: Tail) -> io::Result<bool> {
+        let known = self.copies.lock().iter().find(|copy| copy.path.parent() == Some(folder)).cloned();
+        let Some(mut copy) = known.filter(|copy| copy.file == tail.file) else { return Ok(false) };
+        // The same file is still there, so the target is, too: what else might be mounted there has another device.
+        if !fs::metadata(&copy.path).is_ok_and(|found| (found.dev(), found.ino()) == copy.inode) {
+            return Ok(false);
+        }
+        if copy.position < tail.position {
+            let source = self.file(tail.file, tail.position).map_err(io::Error::other)?;
+            // Other threads and processes may append the same bytes at the same place meanwhile.
+            copy_range(&source, &copy.handle, copy.position, tail.position)?;
+            copy.position = tail.position;
+            self.set_copy_end(copy);
+        }
+        Ok(true)
+    }
+
+    fn set_copy_end(&self, new: CopyEnd) {
+        let mut copies = self.copies.lock();
+        copies.retain(|copy| copy.path.parent() != new.path.parent());
+        copies.push(new);
+    }
+
     /// Brings a copy of the log, its newest snapshot included, up to `tail`.
     pub fn copy_to(&self, folder: &Path, tail: Tail, durable: bool) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(folder) {
@@ -48,7 +86,8 @@ impl Log {
             .write(true)
             .mode(0o600)
             .open(folder.join(name(file)))?;
-        let mut at = copy.metadata()?.len().min(end);
+        let metadata = copy.metadata()?;
+        let mut at = metadata.len().min(end);
         if !same_before(&source, &copy, at)? {
             // The copy holds what a power cut took from the log before that went on differently, or the log is damaged:
             // then the copy is what it is mended from, and must not become the same.
@@ -58,14 +97,15 @@ impl Log {
             }
             at = 0;
         }
-        let mut buffer = vec![0; (end - at).min(1 << 20) as usize];
-        while at < end {
-            let want = buffer.len().min((end - at) as usize);
-            source.read_exact_at(&mut buffer[..want], at)?;
-            copy.write_all_at(&buffer[..want], at)?;
-            at += want as u64;
+        copy_range(&source, &copy, at, end)?;
+        if durable {
+            copy.sync_data()?;
         }
-        if durable { copy.sync_data() } else { Ok(()) }
+        if file == tail.file {
+            let (path, inode) = (folder.join(name(file)), (metadata.dev(), metadata.ino()));
+            self.set_copy_end(CopyEnd { path, handle: Arc::new(copy), inode, file, position: end });
+        }
+        Ok(())
     }
 
     /// Deletes the log's files and snapshots before the newest snapshot, which begins in `file`.
@@ -80,8 +120,20 @@ impl Log {
     }
 }
 
+fn copy_range(from: &File, to: &File, start: u64, end: u64) -> io::Result<()> {
+    let mut buffer = vec![0; (end - start).min(1 << 20) as usize];
+    let mut at = start;
+    while at < end {
+        let want = buffer.len().min((end - at) as usize);
+        from.read_exact_at(&mut buffer[..want], at)?;
+        to.write_all_at(&buffer[..want], at)?;
+        at += want as u64;
+    }
+    Ok(())
+}
+
 fn same_before(a: &File, b: &File, at: u64) -> io::Result<bool> {
-    let length = at.min(COMPARED);
+    let length = at.min(COMPARED_BYTES);
     let mut bytes = [vec![0; length as usize], vec![0; length as usize]];
     a.read_exact_at(&mut bytes[0], at - length)?;
     b.read_exact_at(&mut bytes[1], at - length)?;

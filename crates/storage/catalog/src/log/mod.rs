@@ -71,6 +71,8 @@ pub struct Log {
     /// The most that it may be.
     max_full: u64,
     open: Mutex<Option<(u64, Arc<File>)>>,
+    /// Where the copies end, one for each folder.
+    copies: Mutex<Vec<copy::CopyEnd>>,
     /// The last commit that this process made durable.
     durable: AtomicU64,
 }
@@ -85,7 +87,8 @@ impl Log {
             .map_err(Error::io(format!("making {}", folder.display())))?;
         let max_full = terrace_system::fail::limit("TERRACE_LOG_FILE", MAX_FILE_BYTES);
         let full = AtomicU64::new(max_full);
-        Ok(Log { folder: folder.to_owned(), store, full, max_full, open: Mutex::new(None), durable: AtomicU64::new(0) })
+        let (open, copies, durable) = (Mutex::new(None), Mutex::new(Vec::new()), AtomicU64::new(0));
+        Ok(Log { folder: folder.to_owned(), store, full, max_full, open, copies, durable })
     }
 
     /// The store's id, with which checksums of its records and frames are seeded.
