@@ -4,7 +4,9 @@ use terrace::{Config, key};
 use terrace_datasets::Declared;
 
 pub fn key_samples() -> Vec<Vec<u8>> {
-    [b"runs/a.h5".as_slice(), b"a b/\xc3\xa9\xff", b"..a/...", &[b'k'; 1024]].map(Vec::from).into()
+    [b"runs/a.h5".as_slice(), b"a b/\xc3\xa9\xff", b"..a/...", b"a/.\x04.\x03./b\x02\x07\x01", &[b'k'; key::MAX_KEY]]
+        .map(Vec::from)
+        .into()
 }
 
 pub fn parse_key(input: &[u8]) -> bool {
@@ -14,6 +16,8 @@ pub fn parse_key(input: &[u8]) -> bool {
             assert!(!bytes.is_empty() && bytes.len() <= key::MAX_KEY);
             assert!(bytes.split(|byte| *byte == b'/').all(|part| !matches!(part, b"" | b"." | b"..")));
         }
+        let flat = key::unescape_flat(bytes);
+        assert!(flat.is_none_or(|flat| key::escape_flat(&flat) == bytes));
         let _ = (key::show(bytes), key::below(name, bytes));
     }
     key::check(input).is_ok()

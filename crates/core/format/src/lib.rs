@@ -7,12 +7,14 @@ mod change;
 pub mod frame;
 mod ids;
 pub mod key;
+mod known_attributes;
 mod place;
 mod record;
 
 pub use change::{Change, Edit, Expect, NewExtent, Voids};
 pub use ids::Ids;
 pub use key::KeyError;
+pub use known_attributes::{DIGEST_PREFIX, ETAG_DIGEST, EXPIRY_ATTRIBUTE};
 pub use place::{FRAME_ALIGNMENT, PLAIN, Place};
 pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task, frames};
 

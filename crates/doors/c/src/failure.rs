@@ -60,7 +60,8 @@ impl Failure {
         match self {
             Failure::Engine(error) => match error {
                 Error::NotFound { .. } => Status::NotFound,
-                Error::BadKey { .. } | Error::Reserved { .. } | Error::TooLarge { .. } => Status::Invalid,
+                Error::BadKey { .. } | Error::KeyTooLong { .. } => Status::Invalid,
+                Error::Reserved { .. } | Error::TooLarge { .. } => Status::Invalid,
                 Error::Conflict { .. } | Error::Replaced { .. } => Status::Conflict,
                 Error::NoSpace { .. } => Status::NoSpace,
                 Error::Unreadable { .. } => Status::Unreadable,

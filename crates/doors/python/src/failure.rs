@@ -12,7 +12,9 @@ use crate::object::python;
 pub fn raised(error: Error) -> PyErr {
     let (class, facts) = match &error {
         Error::NotFound { key } => ("NotFoundError", json!({"key": key, "errno": 2})),
-        Error::BadKey { key, .. } | Error::Reserved { key } => ("BadKeyError", json!({"key": key})),
+        Error::BadKey { key, .. } | Error::KeyTooLong { key, .. } | Error::Reserved { key } => {
+            ("BadKeyError", json!({"key": key}))
+        }
         Error::Conflict { key, .. } => ("ConflictError", json!({"key": key})),
         Error::Replaced { key } => ("ReplacedError", json!({"key": key})),
         Error::Unreadable { key, start, length, tried } => {

@@ -26,6 +26,16 @@ pub enum Error {
         /// The defect.
         reason: &'static str,
     },
+    /// A flat key is too long.
+    #[error("the key {key:?} has {length} bytes; a flat key has at most {limit} bytes")]
+    KeyTooLong {
+        /// The key as given, printed lossily.
+        key: String,
+        /// Its length in bytes.
+        length: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
     /// A key that is the store's own.
     #[error("{key:?} is the store's own: nothing may be written, renamed or removed below .terrace; use another key")]
     Reserved {
@@ -183,6 +193,7 @@ impl From<KeyError> for Error {
     fn from(error: KeyError) -> Self {
         match error {
             KeyError::Bad { key, reason } => Error::BadKey { key, reason },
+            KeyError::TooLong { key, length, limit } => Error::KeyTooLong { key, length, limit },
             KeyError::TooLarge { key, end } => Error::TooLarge { key, end },
         }
     }

@@ -42,7 +42,7 @@ pub use store::{Appended, Batch, Explained, Handle, HotRange, Measured, Question
 pub use terrace_catalog::{self as catalog, log};
 pub use terrace_codec::{Element, Encoding};
 pub use terrace_cost::Weights;
-pub use terrace_format::{Attributes, Kind, Object, frame, key};
+pub use terrace_format::{Attributes, ETAG_DIGEST, Kind, Object, frame, key};
 pub use terrace_plan::explain;
 pub use terrace_plan::policy::{Asked, Budget, Requirement};
 pub use terrace_system::Locked;

@@ -12,6 +12,7 @@ pub const STAGED: u8 = b'p';
 pub const LEASE: u8 = b'l';
 pub const PLAIN: u8 = b'h';
 pub const UNFOLLOWED: u8 = b't';
+pub const EXPIRY_TIME: u8 = b'x';
 
 /// The log's tail.
 pub const TAIL: &[u8] = b"mt";
@@ -121,6 +122,14 @@ pub fn unfollowed(target: TargetId, key: &[u8]) -> Key {
     out
 }
 
+/// An object of this key that expires at `time`, in nanoseconds since 1970.
+pub fn expiry(time: u64, key: &[u8]) -> Key {
+    let mut out = with(EXPIRY_TIME);
+    out.extend_from_slice(&time.to_be_bytes());
+    out.extend_from_slice(key);
+    out
+}
+
 /// The big-endian number at `at`.
 pub fn number(key: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_be_bytes(key.get(at..at + 8)?.try_into().ok()?))
@@ -134,7 +143,7 @@ mod tests {
     #[test]
     fn the_page_on_the_format_has_each_kind_of_record() {
         let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));
-        for letter in [OBJECT, EXTENTS, OWED, FREED, SEGMENT, STAGED, LEASE, PLAIN, UNFOLLOWED] {
+        for letter in [OBJECT, EXTENTS, OWED, FREED, SEGMENT, STAGED, LEASE, PLAIN, UNFOLLOWED, EXPIRY_TIME] {
             let row = format!("\n| `{}` | ", char::from(letter));
             assert_eq!(page.matches(&row).count(), 1, "{row}");
         }

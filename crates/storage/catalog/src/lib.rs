@@ -8,11 +8,13 @@ mod children;
 mod dead;
 mod environment;
 mod error;
+mod expiry;
 mod extents;
 mod file_check;
 mod group;
 mod keys;
 mod leases;
+mod listing;
 pub mod log;
 mod plain;
 mod query;
@@ -25,6 +27,7 @@ pub use dead::{Dead, DeadPlaces};
 pub use environment::check_pages;
 pub use error::{Error, Result};
 pub use extents::lay;
+pub use listing::{NameListing, NamePage};
 pub use plain::Unfollowed;
 pub use snapshot::snapshot_tail;
 
@@ -237,8 +240,9 @@ impl Catalog {
                 applier.begin(sequence, &edits);
                 for (place, edit) in (0..).zip(&edits) {
                     next_id = next_id.max(highest_id(edit) + 1);
-                    if !gone.contains(&place) {
-                        applier.apply(edit)?;
+                    match gone.contains(&place) {
+                        true => applier.skip(edit)?,
+                        false => applier.apply(edit)?,
                     }
                 }
                 if gone.len() > known {

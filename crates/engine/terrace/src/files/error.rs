@@ -26,8 +26,8 @@ pub enum FileError {
     /// A directory that holds something is neither removed nor replaced (`ENOTEMPTY`).
     #[error("{0:?} is not empty")]
     NotEmpty(String),
-    /// A component has more than 255 bytes, or the path more than 1,024 (`ENAMETOOLONG`).
-    #[error("{0:?}: the name is too long; a component has at most 255 bytes, a path at most 1,024")]
+    /// A component has more than 255 bytes, or the path more than 1,920 (`ENAMETOOLONG`).
+    #[error("{0:?}: the name is too long; a component has at most 255 bytes, a path at most 1,920")]
     NameTooLong(String),
     /// The request makes no sense (`EINVAL`).
     #[error("{path:?}: {reason}")]
@@ -87,6 +87,7 @@ impl FileError {
                 Error::NotFound { .. } => libc::ENOENT,
                 Error::BadKey { .. } => libc::EINVAL,
                 Error::Reserved { .. } => libc::EPERM,
+                Error::KeyTooLong { .. } => libc::ENAMETOOLONG,
                 Error::TooLarge { .. } => libc::EFBIG,
                 Error::Conflict { .. } | Error::Replaced { .. } => libc::ESTALE,
                 Error::NoSpace { .. } | Error::StillOwed { is_full: true, .. } => libc::ENOSPC,

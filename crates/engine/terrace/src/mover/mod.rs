@@ -8,6 +8,7 @@ mod claimed;
 mod compact;
 mod drops;
 mod evict;
+pub(crate) mod expiry;
 mod flow;
 mod make;
 mod plain;
@@ -48,6 +49,8 @@ const MAX_REMEMBERED_WISHES: usize = 4096;
 const REST_TIME: Duration = Duration::from_millis(500);
 /// So much of what was written can be lost with the power, about: the background thread makes the rest durable.
 const MARK_INTERVAL: Duration = Duration::from_secs(3);
+/// Expired objects that are removed in one round, which must not hold up pending replicas.
+const MAX_EXPIRED_PER_ROUND: usize = 1000;
 /// How long `Store::wait` waits for replicas that cannot be made now.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
 
@@ -204,12 +207,14 @@ impl Mover {
         let mut done = self.repair_suspects()? + self.follow_policies()?;
         self.tell_repaired_in_time();
         let Some(_lock) = self.locks.mover_at_once()? else { return Ok(done) };
+        // Before eviction: the room that they take is needed first.
+        let expired = self.remove_expired(MAX_EXPIRED_PER_ROUND);
         let moved = self.move_alone();
         // Whatever fails, what a loss of power can take stays bounded, and space is given back.
         self.mark_in_time()?;
         self.reap(GRACE_PERIOD)?;
         self.journal.snapshot_if_due()?;
-        done += moved?;
+        done += expired? + moved?;
         Ok(done)
     }
 

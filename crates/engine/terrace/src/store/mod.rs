@@ -11,6 +11,7 @@ mod handle;
 mod hot;
 mod lease;
 mod moves;
+mod names;
 mod open;
 mod put;
 mod restore;

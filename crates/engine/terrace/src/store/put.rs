@@ -18,7 +18,7 @@ impl Store {
     /// Writes a whole object from `bytes`; what the key named before is replaced at once.
     pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
         let block = self.engine.writer.block;
-        self.put_by(key, options, |writer| bytes.chunks(block).try_for_each(|block| writer.add(block)))
+        self.put_by(key, options, |writer| bytes.chunks(block).try_for_each(|block| writer.add(block)), |_| ())
     }
 
     /// Writes a whole object, read to its end from `source`, in bounded memory. It becomes visible at once, whole
@@ -33,7 +33,20 @@ impl Store {
 
     /// The same; holes of `source` become holes of the object, which take no space.
     pub fn put_sparse(&self, key: &[u8], mut source: impl ReadHoles, options: &PutOptions) -> Result<Receipt> {
-        self.put_by(key, options, |writer| writer.fill(&mut source))
+        self.put_by(key, options, |writer| writer.fill(&mut source), |_| ())
+    }
+
+    /// Writes a whole object as [`Store::put`] does. `describe` completes its attributes once `source` has been read to its end,
+    /// so that they can hold digests of the bytes.
+    pub fn put_described(
+        &self,
+        key: &[u8],
+        source: impl Read,
+        options: &PutOptions,
+        describe: impl FnOnce(&mut Attributes),
+    ) -> Result<Receipt> {
+        let mut source = Dense(source);
+        self.put_by(key, options, |writer| writer.fill(&mut source), describe)
     }
 
     fn put_by(
@@ -41,6 +54,7 @@ impl Store {
         key: &[u8],
         options: &PutOptions,
         write: impl FnOnce(&mut Draft<'_>) -> Result<()>,
+        describe: impl FnOnce(&mut Attributes),
     ) -> Result<Receipt> {
         self.check_changeable(key)?;
         options.check_for(&self.engine.tiers)?;
@@ -54,6 +68,7 @@ impl Store {
         }
         let mut attributes = options.attributes.clone().unwrap_or_else(Attributes::now);
         options.keep(&mut attributes);
+        describe(&mut attributes);
         let mut expect = vec![Expect::Free(key.to_vec())];
         if options.create_new {
             expect.push(Expect::Absent(key.to_vec()));

@@ -123,13 +123,17 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::SetLength { key, length, mtime } => self.set_length(key, *length, *mtime),
             Edit::SetAttributes { key, attributes } => {
                 let Some(mut object) = self.object(key)? else { return Ok(()) };
-                object.attributes = attributes.clone();
+                let before = std::mem::replace(&mut object.attributes, attributes.clone());
+                // Digests belong to the bytes. These attributes may have been read before the last write.
+                object.attributes.take_digests(&before);
+                self.index_expiry(key, before.expiry(), object.attributes.expiry())?;
                 self.unfollow(object.id, key)?;
                 self.put_object(key, &mut object)
             }
             Edit::Remove { key } => {
                 let Some(object) = self.object(key)? else { return Ok(()) };
                 self.records.delete(self.txn, &keys::object(key))?;
+                self.index_expiry(key, object.attributes.expiry(), None)?;
                 self.unfollow(object.id, key)?;
                 self.drop_extents(&object)
             }
@@ -190,6 +194,18 @@ impl<'a, 'env> Applier<'a, 'env> {
         }
     }
 
+    /// Passes over an edit that is void. A later [`Edit::Merge`] may hold bytes of it, so the digests cannot stay.
+    pub fn skip(&mut self, edit: &Edit) -> Result<()> {
+        let Edit::Write { key, object, .. } = edit else { return Ok(()) };
+        match self.object(key)? {
+            Some(mut named) if named.id == *object => {
+                named.attributes.remove_digests();
+                self.put(&keys::object(key), &named)
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn stage(&mut self, id: u64, key: &[u8], extents: &[NewExtent]) -> Result<()> {
         self.records.put(self.txn, &keys::staged(id), key)?;
         let mut object = staged_object(id);
@@ -197,7 +213,10 @@ impl<'a, 'env> Applier<'a, 'env> {
     }
 
     fn put_whole(&mut self, key: &[u8], mut object: Object, extents: &[NewExtent]) -> Result<()> {
-        if let Some(old) = self.object(key)? {
+        let old = self.object(key)?;
+        let old_expiry = old.as_ref().and_then(|old| old.attributes.expiry());
+        self.index_expiry(key, old_expiry, object.attributes.expiry())?;
+        if let Some(old) = old {
             self.unfollow(old.id, key)?;
             self.drop_extents(&old)?;
         }
@@ -226,6 +245,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         let end = extents.iter().map(|new| new.extent.end()).max().unwrap_or(0);
         object.length = object.length.max(end);
         object.attributes.mtime = mtime;
+        object.attributes.remove_digests();
         self.put_object(key, &mut object)
     }
 
@@ -239,6 +259,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         }
         object.length = length;
         object.attributes.mtime = mtime;
+        object.attributes.remove_digests();
         self.put_object(key, &mut object)
     }
 
@@ -248,6 +269,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.edit_extents(&mut object, start, end, |all| extents::clear(all, start, end))?;
         self.owe_plain(&object, key)?;
         object.attributes.mtime = mtime;
+        object.attributes.remove_digests();
         self.put_object(key, &mut object)
     }
 
@@ -256,7 +278,11 @@ impl<'a, 'env> Applier<'a, 'env> {
         if from == to {
             return Ok(());
         }
-        if let Some(old) = self.object(to)? {
+        let old = self.object(to)?;
+        let old_expiry = old.as_ref().and_then(|old| old.attributes.expiry());
+        self.index_expiry(to, old_expiry, object.attributes.expiry())?;
+        self.index_expiry(from, object.attributes.expiry(), None)?;
+        if let Some(old) = old {
             self.unfollow(old.id, to)?;
             self.drop_extents(&old)?;
         }

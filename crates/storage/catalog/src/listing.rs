@@ -1,0 +1,113 @@
+//! Lists the names of a key space in byte order: by prefix and delimiter, page by page.
+
+use std::ops::Bound;
+
+use terrace_format::key::{self, KeySpace};
+use terrace_format::{Kind, Object};
+
+use super::{Catalog, decode, keys};
+use crate::Result;
+
+/// Selects a page of the names in a key space.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameListing<'a> {
+    /// List only names that begin with these bytes.
+    pub prefix: &'a [u8],
+    /// List names that hold these bytes behind the prefix as one common prefix, which ends with them. Empty: list each name.
+    pub delimiter: &'a [u8],
+    /// List only names and common prefixes above this one: the end of the page before.
+    pub after: Option<&'a [u8]>,
+    /// List at most this many names and common prefixes.
+    pub limit: usize,
+}
+
+/// A page of names and common prefixes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamePage {
+    /// Names with their objects, in byte order.
+    pub names: Vec<(Vec<u8>, Object)>,
+    /// Common prefixes, in byte order.
+    pub common_prefixes: Vec<Vec<u8>>,
+    /// Where the next page begins: its [`NameListing::after`]. `None` at the end.
+    pub next: Option<Vec<u8>>,
+    /// Records that were read for this page. Names below a common prefix are skipped, so this is about the length of the page,
+    /// unless there are many directories or expired objects.
+    pub records_read: usize,
+}
+
+impl NamePage {
+    fn length(&self) -> usize {
+        self.names.len() + self.common_prefixes.len()
+    }
+
+    /// The greatest name or common prefix.
+    fn last(&self) -> Option<Vec<u8>> {
+        self.names.last().map(|(name, _)| name).max(self.common_prefixes.last()).cloned()
+    }
+}
+
+impl NameListing<'_> {
+    /// The common prefix that stands for a name; `None` if the name is listed itself.
+    fn common_prefix<'n>(&self, name: &'n [u8]) -> Option<&'n [u8]> {
+        let rest = name.strip_prefix(self.prefix)?;
+        let mut places = rest.windows(self.delimiter.len().max(1));
+        let at = places.position(|bytes| bytes == self.delimiter)?;
+        Some(&name[..self.prefix.len() + at + self.delimiter.len()])
+    }
+
+    /// The bound of the first record; `None` if nothing can follow.
+    fn start(&self, space: &KeySpace) -> Option<Bound<keys::Key>> {
+        let record = |name: &[u8]| keys::object(&space.position(name));
+        let Some(after) = self.after.filter(|after| *after >= self.prefix) else {
+            return Some(Bound::Included(record(self.prefix)));
+        };
+        match self.common_prefix(after) {
+            // It is not above `after`, so what it stands for is on an earlier page.
+            Some(common) => Some(Bound::Included(record(&key::after_prefix(common)?))),
+            None => Some(Bound::Excluded(record(after))),
+        }
+    }
+
+    /// The record behind all that may be listed.
+    fn end(&self, space: &KeySpace) -> keys::Key {
+        let after = key::after_prefix(self.prefix).map(|name| space.position(&name));
+        keys::object(&after.unwrap_or_else(|| space.end()))
+    }
+}
+
+impl Catalog {
+    /// A page of the names of files in `space` that have not expired at `now` (nanoseconds since 1970). Directories and symbolic
+    /// links are not listed, nor keys that belong to no name.
+    pub fn list_names(&self, space: &KeySpace, listing: &NameListing<'_>, now: u64) -> Result<NamePage> {
+        let mut page = NamePage::default();
+        let Some(mut start) = listing.start(space).filter(|_| listing.limit > 0) else { return Ok(page) };
+        let end = listing.end(space);
+        let env = self.env()?;
+        let txn = env.read_txn()?;
+        'seek: loop {
+            let bounds = (start.as_ref().map(keys::Key::as_slice), Bound::Excluded(end.as_slice()));
+            for entry in env.records.range(&txn, &bounds)? {
+                let (record, value) = entry?;
+                page.records_read += 1;
+                let Some(name) = record.get(1..).and_then(|key| space.name(key)) else { continue };
+                let object: Object = decode(value, "an object's record")?;
+                if object.attributes.kind != Kind::File || object.attributes.is_expired(now) {
+                    continue;
+                }
+                if page.length() == listing.limit {
+                    page.next = page.last();
+                    return Ok(page);
+                }
+                let Some(common) = listing.common_prefix(&name) else {
+                    page.names.push((name, object));
+                    continue;
+                };
+                page.common_prefixes.push(common.to_vec());
+                let Some(behind) = key::after_prefix(common) else { return Ok(page) };
+                start = Bound::Included(keys::object(&space.position(&behind)));
+                continue 'seek;
+            }
+            return Ok(page);
+        }
+    }
+}
