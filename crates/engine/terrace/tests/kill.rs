@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use terrace::{Ack, Config, PutOptions, Store};
 
 const KEYS: u64 = 8;
-const FAIL_POINTS: [&str; 15] = [
+const FAIL_POINTS: [&str; 16] = [
     "commit:logged",
     "put:written",
     "put:committed",
@@ -32,6 +32,7 @@ const FAIL_POINTS: [&str; 15] = [
     "snapshot:trimmed",
     "plain:written",
     "plain:committed",
+    "expiry:found",
 ];
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -56,6 +57,10 @@ enum Operation {
     Rename(Vec<u8>, Vec<u8>),
     SetLength(Vec<u8>, u64),
     Clear(Vec<u8>, u64, u64),
+    /// Puts an object that has expired already, and removes it.
+    Expire(Vec<u8>, Vec<u8>),
+    /// Puts an object that has expired already, and one in its place that never does.
+    Replace(Vec<u8>, Vec<u8>),
     Sync,
     Reap,
     Compact,
@@ -72,7 +77,7 @@ fn operation(who: u64, seed: u64) -> Operation {
         let flat = random.below(2) == 0;
         (0..length).map(|i| if flat { (i / 50) as u8 } else { random.next() as u8 }).collect()
     };
-    match random.below(21) {
+    match random.below(24) {
         0..=8 => {
             let ack = [Ack::Placed, Ack::Placed, Ack::Replicated, Ack::Durable][random.below(4) as usize];
             let most = [5_000, 5_000, 80_000, 2_500_000][random.below(4) as usize];
@@ -87,6 +92,8 @@ fn operation(who: u64, seed: u64) -> Operation {
         17 => Operation::SetLength(key, random.below(100_000)),
         18 => Operation::Sync,
         19 => Operation::Clear(key, random.below(100_000), random.below(200_000)),
+        20 => Operation::Expire(key, bytes(&mut random, 5_000)),
+        21 | 22 => Operation::Replace(key, bytes(&mut random, 5_000)),
         _ if random.below(2) == 0 => Operation::Compact,
         _ => Operation::Reap,
     }
@@ -94,8 +101,24 @@ fn operation(who: u64, seed: u64) -> Operation {
 
 fn run(store: &Store, operation: &Operation) -> terrace::Result<()> {
     let options = |ack| PutOptions { ack: Some(ack), ..PutOptions::default() };
+    let describe = |bytes: &[u8], expiry| {
+        let attributes = common::described(bytes, expiry);
+        PutOptions { attributes: Some(attributes), ..options(Ack::Placed) }
+    };
     match operation {
-        Operation::Put(key, bytes, ack) => store.put_bytes(key, bytes, &options(*ack)).map(|_| ()),
+        Operation::Put(key, bytes, ack) => {
+            let described = PutOptions { ack: Some(*ack), ..describe(bytes, Some(u64::MAX)) };
+            store.put_bytes(key, bytes, &described).map(|_| ())
+        }
+        Operation::Expire(key, bytes) => {
+            store.put_bytes(key, bytes, &describe(bytes, Some(1)))?;
+            store.remove_expired(usize::MAX).map(|_| ())
+        }
+        Operation::Replace(key, bytes) => {
+            store.put_bytes(key, bytes, &describe(bytes, Some(1)))?;
+            // The background threads of both processes may remove the first one meanwhile, and must not remove the second.
+            store.put_bytes(key, bytes, &describe(bytes, None)).map(|_| ())
+        }
         Operation::Write(key, at, bytes) => store.write_at(key, *at, bytes, &options(Ack::Placed)).map(|_| ()),
         Operation::Remove(key) => store.remove(key),
         Operation::Rename(from, to) => store.rename(from, to),
@@ -110,7 +133,7 @@ fn run(store: &Store, operation: &Operation) -> terrace::Result<()> {
 /// The slow, obvious store.
 fn model(model: &mut Model, operation: &Operation) {
     match operation {
-        Operation::Put(key, bytes, _) => {
+        Operation::Put(key, bytes, _) | Operation::Replace(key, bytes) => {
             model.insert(key.clone(), bytes.clone());
         }
         Operation::Write(key, at, bytes) => {
@@ -121,7 +144,7 @@ fn model(model: &mut Model, operation: &Operation) {
                 file[*at as usize..*at as usize + bytes.len()].copy_from_slice(bytes);
             }
         }
-        Operation::Remove(key) => {
+        Operation::Remove(key) | Operation::Expire(key, _) => {
             model.remove(key);
         }
         Operation::Rename(from, to) => {
@@ -216,8 +239,9 @@ fn catch_up(dir: &Path, who: u64, next: &mut u64, plain: &mut Model, acknowledge
 fn contents(store: &Store, who: u64) -> Model {
     let keys = store.list(format!("w{who}").as_bytes(), None, 1000).unwrap();
     keys.into_iter()
-        .map(|(key, _)| {
+        .map(|(key, object)| {
             let bytes = store.get(&key).unwrap();
+            common::check_digest(&object, &bytes);
             (key, bytes)
         })
         .collect()
@@ -317,6 +341,8 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
                 ahead += 1;
             }
         }
+        // A writer that died may have left some.
+        store.remove_expired(usize::MAX).unwrap();
         for who in [0, 1] {
             let slot = who as usize;
             let open = catch_up(dir, who, &mut next[slot], &mut plain[slot], &mut acknowledged);
@@ -325,6 +351,12 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
                 let mut after = plain[slot].clone();
                 if let Some(operation) = &open {
                     model(&mut after, operation);
+                }
+                // It died between its two puts.
+                if let Some(Operation::Replace(key, _)) = &open
+                    && !found.contains_key(key)
+                {
+                    after.remove(key);
                 }
                 assert!(
                     found == after,

@@ -3,10 +3,11 @@
 // Each test file is a program of its own, and uses some of these.
 #![allow(dead_code, clippy::unwrap_used)]
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 use terrace::files::{FileError, Files};
-use terrace::{Ack, Config, PutOptions, Store};
+use terrace::{Ack, Attributes, Config, ETAG_DIGEST, Object, PutOptions, Store};
 
 /// Bytes that no codec shrinks, the same for the same seed.
 pub fn noise(length: usize, seed: u64) -> Vec<u8> {
@@ -31,6 +32,27 @@ pub fn differing(before: &[(Vec<u8>, Vec<u8>)], after: &[(Vec<u8>, Vec<u8>)]) ->
 /// Returns when all replicas are there.
 pub fn replicated() -> PutOptions {
     PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }
+}
+
+/// The digest that [`described`] gives to bytes.
+fn digest_of(bytes: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish().to_string()
+}
+
+/// Attributes with a digest of `bytes` and an expiry time, in nanoseconds since 1970.
+pub fn described(bytes: &[u8], expiry: Option<u64>) -> Attributes {
+    let mut attributes = Attributes::now();
+    attributes.set_digest(ETAG_DIGEST, &digest_of(bytes));
+    attributes.set_expiry(expiry);
+    attributes
+}
+
+/// Checks that an object has the digest of its bytes, or none.
+pub fn check_digest(object: &Object, bytes: &[u8]) {
+    let digest = object.attributes.digest(ETAG_DIGEST);
+    assert!(digest.is_none_or(|digest| digest == digest_of(bytes)), "{object:?}: the digest is that of other bytes");
 }
 
 /// One tier of directories below `dir`; `more` are further lines of it.

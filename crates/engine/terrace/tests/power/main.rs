@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use disk::{Loss, Progress};
-use terrace::{Config, PutOptions, Store};
+use terrace::{Config, Object, PutOptions, Store};
 use workload::{KINDS, Kind, Model, Operation, Outcome, Random, apply, crowded_operation, is_durable, operation, run};
 
 /// About how many calls an operation makes that change files.
@@ -37,8 +37,15 @@ fn config(root: &Path, layout: &str, is_small: bool) -> Config {
 }
 
 fn contents(store: &Store) -> terrace::Result<Model> {
+    // The power may have gone before they were removed, or the removal may be lost.
+    store.remove_expired(usize::MAX)?;
     let objects = store.list(b"", None, 100)?.into_iter();
-    objects.map(|(key, _)| Ok((key.clone(), store.get(&key)?))).collect()
+    let read = |(key, object): (Vec<u8>, Object)| {
+        let bytes = store.get(&key)?;
+        common::check_digest(&object, &bytes);
+        Ok((key, bytes))
+    };
+    objects.map(read).collect()
 }
 
 /// Whether the store holds all up to the last sync, what was durable of later operations, and any of the others.

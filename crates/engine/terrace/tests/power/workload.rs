@@ -26,6 +26,8 @@ pub enum Kind {
     Clear,
     Remove,
     Rename,
+    /// Puts an object that has expired already, and removes it.
+    Expire,
     Sync,
     Evict,
     Compact,
@@ -34,13 +36,14 @@ pub enum Kind {
 }
 
 /// All of them.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: [Kind; 11] = [
     Kind::Put,
     Kind::Write,
     Kind::Cut,
     Kind::Clear,
     Kind::Remove,
     Kind::Rename,
+    Kind::Expire,
     Kind::Sync,
     Kind::Evict,
     Kind::Compact,
@@ -55,6 +58,8 @@ pub struct Operation {
     pub at: u64,
     pub bytes: Vec<u8>,
     pub durable: bool,
+    /// When the object of a put is to be removed.
+    pub expiry: Option<u64>,
     /// Whether it runs on targets that are full soon.
     pub crowded: bool,
 }
@@ -71,6 +76,7 @@ pub fn operation(kind: Kind, random: &mut Random) -> Operation {
         at: random.below(60_000),
         bytes: (0..length).map(byte).collect(),
         durable: random.below(4) == 0,
+        expiry: [None, Some(u64::MAX - 1), Some(u64::MAX)][random.below(3) as usize],
         crowded: false,
     }
 }
@@ -84,7 +90,7 @@ pub fn crowded_operation(random: &mut Random) -> Operation {
     let bytes = vec![random.below(250) as u8; 40_000 + random.below(50_000) as usize];
     // Bytes that shrink would take no room.
     let bytes = bytes.iter().enumerate().map(|(at, byte)| ((at * at) >> 7) as u8 ^ byte).collect();
-    Operation { kind, key, other, at: 0, bytes, durable: random.below(8) == 0, crowded: true }
+    Operation { kind, key, other, at: 0, bytes, durable: random.below(8) == 0, expiry: None, crowded: true }
 }
 
 impl Kind {
@@ -112,8 +118,13 @@ pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) -> Ou
     let ack = if operation.durable { Ack::Durable } else { Ack::Placed };
     let options = PutOptions { ack: Some(ack), ..PutOptions::default() };
     let Operation { key, other, at, bytes, .. } = operation;
+    let describe = |expiry| PutOptions { attributes: Some(common::described(bytes, expiry)), ..options.clone() };
     let done = match operation.kind {
-        Kind::Put => store.put_bytes(key, bytes, &options).map(|_| ()),
+        Kind::Put => store.put_bytes(key, bytes, &describe(operation.expiry)).map(|_| ()),
+        Kind::Expire => {
+            let put = store.put_bytes(key, bytes, &describe(Some(1)));
+            put.and_then(|_| store.remove_expired(usize::MAX)).map(|_| ())
+        }
         Kind::Write => store.write_at(key, *at, bytes, &options).map(|_| ()),
         Kind::Cut => store.set_length(key, *at),
         Kind::Clear => common::clear(store, key, *at, bytes.len() as u64),
@@ -167,7 +178,7 @@ pub fn apply(model: &mut Model, operation: &Operation) {
                 common::clear_in(file, *at, bytes.len() as u64);
             }
         }
-        Kind::Remove => {
+        Kind::Remove | Kind::Expire => {
             model.remove(key);
         }
         Kind::Rename => {
