@@ -33,7 +33,16 @@ impl Locked {
 
     /// Locks a file for this holder alone; none where another has it.
     pub fn at_once(file: File) -> io::Result<Option<Locked>> {
-        match Locked::take(file, FlockOperation::NonBlockingLockExclusive) {
+        Locked::take_at_once(file, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Locks a file for this holder and others of its kind; none where one holds it alone.
+    pub fn share_at_once(file: File) -> io::Result<Option<Locked>> {
+        Locked::take_at_once(file, FlockOperation::NonBlockingLockShared)
+    }
+
+    fn take_at_once(file: File, how: FlockOperation) -> io::Result<Option<Locked>> {
+        match Locked::take(file, how) {
             Ok(locked) => Ok(Some(locked)),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(e),

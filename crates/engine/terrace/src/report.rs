@@ -1,9 +1,10 @@
 //! The store's reports. Their JSON form is fixed: scripts rely on it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Where an object's bytes are: `terrace locate`.
 #[non_exhaustive]
@@ -128,7 +129,7 @@ pub enum TierState {
 
 /// The result of a scrub or repair. Counts are of replicas.
 #[non_exhaustive]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scrubbed {
     /// Replicas read and verified.
     pub checked: u64,
@@ -139,7 +140,7 @@ pub struct Scrubbed {
     /// Extents without a good replica.
     pub lost: u64,
     /// How many of these each object has, by its key as [`terrace_format::key::show`] writes it.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,
 }
 
@@ -217,4 +218,117 @@ pub enum RemainState {
     Nothing,
     /// It cannot be reached, or is not what it was: what the store has put there stays.
     Away,
+}
+
+/// How safe the data of a store is: `terrace health`.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct Health {
+    /// The worst state of the findings; safe if there are none.
+    pub health: HealthState,
+    /// Whether a process runs `terrace node` on this store.
+    pub node: bool,
+    /// The last scrub of the whole store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_scrub: Option<LastScrub>,
+    /// Everything that keeps the data from being safe, the worst first.
+    pub findings: Vec<Finding>,
+}
+
+/// The last scrub of a whole store.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastScrub {
+    /// When it ended, in seconds since 1970.
+    pub finished: u64,
+    /// Its findings, without the names of objects.
+    pub found: Scrubbed,
+}
+
+/// A state of the store's data, and how bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthState {
+    /// All data has the replicas and the durability that it should have.
+    Safe,
+    /// The store is at work, and only needs time.
+    Working,
+    /// Somebody should do something.
+    Warning,
+    /// Data is lost.
+    Damaged,
+}
+
+impl fmt::Display for HealthState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HealthState::Safe => "safe",
+            HealthState::Working => "working",
+            HealthState::Warning => "warning",
+            HealthState::Damaged => "damaged",
+        })
+    }
+}
+
+/// One reason why a store's data is not safe.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// The kind of the finding, for programs.
+    pub code: FindingCode,
+    /// How bad it is.
+    pub health: HealthState,
+    /// The finding in words.
+    pub message: String,
+    /// What to do about it.
+    pub advice: &'static str,
+}
+
+/// The kinds of findings.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingCode {
+    /// Replicas are pending.
+    Owed,
+    /// Commits that a power cut could take.
+    NotDurable,
+    /// The rules have changed, and objects are planned again.
+    Replanning,
+    /// No target holds a copy of the commit log.
+    LogOneCopy,
+    /// A tier cannot be reached.
+    TierAway,
+    /// A tier can be read only.
+    TierReadOnly,
+    /// The slowest tier is full up to its high watermark.
+    NearlyFull,
+    /// Not all replicas were verified for a long time.
+    ScrubOld,
+    /// The last scrub found bad replicas that were not replaced.
+    BadReplicas,
+    /// The last scrub found extents without a good replica.
+    Lost,
+}
+
+impl fmt::Display for FindingCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FindingCode::Owed => "OWED",
+            FindingCode::NotDurable => "NOT_DURABLE",
+            FindingCode::Replanning => "REPLANNING",
+            FindingCode::LogOneCopy => "LOG_ONE_COPY",
+            FindingCode::TierAway => "TIER_AWAY",
+            FindingCode::TierReadOnly => "TIER_READ_ONLY",
+            FindingCode::NearlyFull => "NEARLY_FULL",
+            FindingCode::ScrubOld => "SCRUB_OLD",
+            FindingCode::BadReplicas => "BAD_REPLICAS",
+            FindingCode::Lost => "LOST",
+        })
+    }
+}
+
+impl Serialize for FindingCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }

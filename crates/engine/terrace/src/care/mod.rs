@@ -7,6 +7,7 @@ mod rebuild;
 mod recover;
 mod restart;
 mod salvage;
+mod schedule;
 mod scrub;
 mod survey;
 mod sweep;
@@ -23,6 +24,7 @@ use crate::place::Planning;
 use crate::read::Reader;
 
 pub(crate) use discard::Discard;
+pub(crate) use schedule::ScrubRecord;
 pub(crate) use survey::Survey;
 
 /// Compares the catalog, the log and the targets with each other, and mends what differs.

@@ -19,27 +19,28 @@ struct Subset {
 
 impl Care {
     /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, replaces bad and missing
-    /// ones. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called with the replicas checked so far.
+    /// ones. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called after each extent with the
+    /// replicas checked so far, and ends the scrub by returning false. The second value tells whether the scrub reached its end.
     pub fn scrub(
         &self,
         prefix: &[u8],
         repair: bool,
         subset: Option<(u64, u64)>,
-        mut progress: impl FnMut(&Scrubbed),
-    ) -> Result<Scrubbed> {
+        progress: &mut dyn FnMut(&Scrubbed) -> bool,
+    ) -> Result<(Scrubbed, bool)> {
         self.look_at_targets()?;
         let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
-        let mut found = Scrubbed::default();
+        let (mut found, mut go_on) = (Scrubbed::default(), true);
         self.catalog.each_object(prefix, |key, object, extents| {
             if subset.is_none_or(|s| xxhash_rust::xxh3::xxh3_64(key) % s.of + 1 == s.part) {
-                self.scrub_object(key, object, extents, repair, &mut found)?;
-                progress(&found);
+                go_on = self.scrub_object(key, object, extents, repair, &mut found, progress)?;
             }
-            Ok::<_, Error>(true)
+            Ok::<_, Error>(go_on)
         })?;
-        Ok(found)
+        Ok((found, go_on))
     }
 
+    /// Scrubs an object. Returns false once `progress` does.
     fn scrub_object(
         &self,
         key: &[u8],
@@ -47,46 +48,61 @@ impl Care {
         extents: &[Extent],
         repair: bool,
         found: &mut Scrubbed,
-    ) -> Result<()> {
+        progress: &mut dyn FnMut(&Scrubbed) -> bool,
+    ) -> Result<bool> {
         if self.planning.rules.now().has_plain() {
             self.scrub_names(key, object, extents, repair, found)?;
         }
         for extent in frames(extents) {
-            let mut suspects = Vec::new();
-            let mut good = 0;
-            for replica in &extent.replicas {
-                let device = self.tiers.device(replica.target)?;
-                let mut raw = vec![0; extent.raw_len as usize];
-                found.checked += 1;
-                match self.reader.read_replica(device, object.id, extent, replica, 0, &mut raw) {
-                    Ok(()) => good += 1,
-                    Err(e) => {
-                        device.failed(&e);
-                        let task = task_of(object.id, extent, replica);
-                        if self.still_named(key, &task, extent)? {
-                            found.bad += 1;
-                            if bad(&e) {
-                                suspects.push(Suspect { key: key.to_vec(), task, replica: *replica });
-                            }
+            self.scrub_extent(key, object, extent, repair, found)?;
+            if !progress(found) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn scrub_extent(
+        &self,
+        key: &[u8],
+        object: &Object,
+        extent: &Extent,
+        repair: bool,
+        found: &mut Scrubbed,
+    ) -> Result<()> {
+        let mut suspects = Vec::new();
+        let mut good = 0;
+        for replica in &extent.replicas {
+            let device = self.tiers.device(replica.target)?;
+            let mut raw = vec![0; extent.raw_len as usize];
+            found.checked += 1;
+            match self.reader.read_replica(device, object.id, extent, replica, 0, &mut raw) {
+                Ok(()) => good += 1,
+                Err(e) => {
+                    device.failed(&e);
+                    let task = task_of(object.id, extent, replica);
+                    if self.still_named(key, &task, extent)? {
+                        found.bad += 1;
+                        if bad(&e) {
+                            suspects.push(Suspect { key: key.to_vec(), task, replica: *replica });
                         }
                     }
                 }
             }
-            if good == 0 {
-                let first =
-                    Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
-                if self.still_named(key, &first, extent)? {
-                    found.lost += 1;
-                    *found.lost_of.entry(show(key)).or_default() += 1;
-                }
-                continue;
+        }
+        if good == 0 {
+            let first = Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
+            if self.still_named(key, &first, extent)? {
+                found.lost += 1;
+                *found.lost_of.entry(show(key)).or_default() += 1;
             }
-            if repair {
-                for suspect in &suspects {
-                    found.repaired += u64::from(self.mover.repair(suspect)? != Repair::Impossible);
-                }
-                self.owe_missing(key, object, extent)?;
+            return Ok(());
+        }
+        if repair {
+            for suspect in &suspects {
+                found.repaired += u64::from(self.mover.repair(suspect)? != Repair::Impossible);
             }
+            self.owe_missing(key, object, extent)?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate(pub u64);
 
-/// A length of time, written as `5ms` or `1.5s`.
+/// A length of time, written as `5ms`, `1.5s`, `10min`, `12h` or `7d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub Duration);
 
@@ -33,7 +33,15 @@ const BYTE_UNITS: [(&str, u64); 10] = [
 ];
 
 /// In nanoseconds; units that end with another one's name come before it.
-const TIME_UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+const TIME_UNITS: [(&str, u64); 7] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("d", 86_400_000_000_000),
+];
 
 /// `text` times `unit`, if that is a number of at most 64 bits. Whole numbers are exact.
 fn scaled(text: &str, unit: u64) -> Option<u64> {
@@ -104,7 +112,8 @@ impl FromStr for Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&in_largest(self.0.as_nanos() as u64, &TIME_UNITS, "s"))
+        // Versions before 0.2 read no minutes, hours and days.
+        f.write_str(&in_largest(self.0.as_nanos() as u64, &TIME_UNITS[..4], "s"))
     }
 }
 
@@ -152,6 +161,10 @@ mod tests {
         assert_eq!("5ms".parse(), Ok(Time(Duration::from_millis(5))));
         assert_eq!("1.5s".parse(), Ok(Time(Duration::from_millis(1500))));
         assert_eq!("0s".parse(), Ok(Time(Duration::ZERO)));
+        for (text, seconds) in [("10min", 600), ("12h", 43_200), ("1.5 h", 5400), ("7d", 604_800)] {
+            assert_eq!(text.parse(), Ok(Time(Duration::from_secs(seconds))), "{text}");
+        }
+        assert_eq!(Time(Duration::from_secs(86_400)).to_string(), "86400s");
     }
 
     #[test]

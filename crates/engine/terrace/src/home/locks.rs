@@ -41,6 +41,12 @@ impl Locks {
         Locked::at_once(self.file(name)?).map_err(Error::io(format!("locking {name}")))
     }
 
+    /// Whether a holder has the lock by this name. Two who ask at once do not take each other for the holder.
+    pub fn is_held(&self, name: &str) -> bool {
+        let file = File::open(self.dir.join(name));
+        file.is_ok_and(|file| Locked::share_at_once(file).is_ok_and(|locked| locked.is_none()))
+    }
+
     fn file(&self, name: &str) -> Result<File> {
         let path = self.dir.join(name);
         let file = File::options().create(true).truncate(false).write(true).open(&path);

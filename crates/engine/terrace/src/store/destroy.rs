@@ -23,11 +23,13 @@ const OWN_FOLDERS: [&str; 5] = ["catalog", "dumps", "keepers", "leases", "stream
 /// Folders with a number.
 const NUMBERED_FOLDERS: [&str; 1] = ["object-"];
 /// Files, but for those that tell that a store is here.
-const OWN_FILES: [&str; 15] = [
+const OWN_FILES: [&str; 17] = [
     RESERVE_FILE,
     "boot",
     "log-reach",
     "mover",
+    "node",
+    "scrubbed",
     "copies",
     "appends",
     "rules",

@@ -1,5 +1,7 @@
 //! Moving what somebody asks for, and the upkeep that is otherwise done in the background.
 
+use std::time::Duration;
+
 use super::Store;
 use crate::Result;
 use crate::report::{Moved, Scrubbed};
@@ -55,9 +57,39 @@ impl Store {
         prefix: &[u8],
         repair: bool,
         subset: Option<(u64, u64)>,
-        progress: impl FnMut(&Scrubbed),
+        mut progress: impl FnMut(&Scrubbed),
     ) -> Result<Scrubbed> {
-        self.engine.care.scrub(prefix, repair, subset, progress)
+        let mut go_on = |found: &Scrubbed| {
+            progress(found);
+            true
+        };
+        let (found, _) = self.engine.care.scrub(prefix, repair, subset, &mut go_on)?;
+        if prefix.is_empty() && subset.is_none() {
+            self.engine.care.note_scrubbed(&found);
+        }
+        Ok(found)
+    }
+
+    /// Scrubs and repairs the next part of the store if it is due, so that each replica is verified once in each `interval`.
+    /// The state of the schedule is kept in the store's directory. `go_on` is called after each extent; if it returns false, the
+    /// scrub ends, and the part stays due. Returns how long it is until the next part is due.
+    pub fn scrub_next_part(
+        &self,
+        interval: Duration,
+        mut go_on: impl FnMut(&Scrubbed) -> bool,
+    ) -> Result<(Option<Scrubbed>, Duration)> {
+        self.engine.care.scrub_next_part(interval, &mut go_on)
+    }
+
+    /// Looks whether all targets are what they were. What emptied ones have lost is pending again afterwards.
+    pub fn look_at_targets(&self) -> Result<()> {
+        self.engine.care.look_at_targets().map(drop)
+    }
+
+    /// Starts the background thread of this process, which otherwise starts with its first write. It makes pending replicas,
+    /// evicts, promotes, compacts, frees space, and makes commits durable.
+    pub fn work_in_background(&self) {
+        self.engine.mover.start(true);
     }
 
     /// Repairs what reads of this process found bad. Returns how many replicas were replaced since the last call.

@@ -1,0 +1,188 @@
+//! The schedule of scrubs: each round verifies the whole store in parts, spread over an interval. A file in the store's
+//! directory keeps how far the round is, and what the last one found. If the file is lost, a round begins again.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use terrace_system::clock::unix_seconds;
+use terrace_system::replace;
+
+use super::Care;
+use crate::Result;
+use crate::report::{LastScrub, Scrubbed};
+
+/// The file's name in the store's directory.
+const RECORD_FILE: &str = "scrubbed";
+/// A part is scrubbed about this often, so that a restart repeats little.
+const PART_INTERVAL_SECONDS: u64 = 3600;
+/// The largest number of parts of a round. Each part walks over the whole catalog.
+const MAX_PARTS: u64 = 168;
+
+/// The state of the schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ScrubRecord {
+    /// The time of a whole round in seconds; 0 if no schedule has run.
+    #[serde(default)]
+    pub interval: u64,
+    /// When the current round began, in seconds since 1970.
+    #[serde(default)]
+    begun: u64,
+    /// The number of parts of this round, and of those that are done.
+    #[serde(default)]
+    parts: u64,
+    #[serde(default)]
+    done: u64,
+    /// The findings of this round so far.
+    #[serde(default)]
+    pub found: Scrubbed,
+    /// The last whole round.
+    #[serde(default)]
+    pub last: Option<LastScrub>,
+}
+
+impl ScrubRecord {
+    /// The record of the store in `dir`; an empty one if there is none that can be read.
+    pub fn read(dir: &Path) -> ScrubRecord {
+        fs::read_to_string(dir.join(RECORD_FILE)).ok().and_then(|text| toml::from_str(&text).ok()).unwrap_or_default()
+    }
+
+    fn write(&self, dir: &Path) {
+        // Without the file, the replicas are verified again sooner than necessary.
+        let written = toml::to_string(self).map(|text| replace(&dir.join(RECORD_FILE), text));
+        if !matches!(written, Ok(Ok(()))) {
+            tracing::debug!(?written, "the state of the scrub schedule is not kept");
+        }
+    }
+
+    /// The next part (from 1) and the number of parts if it is due now, and otherwise how long it is until then. Begins a new
+    /// round if it is time, or if `interval` has changed.
+    fn next(&mut self, interval: u64, now: u64) -> Result<(u64, u64), Duration> {
+        let parts = (interval / PART_INTERVAL_SECONDS).clamp(1, MAX_PARTS);
+        // A clock that was set back must not stop the schedule.
+        let begun = if self.begun > now { now.saturating_sub(interval) } else { self.begun };
+        let is_over = self.done >= self.parts && now >= begun.saturating_add(interval);
+        if self.interval != interval || self.parts != parts || is_over {
+            let last = self.last.take();
+            *self = ScrubRecord { interval, begun: now, parts, done: 0, found: Scrubbed::default(), last };
+        }
+        let due = self.begun.saturating_add(interval.saturating_mul(self.done) / parts);
+        match due.checked_sub(now) {
+            Some(left @ 1..) => Err(Duration::from_secs(left)),
+            _ => Ok((self.done + 1, parts)),
+        }
+    }
+
+    /// Notes that a part is done.
+    fn add(&mut self, found: &Scrubbed, now: u64) {
+        self.done += 1;
+        self.found.checked += found.checked;
+        self.found.bad += found.bad;
+        self.found.repaired += found.repaired;
+        self.found.lost += found.lost;
+        if self.done >= self.parts {
+            self.last = Some(LastScrub { finished: now, found: std::mem::take(&mut self.found) });
+        }
+    }
+}
+
+impl Care {
+    /// Scrubs and repairs the next part, if it is due. Returns what it found, if it was due and reached its end, and how long
+    /// it is until the next part is due.
+    pub fn scrub_next_part(
+        &self,
+        interval: Duration,
+        go_on: &mut dyn FnMut(&Scrubbed) -> bool,
+    ) -> Result<(Option<Scrubbed>, Duration)> {
+        let interval = interval.as_secs().max(1);
+        let dir = &self.journal.dir;
+        let subset = match ScrubRecord::read(dir).next(interval, unix_seconds()) {
+            Ok(subset) => subset,
+            Err(left) => return Ok((None, left)),
+        };
+        let (found, is_whole) = self.scrub(b"", true, Some(subset), go_on)?;
+        if !is_whole {
+            return Ok((None, Duration::ZERO));
+        }
+        // Read again, because a scrub by hand may have ended meanwhile.
+        let mut record = ScrubRecord::read(dir);
+        let now = unix_seconds();
+        // The part is still due, unless the clock was set back.
+        let _ = record.next(interval, now);
+        record.add(&found, now);
+        record.write(dir);
+        Ok((Some(found), record.next(interval, now).err().unwrap_or_default()))
+    }
+
+    /// Notes the findings of a scrub of the whole store that did not follow the schedule.
+    pub fn note_scrubbed(&self, found: &Scrubbed) {
+        let mut record = ScrubRecord::read(&self.journal.dir);
+        let found = Scrubbed { lost_of: Default::default(), ..found.clone() };
+        record.last = Some(LastScrub { finished: unix_seconds(), found });
+        record.found = Scrubbed::default();
+        record.write(&self.journal.dir);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const DAY: u64 = 86_400;
+
+    #[test]
+    fn a_round_is_spread_over_its_interval_and_followed_by_the_next() {
+        let mut record = ScrubRecord::default();
+        let (begin, mut now) = (1_000_000, 1_000_000);
+        for round in 0..3 {
+            for part in 1..=48 {
+                assert_eq!(record.next(2 * DAY, now), Ok((part, 48)), "round {round}");
+                record.add(&Scrubbed { checked: 10, ..Scrubbed::default() }, now);
+                now += 3600;
+                let waits = record.clone().next(2 * DAY, now - 1);
+                assert_eq!(waits, Err(Duration::from_secs(1)), "round {round}, after part {part}");
+            }
+            let last = record.last.clone().unwrap();
+            assert_eq!((last.found.checked, last.finished), (480, now - 3600));
+        }
+        assert_eq!(now, begin + 3 * 2 * DAY);
+    }
+
+    #[test]
+    fn a_late_round_catches_up_and_a_clock_that_was_set_back_stops_nothing() {
+        let mut record = ScrubRecord::default();
+        assert_eq!(record.next(DAY, 10 * DAY), Ok((1, 24)));
+        record.add(&Scrubbed::default(), 10 * DAY);
+        // The machine was off for days.
+        for part in 2..=24 {
+            assert_eq!(record.next(DAY, 15 * DAY), Ok((part, 24)));
+            record.add(&Scrubbed::default(), 15 * DAY);
+        }
+        assert_eq!(record.next(DAY, 15 * DAY), Ok((1, 24)), "the next round");
+        record.done = 24;
+        assert_eq!(record.next(DAY, 2 * DAY), Ok((1, 24)), "the clock was set back");
+        assert_eq!(record.begun, 2 * DAY);
+        // Another interval begins another round, and keeps the last one.
+        record.last = Some(LastScrub::default());
+        assert_eq!(record.next(10, 3 * DAY), Ok((1, 1)));
+        assert!(record.last.is_some());
+    }
+
+    #[test]
+    fn the_record_survives_a_restart_and_a_damaged_one_begins_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut record = ScrubRecord::default();
+        assert!(record.next(60, 100).is_ok());
+        record.add(&Scrubbed { checked: 3, bad: 2, repaired: 1, lost: 1, ..Scrubbed::default() }, 100);
+        record.write(dir.path());
+        assert_eq!(ScrubRecord::read(dir.path()), record);
+        fs::write(dir.path().join(RECORD_FILE), b"\xff parts = -1").unwrap();
+        assert_eq!(ScrubRecord::read(dir.path()), ScrubRecord::default());
+        fs::write(dir.path().join(RECORD_FILE), "parts = 0\ndone = 9223372036854775807\nbegun = 9223372036854775807")
+            .unwrap();
+        assert_eq!(ScrubRecord::read(dir.path()).next(60, 100), Ok((1, 1)));
+    }
+}

@@ -1,0 +1,159 @@
+//! How safe the store's data is.
+
+use std::fs;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use terrace_system::Locked;
+use terrace_system::clock::unix_seconds;
+
+use super::Store;
+use crate::Result;
+use crate::care::ScrubRecord;
+use crate::report::{Finding, FindingCode, Health, HealthState, Status, TierState, TierStatus};
+
+/// All replicas should be verified once in this time, or once in two intervals of the schedule if that is longer.
+const MAX_SCRUB_AGE_SECONDS: u64 = 30 * 86_400;
+/// The lock of the process that runs `terrace node`.
+const NODE_LOCK: &str = "node";
+/// How long to wait for this lock.
+const NODE_LOCK_WAIT: Duration = Duration::from_secs(1);
+
+impl Store {
+    /// How safe the data is, as far as the catalog, the targets and the last scrub tell. Reads no data.
+    pub fn health(&self) -> Result<Health> {
+        self.health_with(&self.status()?)
+    }
+
+    /// The same, with a status that was just taken.
+    pub fn health_with(&self, status: &Status) -> Result<Health> {
+        let record = ScrubRecord::read(&self.engine.dir);
+        let mut findings = self.pending_work(status)?;
+        findings.extend(
+            status
+                .tiers
+                .iter()
+                .enumerate()
+                .filter_map(|(level, tier)| tier_finding(tier, level + 1 == status.tiers.len())),
+        );
+        findings.extend(self.log_finding());
+        findings.extend(self.scrub_findings(&record));
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.health));
+        Ok(Health {
+            health: findings.first().map_or(HealthState::Safe, |worst| worst.health),
+            node: self.engine.locks.is_held(NODE_LOCK),
+            last_scrub: record.last,
+            findings,
+        })
+    }
+
+    /// Takes the lock of the process that runs `terrace node` on this store; none if another process has it.
+    pub fn lock_node(&self) -> Result<Option<Locked>> {
+        let begun = Instant::now();
+        loop {
+            // A process that looks whether the lock is held holds it for a moment itself.
+            match self.engine.locks.at_once(NODE_LOCK)? {
+                None if begun.elapsed() < NODE_LOCK_WAIT => std::thread::sleep(NODE_LOCK_WAIT / 20),
+                locked => return Ok(locked),
+            }
+        }
+    }
+
+    /// The sequence of the last commit, and of the last one that a power cut cannot undo.
+    pub fn commits(&self) -> Result<(u64, u64)> {
+        let (last, synced) = (self.engine.catalog.tail()?.sequence, self.engine.catalog.synced()?);
+        // The mark that says so is itself the last commit.
+        Ok((last, if synced + 1 >= last { last } else { synced }))
+    }
+
+    fn pending_work(&self, status: &Status) -> Result<Vec<Finding>> {
+        let mut findings = Vec::new();
+        let mut add =
+            |code, message, advice| findings.push(Finding { code, health: HealthState::Working, message, advice });
+        if status.owed > 0 {
+            let advice = "wait, or run `terrace sync`; `terrace status` shows the queue of each tier";
+            add(FindingCode::Owed, format!("{} pending replicas", status.owed), advice);
+        }
+        let (last, durable) = self.commits()?;
+        if last > durable {
+            let message = format!("a power cut could take the last {} commits", last - durable);
+            add(FindingCode::NotDurable, message, "wait, or run `terrace sync`");
+        }
+        if status.replanning.is_some() {
+            let message = "the rules have changed, and objects are planned again".to_owned();
+            add(FindingCode::Replanning, message, "wait; `terrace status` shows the progress");
+        }
+        Ok(findings)
+    }
+
+    fn log_finding(&self) -> Option<Finding> {
+        let is_there = self.engine.journal.log_copies().any(|device| device.target.ready().is_ok());
+        let has_persistent = self.engine.tiers.tiers.iter().any(|tier| tier.persistent);
+        (has_persistent && !is_there).then(|| Finding {
+            code: FindingCode::LogOneCopy,
+            health: HealthState::Warning,
+            message: format!("the only copy of the commit log is in {}", self.engine.dir.display()),
+            advice: "add a persistent directory tier, or bring back the one that is away",
+        })
+    }
+
+    fn scrub_findings(&self, record: &ScrubRecord) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let last = record.last.as_ref();
+        let lost = last.map_or(0, |last| last.found.lost) + record.found.lost;
+        let unrepaired = |found: &crate::report::Scrubbed| found.bad.saturating_sub(found.repaired);
+        let bad = last.map_or(0, |last| unrepaired(&last.found)) + unrepaired(&record.found);
+        if lost > 0 {
+            findings.push(Finding {
+                code: FindingCode::Lost,
+                health: HealthState::Damaged,
+                message: format!("the last scrub found {lost} extents without a good replica"),
+                advice: "`terrace repair` names the objects; put them again",
+            });
+        } else if bad > 0 {
+            findings.push(Finding {
+                code: FindingCode::BadReplicas,
+                health: HealthState::Warning,
+                message: format!("the last scrub found {bad} bad replicas that were not replaced"),
+                advice: "run `terrace repair`",
+            });
+        }
+        let since = last.map(|last| last.finished).or_else(|| self.made_at());
+        let age = since.map_or(0, |since| unix_seconds().saturating_sub(since));
+        if age > MAX_SCRUB_AGE_SECONDS.max(record.interval.saturating_mul(2)) {
+            findings.push(Finding {
+                code: FindingCode::ScrubOld,
+                health: HealthState::Warning,
+                message: format!("the replicas were not verified for {} days", age / 86_400),
+                advice: "run `terrace scrub`, or `terrace node`, which does it by itself",
+            });
+        }
+        findings
+    }
+
+    /// When the store was made, in seconds since 1970.
+    fn made_at(&self) -> Option<u64> {
+        let made = fs::metadata(self.engine.dir.join("store")).and_then(|file| file.modified()).ok()?;
+        made.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs())
+    }
+}
+
+/// The finding about a tier. A tier above the last one is full in normal use, and evicts.
+fn tier_finding(tier: &TierStatus, is_last: bool) -> Option<Finding> {
+    let name = &tier.name;
+    let (code, message, advice) = match tier.state {
+        TierState::Away => {
+            let advice = "mount it, or bring its service back; `terrace tiers renew` if its content is lost";
+            (FindingCode::TierAway, format!("tier {name} cannot be reached"), advice)
+        }
+        TierState::ReadOnly => {
+            let advice = "make its file system writable again";
+            (FindingCode::TierReadOnly, format!("tier {name} can be read only"), advice)
+        }
+        TierState::Full if is_last => {
+            let advice = "remove objects, raise the tier's capacity, or add a tier";
+            (FindingCode::NearlyFull, format!("tier {name}, the last one, is full up to its high watermark"), advice)
+        }
+        _ => return None,
+    };
+    Some(Finding { code, health: HealthState::Warning, message, advice })
+}
