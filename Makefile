@@ -19,8 +19,8 @@ needed-by-tests: needed
 build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs
-PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config valgrind strace e2fsprogs xfsprogs btrfs-progs
+PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs curl
+PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config valgrind strace e2fsprogs xfsprogs btrfs-progs curl
 
 servers: target/servers/installed ## real servers and programs that tests use
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \
@@ -179,6 +179,7 @@ soak: python-installed memcheck deny ## the long counts: kills, faults, power lo
 	CASES=1000000 $(CARGO) test -p terrace-nine --test hostile -- --nocapture
 	CASES=20000 $(CARGO) test -p terrace-hostile --test mutations -- --nocapture
 	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test serve -- --nocapture
+	TERRACE_KILLS=300 $(CARGO) test -p terrace-cli --test node -- --nocapture
 	export TERRACE_LINES=200; $(PYTEST) tests/test_transactions.py
 	TERRACE_STEPS=6000 $(CARGO) test -p terrace-cli --test model -- --nocapture
 	$(CARGO) build --release -p terrace-cli

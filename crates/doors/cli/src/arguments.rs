@@ -13,6 +13,8 @@ use crate::dataset::Dataset;
 use crate::dump::Dump;
 use crate::flush::Flush;
 use crate::globals::Globals;
+use crate::health::Health;
+use crate::node::Node;
 use crate::range::{Range, range};
 use crate::serve::Serve;
 use crate::simulate::Simulate;
@@ -22,14 +24,14 @@ use crate::wishes::Wishes;
 const GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
-Move:   flush stage evict drain tune mount serve
-Care:   init profile scrub repair prune rebuild destroy simulate
+Move:   flush stage evict drain tune mount serve node
+Care:   init health profile scrub repair prune rebuild destroy simulate
 Ranks:  dump restore  dump gc|ls
 Views:  dataset check|fmt|explain|import|add|edit|ls|show|repair|rm  view read|write|convert|export
 
 `terrace completions SHELL` prints shell completions, `terrace manual DIR` writes manual pages.
 
-Exit codes: 0 ok, 1 failed or found damage, 2 wrong usage; 130 and 143 after Ctrl-C and SIGTERM.";
+Exit codes: 0 ok, 1 failed or found damage, 2 wrong usage, 3 (health) still at work; 130 and 143 after Ctrl-C and SIGTERM.";
 
 /// Store data on several tiers, with replicas, encodings and checksums.
 ///
@@ -66,6 +68,20 @@ pub enum Command {
     /// Serve the store over a network protocol.
     #[command(subcommand)]
     Serve(Serve),
+    /// Run the store's daemon: background work, scrubs, health and metrics.
+    ///
+    /// Keeps pending replicas, eviction, repair and freed space going while no other process runs, and verifies all replicas once
+    /// a week. Serves a page, /metrics and /healthz. Other processes use the store as without it. Runs until Ctrl-C or SIGTERM.
+    ///
+    /// Example: terrace node --listen 127.0.0.1:5641
+    Node(Node),
+    /// Show how safe the data is, and what to do about it.
+    ///
+    /// Prints safe, working (the store needs only time), warning (somebody should do something) or damaged, and the reasons. Exits
+    /// with 0 if safe, with 3 if working, and with 1 otherwise.
+    ///
+    /// Example: terrace health --wait safe
+    Health(Health),
     /// List the tiers, add new ones, or remove one.
     ///
     /// To remove a tier, empty it with `terrace drain TIER` first.

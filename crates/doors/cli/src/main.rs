@@ -9,11 +9,13 @@ mod errors;
 mod explain;
 mod flush;
 mod globals;
+mod health;
 mod interrupt;
 mod log;
 mod look;
 mod mount;
 mod moves;
+mod node;
 mod opening;
 mod output;
 mod predictor;
@@ -82,6 +84,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         // These commands listen for signals themselves; a mount returns the exit code of its program.
         Command::Mount(mount) => mount::mount(&arguments.globals, mount),
         Command::Serve(served) => serve::serve(&arguments.globals, served).map(|()| ExitCode::SUCCESS),
+        Command::Node(asked) => node::node(&arguments.globals, asked).map(|()| ExitCode::SUCCESS),
+        Command::Health(asked) => {
+            interrupt::listen().context("listening for signals")?;
+            health::health(&opened()?, asked, show).map(ExitCode::from)
+        }
         // These commands replace the process by another program, which handles signals itself.
         Command::Dump(dump::Dump { care: None, .. }) | Command::Restore(_) => {
             dump::become_program(&arguments.globals).map(|never| match never {})

@@ -280,7 +280,7 @@ pub struct Finding {
     pub health: HealthState,
     /// The finding in words.
     pub message: String,
-    /// What to do about it.
+    /// The way to mend it.
     pub advice: &'static str,
 }
 

@@ -91,6 +91,21 @@ fn the_guide_to_serving_works_as_it_says() {
 }
 
 #[test]
+fn the_guide_to_the_node_works_as_it_says() {
+    let place = Place::new();
+    write_runs(&place);
+    // The system gives out other ports first, so this one stays free.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let store = place.path("store").display().to_string();
+    let replaced = [
+        ("/data/store", store),
+        ("127.0.0.1:5641", free.to_string()),
+        ("http://127.0.0.1:5641", format!("http://{free}")),
+    ];
+    assert_eq!(run_replaced("node.md", &place, &replaced, &|_| {}), 6);
+}
+
+#[test]
 fn the_guide_to_mounts_works_as_it_says() {
     let place = Place::new();
     write_runs(&place);

@@ -1,0 +1,18 @@
+//! The daemon of a store: `terrace node`.
+//!
+//! [`Node::begin`] keeps a store open, so that its background work goes on while no other process runs: pending replicas,
+//! eviction, repair, freed space. It scrubs the store on a schedule, tidies up after other processes, and serves the health
+//! and the metrics of the store by HTTP. Other processes use the store as they do without it. [`Node::end`] stops it.
+
+mod answers;
+mod error;
+mod held;
+mod http;
+mod metrics;
+mod node;
+mod page;
+mod report;
+mod upkeep;
+
+pub use error::NodeError;
+pub use node::{Node, Options};

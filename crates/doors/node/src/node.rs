@@ -1,0 +1,94 @@
+//! [`Node`]: starts and ends the parts of the daemon.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix_futex_sync::RwLock;
+use terrace::{Locked, Store};
+
+use crate::answers::Answers;
+use crate::error::NodeError;
+use crate::held::Held;
+use crate::http::Server;
+use crate::report::Reporter;
+use crate::upkeep::{Stop, Upkeep};
+
+/// The settings of a node.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The address to listen on; port 0 takes a free one. None listens nowhere.
+    pub listen: Option<SocketAddr>,
+    /// Accept addresses that other machines can reach.
+    pub trust_network: bool,
+    /// The time in which each replica is verified once; none never scrubs.
+    pub scrub_interval: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let week = Duration::from_secs(7 * 86_400);
+        Options { listen: None, trust_network: false, scrub_interval: Some(week) }
+    }
+}
+
+/// A running daemon. Dropping it without [`end`](Self::end) leaves its threads running until the process ends.
+pub struct Node {
+    held: Arc<Held>,
+    stop: Arc<Stop>,
+    server: Option<Server>,
+    upkeep: JoinHandle<Result<(), terrace::Error>>,
+    /// Held as long as the node runs.
+    _lock: Locked,
+}
+
+impl Node {
+    /// Runs the daemon of an open store. `failed` is called when it cannot go on, because the store cannot be opened any more;
+    /// [`end`](Self::end) then returns the reason.
+    ///
+    /// # Errors
+    /// If another node runs on this store, or the system refuses the address.
+    pub fn begin(store: Store, options: &Options, failed: impl FnOnce() + Send + 'static) -> Result<Node, NodeError> {
+        let lock = store.lock_node()?.ok_or(NodeError::Running)?;
+        store.work_in_background();
+        let held = Arc::new(RwLock::new(Some(store)));
+        let answers = Answers::new(Reporter::new(held.clone()), options.trust_network);
+        let server =
+            options.listen.map(|address| Server::begin(address, options.trust_network, answers)).transpose()?;
+        let stop = Arc::new(Stop::default());
+        let upkeep = Upkeep::new(held.clone(), stop.clone(), options.scrub_interval);
+        let run = move || {
+            let done = upkeep.run();
+            if done.is_err() {
+                failed();
+            }
+            done
+        };
+        let upkeep = thread::Builder::new().name("terrace-upkeep".into()).spawn(run).map_err(NodeError::Start)?;
+        Ok(Node { held, stop, server, upkeep, _lock: lock })
+    }
+
+    /// The address on which the node listens.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.server.as_ref().map(Server::address)
+    }
+
+    /// Stops the node: answers the requests that have arrived, ends the work in progress after the current extent, and makes
+    /// durable what was committed. Pending replicas stay pending, and the next process makes them.
+    ///
+    /// # Errors
+    /// The reason for which the node could not go on, or why the store could not be made durable.
+    pub fn end(self) -> Result<(), NodeError> {
+        if let Some(server) = self.server {
+            server.end();
+        }
+        self.stop.set();
+        let done = self.upkeep.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        // Nothing else uses the store any more, so dropping it closes it.
+        let store = self.held.write().take();
+        let synced = store.map_or(Ok(()), Store::close_at_once);
+        done.and(synced).map_err(NodeError::Store)
+    }
+}

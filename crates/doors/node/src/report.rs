@@ -1,0 +1,57 @@
+//! The node's reports on its store. However often clients ask, the store is asked seldom.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix_futex_sync::Mutex;
+use terrace::Result;
+use terrace::report::{Health, Status};
+
+use crate::held::Held;
+
+/// A report is given to all who ask within this time at least.
+const MIN_REPORT_LIFE: Duration = Duration::from_millis(500);
+/// It is given to them for this many times as long as it took. Taking one walks over all objects and pending replicas.
+const REPORT_LIFE_FACTOR: u32 = 10;
+
+/// The state of a store at one moment.
+pub struct Report {
+    pub status: Status,
+    pub health: Health,
+    /// The sequence of the last commit, and of the last one that a power cut cannot undo.
+    pub commits: (u64, u64),
+    /// The store's directory, printed lossily.
+    pub dir: String,
+}
+
+/// Takes reports, one at a time.
+pub struct Reporter {
+    held: Arc<Held>,
+    /// The last report, and until when it is given to clients.
+    last: Mutex<Option<(Instant, Arc<Report>)>>,
+}
+
+impl Reporter {
+    /// Reports on the store that is held.
+    pub fn new(held: Arc<Held>) -> Reporter {
+        Reporter { held, last: Mutex::default() }
+    }
+
+    /// A report that is at most half a second old, or ten times as old as it took to take. None while the store is being closed.
+    pub fn report(&self) -> Result<Option<Arc<Report>>> {
+        let mut last = self.last.lock();
+        if let Some((_, report)) = last.as_ref().filter(|(until, _)| Instant::now() < *until) {
+            return Ok(Some(report.clone()));
+        }
+        let held = self.held.read();
+        let Some(store) = &*held else { return Ok(None) };
+        let begun = Instant::now();
+        let status = store.status()?;
+        let health = store.health_with(&status)?;
+        let report = Report { status, health, commits: store.commits()?, dir: store.dir().display().to_string() };
+        let report = Arc::new(report);
+        let life = (begun.elapsed() * REPORT_LIFE_FACTOR).max(MIN_REPORT_LIFE);
+        *last = Some((Instant::now() + life, report.clone()));
+        Ok(Some(report))
+    }
+}

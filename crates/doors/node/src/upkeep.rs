@@ -1,0 +1,141 @@
+//! The work that no other process does: the schedule of scrubs, targets that were emptied, and what dead processes have left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix_futex_sync::{Condvar, Mutex};
+use terrace::report::Scrubbed;
+use terrace::{Error, Store, fail};
+use terrace_datasets::Datasets;
+
+use crate::held::Held;
+
+/// How often the node looks whether its targets are what they were, and whether a scrub is due.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// How often the node tidies up, if no other process has the store open.
+const TIDY_INTERVAL_SECONDS: u64 = 600;
+/// A scrub rests for this many times as long as it reads, so that jobs keep most of the targets' bandwidth.
+const SCRUB_REST_FACTOR: u32 = 3;
+
+/// A request to stop, which ends all waits.
+#[derive(Default)]
+pub struct Stop {
+    is_set: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Asks to stop.
+    pub fn set(&self) {
+        *self.is_set.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for this long, or until the stop. Returns whether to go on.
+    fn wait(&self, time: Duration) -> bool {
+        let (is_set, _) = self.changed.wait_timeout_while(self.is_set.lock(), time, |is_set| !*is_set);
+        !*is_set
+    }
+}
+
+/// The thread that does the work.
+pub struct Upkeep {
+    held: Arc<Held>,
+    stop: Arc<Stop>,
+    scrub_interval: Option<Duration>,
+    tidy_interval: Duration,
+}
+
+impl Upkeep {
+    /// Upkeep of the store that is held.
+    pub fn new(held: Arc<Held>, stop: Arc<Stop>, scrub_interval: Option<Duration>) -> Upkeep {
+        // Tests do not wait for so long.
+        let tidy_interval = Duration::from_secs(fail::limit("TERRACE_NODE_TIDY_SECONDS", TIDY_INTERVAL_SECONDS));
+        Upkeep { held, stop, scrub_interval, tidy_interval }
+    }
+
+    /// Works until the stop.
+    ///
+    /// # Errors
+    /// If the store cannot be opened again.
+    pub fn run(&self) -> Result<(), Error> {
+        let mut tidied = Instant::now();
+        let mut scrub_due = Instant::now();
+        loop {
+            if let Some(store) = &*self.held.read() {
+                // What a target has lost is pending again after this look, and the mover makes it.
+                if let Err(error) = store.look_at_targets() {
+                    tracing::warn!(%error, "the targets cannot be looked at");
+                }
+                if let Some(interval) = self.scrub_interval.filter(|_| Instant::now() >= scrub_due) {
+                    scrub_due = Instant::now() + self.scrub(store, interval);
+                }
+            }
+            if tidied.elapsed() >= self.tidy_interval {
+                self.tidy()?;
+                tidied = Instant::now();
+            }
+            let until_scrub = match self.scrub_interval {
+                Some(_) => scrub_due.saturating_duration_since(Instant::now()),
+                None => LOOK_INTERVAL,
+            };
+            if !self.stop.wait(until_scrub.min(LOOK_INTERVAL).min(self.tidy_interval)) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Scrubs the next part if it is due. Returns the time until the next one.
+    fn scrub(&self, store: &Store, interval: Duration) -> Duration {
+        let mut read_since = Instant::now();
+        let go_on = |_: &Scrubbed| {
+            let go_on = self.stop.wait(read_since.elapsed() * SCRUB_REST_FACTOR);
+            read_since = Instant::now();
+            go_on
+        };
+        match store.scrub_next_part(interval, go_on) {
+            Ok((found, until_next)) => {
+                if let Some(Scrubbed { checked, bad, repaired, lost, .. }) = found.filter(|found| found.bad > 0) {
+                    tracing::warn!(checked, bad, repaired, lost, "a scrub found bad replicas");
+                }
+                until_next
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a scrub ended early, and is repeated");
+                LOOK_INTERVAL
+            }
+        }
+    }
+
+    /// Settles datasets, and opens the store again, if no other process has it open. The opener who is alone gives back what
+    /// dead processes have left: frames without a commit, unfinished writes, temporary files. While the node keeps the store
+    /// open, no other opener is alone.
+    fn tidy(&self) -> Result<(), Error> {
+        let mut held = self.held.write();
+        let Some(store) = held.take_if(|store| store.is_alone()) else { return Ok(()) };
+        settle_datasets(&store);
+        let dir = store.dir().to_owned();
+        // It is closed only if nothing else in this process uses it.
+        drop(store);
+        let store = Store::open(&dir)?;
+        store.work_in_background();
+        *held = Some(store);
+        Ok(())
+    }
+}
+
+/// Updates the replicas of datasets that the writing processes have left behind.
+fn settle_datasets(store: &Store) {
+    let datasets = Datasets::new(store);
+    let settle = |name: &str| datasets.open(name).and_then(|dataset| dataset.settle());
+    match datasets.list() {
+        Ok(names) => {
+            for name in names {
+                if let Err(error) = settle(&name) {
+                    tracing::warn!(dataset = name, %error, "its replicas are not updated");
+                }
+            }
+        }
+        Err(error) => tracing::warn!(%error, "the datasets cannot be listed"),
+    }
+}
