@@ -30,9 +30,9 @@ pub fn scrub(
     };
     let mut found = scrub()?;
     if repair && repair_datasets(store, prefix, found.lost > 0)? {
-        let Scrubbed { bad, repaired, lost, lost_of, .. } = scrub()?;
+        let Scrubbed { bad, repaired, lost, lost_of, one_copy, .. } = scrub()?;
         found.repaired = (found.bad + repaired).saturating_sub(bad);
-        (found.lost, found.lost_of) = (lost, lost_of);
+        (found.lost, found.lost_of, found.one_copy) = (lost, lost_of, one_copy);
     }
     spinner.finish_and_clear();
     // Bytes that other replicas of a dataset hold are not lost until their repair has failed.
@@ -47,6 +47,9 @@ pub fn scrub(
     );
     if needs > 0 {
         words.push_str(&format!(", {} to be made of other replicas of a dataset", count(needs, "extent")));
+    }
+    if found.one_copy > 0 {
+        words.push_str(&format!(", {} with one replica that are to have more", count(found.one_copy, "extent")));
     }
     show.result(&Found { found: &found, needs_dataset: needs }, &words)?;
     for (key, extents) in found.lost_of.iter().take(MAX_NAMED_OBJECTS) {

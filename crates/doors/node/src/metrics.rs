@@ -38,6 +38,7 @@ pub fn text(report: &Report) -> Result<String, fmt::Error> {
         single("scrub_checked_replicas", "Replicas that the last whole scrub verified", scrub.found.checked as f64);
         single("scrub_bad_replicas", "Bad replicas that it found", scrub.found.bad as f64);
         single("scrub_repaired_replicas", "Bad replicas that it replaced", scrub.found.repaired as f64);
+        single("scrub_one_copy_extents", "Extents with one replica that are to have more", scrub.found.one_copy as f64);
         single("scrub_lost_extents", "Extents without a good replica that it found", scrub.found.lost as f64);
     }
     health(&mut registry, report);

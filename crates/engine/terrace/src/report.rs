@@ -139,9 +139,16 @@ pub struct Scrubbed {
     pub repaired: u64,
     /// Extents without a good replica.
     pub lost: u64,
-    /// How many of these each object has, by its key as [`terrace_format::key::show`] writes it.
+    /// Extents with one replica that are to have more, and none is pending.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub one_copy: u64,
+    /// How many lost extents each object has, by its key as [`terrace_format::key::show`] writes it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_of: BTreeMap<String, u64>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The result of a salvage.
@@ -306,6 +313,8 @@ pub enum FindingCode {
     ScrubOld,
     /// The last scrub found bad replicas that were not replaced.
     BadReplicas,
+    /// The last scrub found extents with one replica that are to have more, and none is pending.
+    OneCopy,
     /// The last scrub found extents without a good replica.
     Lost,
 }
@@ -322,6 +331,7 @@ impl fmt::Display for FindingCode {
             FindingCode::NearlyFull => "NEARLY_FULL",
             FindingCode::ScrubOld => "SCRUB_OLD",
             FindingCode::BadReplicas => "BAD_REPLICAS",
+            FindingCode::OneCopy => "ONE_COPY",
             FindingCode::Lost => "LOST",
         })
     }

@@ -63,20 +63,16 @@ fn it_fills_a_memory_tier_again_that_was_emptied() {
     assert_eq!(place.json(["scrub"]).0["bad"], 0);
 }
 
+/// Where no other failure domain has room, an eviction leaves an object with fewer replicas than it is to have. Nothing told.
 #[test]
-fn it_evicts_what_is_above_the_high_watermark() {
+fn it_evicts_what_is_above_the_high_watermark_and_tells_what_has_one_copy_then() {
     let place = Place::with("capacity = '64MiB'", "");
-    let mut files = Vec::new();
     for n in 0..8 {
-        let name = format!("{n}");
-        files.push(place.write(&name, noise(1 << 20, n)));
-        place.good(["put", name.as_str(), name.as_str(), "--replicas", "1"]);
+        let name = format!("files/{n}");
+        place.write(&name, noise(1 << 20, n));
+        place.good(["put", name.as_str(), name.as_str(), "--ack", "replicated"]);
     }
-    place.good(["stage", "0", "--tier", "ram"]);
-    for n in 0..8 {
-        place.good(["stage", format!("{n}").as_str(), "--tier", "ram"]);
-    }
-    let on_ram = || (0..8).filter(|n| replicas(&place, &n.to_string())[0].contains(&"ram".to_owned())).count();
+    let on_ram = || (0..8).filter(|n| replicas(&place, &format!("files/{n}"))[0].contains(&"ram".to_owned())).count();
     assert_eq!(on_ram(), 8);
     // From now on only four of them fit, with their headers.
     let path = place.path("store/terrace.toml");
@@ -86,9 +82,20 @@ fn it_evicts_what_is_above_the_high_watermark() {
     let node = Daemon::start(&place, &["--scrub-every", "0s"]);
     wait_until("enough is evicted", || on_ram() <= 4);
     node.stop();
-    for (n, file) in files.iter().enumerate() {
-        assert_eq!(place.run([&["check"], [file.to_str().unwrap()].as_slice(), &[&n.to_string()]].concat()).code, 0);
-    }
+    place.good(["check", "files", "files"]);
+    let (scrubbed, code) = place.json(["scrub"]);
+    assert_eq!((&scrubbed["bad"], code), (&0.into(), 0), "a scrub finds no damage: {scrubbed}");
+    assert!(scrubbed["one_copy"].as_u64().is_some_and(|count| count >= 4), "{scrubbed}");
+    let (health, code) = place.json(["health"]);
+    let finding = health["findings"].as_array().unwrap().iter().find(|finding| finding["code"] == "ONE_COPY");
+    assert!(finding.is_some() && code == 1, "{health}");
+    // With room again, a repair makes the others.
+    fs::write(&path, text).unwrap();
+    place.good(["repair"]);
+    place.good(["sync"]);
+    place.good(["scrub"]);
+    assert_eq!(place.good(["health", "--wait", "safe"]), "safe\n");
+    assert_eq!(on_ram(), 8);
 }
 
 /// While the node keeps the store open, no other process is ever alone with it, so nobody gave back what killed ones left.

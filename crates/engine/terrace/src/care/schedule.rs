@@ -81,6 +81,7 @@ impl ScrubRecord {
         self.found.bad += found.bad;
         self.found.repaired += found.repaired;
         self.found.lost += found.lost;
+        self.found.one_copy += found.one_copy;
         if self.done >= self.parts {
             self.last = Some(LastScrub { finished: now, found: std::mem::take(&mut self.found) });
         }

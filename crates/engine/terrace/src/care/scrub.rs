@@ -102,8 +102,8 @@ impl Care {
             for suspect in &suspects {
                 found.repaired += u64::from(self.mover.repair(suspect)? != Repair::Impossible);
             }
-            self.owe_missing(key, object, extent)?;
         }
+        found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?);
         Ok(())
     }
 
@@ -145,20 +145,23 @@ impl Care {
         Ok(self.catalog.frame(task, key)?.is_some_and(|now| now.replicas == extent.replicas))
     }
 
-    /// Owes what an extent has too few of.
-    fn owe_missing(&self, key: &[u8], object: &Object, extent: &Extent) -> Result<()> {
+    /// Whether an extent has one replica, is to have more, and none is pending. With `repair`, first owes those that it lacks,
+    /// as far as there are failure domains with room.
+    fn has_one_copy(&self, key: &[u8], object: &Object, extent: &Extent, repair: bool) -> Result<bool> {
         let task =
             |target| Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target };
         let now = self.catalog.frame(&task(0), key)?;
-        let Some(now) = now else { return Ok(()) };
+        let Some(now) = now else { return Ok(false) };
         let mut chosen: Vec<_> = now.replicas.iter().map(|r| r.target).collect();
         chosen.extend(self.catalog.owed_to(&task(0))?);
         let missing = usize::from(object.want).saturating_sub(chosen.len());
-        if missing == 0 {
-            return Ok(());
+        if missing == 0 || !repair {
+            return Ok(missing > 0 && chosen.len() == 1);
         }
         let placer = self.mover.placer_for(object.id, key);
-        for placed in placer.place_more(now.raw_len as usize, missing, &chosen) {
+        let placed = placer.place_more(now.raw_len as usize, missing, &chosen);
+        let is_left_alone = placed.is_empty() && chosen.len() == 1;
+        for placed in placed {
             let edit = Edit::Owe {
                 task: task(placed.target),
                 key: serde_bytes::ByteBuf::from(key.to_vec()),
@@ -167,6 +170,6 @@ impl Care {
             };
             self.catalog.commit(edit.into())?;
         }
-        Ok(())
+        Ok(is_left_alone)
     }
 }

@@ -117,6 +117,15 @@ impl Store {
                 advice: "run `terrace repair`",
             });
         }
+        let one_copy = last.map_or(0, |last| last.found.one_copy) + record.found.one_copy;
+        if one_copy > 0 {
+            findings.push(Finding {
+                code: FindingCode::OneCopy,
+                health: HealthState::Warning,
+                message: format!("the last scrub found {one_copy} extents with one replica that are to have more"),
+                advice: "add a tier, or free some space, and run `terrace repair`",
+            });
+        }
         let since = last.map(|last| last.finished).or_else(|| self.made_at());
         let age = since.map_or(0, |since| unix_seconds().saturating_sub(since));
         if age > MAX_SCRUB_AGE_SECONDS.max(record.interval.saturating_mul(2)) {
