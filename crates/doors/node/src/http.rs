@@ -34,6 +34,8 @@ const MAX_HEAD_TIME: Duration = Duration::from_secs(5);
 const MAX_CONNECTION_TIME: Duration = Duration::from_secs(30);
 /// How long connections that have begun may take when the server ends.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
+/// The connections that the system accepts before the server does: the standard library asks for this many.
+const ACCEPT_BACKLOG: usize = 128;
 /// How long the server looks for connections that the system has accepted when the server ends.
 const LAST_ACCEPT_TIME: Duration = Duration::from_millis(20);
 /// The pause after a failed accept, for example without free descriptors.
@@ -105,9 +107,11 @@ async fn serve(listener: StdListener, answers: Arc<Answers>, mut stop: watch::Re
             },
         }
     }
-    // Connections that the system has accepted already would be reset with the listener. They get their answers.
+    // Connections that the system has accepted already would be reset with the listener. They get their answers. Clients that
+    // go on connecting must not keep the server from ending.
     let last = async {
-        while let Ok(permit) = permits.clone().acquire_owned().await {
+        for _ in 0..ACCEPT_BACKLOG {
+            let Ok(permit) = permits.clone().acquire_owned().await else { return };
             let Ok(Ok((stream, _))) = timeout(LAST_ACCEPT_TIME, listener.accept()).await else { return };
             drop(begin(stream, permit));
         }
