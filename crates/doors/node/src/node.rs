@@ -53,6 +53,7 @@ impl Node {
     pub fn begin(store: Store, options: &Options, failed: impl FnOnce() + Send + 'static) -> Result<Node, NodeError> {
         let lock = store.lock_node()?.ok_or(NodeError::Running)?;
         store.work_in_background();
+        store.stay_in_background();
         let held = Arc::new(RwLock::new(Some(store)));
         let answers = Answers::new(Reporter::new(held.clone()), options.trust_network);
         let server =

@@ -107,18 +107,20 @@ impl Upkeep {
         }
     }
 
-    /// Settles datasets, and opens the store again, if no other process has it open. The opener who is alone gives back what
+    /// Opens the store again and settles datasets, if no other process has it open. The opener who is alone gives back what
     /// dead processes have left: frames without a commit, unfinished writes, temporary files. While the node keeps the store
     /// open, no other opener is alone.
     fn tidy(&self) -> Result<(), Error> {
         let mut held = self.held.write();
         let Some(store) = held.take_if(|store| store.is_alone()) else { return Ok(()) };
-        settle_datasets(&store);
         let dir = store.dir().to_owned();
         // It is closed only if nothing else in this process uses it.
         drop(store);
         let store = Store::open(&dir)?;
         store.work_in_background();
+        // This changes contents, so it comes before.
+        settle_datasets(&store);
+        store.stay_in_background();
         *held = Some(store);
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -121,6 +122,28 @@ fn it_gives_back_what_killed_processes_left() {
 fn ran_until_killed(place: &Place, arguments: &[&str], point: &str) -> bool {
     let output = place.command(arguments).env("TERRACE_FAIL_POINT", point).output().unwrap();
     ran(output).code == -1
+}
+
+/// With another process that has the store open, a mount lets the kernel cache nothing, and appends are written at once. A node
+/// that is always open made both slower for good.
+#[test]
+fn other_processes_work_as_if_they_were_alone() {
+    let place = Place::new();
+    let node = Daemon::start_with(&place, &["--scrub-every", "1s"], &[("TERRACE_NODE_TIDY_SECONDS", "1")]);
+    let store = terrace::Store::open(&place.path("store")).unwrap();
+    // The node may just have opened the store again.
+    wait_until("the node works in the background only", || store.is_alone());
+    wait_until("what it tells is trusted", || !store.trust().left().is_zero());
+    let other = place.command(["serve", "9p", "--listen", "127.0.0.1:0"]).stdout(Stdio::null()).spawn();
+    let mut other = other.unwrap();
+    wait_until("another process is noticed", || !store.is_alone());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    wait_until("its end is noticed", || store.is_alone());
+    store.put_bytes(b"a", b"some bytes", &terrace::PutOptions::default()).unwrap();
+    wait_until("the node sees the object", || node.metric("terrace_objects") == Some(1.0));
+    drop(store);
+    node.stop();
 }
 
 #[test]

@@ -39,6 +39,12 @@ impl Sole {
     pub fn is_alone(&self) -> bool {
         any_byte_held(&self.file).is_ok_and(|held| !held)
     }
+
+    /// Makes this process invisible to [`is_alone`](Self::is_alone) of others. Another copy of the library in this process is not
+    /// noticed any more.
+    pub fn hide(&self) -> io::Result<()> {
+        own_byte().and_then(|byte| lock_byte(&self.file, libc::F_UNLCK, byte))
+    }
 }
 
 impl Drop for Sole {

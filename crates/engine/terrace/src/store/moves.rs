@@ -81,6 +81,15 @@ impl Store {
         self.engine.care.scrub_next_part(interval, &mut go_on)
     }
 
+    /// Tells other processes that this one changes no names, attributes and contents of objects from now on, but only places
+    /// of replicas. Doors of other processes then keep what they told their clients as if they were alone with the store. A
+    /// process that calls this has one copy of this library.
+    pub fn stay_in_background(&self) {
+        if let Err(error) = self.engine.sole.hide() {
+            tracing::debug!(%error, "other processes are not told that this one changes nothing that they see");
+        }
+    }
+
     /// Looks whether all targets are what they were. What emptied ones have lost is pending again afterwards.
     pub fn look_at_targets(&self) -> Result<()> {
         self.engine.care.look_at_targets().map(drop)
