@@ -23,6 +23,24 @@ use crate::receipt::Receipt;
 use crate::room;
 use crate::waiting::waited;
 
+/// Waits until a write has reached `ack`, in a thread of its own where that may take long.
+fn wait_interruptibly(
+    py: Python<'_>,
+    store: engine::Store,
+    mut receipt: engine::Receipt,
+    ack: Ack,
+) -> PyResult<engine::Receipt> {
+    match ack {
+        Ack::Placed => Ok(receipt),
+        // All replicas are there; only the log's copies are not.
+        Ack::Replicated if receipt.owed == 0 => {
+            py.detach(|| store.wait(&mut receipt, ack)).map_err(raised)?;
+            Ok(receipt)
+        }
+        _ => waited(py, move || store.wait(&mut receipt, ack).map(|()| receipt))?.map_err(raised),
+    }
+}
+
 /// An open store; what is required at opening holds for every call on it.
 #[pyclass(frozen, subclass, module = "terrace")]
 pub struct Store {
@@ -118,10 +136,10 @@ impl Store {
         let (store, mut options) = (self.engine(py)?, self.asked(&key, keywords)?);
         options.attributes = attributes.map(|user| Attributes { user, ..Attributes::now() });
         let length = data.slice().len() as u64;
-        let waits = options.ack.unwrap_or(store.config().store.ack) > Ack::Placed;
-        if length < MIN_PIPED_BYTES && !waits && progress.is_none() {
-            let put = py.detach(|| store.put_bytes(&key.0, data.slice(), &options));
-            return put.map(Receipt::new).map_err(raised);
+        if length < MIN_PIPED_BYTES && progress.is_none() {
+            let put = py.detach(|| store.put_bytes_at_once(&key.0, data.slice(), &options));
+            let (receipt, ack) = put.map_err(raised)?;
+            return wait_interruptibly(py, store, receipt, ack).map(Receipt::new);
         }
         let progress = Progress::new(progress.map(|tell| tell.into_bound(py)), length);
         pipe::put(py, &store, &key.0, Dense(data.slice()), progress, &options).map(Receipt::new)
@@ -238,8 +256,7 @@ impl Store {
     }
 
     fn wait(&self, py: Python<'_>, receipt: &Receipt, level: &str) -> PyResult<()> {
-        let (store, mut known, level) = (self.engine(py)?, receipt.now(), ack(level)?);
-        let known = waited(py, move || store.wait(&mut known, level).map(|()| known))?.map_err(raised)?;
+        let known = wait_interruptibly(py, self.engine(py)?, receipt.now(), ack(level)?)?;
         receipt.set(known);
         Ok(())
     }

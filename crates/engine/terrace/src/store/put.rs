@@ -17,6 +17,14 @@ use crate::{Error, Result};
 impl Store {
     /// Writes a whole object from `bytes`; what the key named before is replaced at once.
     pub fn put_bytes(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<Receipt> {
+        let (mut receipt, ack) = self.put_bytes_at_once(key, bytes, options)?;
+        self.wait_if_asked(&mut receipt, ack)?;
+        Ok(receipt)
+    }
+
+    /// Writes a whole object from `bytes` as [`Store::put_bytes`] does, and returns once they are placed. The acknowledgement that
+    /// was asked for is left to [`Store::wait`].
+    pub fn put_bytes_at_once(&self, key: &[u8], bytes: &[u8], options: &PutOptions) -> Result<(Receipt, Ack)> {
         let block = self.engine.writer.block;
         self.put_by(key, options, |writer| bytes.chunks(block).try_for_each(|block| writer.add(block)), |_| ())
     }
@@ -33,7 +41,9 @@ impl Store {
 
     /// The same; holes of `source` become holes of the object, which take no space.
     pub fn put_sparse(&self, key: &[u8], mut source: impl ReadHoles, options: &PutOptions) -> Result<Receipt> {
-        self.put_by(key, options, |writer| writer.fill(&mut source), |_| ())
+        let (mut receipt, ack) = self.put_by(key, options, |writer| writer.fill(&mut source), |_| ())?;
+        self.wait_if_asked(&mut receipt, ack)?;
+        Ok(receipt)
     }
 
     /// Writes a whole object as [`Store::put`] does. `describe` completes its attributes once `source` has been read to its end,
@@ -46,7 +56,9 @@ impl Store {
         describe: impl FnOnce(&mut Attributes),
     ) -> Result<Receipt> {
         let mut source = Dense(source);
-        self.put_by(key, options, |writer| writer.fill(&mut source), describe)
+        let (mut receipt, ack) = self.put_by(key, options, |writer| writer.fill(&mut source), describe)?;
+        self.wait_if_asked(&mut receipt, ack)?;
+        Ok(receipt)
     }
 
     fn put_by(
@@ -55,7 +67,7 @@ impl Store {
         options: &PutOptions,
         write: impl FnOnce(&mut Draft<'_>) -> Result<()>,
         describe: impl FnOnce(&mut Attributes),
-    ) -> Result<Receipt> {
+    ) -> Result<(Receipt, Ack)> {
         self.check_changeable(key)?;
         options.check_for(&self.engine.tiers)?;
         let engine = &self.engine;
@@ -89,7 +101,8 @@ impl Store {
             }
         };
         terrace_system::fail::point("put:committed");
-        self.acknowledge(commit.sequence, &policy, &writer, length)
+        let receipt = self.receipt(commit.sequence, &policy, &writer, length)?;
+        Ok((receipt, policy.wanted.ack))
     }
 
     /// Writes `bytes` at `offset` of an object, which is made if the key names none. Nothing is read; other ranges of
@@ -178,6 +191,17 @@ impl Store {
         writer: &Draft<'_>,
         bytes: u64,
     ) -> Result<Receipt> {
+        let mut receipt = self.receipt(generation, policy, writer, bytes)?;
+        self.wait_if_asked(&mut receipt, policy.wanted.ack)?;
+        Ok(receipt)
+    }
+
+    fn wait_if_asked(&self, receipt: &mut Receipt, ack: Ack) -> Result<()> {
+        if ack > Ack::Placed { self.wait(receipt, ack) } else { Ok(()) }
+    }
+
+    /// What a commit has stored, and what it owes. The mover starts where nobody is going to wait.
+    fn receipt(&self, generation: u64, policy: &Policy, writer: &Draft<'_>, bytes: u64) -> Result<Receipt> {
         let want = writer.want();
         let mut receipt = Receipt {
             key: writer.key.to_vec(),
@@ -200,11 +224,7 @@ impl Store {
             let tier = self.engine.tiers.tier(device).name.clone();
             receipt.owed_to.push(OwedTo { tier, target: device.path.display().to_string(), replicas });
         }
-        let ack = policy.wanted.ack;
-        self.engine.mover.start(writer.owed > 0 && ack == Ack::Placed);
-        if ack > Ack::Placed {
-            self.wait(&mut receipt, ack)?;
-        }
+        self.engine.mover.start(writer.owed > 0 && policy.wanted.ack == Ack::Placed);
         Ok(receipt)
     }
 }
