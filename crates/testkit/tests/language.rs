@@ -18,7 +18,7 @@ const ONE_WORD_CONSTANTS: [(&[&str], usize); 20] = [
     (&["crates/brain/simulate"], 2),
     (&["crates/core/codec"], 12),
     (&["crates/core/kernels"], 21),
-    (&["crates/core/format", "crates/core/system", "crates/storage", "crates/engine"], 123),
+    (&["crates/core/format", "crates/core/system", "crates/storage", "crates/engine"], 119),
     (&["crates/doors/c"], 8),
     (&["crates/doors/cli"], 20),
     (&["crates/doors/mount"], 7),

@@ -451,3 +451,20 @@ fn what_terrace_keeps_for_itself_is_counted_apart() {
     let refused = Store::destroy(&home, false).unwrap_err().to_string();
     assert!(refused.contains("no object, but 1 record of its own"), "{refused}");
 }
+
+#[test]
+fn a_store_of_a_kind_that_is_not_registered_is_refused_with_the_line_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    store(dir.path()).close().unwrap();
+    let config = dir.path().join("store/terrace.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let line = text.lines().position(|line| line.starts_with("kind")).unwrap() + 1;
+    fs::write(&config, text.replacen("\"directory\"", "\"tape\"", 1)).unwrap();
+    let error = Store::open(&dir.path().join("store")).err().unwrap().to_string();
+    for part in [&format!("terrace.toml: TOML parse error at line {line}, "), "unknown kind \"tape\"", "memory, object"]
+    {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+    fs::write(&config, text).unwrap();
+    Store::open(&dir.path().join("store")).unwrap().close().unwrap();
+}

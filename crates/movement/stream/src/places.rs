@@ -28,7 +28,7 @@ fn refuse(source: &Path, reason: String) -> Error {
 
 /// The directories in which the store keeps its own files.
 fn own_directories(store: &Store) -> impl Iterator<Item = &Path> {
-    let tiers = store.config().tiers.iter().filter(|tier| tier.service.is_none());
+    let tiers = store.config().tiers.iter().filter(|tier| tier.kind.capabilities().local_path);
     tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path()).chain([store.dir()])
 }
 

@@ -14,7 +14,7 @@ use terrace_format::frame::{Frame, Header, MAX_HEADER};
 use super::plain::Plain;
 use super::segment::{self, Segment};
 use super::used::Taken;
-use super::{EmptiedNote, FRAME_ALIGNMENT, Ids, PLAIN, Place, Space, Target, Used, Whole};
+use super::{EmptiedNote, FRAME_ALIGNMENT, FileStore, Ids, PLAIN, Place, Space, Target, Used, Whole};
 
 /// The file by which a directory is known as a target.
 pub const MARK: &str = "terrace-target";
@@ -27,13 +27,25 @@ const OPEN_FILES: usize = 256;
 /// A frame's header is read in one piece with what follows it.
 const SCAN_READ: usize = 1 << 20;
 
+/// When an empty place may be made a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Making {
+    /// Never: the target was made before, so an empty place is not the target.
+    Never,
+    /// Until the target was seen: from then on an empty place may be a disk that is not mounted.
+    Once,
+    /// Always: the contents may be lost at any time.
+    Always,
+}
+
 /// A directory target.
 pub struct Directory {
     root: PathBuf,
     /// What the file says by which the directory is known as this target.
     mark: String,
-    /// Whether an empty directory may be made this target.
-    make: bool,
+    making: Making,
+    /// Whether the mark was ever seen.
+    was_seen: AtomicBool,
     /// Whether the mark was seen, and nothing has hinted since that it is gone.
     known: AtomicBool,
     emptied: EmptiedNote,
@@ -100,21 +112,21 @@ impl Directory {
         File::open(&self.root)?.sync_all()
     }
 
-    /// The target of `store` with this number at `root`; with `make` an empty one is made there if there is none, and
-    /// noted. Nothing is looked at yet.
+    /// The target of `store` with this number at `root`. Nothing is looked at yet.
     pub fn new(
         root: &Path,
         (store, target): (u64, u16),
         capacity: u64,
         used: Used,
         ids: Arc<dyn Ids>,
-        make: bool,
+        making: Making,
         emptied: EmptiedNote,
     ) -> Directory {
         Directory {
             root: root.to_owned(),
             mark: format!("store {store:016x}\ntarget {target}\n"),
-            make,
+            making,
+            was_seen: AtomicBool::new(false),
             known: AtomicBool::new(false),
             emptied,
             store,
@@ -148,15 +160,32 @@ impl Directory {
         if self.known.load(Ordering::Acquire) { Ok(()) } else { self.ready() }
     }
 
-    /// Where a file was not found: whether that is all, or the whole directory is gone.
-    fn look_again(&self, error: io::Error) -> io::Error {
-        if error.kind() != io::ErrorKind::NotFound {
-            return error;
+    fn may_make(&self) -> bool {
+        match self.making {
+            Making::Never => false,
+            // A target that was made in this process is unmounted like any other.
+            Making::Once => !self.was_seen.load(Ordering::Acquire),
+            Making::Always => true,
         }
-        self.known.store(false, Ordering::Release);
-        match self.ready() {
-            Err(gone) => gone,
-            Ok(()) => error,
+    }
+
+    /// Tries again where a file was not found, once the directory is there: it may have been away at the first try. So
+    /// `NotFound` always means that the file is missing, and never that the directory was.
+    fn look_for<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        match attempt() {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                self.look()?;
+                attempt()
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// As [`Directory::look_for`], for files that may be missing.
+    fn look_for_any<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<Option<T>> {
+        match self.look_for(attempt) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            outcome => outcome.map(Some),
         }
     }
 
@@ -166,7 +195,7 @@ impl Directory {
 
     fn segments(&self) -> io::Result<Vec<u64>> {
         let mut ids = Vec::new();
-        for entry in fs::read_dir(self.root.join(SEGMENTS)).map_err(|e| self.look_again(e))? {
+        for entry in self.look_for(|| fs::read_dir(self.root.join(SEGMENTS)))? {
             if let Some(id) = entry?.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok()) {
                 ids.push(id);
             }
@@ -193,10 +222,10 @@ impl Directory {
         }
         loop {
             let id = self.ids.next()?;
-            match Segment::create(&self.path(id), id) {
+            match self.look_for(|| Segment::create(&self.path(id), id)) {
                 // Another writer has found it, and claimed it, before it was locked here.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-                made => return made.map_err(|e| self.look_again(e)),
+                made => return made,
             }
         }
     }
@@ -216,7 +245,7 @@ impl Directory {
         if let Some(file) = self.readers.lock().get(&segment) {
             return Ok(file.clone());
         }
-        let file = Arc::new(File::open(self.path(segment)).map_err(|e| self.look_again(e))?);
+        let file = Arc::new(self.look_for(|| File::open(self.path(segment)))?);
         let mut readers = self.readers.lock();
         if readers.len() >= OPEN_FILES {
             readers.clear();
@@ -239,21 +268,20 @@ impl Directory {
         self.used.take(bytes, self.capacity, || self.measure()).map_err(full)
     }
 
-    fn scan_segment(&self, id: u64, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
-        let file = File::open(self.path(id))?;
+    fn scan_segment(&self, id: u64, file: &File, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
         let length = file.metadata()?.len();
         let mut at = 0;
         let mut buffer = vec![0; SCAN_READ];
         let (mut from, mut held) = (0, 0);
         while at < length {
             if at < from || (at + MAX_HEADER as u64 > from + held && from + held < length) {
-                at = match rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
+                at = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
                     Ok(data) => data.next_multiple_of(FRAME_ALIGNMENT).max(at),
                     // Nothing but a hole is left.
                     Err(_) => break,
                 };
                 from = at;
-                held = read_up_to(&file, &mut buffer, at)? as u64;
+                held = read_up_to(file, &mut buffer, at)? as u64;
             }
             let bytes = buffer.get((at - from) as usize..held as usize).unwrap_or_default();
             let place = Place { segment: id, offset: at, length: 0 };
@@ -289,7 +317,9 @@ impl Target for Directory {
         match fs::read(self.root.join(MARK)) {
             Ok(mark) if mark == self.mark.as_bytes() => {}
             // Version 0.1 left an empty marker where the file system was full. Nothing was put there.
-            Ok(mark) if mark.is_empty() && self.make && is_empty(&self.root.join(SEGMENTS)) => self.make_empty()?,
+            Ok(mark) if mark.is_empty() && self.may_make() && is_empty(&self.root.join(SEGMENTS)) => {
+                self.make_empty()?
+            }
             Ok(mark) if is_marker(&mark) => return Err(another(&self.root, &String::from_utf8_lossy(&mark))),
             Ok(_) => {
                 let lines = self.mark.trim_end().replace('\n', "` and `");
@@ -298,7 +328,7 @@ impl Target for Directory {
                 );
                 return Err(io::Error::new(io::ErrorKind::NotConnected, reason));
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound && self.make => self.make_empty()?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_make() => self.make_empty()?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let reason = format!(
                     "{root} is not the directory that it was (it has no file {MARK}): is it mounted? If it is gone for good, `terrace tiers renew` makes an empty one"
@@ -307,6 +337,7 @@ impl Target for Directory {
             }
             Err(e) => return Err(e),
         }
+        self.was_seen.store(true, Ordering::Release);
         self.known.store(true, Ordering::Release);
         Ok(())
     }
@@ -341,7 +372,14 @@ impl Target for Directory {
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
         self.seen()?;
         if place.is_plain() {
-            return self.plain.read(place, skip, out).map_err(|e| self.look_again(e));
+            return match self.plain.read(place, skip, out) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                    // As `look_for` does.
+                    self.look()?;
+                    self.plain.read(place, skip, out)
+                }
+                outcome => outcome,
+            };
         }
         let file = self.reader(place.segment)?;
         file.read_exact_at(out, place.offset + u64::from(skip))
@@ -352,13 +390,11 @@ impl Target for Directory {
         let (files, segments): (Vec<u64>, Vec<u64>) = segments.iter().partition(|id| *id & PLAIN != 0);
         self.plain.sync(&files)?;
         for id in segments {
-            match File::open(self.path(id)) {
-                Ok(file) => file.sync_data()?,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(e),
+            if let Some(file) = self.look_for_any(|| File::open(self.path(id)))? {
+                file.sync_data()?;
             }
         }
-        File::open(self.root.join(SEGMENTS))?.sync_all()
+        self.look_for(|| File::open(self.root.join(SEGMENTS)))?.sync_all()
     }
 
     fn free(&self, places: &[Place]) -> io::Result<()> {
@@ -368,11 +404,8 @@ impl Target for Directory {
         sorted.sort_unstable();
         for group in sorted.chunk_by(|a, b| a.segment == b.segment) {
             let Some(first) = group.first() else { continue };
-            let file = match File::options().read(true).write(true).open(self.path(first.segment)) {
-                Ok(file) => file,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(e),
-            };
+            let open = || File::options().read(true).write(true).open(self.path(first.segment));
+            let Some(file) = self.look_for_any(open)? else { continue };
             // Neighbours are freed together, so that the page that they share is given back, too.
             for run in group.chunk_by(|a, b| a.end().next_multiple_of(FRAME_ALIGNMENT) == b.offset) {
                 if let (Some(first), Some(last)) = (run.first(), run.last()) {
@@ -388,17 +421,17 @@ impl Target for Directory {
         self.seen()?;
         if segment & PLAIN != 0 {
             self.used.is_stale();
+            // A file that is not there counts as discarded, but only in a directory that is there.
+            self.ready()?;
             return self.plain.discard(segment).map(|()| true);
         }
         let path = self.path(segment);
-        let held = match segment::hold(&path) {
-            Ok(held) => held,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(true),
-            Err(e) => return Err(e),
+        // The lock, if nobody else has it, is kept until the file is gone.
+        let _held = match self.look_for_any(|| segment::hold(&path))? {
+            None => return Ok(true),
+            Some(None) => return Ok(false),
+            Some(held) => held,
         };
-        if held.is_none() {
-            return Ok(false);
-        }
         fs::remove_file(&path)?;
         self.readers.lock().remove(&segment);
         Ok(true)
@@ -415,7 +448,7 @@ impl Target for Directory {
         self.seen()?;
         self.used.is_stale();
         let used = self.used.get(|| self.measure())?;
-        let system = rustix::fs::statvfs(&self.root)?;
+        let system = self.look_for(|| Ok(rustix::fs::statvfs(&self.root)?))?;
         // Without inodes no segment can be made; a file system that counts none tells 0 of 0.
         let has_inodes = system.f_files == 0 || system.f_favail > 0;
         let left = if has_inodes { system.f_bavail.saturating_mul(system.f_frsize) } else { 0 };
@@ -433,38 +466,17 @@ impl Target for Directory {
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
         self.seen()?;
         for id in self.segments()? {
-            match self.scan_segment(id, found) {
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                other => other?,
+            match self.look_for_any(|| File::open(self.path(id)))? {
+                Some(file) => self.scan_segment(id, &file, found)?,
+                None => continue,
             }
         }
-        self.plain.scan(found)
+        self.plain.scan(found)?;
+        self.look()
     }
 
-    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
-        self.seen()?;
-        let _room = self.take_room(frame.header.frame_len())?;
-        self.plain.write(file, frame).inspect_err(|_| self.used.is_stale())
-    }
-
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
-        self.seen()?;
-        self.plain.follow(key, now, before)
-    }
-
-    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
-        self.seen()?;
-        Ok(self.plain.is_named(key, whole.file)? && self.plain.length(whole.file)? <= whole.length)
-    }
-
-    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
-        self.seen()?;
-        self.plain.names()
-    }
-
-    fn plain_files(&self) -> io::Result<Vec<u64>> {
-        self.seen()?;
-        self.plain.all()
+    fn files(&self) -> Option<&dyn FileStore> {
+        Some(self)
     }
 
     fn look(&self) -> io::Result<()> {
@@ -482,5 +494,39 @@ impl Target for Directory {
 
     fn file(&self, segment: u64) -> Option<PathBuf> {
         Some(if segment & PLAIN != 0 { self.plain.bytes(segment) } else { self.path(segment) })
+    }
+}
+
+impl FileStore for Directory {
+    fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        // Folders of plain files are made where they are missing, but never in a directory that is not the target.
+        self.ready()?;
+        let _room = self.take_room(frame.header.frame_len())?;
+        self.plain.write(file, frame).inspect_err(|_| self.used.is_stale())
+    }
+
+    fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
+        // As for `write_frame`.
+        self.ready()?;
+        self.plain.set_name(key, now, before)
+    }
+
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
+        self.seen()?;
+        Ok(self.plain.is_named(key, whole.file)? && self.plain.length(whole.file)? <= whole.length)
+    }
+
+    fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.seen()?;
+        let names = self.plain.names()?;
+        // A folder that is not there holds no names, but only in a directory that is there.
+        self.look().map(|()| names)
+    }
+
+    fn numbers(&self) -> io::Result<Vec<u64>> {
+        self.seen()?;
+        let numbers = self.plain.all()?;
+        // As for names.
+        self.look().map(|()| numbers)
     }
 }

@@ -1,20 +1,26 @@
 //! Tiers and their targets: where frames lie.
 //!
-//! A [`Target`] is one device, directory or bucket. Throttle and faults are decorators around any target.
+//! A [`Target`] is one device, directory or bucket, which [`TargetKind`] opens by its configuration. A crate outside of
+//! Terrace adds a kind of its own by [`register_kind`]. Throttle, deadline and faults are decorators around any target.
 
 #[cfg(feature = "object")]
 mod blobs;
-#[cfg(test)]
-mod conformance;
+mod capabilities;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 pub mod decorate;
 mod directory;
 mod emptied;
+mod files;
+mod kind;
+mod kinds;
 #[cfg(feature = "object")]
 mod ledger;
 mod memory;
 #[cfg(feature = "object")]
 mod object;
 mod plain;
+mod registry;
 pub mod removal;
 mod segment;
 #[cfg(feature = "object")]
@@ -23,13 +29,19 @@ mod used;
 
 #[cfg(feature = "object")]
 pub use blobs::{Blobs, Upload};
-pub use directory::Directory;
-pub use directory::MARK;
+pub use capabilities::Capabilities;
+pub use directory::{Directory, MARK, Making};
 pub use emptied::EmptiedNote;
+pub use files::{FileStore, Whole};
+pub use kind::{OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note};
+#[cfg(not(feature = "object"))]
+pub use kinds::unavailable;
+pub use kinds::{DirectoryKind, MemoryKind, ObjectKind};
 pub use memory::Memory;
 #[cfg(feature = "object")]
 pub use object::Object;
 pub use plain::{FILES, can_be_file};
+pub use registry::{KindError, TierKind, register_kind};
 #[cfg(feature = "object")]
 pub use service::{Service, unavailable};
 pub use used::Used;
@@ -39,19 +51,6 @@ use std::io;
 use terrace_format::frame::{Frame, Header};
 
 pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN, Place};
-
-/// A plain file, and what it is to look like under its key.
-#[derive(Clone, Copy, Debug)]
-pub struct Whole {
-    /// Its number.
-    pub file: u64,
-    /// The object's length.
-    pub length: u64,
-    /// The object's permission bits.
-    pub mode: u32,
-    /// The object's last modification: nanoseconds since 1970.
-    pub mtime: i64,
-}
 
 /// What a target holds and may hold, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,45 +131,13 @@ pub trait Target: Send + Sync {
         Ok(())
     }
 
-    /// Adds a raw frame to the plain file of this number, at the frame's own offset.
-    ///
-    /// # Errors
-    /// `Unsupported` where a target has no ordinary files, as for all that concerns plain files.
-    fn write_plain(&self, _file: u64, _frame: &Frame<'_>) -> io::Result<Place> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Makes the plain file `now` stand under a key; where there is none, nothing, if one of `before` did. False where the
-    /// file is longer than it is to be: what it holds beyond may be needed until a sync mark, so it is never cut.
-    fn follow(&self, _key: &[u8], _now: Option<&Whole>, _before: &[u64]) -> io::Result<bool> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Whether this plain file stands under a key, and nobody has made it longer than it is to be.
-    fn is_named(&self, _key: &[u8], _whole: &Whole) -> io::Result<bool> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// The keys under which plain files stand, and which.
-    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
-        Ok(Vec::new())
-    }
-
-    /// The numbers of all plain files.
-    fn plain_files(&self) -> io::Result<Vec<u64>> {
-        Ok(Vec::new())
+    /// The plain files of a target that can hold some.
+    fn files(&self) -> Option<&dyn FileStore> {
+        None
     }
 
     /// Where a place's bytes are to be found by a person, if that is a file.
     fn file(&self, _segment: u64) -> Option<std::path::PathBuf> {
         None
     }
-}
-
-/// Why targets of this service cannot be had, and what to do about it.
-#[cfg(not(feature = "object"))]
-pub fn unavailable(service: &str) -> Option<String> {
-    Some(format!(
-        "object targets are not compiled in; the cargo feature services-{service} does that, if there is such a service"
-    ))
 }

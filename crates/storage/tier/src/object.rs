@@ -14,9 +14,8 @@ use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
 
 use super::ledger::{self, Ledger, Listing, SLOT, SLOTS};
-use super::removal::TargetFound;
 use super::service::{Client, MARKER, Service, fetch, fetch_range, run};
-use super::{EmptiedNote, Ids, Place, Space, Target};
+use super::{EmptiedNote, Ids, Place, Space, Target, TargetFound};
 
 /// Under which all other blobs lie.
 const SEGMENTS: &str = "segments/";
@@ -183,13 +182,12 @@ impl Object {
     }
 
     /// Looks at what stands in the target's place.
-    pub fn find(&self) -> (io::Result<TargetFound>, u64) {
-        let found = self.marker().map(|mark| match mark {
-            Some(mark) if mark == self.mark.as_bytes() => TargetFound::Own,
+    pub fn find(&self) -> io::Result<TargetFound> {
+        Ok(match self.marker()? {
+            Some(mark) if mark == self.mark.as_bytes() => TargetFound::Own { used: self.ledger.used().unwrap_or(0) },
             Some(mark) => TargetFound::Another(String::from_utf8_lossy(&mark).into_owned()),
             None => TargetFound::Nothing,
-        });
-        (found, self.ledger.used().unwrap_or(0))
+        })
     }
 
     /// Removes all blobs of frames, then calls `before_mark`, then removes the marker. Other blobs stay. It can be repeated.

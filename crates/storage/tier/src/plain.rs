@@ -226,7 +226,7 @@ impl Plain {
 
     /// Makes `now` what stands under a key, unless it is too long. Where that is none, the key's file goes, if it is one of
     /// `before`: what others put there stays.
-    pub fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
+    pub fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         match now {
             Some(whole) => self.name(key, whole),
             None => self.unname(key, before).map(|()| true),

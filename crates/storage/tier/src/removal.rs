@@ -7,24 +7,15 @@ use std::path::{Path, PathBuf};
 
 use terrace_format::REACH_FILE;
 
+use super::TargetFound;
 use super::directory::{MARK, SEGMENTS};
 use super::plain::{BYTES, FILES, Plain};
 
-/// What stands in a directory target's place.
-pub enum TargetFound {
-    /// The target.
-    Own,
-    /// No target.
-    Nothing,
-    /// Another store's, or another target: its marker.
-    Another(String),
-}
-
 /// Looks at what stands in the place of a target of this marker.
-pub fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
+pub(crate) fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
     match fs::read_to_string(root.join(MARK)) {
         // One that was not written to its end is the target's, too: nothing else was there before it.
-        Ok(found) if mark.starts_with(&found) => Ok(TargetFound::Own),
+        Ok(found) if mark.starts_with(&found) => Ok(TargetFound::Own { used: measure_directory(root) }),
         Ok(found) => Ok(TargetFound::Another(found)),
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(TargetFound::Nothing)
@@ -34,7 +25,7 @@ pub fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
 }
 
 /// Bytes that the segments and plain files of a directory target take.
-pub fn measure_directory(root: &Path) -> u64 {
+fn measure_directory(root: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries = [SEGMENTS, BYTES].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
     let found = entries.flatten().filter_map(|entry| entry.metadata().ok());
@@ -45,14 +36,14 @@ pub fn measure_directory(root: &Path) -> u64 {
 
 /// Removes a target's files, then calls `before_mark`, then removes its marker and the directory; what of others is left. It
 /// can be repeated: as long as the marker is there, the directory is the target.
-pub fn remove_directory(
+pub(crate) fn remove_directory(
     root: &Path,
     store: u64,
     before_mark: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<Vec<PathBuf>> {
     let plain = Plain::new(root, store);
     for (key, file) in plain.names()? {
-        plain.follow(&key, None, &[file])?;
+        plain.set_name(&key, None, &[file])?;
     }
     remove_folder(&root.join(FILES), |_| false)?;
     remove_folder(&root.join(BYTES), |name| {

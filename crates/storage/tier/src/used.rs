@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use terrace_system::clock::monotonic_nanos;
 use terrace_system::words::Words;
 
-/// How long what was measured is trusted, in nanoseconds; what is written is added to it meanwhile.
-const FRESH: u64 = 1_000_000_000;
+/// A measurement older than this is repeated; what is written meanwhile is added to it.
+const MAX_MEASUREMENT_AGE_NANOS: u64 = 1_000_000_000;
 
 /// Bytes that a target holds.
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Used {
     pub fn get(&self, measure: impl FnOnce() -> io::Result<u64>) -> io::Result<u64> {
         let [bytes, measured] = self.shared.all();
         let (now, at) = (monotonic_nanos(), measured.load(Acquire));
-        let fresh = at != 0 && now.checked_sub(at).is_some_and(|age| age <= FRESH);
+        let fresh = at != 0 && now.checked_sub(at).is_some_and(|age| age <= MAX_MEASUREMENT_AGE_NANOS);
         if fresh {
             return Ok(self.counted());
         }

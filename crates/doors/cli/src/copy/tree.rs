@@ -7,7 +7,6 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
-use terrace::config::TierKind;
 use terrace::files::{DIRECTORY_MODE, Owner};
 use terrace::sparse::{Dense, ReadHoles, SparseReader};
 use terrace::{Attributes, Store};
@@ -125,7 +124,7 @@ impl Tree {
 
 /// Returns the store's directory and its targets.
 fn own_folders(store: &Store) -> Vec<PathBuf> {
-    let tiers = store.config().tiers.iter().filter(|tier| tier.kind == TierKind::Directory);
+    let tiers = store.config().tiers.iter().filter(|tier| tier.kind.capabilities().local_path);
     let targets = tiers.flat_map(|tier| &tier.targets).map(|target| target.path.as_path());
     targets.chain([store.dir()]).filter_map(|path| fs::canonicalize(path).ok()).collect()
 }

@@ -9,7 +9,7 @@ use std::process;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
-use terrace::config::{TargetConfig, TierConfig, TierKind};
+use terrace::config::{TargetConfig, TierConfig};
 use terrace_predict::ProfiledTier;
 
 /// The size of one write or read.
@@ -22,7 +22,8 @@ const SHORT_READ_COUNT: u64 = 32;
 
 /// Measures a target in about this time, and accounts for the tier's throttle.
 pub fn measure(tier: &TierConfig, target: &TargetConfig, time: Duration) -> io::Result<ProfiledTier> {
-    if tier.kind != TierKind::Directory {
+    // Only a target of ordinary files is as fast as the file system that it lies on.
+    if !tier.kind.capabilities().plain_files {
         return Err(io::Error::new(io::ErrorKind::Unsupported, "only directories are; the store learns as it uses it"));
     }
     let found = directory(&target.path, time)?;

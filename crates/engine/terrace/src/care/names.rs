@@ -18,7 +18,8 @@ impl Care {
         if !self.planning.rules.now().has_plain() {
             return Ok(());
         }
-        for device in self.tiers.devices.iter().filter(|device| on_all || self.are_names_due(device)) {
+        let with_files = self.tiers.devices.iter().filter(|device| device.capabilities.plain_files);
+        for device in with_files.filter(|device| on_all || self.are_names_due(device)) {
             let named = device.state() == TierState::Ok && self.name_again_on(device)?;
             self.note_names_due(device, !named)?;
         }
@@ -56,7 +57,8 @@ impl Care {
     fn name_again_on(&self, device: &Device) -> Result<bool> {
         // Who names a file looks at the catalog and at the target under this lock: nothing is undone here that was just done.
         let _lock = self.mover.wait_for_names_lock(device)?;
-        let names = match device.target.plain_names() {
+        let Some(files) = device.target.files() else { return Ok(true) };
+        let names = match files.names() {
             Ok(names) => names,
             Err(error) => {
                 device.failed(&error);

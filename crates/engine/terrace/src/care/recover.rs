@@ -28,7 +28,7 @@ struct Emptied<'a> {
 impl Emptied<'_> {
     /// Looks what a service holds. One that does not tell stays noted as empty.
     fn look(device: &Device) -> Option<Emptied<'_>> {
-        if !device.far {
+        if !device.capabilities.remote {
             return Some(Emptied { device, left: None });
         }
         let mut left = HashSet::new();
@@ -103,7 +103,8 @@ impl Care {
     /// the machine what volatile directories hold is looked at, too: their files may be there and be empty.
     fn owe_what_is_gone(&self, doubts: &HashSet<FrameId>, is_restarted: bool) -> Result<()> {
         let emptied: Vec<Emptied<'_>> = self.emptied().filter_map(Emptied::look).collect();
-        let is_volatile = |device: &&Device| is_restarted && !device.far && !self.tiers.tier(device).persistent;
+        let is_volatile =
+            |device: &&Device| is_restarted && !device.capabilities.remote && !self.tiers.tier(device).persistent;
         let volatile: Vec<&Device> = self.tiers.devices.iter().filter(is_volatile).collect();
         let on_volatile = |replica: &Replica| volatile.iter().any(|device| device.id == replica.target);
         let on_emptied = |replica: &Replica| emptied.iter().find(|emptied| emptied.device.id == replica.target);

@@ -126,7 +126,8 @@ impl Care {
             if let Some(whole) = self.mover.misnamed(device, key, &object, &extents)? {
                 found.bad += 1;
                 if repair {
-                    let named = device.target.follow(key, Some(&whole), &[]).is_ok_and(|named| named);
+                    let files = device.target.files();
+                    let named = files.is_some_and(|f| f.set_name(key, Some(&whole), &[]).is_ok_and(|named| named));
                     found.repaired += u64::from(named || self.make_new_file(device, key, &object)?);
                 }
             }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use terrace_catalog::log::{self, Log, Tail};
 use terrace_catalog::snapshot_tail;
 
-use crate::config::{Config, TierKind};
+use crate::config::Config;
 use crate::home::holds_files;
 use crate::{Error, Result};
 
@@ -145,9 +145,9 @@ fn newest_snapshot(folder: &Path, store: u64) -> Result<(Option<u64>, Tail)> {
     Ok((None, FIRST_TAIL))
 }
 
-/// The persistent directory targets that are there and this store's.
+/// The persistent targets that may hold a copy of the log, are there and are this store's.
 fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
-    let persistent = config.tiers.iter().filter(|tier| tier.persistent && tier.kind == TierKind::Directory);
+    let persistent = config.tiers.iter().filter(|tier| tier.persistent && tier.kind.capabilities().log_copies);
     let paths = persistent.flat_map(|tier| &tier.targets).map(|target| &target.path);
     let owner = format!("store {store:016x}\n");
     let is_own =

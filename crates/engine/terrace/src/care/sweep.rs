@@ -34,7 +34,7 @@ impl Care {
     }
 
     fn sweep_drafts(&self, device: &Device, force: bool) -> Result<u64> {
-        let mut files = device.target.plain_files().unwrap_or_default();
+        let mut files = device.target.files().and_then(|files| files.numbers().ok()).unwrap_or_default();
         if files.is_empty() {
             return Ok(0);
         }

@@ -6,16 +6,15 @@ use std::path::{Component, Path, PathBuf};
 use terrace_codec::{Encoding, Scratch, encode};
 use terrace_format::frame;
 use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS};
-use terrace_tier as tier;
 
-use super::{Config, Layout, Replicas, TargetConfig, TierConfig, TierKind};
+use super::{Config, Layout, Replicas, TargetConfig, TierConfig};
 
 /// Says what is wrong, and where, if something is.
 pub fn check(config: &Config) -> Result<(), String> {
     store(config)?;
     tiers(&config.tiers)?;
     targets(&config.tiers)?;
-    objects(&config.tiers)?;
+    kinds(&config.tiers)?;
     rules(config)
 }
 
@@ -61,7 +60,7 @@ fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
         if !(tier.watts.is_finite() && tier.watts >= 0.0) {
             return Err(format!("tier {name:?}: watts is a number, 0 or more, such as 5.0"));
         }
-        if tier.layout == Layout::Plain && tier.kind != TierKind::Directory {
+        if tier.layout == Layout::Plain && !tier.kind.capabilities().plain_files {
             return Err(format!("tier {name:?}: layout = \"plain\" is for kind = \"directory\"; leave it out"));
         }
         if !(0.0 < tier.high_watermark && tier.high_watermark <= 1.0) {
@@ -81,7 +80,7 @@ fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
 /// No target may be another one, or lie inside it.
 fn targets(tiers: &[TierConfig]) -> Result<(), String> {
     let mut known: Vec<(&str, PathBuf)> = Vec::new();
-    for tier in tiers.iter().filter(|tier| tier.kind == TierKind::Directory) {
+    for tier in tiers.iter().filter(|tier| tier.kind.capabilities().local_path) {
         let name = tier.name.as_str();
         for target in &tier.targets {
             if target.path.as_os_str().is_empty() {
@@ -101,40 +100,25 @@ fn targets(tiers: &[TierConfig]) -> Result<(), String> {
     Ok(())
 }
 
-/// The settings that `object` tiers require and others refuse.
-fn objects(tiers: &[TierConfig]) -> Result<(), String> {
+/// Each kind checks the configuration of its targets.
+fn kinds(tiers: &[TierConfig]) -> Result<(), String> {
     let mut known = Vec::new();
     for tier in tiers {
-        let name = tier.name.as_str();
-        let options = || tier.options.keys().chain(tier.targets.iter().flat_map(|target| target.options.keys()));
-        if tier.kind != TierKind::Object {
-            let said = [(tier.service.is_some(), "service"), (options().count() > 0, "options")];
-            match said.iter().find(|(said, _)| *said) {
-                Some((_, key)) => return Err(format!("tier {name:?}: {key} is for kind = \"object\"; leave it out")),
-                None => continue,
-            }
-        }
-        let Some(service) = tier.service.as_deref() else {
-            return Err(format!("tier {name:?}: which service? Write service = \"s3\" or the like"));
-        };
-        if let Some(reason) = tier::unavailable(service) {
-            return Err(format!("tier {name:?}: {reason}"));
-        }
-        if options().any(|option| option == "root") {
-            return Err(format!(
-                "tier {name:?}: write the root among the targets, as targets = [\"/runs\"], not as an option"
-            ));
-        }
         for target in &tier.targets {
-            apart(Prefix::of(tier, target), &mut known)?;
+            let checked = tier.kind.check(&tier.settings(target));
+            checked.map_err(|reason| format!("tier {:?}: {reason}", tier.name))?;
+            if tier.kind.capabilities().remote {
+                apart(Prefix::of(tier, target), &mut known)?;
+            }
         }
     }
     Ok(())
 }
 
-/// Where an object target's blobs lie.
+/// The place of a target behind a network.
 struct Prefix<'a> {
     tier: &'a str,
+    kind: &'a str,
     service: Option<&'a str>,
     options: BTreeMap<&'a String, &'a String>,
     parts: Vec<Component<'a>>,
@@ -144,15 +128,15 @@ impl Prefix<'_> {
     fn of<'a>(tier: &'a TierConfig, target: &'a TargetConfig) -> Prefix<'a> {
         let parts = target.path.components().filter(|part| *part != Component::RootDir).collect();
         let options = tier.options.iter().chain(&target.options).collect();
-        Prefix { tier: &tier.name, service: tier.service.as_deref(), options, parts }
+        Prefix { tier: &tier.name, kind: tier.kind.name(), service: tier.service.as_deref(), options, parts }
     }
 }
 
-/// No object target may be another one, or lie inside it.
+/// No target behind a network may be another one, or lie inside it.
 fn apart<'a>(one: Prefix<'a>, known: &mut Vec<Prefix<'a>>) -> Result<(), String> {
     let overlaps = |other: &&Prefix<'_>| {
         let nested = one.parts.starts_with(&other.parts) || other.parts.starts_with(&one.parts);
-        nested && (one.service, &one.options) == (other.service, &other.options)
+        nested && (one.kind, one.service, &one.options) == (other.kind, other.service, &other.options)
     };
     if let Some(other) = known.iter().find(overlaps) {
         let path = |prefix: &Prefix<'_>| Path::new("/").join(prefix.parts.iter().collect::<PathBuf>());
@@ -261,11 +245,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_object_tiers_alone_is_refused_elsewhere() {
+    fn options_that_a_kind_does_not_read_are_refused() {
         for (line, key) in [("service = 's3'", "service"), ("options = { a = 'b' }", "options")] {
-            refused(&tier("a", &format!("targets = ['/mnt/a']\n{line}")), &["\"a\"", key, "object"]);
+            refused(&tier("a", &format!("targets = ['/mnt/a']\n{line}")), &["\"a\"", key, "this kind"]);
         }
         refused(&tier("a", "targets = [{ path = '/mnt/a', options = { a = 'b' } }]"), &["\"a\"", "options"]);
+    }
+
+    #[test]
+    fn an_unknown_kind_is_refused_with_its_place_and_the_kinds_that_there_are() {
+        let text = format!("{}[[tier]]\nname = 'b'\nkind = 'disc'\n", tier("a", "targets = ['/mnt/a']"));
+        refused(&text, &["line 7, column 8", "unknown kind \"disc\"", "directory, memory, object"]);
     }
 
     fn object(rest: &str) -> String {

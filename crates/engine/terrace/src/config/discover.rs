@@ -84,7 +84,7 @@ fn ram(data: &Path) -> Result<(TierConfig, String), String> {
 fn tier(name: &str, path: &Path, capacity: u64, persistent: bool, domain: String) -> TierConfig {
     TierConfig {
         name: name.into(),
-        kind: TierKind::Directory,
+        kind: TierKind::directory(),
         layout: Layout::Frames,
         targets: vec![TargetConfig { domain: Some(domain), ..TargetConfig::at(path) }],
         service: None,

@@ -7,7 +7,8 @@ mod units;
 mod written;
 
 pub use terrace_cost::Model;
-pub use tier::{Layout, TargetConfig, ThrottleConfig, TierConfig, TierKind};
+pub use terrace_tier::TierKind;
+pub use tier::{Layout, TargetConfig, ThrottleConfig, TierConfig};
 pub use units::{Bytes, Rate, Time};
 pub use written::Written;
 
@@ -162,7 +163,9 @@ impl Config {
 
     /// Whether a tier, by its place in the order, is to hold an object as a plain file.
     pub(crate) fn is_plain(&self, level: usize, key: &[u8]) -> bool {
-        let Some(tier) = self.tiers.get(level).filter(|tier| tier.kind == TierKind::Directory) else { return false };
+        let Some(tier) = self.tiers.get(level).filter(|tier| tier.kind.capabilities().plain_files) else {
+            return false;
+        };
         let of_rule = self.rule_for(key).and_then(|rule| rule.layout).filter(|_| tier.persistent);
         of_rule.unwrap_or(tier.layout) == Layout::Plain && terrace_tier::can_be_file(key)
     }
@@ -173,8 +176,8 @@ impl Config {
     /// [`Error::Config`], with the line and column of text that does not parse, or with what cannot be.
     pub fn parse(text: &str, origin: &str) -> Result<Config> {
         let mut config: Config = toml::from_str(text).map_err(|e| Error::Config(format!("{origin}: {e}")))?;
-        for tier in config.tiers.iter_mut().filter(|tier| tier.kind == TierKind::Object && tier.targets.is_empty()) {
-            tier.targets.push(TargetConfig::at("/"));
+        for tier in config.tiers.iter_mut().filter(|tier| tier.targets.is_empty()) {
+            tier.targets.extend(tier.kind.default_path().map(TargetConfig::at));
         }
         check::check(&config).map_err(|reason| Error::Config(format!("{origin}: {reason}")))?;
         Ok(config)
@@ -192,7 +195,7 @@ impl Config {
     /// Makes the paths of directories mean the same wherever the store is used from: relative ones are taken from the
     /// current directory.
     pub(crate) fn settle_paths(&mut self) -> Result<()> {
-        for tier in self.tiers.iter_mut().filter(|tier| tier.kind == TierKind::Directory) {
+        for tier in self.tiers.iter_mut().filter(|tier| tier.kind.capabilities().local_path) {
             for target in &mut tier.targets {
                 let context = || format!("tier {:?}: target {}", tier.name, target.path.display());
                 target.path = std::path::absolute(&target.path).map_err(Error::io(context()))?;
@@ -351,7 +354,11 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
             ("domain = ", "domian = ", &["line 25", "`domian`", "`domain`"]),
             ("[\"/dev/shm/terrace-test\"]", "[7]", &["line 19", "a path in quotes"]),
             ("\"placed\"", "\"done\"", &["line 4", "`done`", "`replicated`"]),
-            ("kind = \"directory\"", "kind = \"tape\"", &["`tape`", "`directory`"]),
+            (
+                "kind = \"directory\"",
+                "kind = \"tape\"",
+                &["line 18, column 8", "\"tape\"", "directory, memory, object"],
+            ),
             ("[store]", "[shop]", &["line 2", "`shop`", "`store`"]),
             ("latency = \"5ms\"", "latency = \"5\"", &["line 26", "1.5s"]),
         ] {

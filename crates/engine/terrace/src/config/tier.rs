@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, de};
+use terrace_tier::{TargetSettings, TierKind};
 
 use super::{Bytes, Rate, Time};
 
@@ -26,7 +27,8 @@ pub struct TierConfig {
     /// Of an `object` tier: the service, by OpenDAL's name for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// Of an `object` tier: the service's options, handed to OpenDAL. `${NAME}` stands for a variable of the environment.
+    /// Options that the kind reads. An `object` tier hands them to OpenDAL; `${NAME}` stands for a variable of the
+    /// environment there.
     #[serde(default, deserialize_with = "options", skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
     /// How long a call may take, with all its retries: 10 seconds for an `object` tier where nothing is said, else as long
@@ -50,6 +52,30 @@ pub struct TierConfig {
     pub throttle: Option<ThrottleConfig>,
 }
 
+impl TierConfig {
+    /// The settings of one of its targets, for the tier's kind.
+    pub fn settings(&self, at: &TargetConfig) -> TargetSettings {
+        let mut options = self.options.clone();
+        options.extend(at.options.clone());
+        TargetSettings {
+            path: at.path.clone(),
+            service: self.service.clone(),
+            options,
+            capacity: self.capacity.map_or(u64::MAX, |capacity| capacity.0),
+            persistent: self.persistent,
+            timeout: self.timeout.map(|timeout| timeout.0),
+        }
+    }
+
+    /// The place of one of its targets for people: a path, or a service and a path on it.
+    pub(crate) fn place_name(&self, at: &TargetConfig) -> PathBuf {
+        match &self.service {
+            Some(service) => format!("{service}:{}", at.path.display()).into(),
+            None => at.path.clone(),
+        }
+    }
+}
+
 fn yes() -> bool {
     true
 }
@@ -60,18 +86,6 @@ fn nine_tenths() -> f64 {
 
 pub(super) fn five() -> f64 {
     5.0
-}
-
-/// The kind of a tier's targets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TierKind {
-    /// Directories of any file system.
-    Directory,
-    /// This process's memory: for tests.
-    Memory,
-    /// Blobs of a service such as S3.
-    Object,
 }
 
 /// How directories hold objects.
@@ -112,7 +126,7 @@ fn options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String
 /// One target: in the file a path, or a table with more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TargetConfig {
-    /// The directory; of an `object` tier, the prefix or folder on the service.
+    /// The directory; of an `object` tier, the prefix or folder on the service. Another kind reads it as it likes.
     pub path: PathBuf,
     /// Replicas of one extent never share a domain; each target is one of its own unless this says otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,7 +137,7 @@ pub struct TargetConfig {
     /// The number by which the catalog knows it; given by the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u16>,
-    /// Of an `object` tier: options of this target, beside or instead of the tier's.
+    /// Options of this target, beside or instead of the tier's.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
 }

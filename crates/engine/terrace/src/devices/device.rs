@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use terrace_catalog::TargetId;
 use terrace_format::frame::Frame;
-use terrace_tier::{Place, Space, Target};
+use terrace_tier::{Capabilities, Place, Space, Target};
 
 use super::monitor::Speed;
 use super::trouble::Trouble;
@@ -39,8 +39,8 @@ pub struct Device {
     pub writing: Speed,
     /// Whether small frames are written to it by the caller's own thread.
     pub quick: bool,
-    /// Whether a request costs more than the bytes of a frame.
-    pub far: bool,
+    /// The abilities of its kind.
+    pub capabilities: Capabilities,
     pub(super) trouble: Trouble,
 }
 
@@ -84,7 +84,8 @@ impl Device {
     pub fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         let _busy = Busy::with(self);
         let start = Instant::now();
-        let place = self.target.write_plain(file, frame)?;
+        let files = self.target.files().ok_or(io::ErrorKind::Unsupported)?;
+        let place = files.write_frame(file, frame)?;
         self.works(|_| true);
         self.writing.note(place.length as usize, start.elapsed());
         Ok(place)

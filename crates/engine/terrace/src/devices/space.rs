@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::{Device, Tiers};
-use crate::config::TierKind;
 use crate::report::TierState;
 
 impl Tiers {
@@ -16,9 +15,8 @@ impl Tiers {
             let Ok(space) = device.space() else { continue };
             used = used.saturating_add(space.used);
             let room = space.capacity.saturating_sub(space.used);
-            let directory = self.tier(device).kind == TierKind::Directory;
             match rustix::fs::stat(&device.path).and_then(|stat| Ok((stat, rustix::fs::statvfs(&device.path)?))) {
-                Ok((stat, system)) if directory => {
+                Ok((stat, system)) if device.capabilities.local_path => {
                     let there = system.f_bavail.saturating_mul(system.f_frsize);
                     let (wanted, _) = shared.entry(stat.st_dev).or_insert((0, there));
                     *wanted = wanted.saturating_add(room);

@@ -9,7 +9,7 @@ use terrace_tier::Ids;
 
 use super::device::Device;
 use super::targets::Opener;
-use crate::config::{Config, Layout, TierKind};
+use crate::config::{Config, Layout};
 use crate::report::TierState;
 use crate::{Error, Result};
 
@@ -20,8 +20,6 @@ pub const LEARNED_FILE: &str = "predictor.json";
 pub struct Tier {
     /// Its name.
     pub name: String,
-    /// Of which kind its targets are.
-    pub kind: TierKind,
     /// Whether it outlives a reboot.
     pub persistent: bool,
     /// The share of its capacity above which the mover evicts.
@@ -52,7 +50,6 @@ impl Tiers {
         for (level, tier) in config.tiers.iter().enumerate() {
             tiers.push(Tier {
                 name: tier.name.clone(),
-                kind: tier.kind,
                 persistent: tier.persistent,
                 high_watermark: tier.high_watermark,
                 watts: tier.watts,

@@ -10,7 +10,6 @@ use terrace_catalog::log::Tail;
 use terrace_catalog::{Catalog, Edit};
 
 use crate::Result;
-use crate::config::TierKind;
 use crate::devices::{Device, Tiers};
 
 /// Copies of the log are kept on this many persistent targets.
@@ -133,7 +132,7 @@ impl Journal {
     }
 
     fn persistent_directories(&self) -> impl Iterator<Item = &Device> {
-        let is_one = |d: &&Device| self.tiers.tier(d).persistent && self.tiers.tier(d).kind == TierKind::Directory;
+        let is_one = |d: &&Device| self.tiers.tier(d).persistent && d.capabilities.log_copies;
         self.tiers.devices.iter().filter(is_one)
     }
 }

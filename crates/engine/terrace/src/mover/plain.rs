@@ -186,7 +186,8 @@ impl Mover {
         if now.is_none() && self.is_awaited(device, found.as_ref())? {
             return Ok(Naming::Awaited);
         }
-        match device.target.follow(key, now.as_ref(), before) {
+        let Some(files) = device.target.files() else { return Ok(Naming::Settled) };
+        match files.set_name(key, now.as_ref(), before) {
             Ok(true) => Ok(Naming::Settled),
             Ok(false) => self.owe_file(device, key).map(|()| Naming::Later),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Naming::Settled),
@@ -254,7 +255,9 @@ impl Mover {
                 return Ok(None);
             }
         }
-        Ok(device.target.is_named(key, &whole).is_ok_and(|named| !named).then_some(whole))
+        let files = device.target.files();
+        let is_misnamed = files.is_some_and(|files| files.is_named(key, &whole).is_ok_and(|named| !named));
+        Ok(is_misnamed.then_some(whole))
     }
 }
 

@@ -142,7 +142,7 @@ impl Reader {
             let place = replica.place;
             let head = header_len(extent.raw_len, replica.encoding);
             let whole = place.length <= MAX_WHOLE_READ_BYTES
-                || (device.far && out.len() >= extent.raw_len as usize / FAR_WHOLE_READ_DIVISOR);
+                || (device.capabilities.remote && out.len() >= extent.raw_len as usize / FAR_WHOLE_READ_DIVISOR);
             let first = if whole { place.length as usize } else { head };
             let mut bytes = std::mem::take(&mut scratch.frame);
             bytes.resize(first, 0);

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::path::Path;
 
 use terrace_format::key;
+use terrace_tier::made_note;
 
 use super::Store;
 use crate::config::{Config, Rule, TierConfig};
-use crate::devices::targets;
 use crate::home::{boot, lock_store, read_config, read_identity, write_file};
 use crate::{Error, Result};
 
@@ -74,7 +74,7 @@ impl Store {
         boot::alone(dir, &lock)?;
         let config = read_config(dir)?;
         for number in config.tiers[position(&config, name)?].targets.iter().filter_map(|target| target.number) {
-            let made = targets::made(dir, number);
+            let made = made_note(dir, number);
             match std::fs::remove_file(&made) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::io(format!("removing {}", made.display()))(e));

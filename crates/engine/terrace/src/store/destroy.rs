@@ -3,17 +3,18 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use terrace_catalog::TargetId;
 use terrace_catalog::check_pages;
 use terrace_system::reserve::{RESERVE_FILE, Reserve};
 use terrace_system::split_leftover;
-use terrace_tier::removal::{self, TargetFound};
+use terrace_tier::removal;
+use terrace_tier::{Ids, TargetFound, TargetOwner};
 
 use super::Store;
 use crate::care::Discard;
-use crate::config::{Config, TargetConfig, TierConfig, TierKind};
-use crate::devices::targets;
+use crate::config::{Config, TargetConfig, TierConfig};
 use crate::home::{DESTROYED_LINE, FORMAT_VERSION, boot, lock_store, read_config, read_state, refuse, write_file};
 use crate::report::{RemainState, Remains, TargetRemains};
 use crate::{Error, Result, key};
@@ -196,58 +197,39 @@ fn described(config: &Config) -> impl Iterator<Item = Described<'_>> {
 }
 
 impl Described<'_> {
-    fn mark(&self, store: u64) -> String {
-        format!("store {store:016x}\ntarget {}\n", self.number)
+    fn owner(&self, dir: &Path, store: u64) -> TargetOwner {
+        TargetOwner { store, number: self.number, dir: dir.to_owned(), ids: Arc::new(NoIds) }
     }
 
     fn look(&self, dir: &Path, store: u64) -> TargetRemains {
-        let (found, used) = match self.tier.kind {
-            TierKind::Memory => (Ok(TargetFound::Nothing), 0),
-            TierKind::Directory => {
-                let root = &self.at.path;
-                (removal::find_directory(root, &self.mark(store)), removal::measure_directory(root))
-            }
-            #[cfg(feature = "object")]
-            TierKind::Object => match targets::object_to_remove(self.tier, self.at, self.number, dir, store) {
-                Ok(object) => object.find(),
-                Err(e) => (Err(e), 0),
-            },
-            #[cfg(not(feature = "object"))]
-            TierKind::Object => (Err(io::ErrorKind::Unsupported.into()), 0),
-        };
-        let was_made = self.tier.persistent && targets::made(dir, self.number).exists();
-        let (state, reason) = match found {
-            Ok(TargetFound::Own) => (RemainState::Present, String::new()),
-            Ok(TargetFound::Nothing) if was_made => (RemainState::Away, "the target's marker is missing".to_owned()),
-            Ok(TargetFound::Nothing) => (RemainState::Nothing, String::new()),
+        let owner = self.owner(dir, store);
+        let was_made = self.tier.persistent && owner.was_made();
+        let (state, used, reason) = match self.tier.kind.find(&self.tier.settings(self.at), &owner) {
+            Ok(TargetFound::Own { used }) => (RemainState::Present, used, String::new()),
+            Ok(TargetFound::Nothing) if was_made => (RemainState::Away, 0, "the target's marker is missing".to_owned()),
+            Ok(TargetFound::Nothing) => (RemainState::Nothing, 0, String::new()),
             Ok(TargetFound::Another(mark)) => {
                 let whose = mark.lines().next().unwrap_or_default().to_owned();
-                (RemainState::Away, format!("it belongs to another store or target ({whose})"))
+                (RemainState::Away, 0, format!("it belongs to another store or target ({whose})"))
             }
-            Err(e) => (RemainState::Away, e.to_string()),
+            Err(e) => (RemainState::Away, 0, e.to_string()),
         };
-        let target = match &self.tier.service {
-            Some(service) => format!("{service}:{}", self.at.path.display()),
-            None => self.at.path.display().to_string(),
-        };
-        let used = if state == RemainState::Present { used } else { 0 };
+        let target = self.tier.place_name(self.at).display().to_string();
         TargetRemains { tier: self.tier.name.clone(), target, used, state, reason }
     }
 
-    /// Removes what the store has put there; what others did is left.
+    /// Removes everything that the store has put there; returns the files of others, which stay.
     fn remove(&self, dir: &Path, store: u64) -> io::Result<Vec<PathBuf>> {
-        // Before the marker: a target without a marker that was made would be taken for one that is away.
-        let forget = || removal::remove_file(&targets::made(dir, self.number));
-        match self.tier.kind {
-            TierKind::Directory => removal::remove_directory(&self.at.path, store, forget),
-            #[cfg(feature = "object")]
-            TierKind::Object => {
-                let object = targets::object_to_remove(self.tier, self.at, self.number, dir, store)?;
-                object.remove_all(forget).map(|()| Vec::new())
-            }
-            // None of another kind is found present.
-            _ => Ok(Vec::new()),
-        }
+        self.tier.kind.remove(&self.tier.settings(self.at), &self.owner(dir, store))
+    }
+}
+
+/// For targets that are emptied: they get no new frames.
+struct NoIds;
+
+impl Ids for NoIds {
+    fn next(&self) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -1,5 +1,5 @@
-//! Object targets on real servers: Redis, S3 (moto), WebDAV (wsgidav) and SFTP (OpenSSH), which are damaged behind the
-//! store's back and killed while it writes.
+//! Object targets on real servers: Redis, S3 (moto), WebDAV (wsgidav) and SFTP (OpenSSH), which run the conformance suite,
+//! are damaged behind the store's back, and are killed while targets and stores use them.
 
 #![cfg(all(
     feature = "services-redis",
@@ -27,7 +27,8 @@ use common::{noise, replicated, store_of, tier};
 use redis::Redis;
 use servers::{S3, Server, Sftp, WebDav};
 use terrace::report::TierState;
-use terrace::tier::Blobs;
+use terrace::tier::conformance::{self, Outage, Site};
+use terrace::tier::{Blobs, ObjectKind, Service, TargetSettings};
 use terrace::{Ack, Error, PutOptions, Store};
 use terrace_testkit::skip;
 
@@ -60,6 +61,7 @@ fn lose_the_directory(dir: &Path) {
 
 /// The parts of the suite, each with a store of its own.
 fn check(server: &mut dyn Server) {
+    check_conformance(server);
     for (name, part) in [
         ("objects", objects_are_read_overwritten_and_removed as fn(&Path, &mut dyn Server, &str)),
         ("damage", scrub_finds_what_is_damaged_and_mends_it),
@@ -70,6 +72,26 @@ fn check(server: &mut dyn Server) {
         part(dir.path(), server, name);
         println!("{} {name}: {:.1} s", server.name(), started.elapsed().as_secs_f64());
     }
+}
+
+fn site(server: &dyn Server, target: &str) -> Site {
+    let folder = tempfile::tempdir().unwrap();
+    let Service { name, options, root, timeout } = server.service(target);
+    let settings = TargetSettings { service: Some(name), options, timeout: Some(timeout), ..TargetSettings::at(root) };
+    Site { settings, stores: folder.path().to_owned(), guard: Box::new(folder) }
+}
+
+fn check_conformance(server: &mut dyn Server) {
+    let (started, sites) = (Instant::now(), AtomicU64::new(0));
+    conformance::check(&ObjectKind, || site(server, &format!("conformance-{}", sites.fetch_add(1, Ordering::Relaxed))));
+    println!("{} conformance: {:.1} s", server.name(), started.elapsed().as_secs_f64());
+    let started = Instant::now();
+    let place = site(server, "outage");
+    conformance::check_outage(&ObjectKind, place, |outage| match outage {
+        Outage::Begins => server.kill(),
+        Outage::Ends => server.start_again(),
+    });
+    println!("{} outage: {:.1} s", server.name(), started.elapsed().as_secs_f64());
 }
 
 fn objects_are_read_overwritten_and_removed(dir: &Path, server: &mut dyn Server, target: &str) {

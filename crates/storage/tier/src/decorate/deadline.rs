@@ -11,7 +11,8 @@ use std::time::Duration;
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header};
 
-use crate::{Place, Space, Target, Whole};
+use super::files;
+use crate::{FileStore, Place, Space, Target, Whole};
 
 /// While so many calls have not come back, no more are begun.
 const HUNG: usize = 4;
@@ -142,29 +143,6 @@ impl Target for Deadline {
         self.inner.scan(found)
     }
 
-    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
-        let (header, payload) = (frame.header.clone(), frame.payload.to_vec());
-        self.run(move |inner| inner.write_plain(file, &Frame { header, payload: &payload }))
-    }
-
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
-        let (key, now, before) = (key.to_vec(), now.copied(), before.to_vec());
-        self.run(move |inner| inner.follow(&key, now.as_ref(), &before))
-    }
-
-    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
-        let (key, whole) = (key.to_vec(), *whole);
-        self.run(move |inner| inner.is_named(&key, &whole))
-    }
-
-    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
-        self.run(|inner| inner.plain_names())
-    }
-
-    fn plain_files(&self) -> io::Result<Vec<u64>> {
-        self.run(|inner| inner.plain_files())
-    }
-
     fn ready(&self) -> io::Result<()> {
         self.run(|inner| inner.ready())
     }
@@ -173,7 +151,32 @@ impl Target for Deadline {
         self.run(|inner| inner.look())
     }
 
-    delegate!(used is_new forget_new file);
+    delegate!(used files is_new forget_new file);
+}
+
+impl FileStore for Deadline {
+    fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+        let (header, payload) = (frame.header.clone(), frame.payload.to_vec());
+        self.run(move |inner| files(inner)?.write_frame(file, &Frame { header, payload: &payload }))
+    }
+
+    fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
+        let (key, now, before) = (key.to_vec(), now.copied(), before.to_vec());
+        self.run(move |inner| files(inner)?.set_name(&key, now.as_ref(), &before))
+    }
+
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
+        let (key, whole) = (key.to_vec(), *whole);
+        self.run(move |inner| files(inner)?.is_named(&key, &whole))
+    }
+
+    fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+        self.run(|inner| files(inner)?.names())
+    }
+
+    fn numbers(&self) -> io::Result<Vec<u64>> {
+        self.run(|inner| files(inner)?.numbers())
+    }
 }
 
 #[cfg(test)]

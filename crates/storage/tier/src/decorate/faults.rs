@@ -9,7 +9,8 @@ use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header};
 
-use crate::{Place, Space, Target, Whole};
+use super::files;
+use crate::{FileStore, Place, Space, Target, Whole};
 
 /// The error that a call ends with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,32 +188,34 @@ impl Target for Faults {
         self.inner.scan(found)
     }
 
-    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+    delegate!(allocated used files ready look is_new forget_new file);
+}
+
+impl FileStore for Faults {
+    fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         self.plan.call(true)?;
-        self.inner.write_plain(file, frame)
+        files(&*self.inner)?.write_frame(file, frame)
     }
 
-    fn follow(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
+    fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         self.plan.call(true)?;
-        self.inner.follow(key, now, before)
+        files(&*self.inner)?.set_name(key, now, before)
     }
 
     fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
         self.plan.call(false)?;
-        self.inner.is_named(key, whole)
+        files(&*self.inner)?.is_named(key, whole)
     }
 
-    fn plain_names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
+    fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
         self.plan.call(false)?;
-        self.inner.plain_names()
+        files(&*self.inner)?.names()
     }
 
-    fn plain_files(&self) -> io::Result<Vec<u64>> {
+    fn numbers(&self) -> io::Result<Vec<u64>> {
         self.plan.call(false)?;
-        self.inner.plain_files()
+        files(&*self.inner)?.numbers()
     }
-
-    delegate!(allocated used ready look is_new forget_new file);
 }
 
 #[cfg(test)]

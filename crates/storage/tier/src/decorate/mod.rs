@@ -1,6 +1,6 @@
 //! Decorators: what makes one target behave like another.
 
-/// Passes the named methods of [`crate::Target`] on to `self.inner`.
+/// Passes the named methods of [`crate::Target`] or [`crate::FileStore`] on to `self.inner`.
 macro_rules! delegate {
     (@one free) => {
         fn free(&self, places: &[$crate::Place]) -> std::io::Result<()> {
@@ -32,24 +32,30 @@ macro_rules! delegate {
             self.inner.scan(found)
         }
     };
-    (@one follow) => {
-        fn follow(&self, key: &[u8], now: Option<&$crate::Whole>, before: &[u64]) -> std::io::Result<bool> {
-            self.inner.follow(key, now, before)
+    // The decorator itself is the file store of what it decorates.
+    (@one files) => {
+        fn files(&self) -> Option<&dyn $crate::FileStore> {
+            self.inner.files().map(|_| self as &dyn $crate::FileStore)
+        }
+    };
+    (@one set_name) => {
+        fn set_name(&self, key: &[u8], now: Option<&$crate::Whole>, before: &[u64]) -> std::io::Result<bool> {
+            $crate::decorate::files(&*self.inner)?.set_name(key, now, before)
         }
     };
     (@one is_named) => {
         fn is_named(&self, key: &[u8], whole: &$crate::Whole) -> std::io::Result<bool> {
-            self.inner.is_named(key, whole)
+            $crate::decorate::files(&*self.inner)?.is_named(key, whole)
         }
     };
-    (@one plain_names) => {
-        fn plain_names(&self) -> std::io::Result<Vec<(Vec<u8>, u64)>> {
-            self.inner.plain_names()
+    (@one names) => {
+        fn names(&self) -> std::io::Result<Vec<(Vec<u8>, u64)>> {
+            $crate::decorate::files(&*self.inner)?.names()
         }
     };
-    (@one plain_files) => {
-        fn plain_files(&self) -> std::io::Result<Vec<u64>> {
-            self.inner.plain_files()
+    (@one numbers) => {
+        fn numbers(&self) -> std::io::Result<Vec<u64>> {
+            $crate::decorate::files(&*self.inner)?.numbers()
         }
     };
     (@one ready) => {
@@ -82,6 +88,10 @@ macro_rules! delegate {
     };
 }
 
+use std::io;
+
+use crate::{FileStore, Target};
+
 mod deadline;
 mod faults;
 mod throttle;
@@ -89,3 +99,11 @@ mod throttle;
 pub use deadline::Deadline;
 pub use faults::{Failure, FaultPlan, Faults};
 pub use throttle::{Limits, Throttle};
+
+/// The plain files of a decorated target.
+///
+/// # Errors
+/// `Unsupported` where it has none.
+fn files(inner: &dyn Target) -> io::Result<&dyn FileStore> {
+    inner.files().ok_or_else(|| io::ErrorKind::Unsupported.into())
+}

@@ -11,7 +11,8 @@ use terrace_format::frame::Frame;
 use terrace_system::Locked;
 use terrace_system::clock::monotonic_nanos;
 
-use crate::{Place, Target};
+use super::files;
+use crate::{FileStore, Place, Target};
 
 const SECOND: u64 = 1_000_000_000;
 /// A target that was idle may catch up by this much at the most.
@@ -124,14 +125,18 @@ impl Target for Throttle {
         Ok(())
     }
 
-    fn write_plain(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
+    delegate!(free discard allocated used space scan files ready look is_new forget_new file);
+}
+
+impl FileStore for Throttle {
+    fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         let begun = monotonic_nanos();
-        let place = self.inner.write_plain(file, frame)?;
+        let place = files(&*self.inner)?.write_frame(file, frame)?;
         self.wait(Lane::Write, begun, u64::from(place.length))?;
         Ok(place)
     }
 
-    delegate!(free discard allocated used space scan follow is_named plain_names plain_files ready look is_new forget_new file);
+    delegate!(set_name is_named names numbers);
 }
 
 #[cfg(test)]

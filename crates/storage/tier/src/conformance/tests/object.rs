@@ -1,12 +1,13 @@
 //! The suite over services, and what is true of object targets alone.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Instant;
 
+use super::super::frames::scan;
 use super::*;
-use crate::{Object, Service, ledger};
+use crate::{Object, ObjectKind, Service, ledger};
 
-#[path = "../../../../engine/terrace/tests/redis/mod.rs"]
+#[path = "../../../../../engine/terrace/tests/redis/mod.rs"]
 mod redis;
 use redis::Redis;
 
@@ -16,7 +17,7 @@ fn service(name: &str, options: &[(&str, String)], root: &str) -> Service {
 }
 
 fn open(service: &Service, store: u64, state: &Path) -> io::Result<Object> {
-    let object = Object::new(service.clone(), store, 1, CAPACITY, ids(), state, Some(state.join("made")))?;
+    let object = Object::new(service.clone(), store, 1, CAPACITY_BYTES, ids(), state, Some(state.join("made")))?;
     object.ready().map(|()| object)
 }
 
@@ -24,56 +25,31 @@ fn fs(folder: &tempfile::TempDir) -> Service {
     service("fs", &[], folder.path().join("blobs").to_str().expect("UTF-8"))
 }
 
-fn on_fs() -> (Arc<dyn Target>, Box<dyn Any>) {
+fn on_fs() -> Site {
     let folder = tempfile::tempdir().expect("a folder");
-    let object = open(&fs(&folder), STORE, &folder.path().join("state")).expect("a target");
-    (Arc::new(object), Box::new(folder))
+    let mut site = site(folder.path().join("blobs"), folder);
+    site.settings.service = Some("fs".into());
+    site
 }
 
-fn on_redis(redis: &Redis) -> (Arc<dyn Target>, Box<dyn Any>) {
+fn on_redis(redis: &Redis) -> Site {
     static ROOTS: AtomicU64 = AtomicU64::new(0);
     let root = format!("/run-{}", ROOTS.fetch_add(1, Ordering::Relaxed));
-    let state = tempfile::tempdir().expect("a folder");
-    let service = service("redis", &[("endpoint", redis.endpoint())], &root);
-    (Arc::new(open(&service, STORE, state.path()).expect("a target")), Box::new(state))
-}
-
-fn throttle((target, guard): (Arc<dyn Target>, Box<dyn Any>)) -> (Arc<dyn Target>, Box<dyn Any>) {
-    let state = tempfile::NamedTempFile::new().expect("a file");
-    let rate = Some(10_000_000_000);
-    let limits = Limits { read: rate, write: rate, ..Limits::default() };
-    (Arc::new(Throttle::new(target, limits, state.path()).expect("a throttle")), Box::new((guard, state)))
+    let mut site = site(root, tempfile::tempdir().expect("a folder"));
+    site.settings.service = Some("redis".into());
+    site.settings.options.insert("endpoint".into(), redis.endpoint());
+    site
 }
 
 #[test]
-fn files() {
-    check(on_fs);
+fn blobs_in_files() {
+    check(&ObjectKind, on_fs);
 }
 
 #[test]
-fn memory() {
-    check(|| {
-        let state = tempfile::tempdir().expect("a folder");
-        let object = open(&service("memory", &[], "/a/b"), STORE, state.path()).expect("a target");
-        (Arc::new(object), Box::new(state))
-    });
-}
-
-#[test]
-fn redis() {
+fn blobs_in_redis() {
     if let Some(server) = Redis::start() {
-        check(|| on_redis(&server));
-    }
-}
-
-#[test]
-fn decorated() {
-    check(|| throttle(on_fs()));
-    let faults = |(target, guard)| -> (Arc<dyn Target>, Box<dyn Any>) { (Arc::new(Faults::new(target)), guard) };
-    check(|| faults(on_fs()));
-    if let Some(server) = Redis::start() {
-        check(|| throttle(on_redis(&server)));
-        check(|| faults(on_redis(&server)));
+        check(&ObjectKind, || on_redis(&server));
     }
 }
 
@@ -83,7 +59,8 @@ fn another_process_sees_what_one_wrote_and_takes_over_what_it_left() {
     let service = fs(&folder);
     let numbers = ids();
     let state = folder.path().join("state");
-    let open = || Object::new(service.clone(), STORE, 1, CAPACITY, numbers.clone(), &state, None).expect("a target");
+    let open =
+        || Object::new(service.clone(), STORE_ID, 1, CAPACITY_BYTES, numbers.clone(), &state, None).expect("a target");
     let (first, second) = (open(), open());
     let old = append(&first, 1, 5000).expect("appends");
     let new = append(&second, 2, 5000).expect("appends");
@@ -106,7 +83,7 @@ fn another_process_sees_what_one_wrote_and_takes_over_what_it_left() {
 fn a_lost_ledger_is_made_anew_from_a_listing() {
     let folder = tempfile::tempdir().expect("a folder");
     let (service, state) = (fs(&folder), folder.path().join("state"));
-    let first = open(&service, STORE, &state).expect("a target");
+    let first = open(&service, STORE_ID, &state).expect("a target");
     let places: Vec<Place> = (1..5).map(|write| append(&first, write, 5000).expect("appends")).collect();
     first.free(&places[3..]).expect("frees");
     let used = first.space().expect("space").used;
@@ -114,25 +91,11 @@ fn a_lost_ledger_is_made_anew_from_a_listing() {
     std::fs::remove_dir_all(&state).expect("removes");
     // Its numbers start anew, too, after those that are known to be used.
     let numbers: Arc<dyn Ids> = Arc::new(Counter(AtomicU64::new(places[0].segment + 1)));
-    let second = Object::new(service, STORE, 1, CAPACITY, numbers, &state, None).expect("a target");
+    let second = Object::new(service, STORE_ID, 1, CAPACITY_BYTES, numbers, &state, None).expect("a target");
     assert_eq!(second.space().expect("space").used, used);
     let new = append(&second, 9, 5000).expect("appends");
     assert!(!places.contains(&new), "the place of a freed blob is not used again");
     assert_eq!(scan(&second).len(), 4);
-}
-
-#[test]
-fn another_stores_target_is_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (service, state) = (fs(&folder), |name: &str| folder.path().join(name));
-    service.probe().expect("nobody's yet");
-    open(&service, 1, &state("1")).expect("the first");
-    open(&service, 1, &state("1")).expect("the same again");
-    for error in [service.probe().err(), open(&service, 2, &state("2")).err()] {
-        let error = error.expect("another store's");
-        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
-        assert!(error.to_string().contains("store 0000000000000001"), "{error}");
-    }
 }
 
 /// A target whose marker was missing was made again, whatever the reason: a mistyped bucket, or a marker that somebody had
@@ -141,7 +104,7 @@ fn another_stores_target_is_refused() {
 fn a_target_without_its_marker_is_away_until_it_is_renewed() {
     let folder = tempfile::tempdir().expect("a folder");
     let (service, state) = (fs(&folder), folder.path().join("state"));
-    let target = open(&service, STORE, &state).expect("a target");
+    let target = open(&service, STORE_ID, &state).expect("a target");
     assert!(target.is_new());
     let place = append(&target, 1, 100).expect("appends");
     let (blobs, elsewhere) = (folder.path().join("blobs"), folder.path().join("elsewhere"));
@@ -153,7 +116,7 @@ fn a_target_without_its_marker_is_away_until_it_is_renewed() {
     away(target.read(place, 0, &mut [0; 10]).expect_err("away"));
     away(append(&target, 2, 100).expect_err("away"));
     away(target.space().expect_err("away"));
-    away(open(&service, STORE, &state).err().expect("away"));
+    away(open(&service, STORE_ID, &state).err().expect("away"));
     assert!(!blobs.join("terrace-target").exists(), "nothing is made in its place");
     std::fs::rename(&elsewhere, &blobs).expect("comes back");
     assert!(read(&target, place, 1, 0, 100).expect("reads") == bytes(1, 100));
@@ -162,10 +125,10 @@ fn a_target_without_its_marker_is_away_until_it_is_renewed() {
     let whole = std::fs::read(&marker).expect("reads");
     for length in [0, whole.len() - 1] {
         std::fs::write(&marker, &whole[..length]).expect("shortens");
-        away(open(&service, STORE, &state).err().expect("away"));
+        away(open(&service, STORE_ID, &state).err().expect("away"));
     }
     std::fs::remove_dir_all(&blobs).and_then(|()| std::fs::remove_file(state.join("made"))).expect("renews");
-    let renewed = open(&service, STORE, &state).expect("made again");
+    let renewed = open(&service, STORE_ID, &state).expect("made again");
     assert!(renewed.is_new());
     assert_eq!(renewed.read(place, 0, &mut [0; 10]).expect_err("gone").kind(), io::ErrorKind::NotFound);
     assert_eq!(renewed.space().expect("space").used, 0);
@@ -176,7 +139,7 @@ fn a_target_without_its_marker_is_away_until_it_is_renewed() {
 fn a_volatile_target_that_was_emptied_is_taken() {
     let folder = tempfile::tempdir().expect("a folder");
     let (service, state) = (fs(&folder), folder.path().join("state"));
-    let target = Object::new(service, STORE, 1, CAPACITY, ids(), &state, None).expect("a target");
+    let target = Object::new(service, STORE_ID, 1, CAPACITY_BYTES, ids(), &state, None).expect("a target");
     let place = append(&target, 1, 100).expect("appends");
     std::fs::remove_dir_all(folder.path().join("blobs")).expect("empties");
     assert_eq!(target.read(place, 0, &mut [0; 10]).expect_err("gone").kind(), io::ErrorKind::NotFound);
@@ -190,7 +153,7 @@ fn a_volatile_target_that_was_emptied_is_taken() {
 #[test]
 fn a_shortened_blob_is_damage() {
     let folder = tempfile::tempdir().expect("a folder");
-    let target = open(&fs(&folder), STORE, &folder.path().join("state")).expect("a target");
+    let target = open(&fs(&folder), STORE_ID, &folder.path().join("state")).expect("a target");
     let places: Vec<Place> = (1..4).map(|write| append(&target, write, 5000).expect("appends")).collect();
     for (place, left) in places.iter().zip([0, 10, 4000]) {
         let slot = place.offset / ledger::SLOT;
@@ -209,14 +172,14 @@ fn a_service_that_hangs_or_is_not_there_ends_in_an_error_with_its_words() {
     std::fs::write(folder.path().join("file"), "").expect("writes");
     let below_a_file = folder.path().join("file/below");
     let below_a_file = service("fs", &[], below_a_file.to_str().expect("UTF-8"));
-    let error = open(&below_a_file, STORE, folder.path()).err().expect("it cannot be");
+    let error = open(&below_a_file, STORE_ID, folder.path()).err().expect("it cannot be");
     assert!(error.to_string().contains("Not a directory"), "{error}");
     // It takes connections and never says a word.
     let _silent = std::os::unix::net::UnixListener::bind(&socket).expect("listens");
     let endpoint = format!("unix://localhost{}", socket.display());
     let silent = Service { timeout: Duration::from_millis(200), ..service("redis", &[("endpoint", endpoint)], "/") };
     let started = Instant::now();
-    let error = open(&silent, STORE, folder.path()).err().expect("it hangs");
+    let error = open(&silent, STORE_ID, folder.path()).err().expect("it hangs");
     assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
     assert!(started.elapsed() < Duration::from_secs(2), "the limit holds for all retries together");
 }
@@ -224,11 +187,11 @@ fn a_service_that_hangs_or_is_not_there_ends_in_an_error_with_its_words() {
 #[test]
 fn what_cannot_be_is_said_before_the_service_is_asked() {
     let state = tempfile::tempdir().expect("a folder");
-    let error = open(&service("tape", &[], "/"), STORE, state.path()).err().expect("unknown");
+    let error = open(&service("tape", &[], "/"), STORE_ID, state.path()).err().expect("unknown");
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     assert!(error.to_string().contains("services-tape") && error.to_string().contains("redis"), "{error}");
     let unset = service("redis", &[("password", "${TERRACE_NOT_SET}".into())], "/");
-    let error = open(&unset, STORE, state.path()).err().expect("not set");
+    let error = open(&unset, STORE_ID, state.path()).err().expect("not set");
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("TERRACE_NOT_SET"), "{error}");
 }
@@ -237,5 +200,8 @@ fn what_cannot_be_is_said_before_the_service_is_asked() {
 #[test]
 fn a_caller_on_a_runtime_is_served() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    runtime.block_on(async { on_fs().0.space().expect("space") });
+    runtime.block_on(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        open(&fs(&folder), STORE_ID, folder.path()).expect("a target").space().expect("space")
+    });
 }

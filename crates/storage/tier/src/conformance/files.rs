@@ -1,0 +1,60 @@
+//! Questions about plain files.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use terrace_format::frame::{self, Identity, Scratch};
+
+use super::frames::{assert_missing, bytes, read, scan};
+use super::{Question, Trial};
+use crate::{FILES, PLAIN, Place, Whole};
+
+pub(super) const FILE_QUESTIONS: [Question; 1] = [plain_files_are_frames_and_files_at_once];
+
+const FRAME_LENGTHS: [usize; 4] = [70_000, 1, 1 << 20, 5000];
+
+fn plain_files_are_frames_and_files_at_once(trial: &Trial<'_>) {
+    let target = &*trial.open();
+    let Some(files) = target.files() else { return };
+    let root = trial.settings.path.join(FILES);
+    let file = PLAIN | 7;
+    let mut whole = Vec::new();
+    let places: Vec<Place> = (1..)
+        .zip(FRAME_LENGTHS)
+        .map(|(write, length)| {
+            let raw = bytes(write, length);
+            let identity = Identity { object: 5, write, offset: whole.len() as u64, replica: 0 };
+            whole.extend_from_slice(&raw);
+            let mut scratch = Scratch::default();
+            let encoding = "none".parse().expect("an encoding");
+            let frame = frame::encode(identity, encoding, &raw, &mut scratch).expect("encodes");
+            files.write_frame(file, &frame).expect("writes")
+        })
+        .collect();
+    for (write, (place, length)) in (1..).zip(places.iter().zip(FRAME_LENGTHS)) {
+        for (start, end) in [(0, length), (length / 3, length), (length / 3, length / 2)] {
+            let part = read(target, *place, write, start, end - start).expect("reads");
+            assert!(part == bytes(write, length)[start..end]);
+        }
+    }
+    assert_eq!(scan(target), (1..).zip(places.iter().copied()).collect());
+    target.sync(&[file]).expect("syncs");
+    let named = Whole { file, length: whole.len() as u64 + 10, mode: 0o640, mtime: 7 };
+    assert!(files.set_name(b"a/b", Some(&named), &[]).expect("names"));
+    let shorter = Whole { length: named.length - 1, ..named };
+    assert!(!files.set_name(b"a/b", Some(&shorter), &[]).expect("leaves a longer file"));
+    let is_named = |key: &[u8], whole| files.is_named(key, whole).expect("looks");
+    assert!(is_named(b"a/b", &named) && !is_named(b"a", &named) && !is_named(b"a/b", &shorter));
+    whole.extend([0; 10]);
+    assert!(fs::read(root.join("a/b")).expect("a file") == whole);
+    fs::write(root.join("other"), b"put there by someone").expect("writes");
+    assert_eq!(files.names().expect("lists"), [(b"a/b".to_vec(), file)]);
+    files.set_name(b"a/b", None, &[PLAIN | 8]).expect("leaves a file that is not one of these");
+    assert!(root.join("a/b").exists());
+    files.set_name(b"a/b", None, &[file]).expect("unnames");
+    assert!(!root.join("a").exists() && read(target, places[0], 1, 0, 9).is_ok());
+    assert_eq!(files.numbers().expect("lists"), [file]);
+    assert!(target.allocated(file) > 0 && target.discard(file).expect("discards"));
+    assert_missing(target, places[0]);
+    assert_eq!((files.numbers().expect("lists"), scan(target)), (Vec::new(), BTreeSet::new()));
+}

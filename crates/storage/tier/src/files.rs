@@ -1,0 +1,45 @@
+//! Targets that also hold whole objects as ordinary files.
+
+use std::io;
+
+use terrace_format::frame::Frame;
+
+use super::Place;
+
+/// A plain file, and how it looks under its key.
+#[derive(Clone, Copy, Debug)]
+pub struct Whole {
+    /// Its number.
+    pub file: u64,
+    /// The object's length.
+    pub length: u64,
+    /// The object's permission bits.
+    pub mode: u32,
+    /// The object's last modification: nanoseconds since 1970.
+    pub mtime: i64,
+}
+
+/// Whole objects as ordinary files, which are readable without Terrace.
+///
+/// Each file has a number, in which [`PLAIN`](crate::PLAIN) is set, and may stand under the key of its object. Its frames
+/// are read, synced, scanned and discarded by the methods of [`Target`](crate::Target), with the number as their segment.
+pub trait FileStore: Send + Sync {
+    /// Writes a raw frame into the file of this number, at the frame's own offset. The first frame creates the file.
+    fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place>;
+
+    /// Puts the file `now` under a key, in the place of any file there. Without `now` it removes the key's file if that is
+    /// one of `before`; files that others put there stay.
+    ///
+    /// Returns false, and leaves the name as it is, where the file is longer than its object. A file is never cut: the
+    /// bytes behind the object's end may be needed until the next sync mark.
+    fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool>;
+
+    /// Returns whether this file stands under a key and is not longer than its object.
+    fn is_named(&self, key: &[u8], whole: &Whole) -> io::Result<bool>;
+
+    /// Lists the keys under which plain files stand, with the number of each file.
+    fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>>;
+
+    /// Lists the numbers of all plain files.
+    fn numbers(&self) -> io::Result<Vec<u64>>;
+}

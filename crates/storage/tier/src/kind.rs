@@ -1,0 +1,170 @@
+//! Kinds of targets: how a store checks, opens, finds and removes targets that it knows by their configuration only.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Capabilities, EmptiedNote, Ids, Target, Used, removal};
+
+/// The configuration of one target.
+#[derive(Clone, Debug)]
+pub struct TargetSettings {
+    /// Its path, which the kind may read as it likes.
+    pub path: PathBuf,
+    /// The tier's `service`.
+    pub service: Option<String>,
+    /// The tier's `options`, with those of the target beside or instead of them.
+    pub options: BTreeMap<String, String>,
+    /// The most bytes that it may allocate.
+    pub capacity: u64,
+    /// Whether its contents must outlive a reboot.
+    pub persistent: bool,
+    /// The longest that a call may take.
+    pub timeout: Option<Duration>,
+}
+
+impl TargetSettings {
+    /// A persistent target at this path, with no limit and no options.
+    pub fn at(path: impl Into<PathBuf>) -> TargetSettings {
+        let (service, options, timeout) = (None, BTreeMap::new(), None);
+        TargetSettings { path: path.into(), service, options, capacity: u64::MAX, persistent: true, timeout }
+    }
+}
+
+/// The store that a target belongs to.
+#[derive(Clone)]
+pub struct TargetOwner {
+    /// The store's id, which no other store has.
+    pub store: u64,
+    /// The target's number in the store.
+    pub number: u16,
+    /// The store's directory.
+    pub dir: PathBuf,
+    /// Gives out numbers of segments.
+    pub ids: Arc<dyn Ids>,
+}
+
+/// The file in a store's directory that says that a target was made.
+pub fn made_note(dir: &Path, number: u16) -> PathBuf {
+    dir.join(format!("target-{number}"))
+}
+
+impl TargetOwner {
+    /// The text of the marker that a target keeps, so that nobody takes it for another store's or for another target.
+    pub fn mark(&self) -> String {
+        format!("store {:016x}\ntarget {}\n", self.store, self.number)
+    }
+
+    /// The file that [`TargetOwner::was_made`] looks for.
+    pub fn made_note(&self) -> PathBuf {
+        made_note(&self.dir, self.number)
+    }
+
+    /// Whether the target was made, and was not renewed since. A place without the marker is then not the target: a disk
+    /// may not be mounted, or a path may be wrong. A persistent target must be unavailable instead of looking empty.
+    pub fn was_made(&self) -> bool {
+        self.made_note().exists()
+    }
+
+    /// Notes that the target was made. Call it once the marker is durable.
+    pub fn note_made(&self) -> io::Result<()> {
+        if self.was_made() { Ok(()) } else { File::create(self.made_note())?.sync_all() }
+    }
+
+    /// Forgets that the target was made. Call it just before the marker is removed: a target that was made and has no
+    /// marker counts as unavailable.
+    pub fn forget_made(&self) -> io::Result<()> {
+        removal::remove_file(&self.made_note())
+    }
+
+    /// The note behind [`Target::is_new`].
+    pub fn emptied(&self) -> EmptiedNote {
+        EmptiedNote::new(self.dir.join(format!("emptied-{}", self.number)))
+    }
+
+    /// The count of the target's bytes that all processes share.
+    pub fn used(&self) -> Used {
+        Used::open(&self.dir.join(format!("used-{}", self.number)))
+    }
+}
+
+/// A target that was opened.
+pub struct OpenedTarget {
+    /// The target.
+    pub target: Arc<dyn Target>,
+    /// The reason why it cannot be used now. The store sets it aside, and tries it again later.
+    pub trouble: Option<io::Error>,
+}
+
+impl OpenedTarget {
+    /// Looks whether the target is ready.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where the place belongs to another store or target, and `InvalidInput` where the configuration
+    /// cannot be right. Any other error is trouble that may pass.
+    pub fn look(target: Arc<dyn Target>) -> io::Result<OpenedTarget> {
+        match target.ready() {
+            Err(e) if matches!(e.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::InvalidInput) => Err(e),
+            ready => Ok(OpenedTarget { target, trouble: ready.err() }),
+        }
+    }
+}
+
+/// The owner of the place that a configuration gives a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetFound {
+    /// The target is there, and takes this many bytes.
+    Own {
+        /// Bytes on the device.
+        used: u64,
+    },
+    /// No target is there.
+    Nothing,
+    /// Another store's target is there, or another target of the same store: its marker.
+    Another(String),
+}
+
+/// A kind of target, which `kind = "NAME"` in `terrace.toml` selects once it is registered.
+pub trait TargetKind: Send + Sync {
+    /// The abilities of its targets.
+    fn capabilities(&self) -> Capabilities;
+
+    /// The path of a tier's only target where the configuration names no target.
+    fn default_path(&self) -> Option<&str> {
+        None
+    }
+
+    /// Checks the configuration of a target without looking at its place. The error says what to write instead.
+    fn check(&self, settings: &TargetSettings) -> Result<(), String> {
+        let written = [(settings.service.is_some(), "service"), (!settings.options.is_empty(), "options")];
+        match written.iter().find(|(is_written, _)| *is_written) {
+            Some((_, key)) => Err(format!("{key} is not for this kind of tier; leave it out")),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks that a new target can be made: its place can be reached and belongs to nobody. A store calls this for all of
+    /// its targets before it makes the first one.
+    ///
+    /// # Errors
+    /// `AlreadyExists` where any store has a target there.
+    fn probe(&self, settings: &TargetSettings) -> io::Result<()>;
+
+    /// Opens a target. One that was never made, or is not persistent, is made where its place is empty.
+    ///
+    /// # Errors
+    /// Where the configuration cannot be right, or the place belongs to another store or target. A target that is only
+    /// unavailable now is no error, but has [`OpenedTarget::trouble`].
+    fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget>;
+
+    /// Looks at the target's place, and changes nothing.
+    fn find(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<TargetFound>;
+
+    /// Removes everything that the store has put into the target's place: frames first, then
+    /// [`TargetOwner::forget_made`], then the marker, so that a removal that was interrupted can be repeated. Leaves
+    /// everything that others put there, and returns those files.
+    fn remove(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<Vec<PathBuf>>;
+}

@@ -1,0 +1,24 @@
+//! A kind of target that is not part of Terrace: one SQLite file, with a row for each frame.
+//!
+//! ```toml
+//! [[tier]]
+//! name = "database"
+//! kind = "sqlite"
+//! targets = ["/mnt/a/frames.sqlite"]
+//! options = { page_size = 16384 }
+//! ```
+
+mod kind;
+mod target;
+
+pub use kind::SqliteKind;
+
+use terrace::tier::{KindError, register_kind};
+
+/// Registers `kind = "sqlite"`. A program calls this once, before it makes or opens a store.
+///
+/// # Errors
+/// [`KindError::Taken`] where it was called before.
+pub fn register() -> Result<(), KindError> {
+    register_kind("sqlite", SqliteKind)
+}
