@@ -1,4 +1,4 @@
-//! Measures what Terrace claims: each figure beside the paper's, or beside the tool that it would replace.
+//! Measures Terrace's claims: each figure beside the paper's, or beside the tool that Terrace would replace.
 //!
 //! Both sides of a ratio are measured in one run, alternating.
 
@@ -17,25 +17,25 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use clap::Parser;
 
-/// Measures what Terrace claims.
+/// Measure Terrace's claims.
 #[derive(Parser)]
 #[command(name = "terrace-bench")]
 struct Arguments {
-    /// What to measure; everything where none is named.
+    /// The claims to measure; all if none is given.
     ids: Vec<String>,
     /// Print the rows as JSON.
     #[arg(long)]
     json: bool,
-    /// Write benchmarks.json into this folder, too, and render benchmarks.md and the plots from it.
+    /// Also write benchmarks.json into this folder, and render benchmarks.md and the plots from it.
     #[arg(long, value_name = "FOLDER")]
     write: Option<PathBuf>,
     /// Measure nothing: render benchmarks.md and the plots from this folder's benchmarks.json.
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["ids", "write", "json", "list"])]
     render: Option<PathBuf>,
-    /// How long it may take: minutes, less than an hour, or as long as it takes.
+    /// The time that measuring may take: minutes, less than an hour, or as long as necessary.
     #[arg(long, value_enum, default_value = "usual")]
     size: size::Size,
-    /// What there is to measure.
+    /// List the claims.
     #[arg(long)]
     list: bool,
 }
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     }
     let arguments = Arguments::parse();
     if arguments.list {
-        for claims::Measurement { id, title, .. } in claims::ALL {
+        for claims::Measurement { id, title, .. } in claims::ALL_MEASUREMENTS {
             println!("{id:<10} {title}");
         }
         return Ok(());
@@ -57,13 +57,13 @@ fn main() -> Result<()> {
     arguments.size.set();
     let mut chosen = Vec::new();
     for id in &arguments.ids {
-        match claims::ALL.iter().find(|known| known.id.eq_ignore_ascii_case(id)) {
+        match claims::ALL_MEASUREMENTS.iter().find(|known| known.id.eq_ignore_ascii_case(id)) {
             Some(measurement) => chosen.push(measurement),
             None => bail!("there is no {id:?}; --list shows what there is"),
         }
     }
     if chosen.is_empty() {
-        chosen.extend(claims::ALL);
+        chosen.extend(claims::ALL_MEASUREMENTS);
     }
     let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for claims::Measurement { id, title, run, page_rows, .. } in chosen {
@@ -79,7 +79,7 @@ fn main() -> Result<()> {
                 }
                 rows.extend(measured);
             }
-            // What else there is to measure says as much without it.
+            // A claim that fails does not keep the others from being measured.
             Err(error) => {
                 eprintln!("{id}: {error:#}");
                 failed.push(*id);

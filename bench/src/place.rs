@@ -1,4 +1,4 @@
-//! Where a measurement puts its stores: on tmpfs and on the disk below the working directory.
+//! The folders for a measurement's stores: on tmpfs, and on the disk below the working directory.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// A new one.
+    /// Makes both folders.
     pub fn new() -> Result<Place> {
         let disk = std::env::var_os("TERRACE_BENCH_DISK").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
         Ok(Place {
@@ -22,17 +22,17 @@ impl Place {
         })
     }
 
-    /// In memory.
+    /// Returns the folder in memory.
     pub fn ram(&self) -> &Path {
         self.ram.path()
     }
 
-    /// On disk.
+    /// Returns the folder on disk.
     pub fn disk(&self) -> &Path {
         self.disk.path()
     }
 
-    /// A store over one tmpfs tier and `disks` disk tiers, with a replica on each. Its catalog is on disk.
+    /// Makes a store over one tmpfs tier and `disks` disk tiers, with a replica on each. Its catalog is on disk.
     pub fn store(&self, name: &str, disks: usize) -> Result<Store> {
         let mut text = format!("[store]\nreplicas = {{ default = {} }}\n", disks + 1);
         let mut tier = |tier: &str, path: PathBuf| {
@@ -49,7 +49,7 @@ impl Place {
     }
 }
 
-/// Bytes that look like output of a simulation: smooth 64-bit floats with noise in the low digits.
+/// Makes bytes that resemble the output of a simulation: smooth 64-bit floats with noise in the low digits.
 pub fn smooth_floats(length: usize, seed: u64) -> Vec<u8> {
     let mut noise = seed | 1;
     (0..length / 8)
@@ -61,7 +61,7 @@ pub fn smooth_floats(length: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Bytes that no codec shrinks.
+/// Makes bytes that no codec shrinks.
 pub fn random_bytes(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     (0..length / 8 + 1)

@@ -1,4 +1,5 @@
-//! docs/benchmarks.json with all rows; docs/benchmarks.md and the plots with those that claims put on the page.
+//! Writes docs/benchmarks.json with all rows, and docs/benchmarks.md and the plots with the rows that claims put on the
+//! page.
 
 mod bars;
 mod page;
@@ -8,13 +9,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 
-use crate::claims::{ALL, Measurement};
+use crate::claims::{ALL_MEASUREMENTS, Measurement};
 use crate::row::Row;
 
 /// The claim whose bars the page shows, and the title of that plot.
 const SHOWN_BARS: (&str, &str) = ("C7", "writing and reading, times quicker than no replication");
 
-/// Puts rows into docs/benchmarks.json, and renders the page. Rows of claims that were not measured this time stay.
+/// Merges rows into docs/benchmarks.json, and renders the page. Rows of claims that were not measured this time stay.
 pub fn write(folder: &Path, rows: &[Row]) -> Result<()> {
     let json = folder.join("benchmarks.json");
     let old = if json.exists() { read(&json)? } else { Vec::new() };
@@ -30,7 +31,7 @@ pub fn render(folder: &Path) -> Result<()> {
     let rows = read(&folder.join("benchmarks.json"))?;
     let plots = folder.join("plots");
     std::fs::create_dir_all(&plots)?;
-    for table in page::TABLES {
+    for table in page::REPORT_TABLES {
         let Some(plot) = table.plot else { continue };
         ratios::plot(&plots.join(plot), &page::shown(table.kind, &rows))
             .map_err(|e| anyhow!("plotting {plot}: {e}"))?;
@@ -46,9 +47,9 @@ fn read(json: &Path) -> Result<Vec<Row>> {
     serde_json::from_slice(&text).with_context(|| format!("{} does not hold rows", json.display()))
 }
 
-/// Finds the entry of [`ALL`] that measures a row: the one with its id, or with an id that the row's begins with.
+/// Finds the entry of [`ALL_MEASUREMENTS`] that measures a row: the one with its id, or with an id that the row's begins with.
 fn section(row: &Row) -> Option<usize> {
-    let place = |is: &dyn Fn(&Measurement) -> bool| ALL.iter().position(is);
+    let place = |is: &dyn Fn(&Measurement) -> bool| ALL_MEASUREMENTS.iter().position(is);
     place(&|measurement| measurement.id == row.id).or_else(|| place(&|measurement| row.id.starts_with(measurement.id)))
 }
 
@@ -66,8 +67,8 @@ mod tests {
     fn the_page_shows_what_the_rows_say_and_is_one_page() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
         let rows = read(&docs.join("benchmarks.json")).unwrap();
-        let shown: usize = page::TABLES.iter().map(|table| page::shown(table.kind, &rows).len()).sum();
-        let chosen: usize = ALL.iter().map(|measurement| measurement.page_rows.len()).sum();
+        let shown: usize = page::REPORT_TABLES.iter().map(|table| page::shown(table.kind, &rows).len()).sum();
+        let chosen: usize = ALL_MEASUREMENTS.iter().map(|measurement| measurement.page_rows.len()).sum();
         assert_eq!(shown, chosen, "each row that a claim puts on the page is in docs/benchmarks.json");
         assert!((20..=MAX_PAGE_ROWS).contains(&shown), "the page has {shown} rows");
         let text = std::fs::read_to_string(docs.join("benchmarks.md")).unwrap();

@@ -1,4 +1,4 @@
-//! A figure, with the goal or the peer's figure beside it.
+//! A figure, with the goal or the peer's figure.
 
 use comfy_table::{Table, presets};
 use serde::{Deserialize, Serialize};
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 pub struct Row {
     /// The claim's id.
     pub id: String,
-    /// What was measured.
+    /// The measured quantity.
     pub what: String,
     /// The paper's figure, or the peer's from the same run.
     pub paper: Option<f64>,
     /// The goal.
     pub goal: Option<f64>,
-    /// Ours.
+    /// Our figure.
     pub ours: f64,
-    /// Of all three.
+    /// The unit of all three.
     pub unit: String,
-    /// How many times better ours is than `paper`.
+    /// The factor by which ours is better than `paper`.
     pub ratio: Option<f64>,
-    /// Whether the goal is met; none where there is none.
+    /// Whether the goal is met; `None` without a goal.
     pub pass: Option<bool>,
-    /// Conditions, and what else was seen.
+    /// Conditions, and other observations.
     pub details: String,
-    /// Where in a plot it is, if it is that instead of a row of a table.
+    /// The place in a plot, if the row is part of a plot instead of a table.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub point: Option<Point>,
 }
@@ -32,13 +32,13 @@ pub struct Row {
 /// A place in a plot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Point {
-    /// The plot's title; the row's unit is that of its values.
+    /// The plot's title. The row's unit is the unit of its values.
     pub plot: String,
-    /// Which of its lines.
+    /// The name of its line.
     pub line: String,
-    /// Where along it: lines have their points in the order of the rows.
+    /// The place along the line. Points are in the order of the rows.
     pub at: String,
-    /// Whether it is a bar instead, beside those of the other lines at the same place.
+    /// Whether it is a bar beside those of the other lines at the same place.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bars: bool,
 }
@@ -49,7 +49,7 @@ pub struct PageRow {
     pub id: &'static str,
     /// The row's `what`.
     pub what: &'static str,
-    /// The same in words for a reader who knows neither the papers nor the code.
+    /// A description for a reader who knows neither the papers nor the code.
     pub words: &'static str,
     /// The origin of the bytes.
     pub data: DataOrigin,
@@ -76,7 +76,7 @@ impl PageRow {
     }
 }
 
-/// Which way a figure is better.
+/// The direction in which a figure is better.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Better {
     /// More is better.
@@ -86,7 +86,7 @@ pub enum Better {
 }
 
 impl Row {
-    /// A figure by itself.
+    /// Makes a figure without a comparison.
     pub fn new(id: &str, what: impl Into<String>, ours: f64, unit: &str) -> Row {
         Row {
             id: id.into(),
@@ -102,40 +102,40 @@ impl Row {
         }
     }
 
-    /// A point of a plot.
+    /// Makes a point of a plot.
     pub fn point(id: &str, plot: &str, line: &str, at: impl ToString, value: f64, unit: &str) -> Row {
         let point = Point { plot: plot.into(), line: line.into(), at: at.to_string(), bars: false };
         Row { point: Some(point), ..Row::new(id, format!("{plot}, {line}"), value, unit) }
     }
 
-    /// A bar of a plot.
+    /// Makes a bar of a plot.
     pub fn bar(id: &str, plot: &str, line: &str, at: impl ToString, value: f64, unit: &str) -> Row {
         let bar = Row::point(id, plot, line, at, value, unit);
         Row { point: bar.point.map(|point| Point { bars: true, ..point }), ..bar }
     }
 
-    /// Beside the paper's figure, or a peer's from the same run.
+    /// Sets the paper's figure, or a peer's from the same run.
     pub fn beside(mut self, other: f64, better: Better) -> Row {
         self.paper = Some(other);
         self.ratio = Some(if better == Better::Higher { self.ours / other } else { other / self.ours });
         self
     }
 
-    /// With a goal.
+    /// Sets a goal.
     pub fn goal(mut self, goal: f64, better: Better) -> Row {
         self.goal = Some(goal);
         self.pass = Some(if better == Better::Higher { self.ours >= goal } else { self.ours <= goal });
         self
     }
 
-    /// With its conditions.
+    /// Sets the conditions.
     pub fn details(mut self, details: impl Into<String>) -> Row {
         self.details = details.into();
         self
     }
 }
 
-/// The rows for a terminal.
+/// Formats the rows for a terminal.
 pub fn table(rows: &[Row]) -> Table {
     let mut table = Table::new();
     table
@@ -157,7 +157,7 @@ pub fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Whether the goal is met, in a word.
+/// Says in a word whether the goal is met.
 pub fn mark(row: &Row) -> &'static str {
     match row.pass {
         Some(true) => "met",
@@ -166,7 +166,7 @@ pub fn mark(row: &Row) -> &'static str {
     }
 }
 
-/// A number with about three significant digits.
+/// Formats a number with about three significant digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1e6 => format!("{:.2}M", value / 1e6),

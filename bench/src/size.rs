@@ -1,34 +1,34 @@
-//! How long measuring may take.
+//! The time that measuring may take.
 
 use std::sync::OnceLock;
 
 use clap::ValueEnum;
 
-static SIZE: OnceLock<Size> = OnceLock::new();
+static CHOSEN_SIZE: OnceLock<Size> = OnceLock::new();
 
-/// How long measuring may take.
+/// The time that measuring may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Size {
     /// Minutes.
     Quick,
     /// Less than an hour.
     Usual,
-    /// As long as it takes.
+    /// As long as necessary.
     Full,
 }
 
 impl Size {
-    /// What was asked for.
+    /// Returns the chosen size.
     pub fn get() -> Size {
-        *SIZE.get().unwrap_or(&Size::Usual)
+        *CHOSEN_SIZE.get().unwrap_or(&Size::Usual)
     }
 
-    /// Says so, once.
+    /// Sets the chosen size, once.
     pub fn set(self) {
-        let _ = SIZE.set(self);
+        let _ = CHOSEN_SIZE.set(self);
     }
 
-    /// What goes with it.
+    /// Returns the value for this size.
     pub fn of<T>(self, quick: T, usual: T, full: T) -> T {
         match self {
             Size::Quick => quick,

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::claims::{h4, small, throttle};
 use crate::evaluation;
 
-/// Names what a worker is to do, in its environment.
-const TASK: &str = "TERRACE_BENCH_TASK";
+/// The environment variable with a worker's task.
+const TASK_VARIABLE: &str = "TERRACE_BENCH_TASK";
 
-/// What a worker does.
+/// The tasks of workers.
 #[derive(Clone, Serialize, Deserialize)]
 pub enum Task {
     /// Catalog operations.
@@ -34,15 +34,15 @@ pub struct Assignment {
     task: Task,
 }
 
-/// What this process is to do, if it is a worker.
+/// Returns this process's task, if it is a worker.
 pub fn task() -> Result<Option<Assignment>> {
-    match std::env::var(TASK) {
+    match std::env::var(TASK_VARIABLE) {
         Ok(text) => Ok(Some(serde_json::from_str(&text).context("the worker's task")?)),
         Err(_) => Ok(None),
     }
 }
 
-/// Does it: gets ready, waits for the word, works, prints the times.
+/// Does the task: gets ready, waits for the signal, works, and prints the times.
 pub fn work(assignment: &Assignment) -> Result<()> {
     let store = terrace::Store::open(&assignment.store)?;
     let ready = || {
@@ -65,14 +65,14 @@ struct Worker {
     output: BufReader<ChildStdout>,
 }
 
-/// Runs `count` workers on one store, started at one word; what each printed.
+/// Starts `count` workers on one store at the same moment. Returns the figures that each printed.
 pub fn run(store: &Path, count: usize, task: &Task) -> Result<Vec<Vec<f64>>> {
     let program = std::env::current_exe()?;
     let mut workers = Vec::new();
     for worker in 0..count as u64 {
         let assignment = Assignment { store: store.to_owned(), worker, task: task.clone() };
         let mut child = Command::new(&program)
-            .env(TASK, serde_json::to_string(&assignment)?)
+            .env(TASK_VARIABLE, serde_json::to_string(&assignment)?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -1,4 +1,5 @@
-//! Claim C9 (HCompress): a 16-byte header per piece there; here frames and a log from which all can be made anew.
+//! Claim C9 (HCompress): the paper stores a 16-byte header per piece; Terrace stores frames and a log, from which
+//! everything can be rebuilt.
 
 use anyhow::Result;
 use terrace::frame::header_len;

@@ -1,4 +1,4 @@
-//! Claim H4 (HReplica Fig. 5b): the catalog's stores and locates per second.
+//! Claim H4 (HReplica Fig. 5b): stores and locates of the catalog per second.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,17 @@ use crate::row::{Better, PageRow, Row};
 use crate::timing::{Times, median};
 use crate::workers::{self, Task};
 
-const RUN: Duration = Duration::from_millis(1000);
-const REPEATS: usize = 3;
-/// Keys that locates choose from.
-const KEYS: u64 = 100_000;
+const RUN_DURATION: Duration = Duration::from_millis(1000);
+const REPEAT_COUNT: usize = 3;
+/// Locates choose from this many keys.
+const KEY_COUNT: u64 = 100_000;
 
-/// What one process does.
+/// The work of one process.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub enum Work {
-    /// Stores by this many threads, each with this many in flight.
+    /// `clients` threads store, each with `depth` commits in flight.
     Store { clients: usize, depth: usize },
-    /// Locates by one thread.
+    /// One thread locates.
     Locate,
 }
 
@@ -38,7 +38,7 @@ pub fn run() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let stores = |processes, clients, depth| -> Result<(f64, Times)> {
         let (mut rates, mut times) = (Vec::new(), Vec::new());
-        for repeat in 0..REPEATS {
+        for repeat in 0..REPEAT_COUNT {
             let store = place.store(&format!("catalog-{processes}-{clients}-{depth}-{repeat}"), 0)?;
             let printed = workers::run(store.dir(), processes, &Task::Catalog(Work::Store { clients, depth }))?;
             rates.push(printed.iter().map(|p| p[0]).sum());
@@ -67,21 +67,21 @@ pub fn run() -> Result<Vec<Row>> {
         );
     }
     let store = place.store("located", 0)?;
-    fill(store.catalog(), "located", KEYS)?;
+    fill(store.catalog(), "located", KEY_COUNT)?;
     let mut rates = Vec::new();
-    for _ in 0..REPEATS {
+    for _ in 0..REPEAT_COUNT {
         rates.push(workers::run(store.dir(), 2, &Task::Catalog(Work::Locate))?.iter().map(|p| p[0]).sum());
     }
     rows.push(
         Row::new("H4", "locates, 2 processes", median(rates), "locates/s")
             .beside(410e3, Better::Higher)
             .goal(1.3e6, Better::Higher)
-            .details(format!("random among {KEYS} keys; the paper: 32 nodes")),
+            .details(format!("random among {KEY_COUNT} keys; the paper: 32 nodes")),
     );
     Ok(rows)
 }
 
-/// The process's rate, then the time of each call.
+/// Returns the process's rate, followed by the time of each call.
 pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
     let catalog = store.catalog();
     match *work {
@@ -103,10 +103,10 @@ pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std
         Work::Locate => {
             ready()?;
             let (begin, mut count, mut state) = (Instant::now(), 0u64, worker + 1);
-            while begin.elapsed() < RUN {
+            while begin.elapsed() < RUN_DURATION {
                 for _ in 0..256 {
                     state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-                    let key = key("located", (state >> 33) % KEYS);
+                    let key = key("located", (state >> 33) % KEY_COUNT);
                     anyhow::ensure!(catalog.locate(&key, 0, 4096)?.is_some_and(|(_, extents)| extents.len() == 1));
                     count += 1;
                 }
@@ -118,7 +118,7 @@ pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std
 
 fn store_for_a_while(catalog: &Catalog, prefix: &str, depth: usize) -> Result<Vec<f64>> {
     let (begin, mut next, mut times) = (Instant::now(), 0, Vec::new());
-    while begin.elapsed() < RUN {
+    while begin.elapsed() < RUN_DURATION {
         let changes: Vec<Change> =
             (next..next + depth as u64).map(|i| record(catalog, &key(prefix, scatter(i)))).collect::<Result<_>>()?;
         next += depth as u64;
@@ -143,7 +143,7 @@ pub fn fill(catalog: &Catalog, prefix: &str, keys: u64) -> Result<()> {
     Ok(())
 }
 
-/// An order that is not that of keys.
+/// Scatters indices, so that the order of operations differs from the order of keys.
 fn scatter(i: u64) -> u64 {
     i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 24
 }
@@ -152,7 +152,7 @@ fn key(prefix: &str, i: u64) -> Vec<u8> {
     format!("runs/{prefix}/{i:010}").into_bytes()
 }
 
-/// What a `put` of 4 KiB with one replica commits.
+/// Makes the commit of a `put` of 4 KiB with one replica.
 fn record(catalog: &Catalog, key: &[u8]) -> Result<Change> {
     let (object, write) = (catalog.next_id()?, catalog.next_id()?);
     let place = Stored { segment: 7, offset: write * 4200, length: 4200 };

@@ -1,4 +1,4 @@
-//! Claim H9 (HReplica IV-B): 1 to 5 replicas of a piece, 3 by default, to be set at each level.
+//! Claim H9 (HReplica IV-B): 1 to 5 replicas of a piece, 3 by default, settable at each level.
 
 use anyhow::Result;
 use terrace::{Ack, Config, PutOptions, Store};
@@ -6,23 +6,23 @@ use terrace::{Ack, Config, PutOptions, Store};
 use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};
 
-/// Ways to ask for a number of replicas.
-const LEVELS: [&str; 3] = ["system", "application", "operation"];
-/// Replicas that the paper allows.
-const MOST: u8 = 5;
+/// The levels at which a number of replicas can be requested.
+const POLICY_LEVELS: [&str; 3] = ["system", "application", "operation"];
+/// The largest number of replicas that the paper allows.
+const MAX_REPLICAS: u8 = 5;
 
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let (mut met, mut stored) = (0, Vec::new());
-    for (number, level) in LEVELS.iter().enumerate() {
-        for replicas in 1..=MOST {
+    for (number, level) in POLICY_LEVELS.iter().enumerate() {
+        for replicas in 1..=MAX_REPLICAS {
             let have = put(&place, &format!("{level}-{replicas}"), number, Some(replicas))?;
             met += usize::from(have == usize::from(replicas));
             stored.push(have.to_string());
         }
     }
     let default = put(&place, "default", 0, None)?;
-    let asked = LEVELS.len() * usize::from(MOST);
+    let asked = POLICY_LEVELS.len() * usize::from(MAX_REPLICAS);
     Ok(vec![
         Row::new("H9", "replicas of a piece where nothing is said", default as f64, "replicas")
             .beside(3.0, Better::Higher)
@@ -34,10 +34,10 @@ pub fn run() -> Result<Vec<Row>> {
     ])
 }
 
-/// Replicas of each extent of an object that is put where so many are asked for at a level.
+/// Puts an object with the number of replicas requested at a level. Returns how many replicas each of its extents has.
 fn put(place: &Place, name: &str, level: usize, replicas: Option<u8>) -> Result<usize> {
     let paths: Vec<String> =
-        (0..MOST).map(|i| format!("'{}'", place.ram().join(format!("{name}-{i}")).display())).collect();
+        (0..MAX_REPLICAS).map(|i| format!("'{}'", place.ram().join(format!("{name}-{i}")).display())).collect();
     let asked = |at: usize, text: &dyn Fn(u8) -> String| replicas.filter(|_| at == level).map(text).unwrap_or_default();
     let text = [
         asked(0, &|n| format!("[store]\nreplicas = {{ default = {n} }}\n")),

@@ -1,4 +1,4 @@
-//! One large object, beside `cp` to the same tier.
+//! One large object, compared with `cp` to the same tier.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ use crate::place::{Place, random_bytes, smooth_floats};
 use crate::row::{Better, Row};
 use crate::timing::{median, time};
 
-const LENGTH: usize = 256 << 20;
-const ROUNDS: usize = 5;
+const OBJECT_BYTES: usize = 256 << 20;
+const ROUND_COUNT: usize = 5;
 
 pub fn run() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
@@ -21,11 +21,11 @@ pub fn run() -> Result<Vec<Row>> {
         let place = Place::new()?;
         let store = place.store("store", 0)?;
         let (source, copy, back) = (place.ram().join("source"), place.ram().join("copy"), place.ram().join("back"));
-        std::fs::write(&source, block.repeat(LENGTH / block.len()))?;
+        std::fs::write(&source, block.repeat(OBJECT_BYTES / block.len()))?;
         let options = PutOptions { ack: Some(Ack::Placed), element, ..PutOptions::default() };
         let (mut puts, mut copies, mut gets, mut reads) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut stored = 0;
-        for _ in 0..ROUNDS {
+        for _ in 0..ROUND_COUNT {
             let _ = std::fs::remove_file(&copy);
             copies.push(cp(&source, &copy)?);
             let (took, receipt) = time(|| Ok(store.put(b"large", std::fs::File::open(&source)?, &options)?))?;
@@ -40,11 +40,11 @@ pub fn run() -> Result<Vec<Row>> {
         }
         ensure!(std::fs::read(&source)? == std::fs::read(&back)?, "the bytes differ");
         for (verb, ours, peer) in [("put", puts, copies), ("get", gets, reads)] {
-            let rate = |times: Vec<f64>| LENGTH as f64 / median(times) / 1e9;
+            let rate = |times: Vec<f64>| OBJECT_BYTES as f64 / median(times) / 1e9;
             rows.push(
                 Row::new("large", format!("{verb} 256 MiB of {name}, tmpfs, beside cp"), rate(ours), "GB/s")
                     .beside(rate(peer), Better::Higher)
-                    .details(format!("verified; stored {:.0} %", stored as f64 / LENGTH as f64 * 100.0)),
+                    .details(format!("verified; stored {:.0} %", stored as f64 / OBJECT_BYTES as f64 * 100.0)),
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Memory that a large file takes on its way in and out.
+//! The memory use of the command line while it puts and gets a large file.
 
 use std::fs::File;
 use std::io::Write;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use crate::place::{Place, smooth_floats};
 use crate::row::{Better, PageRow, Row};
 
-const LENGTH: u64 = 3 << 30;
+const OBJECT_BYTES: u64 = 3 << 30;
 
 pub const PAGE_ROWS: &[PageRow] =
     &[PageRow::made("memory", "put a 3 GiB file", "Memory that putting a file of 3 GiB takes")];
@@ -26,7 +26,7 @@ pub fn run() -> Result<Vec<Row>> {
     let (source, back) = (place.disk().join("source.f64"), place.disk().join("back.f64"));
     let mut file = File::create(&source)?;
     let block = smooth_floats(16 << 20, 9);
-    for _ in 0..LENGTH / block.len() as u64 {
+    for _ in 0..OBJECT_BYTES / block.len() as u64 {
         file.write_all(&block)?;
     }
     drop(file);
@@ -41,7 +41,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(vec![row("put a 3 GiB file", put), row("get it back", get)])
 }
 
-/// The most anonymous memory that a command holds, in bytes.
+/// Runs a command. Returns its peak of anonymous memory in bytes.
 fn peak(command: &mut Command) -> Result<u64> {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
     let status = format!("/proc/{}/status", child.id());

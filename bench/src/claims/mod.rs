@@ -1,4 +1,4 @@
-//! What is measured, one file each.
+//! The measurements, one file each.
 
 pub mod c2;
 pub mod c3;
@@ -30,15 +30,15 @@ use anyhow::Result;
 
 use crate::row::{PageRow, Row};
 
-/// Something that is measured by one function.
+/// A measurement: one function that makes rows.
 pub struct Measurement {
-    /// Its id. The ids of its rows begin with it.
+    /// The id. The ids of its rows begin with it.
     pub id: &'static str,
-    /// A title for `--list`.
+    /// The title for `--list`.
     pub title: &'static str,
-    /// Measures it.
+    /// Measures and returns the rows.
     pub run: fn() -> Result<Vec<Row>>,
-    /// The table of docs/benchmarks.md in which its rows stand.
+    /// The table of docs/benchmarks.md that shows its rows.
     pub table: PageTable,
     /// The rows that docs/benchmarks.md shows.
     pub page_rows: &'static [PageRow],
@@ -47,11 +47,11 @@ pub struct Measurement {
 /// A table of docs/benchmarks.md.
 #[derive(Clone, Copy, PartialEq)]
 pub enum PageTable {
-    /// Beside tools that people use.
+    /// Comparisons with common tools.
     Tools,
-    /// Beside the figures of papers.
+    /// Comparisons with figures of papers.
     Papers,
-    /// Without a figure of others.
+    /// Measurements without a figure of others.
     Limits,
 }
 
@@ -70,7 +70,7 @@ const fn limits(id: &'static str, title: &'static str, run: Run, page_rows: &'st
 }
 
 /// All measurements, in the order in which they run.
-pub const ALL: &[Measurement] = &[
+pub const ALL_MEASUREMENTS: &[Measurement] = &[
     beside_papers(
         "H1",
         "written once, read ten times: devices of one kind, or of three",

@@ -1,4 +1,4 @@
-//! What the engine adds to hashing and I/O, and how many bytes it writes for each one given.
+//! The time that the engine adds to hashing and I/O, and its write amplification.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,30 +11,30 @@ use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};
 use crate::timing::{median, time};
 
-const LENGTH: usize = 1 << 20;
-const WRITES: usize = 600;
+const OBJECT_BYTES: usize = 1 << 20;
+const WRITE_COUNT: usize = 600;
 
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let store = place.store("store", 0)?;
-    let bytes = random_bytes(LENGTH, 5);
+    let bytes = random_bytes(OBJECT_BYTES, 5);
     let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
     let bare = File::create(place.ram().join("bare"))?;
     let (mut ours, mut parts) = (Vec::new(), Vec::new());
     let written_before = written()?;
-    for i in 0..WRITES {
+    for i in 0..WRITE_COUNT {
         ours.push(time(|| Ok(store.put_bytes(format!("o/{i}").as_bytes(), &bytes, &options)?))?.0);
         parts.push(
             time(|| {
                 bytes.chunks(64 << 10).map(xxh3_64).for_each(|hash| {
                     std::hint::black_box(hash);
                 });
-                Ok(bare.write_all_at(&bytes, (i * LENGTH) as u64)?)
+                Ok(bare.write_all_at(&bytes, (i * OBJECT_BYTES) as u64)?)
             })?
             .0,
         );
     }
-    let amplification = (written()? - written_before) as f64 / (WRITES * LENGTH) as f64 - 1.0;
+    let amplification = (written()? - written_before) as f64 / (WRITE_COUNT * OBJECT_BYTES) as f64 - 1.0;
     let (ours, parts) = (median(ours), median(parts));
     Ok(vec![
         Row::new(
@@ -44,7 +44,7 @@ pub fn run() -> Result<Vec<Row>> {
             "%",
         )
         .details(format!(
-            "{:.0} us, of which {:.0} us are the same hash and write alone, alternating",
+            "{:.0} us; the same hash and write alone take {:.0} us, alternating",
             ours * 1e6,
             parts * 1e6
         )),
@@ -54,7 +54,7 @@ pub fn run() -> Result<Vec<Row>> {
     ])
 }
 
-/// Bytes that this process has given to `write` so far.
+/// Returns the bytes that this process has passed to `write` so far.
 fn written() -> Result<u64> {
     let text = std::fs::read_to_string("/proc/self/io")?;
     let line = text.lines().find_map(|l| l.strip_prefix("wchar: ")).context("no wchar in /proc/self/io")?;

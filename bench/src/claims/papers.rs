@@ -1,4 +1,4 @@
-//! The papers' evaluations (claims H1, H5, H6, C0, C4 to C7): the contenders side by side, in virtual time and for real.
+//! The papers' evaluations (claims H1, H5, H6, C0, C4 to C7): all contenders compared, in virtual time and for real.
 
 use anyhow::Result;
 use terrace::Ack;
@@ -7,12 +7,13 @@ use crate::evaluation::{Contender, Data, Job, Outcome, Phase, Profile, Side, is_
 use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 
-/// Bytes of each rank,
-const BYTES: usize = 4 << 20;
-/// and for real where all is read many times, which takes a slow disk hours.
-const FEWER: usize = 1 << 20;
-/// Bytes per rank and second of computing, as the papers' 256 MiB after every 60 s, of which a core here has a tenth.
-const COMPUTED: f64 = 25e6 / 60.0;
+/// The bytes of each rank.
+const BYTES_PER_RANK: usize = 4 << 20;
+/// The bytes of each rank in real runs that read everything many times, which takes hours on a slow disk.
+const FEWER_BYTES_PER_RANK: usize = 1 << 20;
+/// The bytes of a rank per second of computing: the papers write 256 MiB after every 60 s, and a core here has a tenth
+/// of their bandwidth.
+const BYTES_PER_COMPUTING_SECOND: f64 = 25e6 / 60.0;
 
 pub const H1_PAGE_ROWS: &[PageRow] = &[PageRow::real(
     "H1",
@@ -56,28 +57,28 @@ pub const C7_PAGE_ROWS: &[PageRow] = &[PageRow::made(
     "VPIC-IO, then BD-CATS-IO, beside the slowest tier alone; HCompress 7x",
 )];
 
-const WRITE: Phase = Phase::Write { ack: Ack::Placed, computing: 0.0 };
+const WRITE_PHASE: Phase = Phase::Write { ack: Ack::Placed, computing: 0.0 };
 const WRITE_ALL: Phase = Phase::Write { ack: Ack::Replicated, computing: 0.0 };
 
-/// A claim: what it is judged by, and its goal.
+/// A claim: the figure that judges it, and its goal.
 struct Claim {
     id: &'static str,
-    /// What of an outcome counts, in words and in seconds.
+    /// The figure that counts, in words and as a function of an outcome.
     counts: &'static str,
     seconds: fn(&Outcome) -> f64,
-    /// How many times quicker than `beside` the paper's engine was, and ours is to be.
+    /// The paper's engine was this many times quicker than `beside`, which is the goal for ours.
     paper: f64,
     goal: f64,
     beside: Beside,
 }
 
-/// What ours is compared with.
+/// The contender that ours is compared with.
 #[derive(Clone, Copy)]
 enum Beside {
     Nothing,
-    /// The best encoding everywhere, placed by what it takes.
+    /// The best single encoding, placed by encoded size.
     BestFixed,
-    /// The best encoding everywhere, placed by what it takes raw.
+    /// The best single encoding, placed by raw size.
     BestByRawSize,
 }
 
@@ -111,7 +112,7 @@ fn all(outcome: &Outcome) -> f64 {
     outcome.seconds.iter().sum()
 }
 
-/// VPIC-IO on HReplica's tiers, by all phases of a claim.
+/// VPIC-IO on HReplica's tiers, with all phases of a claim.
 fn vpic(profile: Profile, data: Data, bytes: usize) -> Job {
     Job {
         profile,
@@ -126,14 +127,14 @@ fn vpic(profile: Profile, data: Data, bytes: usize) -> Job {
     }
 }
 
-/// HCompress's: one replica, RAM and NVMe for so much of the data.
+/// HCompress's setting: one replica, and RAM and NVMe for these shares of the data.
 fn tiered(job: Job, ram: f64, nvme: f64) -> Job {
-    Job { capacities: [Some(ram), Some(nvme), None], replicas: 1, phases: vec![WRITE], ..job }
+    Job { capacities: [Some(ram), Some(nvme), None], replicas: 1, phases: vec![WRITE_PHASE], ..job }
 }
 
 /// Ten steps with computing between them.
 fn in_steps(job: Job, bytes: usize) -> Job {
-    let computing = bytes as f64 / 10.0 / COMPUTED;
+    let computing = bytes as f64 / 10.0 / BYTES_PER_COMPUTING_SECOND;
     let phases = vec![Phase::Write { ack: Ack::Placed, computing }];
     Job { bytes: bytes / 10, steps: 10, phases, ..tiered(job, 12.5 / 640.0, 25.0 / 640.0) }
 }
@@ -156,7 +157,7 @@ pub fn h1() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Fig. 6a of HReplica: BD-CATS-IO reads what VPIC-IO wrote, 16 times.
+/// Fig. 6a of HReplica: BD-CATS-IO reads the output of VPIC-IO 16 times.
 pub fn h5() -> Result<Vec<Row>> {
     let claim = Claim { id: "H5", counts: "reading", seconds: read, paper: 5.2, goal: 5.2, beside: Beside::Nothing };
     let job = |profile, data, bytes| {
@@ -166,7 +167,7 @@ pub fn h5() -> Result<Vec<Row>> {
     Ok(rows(&claim, &sides(&claim, &[Profile::Ares, Profile::Node], &[Data::Made, Data::Particles], job)?))
 }
 
-/// Fig. 6b of HReplica: as many replicas as the storage of three holds.
+/// Fig. 6b of HReplica: as many replicas as fit into the space of three raw ones.
 pub fn h6() -> Result<Vec<Row>> {
     let claim = Claim { id: "H6", counts: "writing", seconds: written, paper: 1.0, goal: 1.0, beside: Beside::Nothing };
     let job = |_, data, bytes| Job {
@@ -199,7 +200,7 @@ pub fn c0() -> Result<Vec<Row>> {
     Ok(rows(&claim, &sides(&claim, &[Profile::Ares, Profile::Node], &[Data::Made, Data::Particles], job)?))
 }
 
-/// Fig. 5 of HCompress: placed by what is stored, or by what is given.
+/// Fig. 5 of HCompress: placement by encoded size or by raw size.
 pub fn c4() -> Result<Vec<Row>> {
     let claim =
         Claim { id: "C4", counts: "writing", seconds: written, paper: 1.72, goal: 2.0, beside: Beside::BestByRawSize };
@@ -207,7 +208,7 @@ pub fn c4() -> Result<Vec<Row>> {
     Ok(rows(&claim, &sides(&claim, &[Profile::Ares, Profile::Node], &[Data::Tasks, Data::Files], job)?))
 }
 
-/// Fig. 6 of HCompress: one encoding everywhere, or the best for each tier; written and read back.
+/// Fig. 6 of HCompress: one encoding everywhere or the best for each tier; written and read back.
 pub fn c5() -> Result<Vec<Row>> {
     let claim = Claim {
         id: "C5",
@@ -219,7 +220,7 @@ pub fn c5() -> Result<Vec<Row>> {
     };
     let job = |profile, data, bytes| {
         let job = tiered(vpic(profile, data, bytes), 32.0 / 600.0, 96.0 / 600.0);
-        Job { phases: vec![WRITE, Phase::Read(1)], ..job }
+        Job { phases: vec![WRITE_PHASE, Phase::Read(1)], ..job }
     };
     let sides = sides(&claim, &[Profile::Ares, Profile::Node], &[Data::Tasks, Data::Files], job)?;
     let mut rows = rows(&claim, &sides);
@@ -259,7 +260,8 @@ pub fn c7() -> Result<Vec<Row>> {
     Ok(rows(&claim, &sides(&claim, &[Profile::Ares, Profile::Node], &[Data::Made, Data::Particles], job)?))
 }
 
-/// All contenders on all profiles and data; for real on the first of both, or on all of them where there is time.
+/// Runs all contenders on all profiles and data. Only the first profile and data run for real, or all of them in a full
+/// run.
 fn sides(
     claim: &Claim,
     profiles: &[Profile],
@@ -280,7 +282,11 @@ fn sides(
                 Size::Full => 3,
             };
             let job = |bytes| job(*profile, data, bytes);
-            let (bytes, often) = Size::get().of((FEWER, FEWER), (BYTES, FEWER), (BYTES, BYTES));
+            let (bytes, often) = Size::get().of(
+                (FEWER_BYTES_PER_RANK, FEWER_BYTES_PER_RANK),
+                (BYTES_PER_RANK, FEWER_BYTES_PER_RANK),
+                (BYTES_PER_RANK, BYTES_PER_RANK),
+            );
             let really = if job(bytes).reads() > 1 { often } else { bytes };
             sides.push(side_by_side(&job(bytes), &job(really), claim.seconds, repeats)?);
         }
@@ -288,7 +294,7 @@ fn sides(
     Ok(sides)
 }
 
-/// Everybody's row, ours with the goal.
+/// Makes a row for each contender; ours has the goal.
 fn rows(claim: &Claim, sides: &[Side]) -> Vec<Row> {
     sides
         .iter()
@@ -299,7 +305,7 @@ fn rows(claim: &Claim, sides: &[Side]) -> Vec<Row> {
         .collect()
 }
 
-/// Rows of what came; for real where there is what it was to take in virtual time.
+/// Makes rows of outcomes. For real runs, `checked` has the same runs in virtual time.
 fn side_rows(claim: &Claim, side: &Side, outcomes: &[Outcome], checked: &[Outcome]) -> Vec<Row> {
     let quickest = |is: &dyn Fn(Contender) -> bool| {
         let those = outcomes.iter().filter(|outcome| is(outcome.contender));
@@ -307,7 +313,8 @@ fn side_rows(claim: &Claim, side: &Side, outcomes: &[Outcome], checked: &[Outcom
     };
     let real = !checked.is_empty();
     let beside = quickest(&|contender| claim.beside.is(contender));
-    // No credit for what our own engine does badly: what is compared with is as quick as its tiers allow.
+    // A fair comparison does not profit from weaknesses of our own engine: the contender counts as fast as its tiers
+    // allow.
     let beside_seconds = beside.map(|beside| {
         let replayed = checked.iter().find(|replayed| replayed.contender == beside.contender);
         replayed.map_or(f64::INFINITY, claim.seconds).min((claim.seconds)(beside))
@@ -362,7 +369,7 @@ fn side_rows(claim: &Claim, side: &Side, outcomes: &[Outcome], checked: &[Outcom
     };
     let those = || kinds.iter().filter_map(|(name, is)| Some((*name, quickest(is)?)));
     let mut rows: Vec<Row> = those().map(|(_, outcome)| row(outcome)).collect();
-    // Where the best of all is one of the papers'.
+    // Two rows are equal if the best encoding of all is one of the papers'.
     rows.dedup_by(|next, row| next.what == row.what);
     rows.into_iter().chain(those().filter_map(|(name, outcome)| bar(name, outcome))).collect()
 }

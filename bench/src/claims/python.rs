@@ -1,4 +1,4 @@
-//! Puts and gets from Python, beside plain files and fsspec's local file system.
+//! Puts and gets from Python, compared with plain files and with fsspec's local file system.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,8 +9,8 @@ use serde::Deserialize;
 use crate::place::Place;
 use crate::row::{Better, PageRow, Row};
 
-/// Where `make python-installed` puts the package.
-const PYTHON: &str = "target/python/bin/python";
+/// `make python-installed` installs the package here.
+const PYTHON_PATH: &str = "target/python/bin/python";
 
 #[derive(Deserialize)]
 struct Figure {
@@ -30,11 +30,11 @@ pub const PAGE_ROWS: &[PageRow] = &[
 pub fn run() -> Result<Vec<Row>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let place = Place::new()?;
-    let output = Command::new(root.join("..").join(PYTHON))
+    let output = Command::new(root.join("..").join(PYTHON_PATH))
         .arg(root.join("python/figures.py"))
         .args([place.ram(), place.disk()])
         .output()
-        .with_context(|| format!("starting {PYTHON}; `make python-installed` makes it"))?;
+        .with_context(|| format!("starting {PYTHON_PATH}; `make python-installed` makes it"))?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let figures: Vec<Figure> = serde_json::from_slice(&output.stdout)?;
     let row = |figure: Figure| {

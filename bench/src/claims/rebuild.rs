@@ -1,4 +1,4 @@
-//! How fast the catalog is made anew.
+//! How fast recovery rebuilds the catalog.
 
 use anyhow::{Result, ensure};
 use terrace::{Ack, PutOptions, Store};
@@ -7,7 +7,7 @@ use crate::place::{Place, random_bytes};
 use crate::row::{PageRow, Row};
 use crate::timing::{median, time};
 
-const OBJECTS: usize = 200_000;
+const OBJECT_COUNT: usize = 200_000;
 
 pub const PAGE_ROWS: &[PageRow] =
     &[PageRow::made("rebuild", "objects per second", "Rebuild a lost catalog from the log: objects per second")];
@@ -17,7 +17,7 @@ pub fn run() -> Result<Vec<Row>> {
     let store = place.store("store", 0)?;
     let bytes = random_bytes(512, 1);
     let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
-    for i in 0..OBJECTS {
+    for i in 0..OBJECT_COUNT {
         store.put_bytes(format!("runs/{:03}/{i:07}", i % 100).as_bytes(), &bytes, &options)?;
     }
     store.sync()?;
@@ -32,7 +32,7 @@ pub fn run() -> Result<Vec<Row>> {
     }
     let took = median(times);
     Ok(vec![
-        Row::new("rebuild", "objects per second", OBJECTS as f64 / took, "1/s")
-            .details(format!("{OBJECTS} objects in {took:.2} s, log in the page cache")),
+        Row::new("rebuild", "objects per second", OBJECT_COUNT as f64 / took, "1/s")
+            .details(format!("{OBJECT_COUNT} objects in {took:.2} s, log in the page cache")),
     ])
 }

@@ -1,18 +1,19 @@
-//! Regret: what choices cost over those of an oracle that really ran every encoding, as total cost of a kind of data, less
-//! 1; then the mean over kinds and objectives. The best fixed encoding is the best for each objective, found afterwards.
+//! Regret: the cost of choices over the cost of an oracle's choices, which really ran every encoding. It is the total
+//! cost of a kind of data divided by the oracle's, less 1, as a mean over kinds and objectives. The best fixed encoding
+//! is found afterwards for each objective.
 
 use anyhow::Result;
 use terrace_cost::{Objective, TargetRates, Weights};
 
-use crate::oracle::{Mode, Oracle, Outcomes, PIECE};
+use crate::oracle::{Mode, Oracle, Outcomes, PIECE_BYTES};
 use crate::row::{Better, PageRow, Row};
 
-/// Tiers, as MB/s written and read.
-const TIERS: [(f64, f64); 4] = [(1.0, 1.0), (60.0, 120.0), (500.0, 500.0), (2500.0, 2500.0)];
-/// How often what is written is read.
-const READS: [f64; 3] = [0.0, 1.0, 10.0];
-/// Pieces of a block beside BTune.
-const BTUNE: usize = 4;
+/// The write and read bandwidths of the tiers.
+const TIER_RATES_MB: [(f64, f64); 4] = [(1.0, 1.0), (60.0, 120.0), (500.0, 500.0), (2500.0, 2500.0)];
+/// The numbers of reads that objectives expect for written data.
+const READ_COUNTS: [f64; 3] = [0.0, 1.0, 10.0];
+/// The number of pieces in a block when ours is compared with BTune.
+const BTUNE_BLOCK_PIECES: usize = 4;
 
 pub const PAGE_ROWS: &[PageRow] = &[PageRow::real(
     "regret",
@@ -30,7 +31,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Ours beside BTune, of which the best setting for each objective is taken, found afterwards.
+/// Compares ours with BTune. BTune counts with its best setting for each objective, found afterwards.
 fn beside_btune(oracle: &Oracle) -> Result<Option<Row>> {
     let settings = oracle.btune()?;
     if settings.is_empty() {
@@ -38,25 +39,28 @@ fn beside_btune(oracle: &Oracle) -> Result<Option<Row>> {
     }
     let objectives = objectives();
     let theirs = objectives.iter().map(|(_, objective)| {
-        let regrets = settings.iter().map(|streams| oracle.regret_of(streams, BTUNE, objective));
+        let regrets = settings.iter().map(|streams| oracle.regret_of(streams, BTUNE_BLOCK_PIECES, objective));
         regrets.fold(f64::INFINITY, f64::min)
     });
-    let ours = objectives.iter().map(|(_, objective)| oracle.ours(BTUNE, objective, Mode::Long).mean(true));
-    let what =
-        format!("blocks of {} KiB: streams of 16 MiB, effort included, beside Blosc2's BTune", (BTUNE * PIECE) >> 10);
+    let ours =
+        objectives.iter().map(|(_, objective)| oracle.ours(BTUNE_BLOCK_PIECES, objective, Mode::Long).mean(true));
+    let what = format!(
+        "blocks of {} KiB: streams of 16 MiB, effort included, beside Blosc2's BTune",
+        (BTUNE_BLOCK_PIECES * PIECE_BYTES) >> 10
+    );
     let row = Row::new("regret", what, mean(ours), "%").beside(mean(theirs), Better::Lower);
     let details =
         format!("BTune is told the width of elements; the best of {} settings for each objective", settings.len());
     Ok(Some(row.details(details)))
 }
 
-/// All objectives: each tier with each number of reads, and size alone.
+/// Lists all objectives: each tier with each number of reads, and size by itself.
 pub fn objectives() -> Vec<(String, Objective)> {
     let tier = |write: f64, read: f64| TargetRates::from_speeds(write * 1e6, read * 1e6, 0.0);
     let mut objectives = Vec::new();
-    for (write, read) in TIERS {
+    for (write, read) in TIER_RATES_MB {
         objectives.extend(
-            READS.map(|reads| (format!("{write:.0}/{read:.0} MB/s"), Objective::time(tier(write, read), reads))),
+            READ_COUNTS.map(|reads| (format!("{write:.0}/{read:.0} MB/s"), Objective::time(tier(write, read), reads))),
         );
     }
     objectives
@@ -66,7 +70,7 @@ pub fn objectives() -> Vec<(String, Objective)> {
 
 fn contest(oracle: &Oracle, pieces: usize) -> Vec<Row> {
     let objectives = objectives();
-    let block = format!("blocks of {} KiB", (pieces * PIECE) >> 10);
+    let block = format!("blocks of {} KiB", (pieces * PIECE_BYTES) >> 10);
     let fixed: Vec<f64> = objectives.iter().map(|(_, objective)| oracle.fixed(pieces, objective).1).collect();
     let of = |mode| objectives.iter().map(|(_, objective)| oracle.ours(pieces, objective, mode)).collect::<Vec<_>>();
     let [each, files, long, planned] = [Mode::Each, Mode::Files, Mode::Long, Mode::Planned].map(of);
@@ -98,7 +102,7 @@ fn contest(oracle: &Oracle, pieces: usize) -> Vec<Row> {
         worst_kind(&block, "each for itself", &each),
         worst_kind(&block, "streams of 16 MiB", &long),
     ];
-    for (name, _) in objectives.iter().step_by(READS.len()) {
+    for (name, _) in objectives.iter().step_by(READ_COUNTS.len()) {
         let at = |all: &[f64]| mean(objectives.iter().zip(all).filter(|(o, _)| o.0 == *name).map(|(_, r)| *r));
         let ours: Vec<f64> = long.iter().map(|outcomes| outcomes.mean(true)).collect();
         let row = Row::new("regret", format!("{block}: streams of 16 MiB, effort included, {name}"), at(&ours), "%");
@@ -111,7 +115,7 @@ fn contest(oracle: &Oracle, pieces: usize) -> Vec<Row> {
     rows
 }
 
-/// The kind of data with the most regret, and how much, over all objectives.
+/// Finds the kind of data with the most regret over all objectives, and its regret.
 fn worst_of(all: &[Outcomes]) -> (String, f64) {
     let kinds = all.first().into_iter().flat_map(|outcomes| outcomes.regrets(false)).map(|(kind, _)| kind);
     let of = |kind: &str| {

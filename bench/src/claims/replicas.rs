@@ -1,4 +1,4 @@
-//! Datasets in a store: what other layouts cost to read and to keep, and what they save.
+//! Datasets in a store: the costs of reading and keeping other layouts, and their savings.
 
 use anyhow::Result;
 use terrace::Store;
@@ -8,10 +8,10 @@ use crate::place::{Place, random_bytes};
 use crate::row::{Better, PageRow, Row};
 use crate::timing::{median, time};
 
-const POINTS: usize = 8 << 20;
-const REQUEST: usize = 1 << 20;
-const ROUNDS: usize = 5;
-const VIEWS: &str = "
+const POINT_COUNT: usize = 8 << 20;
+const REQUEST_BYTES: usize = 1 << 20;
+const ROUND_COUNT: usize = 5;
+const POINTS_VIEWS: &str = "
 dataset { const N = 8388608; var data [N]struct { a, b, c float32 } }
 view aos { var data = data }
 view soa { var a [] { a } = data; var b [] { b } = data; var c [] { c } = data }
@@ -27,7 +27,7 @@ pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let store = place.store("views", 0)?;
-    let bytes = random_bytes(12 * POINTS, 3);
+    let bytes = random_bytes(12 * POINT_COUNT, 3);
     let mut rows = read(&store, &bytes)?;
     rows.push(write(&store, &bytes)?);
     rows.push(together(&store, &bytes)?);
@@ -36,7 +36,7 @@ pub fn run() -> Result<Vec<Row>> {
 }
 
 fn add(store: &Store, replicas: &str) -> Result<Dataset> {
-    Ok(Datasets::new(store).add("points", &format!("{VIEWS}{replicas}"))?)
+    Ok(Datasets::new(store).add("points", &format!("{POINTS_VIEWS}{replicas}"))?)
 }
 
 fn remove(store: &Store) -> Result<()> {
@@ -46,23 +46,25 @@ fn remove(store: &Store) -> Result<()> {
 
 fn write_all(dataset: &Dataset, view: &str, bytes: &[u8]) -> Result<f64> {
     let view = dataset.view(view)?;
-    let write = || bytes.chunks(REQUEST).zip(0..).try_for_each(|(part, at)| view.write_at(at * REQUEST as u64, part));
+    let write = || {
+        bytes.chunks(REQUEST_BYTES).zip(0..).try_for_each(|(part, at)| view.write_at(at * REQUEST_BYTES as u64, part))
+    };
     Ok(time(|| Ok(write()?))?.0)
 }
 
 fn read_all(dataset: &Dataset, view: &str) -> Result<f64> {
     let view = dataset.view(view)?;
-    let (length, mut buffer) = (view.length()?, vec![0; REQUEST]);
-    let mut read = || (0..length).step_by(REQUEST).try_for_each(|at| view.read_at(at, &mut buffer).map(drop));
+    let (length, mut buffer) = (view.length()?, vec![0; REQUEST_BYTES]);
+    let mut read = || (0..length).step_by(REQUEST_BYTES).try_for_each(|at| view.read_at(at, &mut buffer).map(drop));
     Ok(time(|| Ok(read()?))?.0)
 }
 
-/// V2: a view that is not stored, beside one that is.
+/// V2: compares a view that is not stored with one that is.
 fn read(store: &Store, bytes: &[u8]) -> Result<Vec<Row>> {
     let dataset = add(store, "replica main { view aos }")?;
     write_all(&dataset, "aos", bytes)?;
     let mut pairs = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..ROUND_COUNT {
         pairs.push((read_all(&dataset, "aos")?, read_all(&dataset, "soa")?, read_all(&dataset, "b")?));
     }
     remove(store)?;
@@ -82,10 +84,10 @@ fn read(store: &Store, bytes: &[u8]) -> Result<Vec<Row>> {
     ])
 }
 
-/// A write that reaches three replicas, beside one that reaches one, by bytes stored.
+/// Compares a write to three replicas with a write to one, by bytes stored.
 fn write(store: &Store, bytes: &[u8]) -> Result<Row> {
     let mut pairs = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..ROUND_COUNT {
         let one = write_all(&add(store, "replica aos { view aos }")?, "aos", bytes)?;
         remove(store)?;
         let all = add(store, "replica aos { view aos }\nreplica soa { view soa }\nreplica b { view b }")?;
@@ -104,15 +106,15 @@ fn write(store: &Store, bytes: &[u8]) -> Result<Row> {
     .details("sync, 1 MiB requests in memory, each one commit over all replicas"))
 }
 
-/// V4: a simulation writes aos and a viewer reads b, with and without a replica for the viewer.
+/// V4: a simulation writes `aos` and a viewer reads `b`, with and without a replica for the viewer.
 fn together(store: &Store, bytes: &[u8]) -> Result<Row> {
     let mut pairs = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..ROUND_COUNT {
         let total = |replicas: &str| -> Result<f64> {
             let dataset = add(store, replicas)?;
             let written = write_all(&dataset, "aos", bytes)?;
             let mut read = 0.0;
-            // What was written is read as often as it takes to read as much.
+            // `b` is a third of the bytes, so three reads move as many bytes as were written.
             for _ in 0..3 {
                 read += read_all(&dataset, "b")?;
             }
@@ -127,7 +129,7 @@ fn together(store: &Store, bytes: &[u8]) -> Result<Row> {
         .details("as many bytes read as written, 1 MiB requests in memory"))
 }
 
-/// Bytes stored of a real particle dump.
+/// Measures the stored bytes of a real particle dump.
 fn particles() -> Result<Vec<Row>> {
     let Some(data) = std::env::var_os("TERRACE_DATA") else { return Ok(Vec::new()) };
     let dump = std::fs::read(std::path::Path::new(&data).join("pic/vpic_harris_i_t264_r0.aos32"))?;
@@ -137,7 +139,7 @@ fn particles() -> Result<Vec<Row>> {
     let text = text.replace("const N = 65350", &format!("const N = {}", dump.len() / 32));
     Datasets::new(&store).add("ions", &text)?;
     drop(store);
-    // Opened anew, so that the replicas' rules hold.
+    // Opened again, so that the replicas' rules hold.
     let store = Store::open(&place.disk().join("particles"))?;
     let dataset = Datasets::new(&store).open("ions")?;
     dataset.view("particles")?.write_at(0, &dump)?;

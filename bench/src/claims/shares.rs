@@ -1,9 +1,10 @@
-//! Claims H2 (HReplica Fig. 4) and C1 (HCompress Fig. 3): what of the time of 1,000 writes and reads of 1 MiB is neither
-//! I/O nor codec.
+//! Claims H2 (HReplica Fig. 4) and C1 (HCompress Fig. 3): the share of the time of 1,000 writes and reads of 1 MiB that
+//! is neither I/O nor codec.
 //!
-//! The same I/O, by plain calls, and the same codec on the same bytes are timed in turn with the store. A throttled tier
-//! lets the time between tasks count for the next one, so there waiting tells nothing: what the process works (all of
-//! its threads) less the same parts is neither, and I/O takes what the setting makes it.
+//! The same I/O by plain calls and the same codec on the same bytes are timed in turn with the store. A throttled tier
+//! credits the time between tasks to the next task, so waiting says nothing there. Instead, the overhead is the CPU
+//! time of all threads of the process less the CPU time of the same parts, and I/O takes the time that the setting
+//! implies.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,17 +20,17 @@ use crate::place::{Place, random_bytes, smooth_floats};
 use crate::row::{Better, PageRow, Row};
 use crate::timing::median;
 
-const LENGTH: usize = 1 << 20;
-const PAGE: usize = 4 << 10;
-const TASKS: usize = 1_000;
-/// Different objects, of which each task takes the next.
-const KINDS: u64 = 16;
+const OBJECT_BYTES: usize = 1 << 20;
+const PAGE_BYTES: usize = 4 << 10;
+const TASK_COUNT: usize = 1_000;
+/// The number of different objects; each task takes the next one.
+const OBJECT_COUNT: u64 = 16;
 
-/// Where the tier is: its name, whether on disk, bytes written and read in a second where it is throttled, and the
-/// most per cent that may be neither I/O nor codec.
+/// The tier of a measurement: its name, whether it is on disk, the bytes written and read per second if it is
+/// throttled, and the largest percentage that may be neither I/O nor codec.
 type Profile = (&'static str, bool, Option<(f64, f64)>, f64);
 
-const PROFILES: [Profile; 3] =
+const TIER_PROFILES: [Profile; 3] =
     [("ares nvme", false, Some((60e6, 120e6)), 2.0), ("node nvme", true, None, 7.0), ("tmpfs", false, None, 7.0)];
 
 pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
@@ -38,11 +39,11 @@ pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
     "Share of reading 1 MiB in memory that is overhead, beside HReplica",
 )];
 
-/// H2: what no codec shrinks.
+/// H2: bytes that no codec shrinks.
 pub fn replicas() -> Result<Vec<Row>> {
-    let blocks: Vec<Vec<u8>> = (0..KINDS).map(|seed| random_bytes(LENGTH, seed + 1)).collect();
+    let blocks: Vec<Vec<u8>> = (0..OBJECT_COUNT).map(|seed| random_bytes(OBJECT_BYTES, seed + 1)).collect();
     let mut rows = Vec::new();
-    for profile in PROFILES {
+    for profile in TIER_PROFILES {
         rows.extend(measure("H2", profile, &blocks, [6.0, 2.0, 4.6])?);
     }
     Ok(rows)
@@ -50,11 +51,11 @@ pub fn replicas() -> Result<Vec<Row>> {
 
 /// C1: smooth floats, for which an encoding is chosen.
 pub fn compression() -> Result<Vec<Row>> {
-    let blocks: Vec<Vec<u8>> = (0..KINDS).map(|seed| smooth_floats(LENGTH, seed + 1)).collect();
-    measure("C1", PROFILES[0], &blocks, [2.0, 0.06, f64::NAN])
+    let blocks: Vec<Vec<u8>> = (0..OBJECT_COUNT).map(|seed| smooth_floats(OBJECT_BYTES, seed + 1)).collect();
+    measure("C1", TIER_PROFILES[0], &blocks, [2.0, 0.06, f64::NAN])
 }
 
-/// Seconds that tasks take in all, and some parts of them.
+/// The seconds of tasks, and of some parts of them.
 #[derive(Default)]
 struct Times {
     task: Vec<f64>,
@@ -64,7 +65,7 @@ struct Times {
 }
 
 impl Times {
-    /// A task that took so long by the clock that counts, and its codec and I/O by the same clock.
+    /// Adds a task, with its time, the time of its codec and the time of its I/O by the same clock.
     fn note(&mut self, took: f64, codec: f64, io: f64, throttled: Option<f64>) {
         let neither = took - codec - io;
         self.neither.push(neither);
@@ -72,7 +73,7 @@ impl Times {
     }
 }
 
-/// The shares of writes and of reads; `paper` has those of all that is neither, of planning, and of the catalog.
+/// Makes the rows of writes and of reads. `paper` has the shares of all overhead, of planning, and of the catalog.
 fn measure(id: &str, profile: Profile, blocks: &[Vec<u8>], paper: [f64; 3]) -> Result<Vec<Row>> {
     let (tier, on_disk, throttle, goal) = profile;
     let place = Place::new()?;
@@ -90,7 +91,7 @@ fn measure(id: &str, profile: Profile, blocks: &[Vec<u8>], paper: [f64; 3]) -> R
     let clock = if throttle.is_some() { ClockId::ProcessCPUTime } else { ClockId::Monotonic };
     let [mut writes, mut reads] = [Times::default(), Times::default()];
     let mut scratch = Scratch::default();
-    for task in 0..TASKS {
+    for task in 0..TASK_COUNT {
         let (key, raw) = (format!("o/{task}.f64"), &blocks[task % blocks.len()]);
         let (put, _) = time(clock, || Ok(store.put_bytes(key.as_bytes(), raw, &options)?))?;
         let location = store.locate(key.as_bytes())?;
@@ -101,8 +102,8 @@ fn measure(id: &str, profile: Profile, blocks: &[Vec<u8>], paper: [f64; 3]) -> R
             Encoding::NONE => (0.0, &raw[..]),
             _ => (time(clock, || Ok(encode(encoding, raw, &mut coded, &mut scratch)?))?.0, &coded[..]),
         };
-        // As frames lie: where they began at whole mebibytes, the page cache would take larger pages for them.
-        let at = (task * (LENGTH + PAGE)) as u64;
+        // The offsets are those of frames: at whole mebibytes, the page cache would use larger pages.
+        let at = (task * (OBJECT_BYTES + PAGE_BYTES)) as u64;
         let set = |rate: fn((f64, f64)) -> f64| throttle.map(|rates| stored.len() as f64 / rate(rates));
         let (written, _) = time(clock, || Ok(bare.write_all_at(stored, at)?))?;
         writes.note(put, coding, written, set(|(write, _)| write));
@@ -112,7 +113,7 @@ fn measure(id: &str, profile: Profile, blocks: &[Vec<u8>], paper: [f64; 3]) -> R
             bare.read_exact_at(&mut back, at)?;
             Ok(back)
         })?;
-        let mut raw = vec![0; LENGTH];
+        let mut raw = vec![0; OBJECT_BYTES];
         let decoding = match encoding {
             Encoding::NONE => 0.0,
             _ => time(clock, || Ok(decode(encoding, &back, &mut raw, &mut scratch)?))?.0,
@@ -139,10 +140,10 @@ fn rows(id: &str, what: &str, times: Times, planning: f64, goal: f64, [rest, eng
     let task = median(times.task.iter().copied());
     let share = |seconds: f64| seconds / task * 100.0;
     let beside = |row: Row, paper: f64| if paper.is_finite() { row.beside(paper, Better::Lower) } else { row };
-    // Of each task less its own parts: both go up and down together.
+    // The parts of a task are subtracted from the same task, because both vary together.
     let neither = times.neither.iter().zip(&times.task).map(|(neither, task)| neither / task);
     let neither = Row::new(id, format!("{what}: neither I/O nor codec"), median(neither) * 100.0, "%")
-        .details(format!("of {:.0} us; {TASKS} tasks, medians, checksums included", task * 1e6));
+        .details(format!("of {:.0} us; {TASK_COUNT} tasks, medians, checksums included", task * 1e6));
     let mut rows = vec![beside(neither, rest).goal(goal, Better::Lower)];
     rows.push(Row::new(id, format!("{what}: checksums alone"), share(median(times.hash)), "%"));
     let commit = Row::new(id, format!("{what}: a commit, or a look-up, alone"), share(median(times.commit)), "%");
@@ -153,7 +154,7 @@ fn rows(id: &str, what: &str, times: Times, planning: f64, goal: f64, [rest, eng
     rows
 }
 
-/// Seconds by a clock that a run takes, and what it gives.
+/// Runs a function. Returns the seconds that it took by a clock, and its result.
 fn time<T>(clock: ClockId, run: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let now = || {
         let time = clock_gettime(clock);

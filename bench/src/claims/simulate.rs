@@ -1,4 +1,4 @@
-//! `terrace simulate` beside real runs on throttled tiers, beside the papers' figures, and at 10,000 processes.
+//! `terrace simulate` compared with real runs on throttled tiers and with the papers' figures, and at 10,000 processes.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::row::{Better, Row};
 use crate::size::Size;
 use crate::timing::time;
 
-/// How far a simulation may be off a real run, in percent.
-const GOAL: f64 = 15.0;
-/// How far it may be off a ratio of a paper, in percent.
-const PAPER: f64 = 25.0;
+/// The largest error of a simulation against a real run.
+const MAX_ERROR_PERCENT: f64 = 15.0;
+/// The largest error of a simulation against a ratio of a paper.
+const MAX_PAPER_ERROR_PERCENT: f64 = 25.0;
 
 #[derive(Deserialize)]
 struct Came {
@@ -47,7 +47,7 @@ impl Came {
     }
 }
 
-/// What the command says of a description.
+/// Runs the command on a description.
 fn simulate(description: &Path) -> Result<Came> {
     let program = std::env::current_exe()?.with_file_name("terrace");
     let output = Command::new(&program).arg("--json").arg("simulate").arg(description).output();
@@ -56,7 +56,7 @@ fn simulate(description: &Path) -> Result<Came> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Real runs on throttled tiers, and the same described.
+/// Compares real runs on throttled tiers with simulations of the same jobs.
 pub fn real() -> Result<Vec<Row>> {
     let job = Job {
         profile: Profile::Ares,
@@ -97,13 +97,13 @@ fn against(job: &Job, contenders: &[Contender]) -> Result<Vec<Row>> {
             let what = format!("{} replicas, {}, {words}: off by", real.replicas.round(), real.contender.name());
             let details =
                 format!("{ours:.2} s simulated, {theirs:.2} s for real ({least:.2} to {most:.2}): {off:+.0} %");
-            rows.push(Row::new("S1", what, off.abs(), "%").goal(GOAL, Better::Lower).details(details));
+            rows.push(Row::new("S1", what, off.abs(), "%").goal(MAX_ERROR_PERCENT, Better::Lower).details(details));
         }
     }
     Ok(rows)
 }
 
-/// A job as a contender does it, as the command takes it.
+/// Writes the description of a contender's job for the command.
 fn described(job: &Job, contender: Contender) -> Result<String> {
     let measured = Measured::of(job)?;
     let cluster =
@@ -152,18 +152,18 @@ fn described(job: &Job, contender: Contender) -> Result<String> {
     Ok(text + &policy)
 }
 
-/// A ratio of a paper: how many times the seconds of one policy are those of another.
+/// A ratio of a paper: the seconds of one policy divided by those of another.
 struct Told {
     file: &'static str,
     what: &'static str,
     slow: &'static str,
     quick: &'static str,
     paper: f64,
-    /// Why it is otherwise, where it is.
+    /// The reason for a difference, if there is one.
     why: &'static str,
 }
 
-const TOLD: &[Told] = &[
+const PAPER_RATIOS: &[Told] = &[
     Told {
         file: "ares-vpic.toml",
         what: "HCompress, Fig. 1: tiers without encoding, times quicker than the file system",
@@ -206,20 +206,21 @@ const TOLD: &[Told] = &[
     },
 ];
 
-/// The papers' cluster at 2,560 processes.
+/// Simulates the papers' cluster with 2,560 processes.
 pub fn papers() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut known: Vec<(&str, Came)> = Vec::new();
-    for told in TOLD {
+    for told in PAPER_RATIOS {
         if known.iter().all(|(file, _)| *file != told.file) {
             known.push((told.file, simulate(&clusters().join(told.file))?));
         }
         let Some((_, came)) = known.iter().find(|(file, _)| *file == told.file) else { continue };
         let ours = came.seconds(told.slow)? / came.seconds(told.quick)?;
         let off = 100.0 * (ours / told.paper - 1.0);
-        let why = if off.abs() > PAPER { told.why } else { "" };
+        let why = if off.abs() > MAX_PAPER_ERROR_PERCENT { told.why } else { "" };
         let details = format!("{ours:.2}x simulated, {}x in the paper: {off:+.0} %; {why}", told.paper);
-        let row = Row::new("S2", format!("{}: off by", told.what), off.abs(), "%").goal(PAPER, Better::Lower);
+        let row = Row::new("S2", format!("{}: off by", told.what), off.abs(), "%")
+            .goal(MAX_PAPER_ERROR_PERCENT, Better::Lower);
         rows.push(row.details(details.trim_end_matches("; ")));
     }
     if let Some((_, came)) = known.iter().find(|(file, _)| *file == "ares-replicas.toml") {
@@ -228,13 +229,13 @@ pub fn papers() -> Result<Vec<Row>> {
         rows.push(
             Row::new("S2", what, replicas, "")
                 .beside(9.0, Better::Higher)
-                .goal(9.0 * (1.0 - PAPER / 100.0), Better::Higher),
+                .goal(9.0 * (1.0 - MAX_PAPER_ERROR_PERCENT / 100.0), Better::Higher),
         );
     }
     Ok(rows)
 }
 
-/// How long 10,000 processes take to simulate.
+/// Measures how long a simulation of 10,000 processes takes.
 pub fn many() -> Result<Vec<Row>> {
     let text = std::fs::read_to_string(clusters().join("ares-vpic.toml"))?;
     let text = text.replace("nodes = 64", "nodes = 250").replace("processes = 2560", "processes = 10000");
@@ -250,7 +251,7 @@ pub fn many() -> Result<Vec<Row>> {
     ])
 }
 
-/// The descriptions that are shipped.
+/// Returns the folder of the descriptions that are part of the repository.
 fn clusters() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/clusters")
 }

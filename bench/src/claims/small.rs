@@ -1,4 +1,4 @@
-//! Small objects: puts and gets, beside plain files and SQLite in the same run.
+//! Small objects: puts and gets, compared with plain files and SQLite in the same run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use crate::row::{Better, PageRow, Row};
 use crate::timing::{Times, median};
 use crate::workers::{self, Task};
 
-const SLICE: Duration = Duration::from_millis(250);
-const ROUNDS: usize = 6;
-/// Keys that are written and read, each many times.
-const KEYS: usize = 4000;
+const SLICE_DURATION: Duration = Duration::from_millis(250);
+const ROUND_COUNT: usize = 6;
+/// This many keys are written and read, each many times.
+const KEY_COUNT: usize = 4000;
 
-/// What one process does for a while, with this many threads.
+/// The work of one process, with this many threads.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Work {
     threads: usize,
@@ -52,10 +52,10 @@ pub fn run() -> Result<Vec<Row>> {
         let (files, sqlite) = (place.ram().join("files"), Sqlite::open(&place.ram().join("sqlite.db"))?);
         std::fs::create_dir(&files)?;
         let bytes = random_bytes(length, 1);
-        // Each takes its turn, so that none has a quieter machine.
+        // The contenders take turns, so that none has a quieter machine.
         let mut puts = [const { Vec::new() }; 4];
         let mut gets = [const { Vec::new() }; 4];
-        for _ in 0..ROUNDS {
+        for _ in 0..ROUND_COUNT {
             puts[0].push(slice(|i| put(&one, i, &bytes))?);
             puts[1].push(slice(|i| put_file(&files, i, &bytes))?);
             puts[2].push(slice(|i| sqlite.put(i, &bytes))?);
@@ -114,7 +114,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// One process's rate.
+/// Returns the rate of one process.
 pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
     let bytes = random_bytes(work.length, worker);
     ready()?;
@@ -126,7 +126,7 @@ pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std
                 scope.spawn(move || -> Result<usize> {
                     let mut count = 0;
                     while begin.elapsed() < Duration::from_secs(1) {
-                        let i = (count * 4 + worker as usize * 2 + thread) % KEYS;
+                        let i = (count * 4 + worker as usize * 2 + thread) % KEY_COUNT;
                         if work.put {
                             put(store, i, bytes)?
                         } else {
@@ -146,9 +146,9 @@ pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std
 
 fn slice(mut run: impl FnMut(usize) -> Result<()>) -> Result<Times> {
     let (begin, mut times) = (Instant::now(), Vec::new());
-    while begin.elapsed() < SLICE || times.len() < KEYS {
+    while begin.elapsed() < SLICE_DURATION || times.len() < KEY_COUNT {
         let start = Instant::now();
-        run(times.len() % KEYS)?;
+        run(times.len() % KEY_COUNT)?;
         times.push(start.elapsed().as_secs_f64());
     }
     Ok(Times::new(times))
@@ -168,7 +168,7 @@ fn get(store: &Store, i: usize, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// As whole or not at all as ours: a new file, renamed over the old one.
+/// Replaces a file atomically, as a put does: a new file is renamed over the old one.
 fn put_file(folder: &Path, i: usize, bytes: &[u8]) -> Result<()> {
     let new = folder.join("new");
     std::fs::write(&new, bytes)?;

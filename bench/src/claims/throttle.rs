@@ -1,4 +1,4 @@
-//! Whether an emulated device has the speed that was set, for all processes together.
+//! Whether an emulated device has the configured speed for all processes together.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};
 use crate::workers::{self, Task};
 
-const RUN: Duration = Duration::from_secs(10);
-const SET: f64 = 20e6;
+const RUN_DURATION: Duration = Duration::from_secs(10);
+const LIMIT_BYTES_PER_SECOND: f64 = 20e6;
 
-/// What one process does for ten seconds.
+/// The work of one process, for ten seconds.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub struct Work {
     put: bool,
@@ -31,21 +31,26 @@ pub fn run() -> Result<Vec<Row>> {
         let printed = workers::run(store.dir(), 2, &Task::Throttled(Work { put }))?;
         let rate: f64 = printed.iter().map(|p| p[0]).sum();
         rows.push(
-            Row::new("throttle", format!("{verb}, 2 processes, off by"), (rate / SET - 1.0).abs() * 100.0, "%")
-                .goal(5.0, Better::Lower)
-                .details(format!("{:.2} MB/s over 10 s where 20 MB/s and 2 ms are set", rate / 1e6)),
+            Row::new(
+                "throttle",
+                format!("{verb}, 2 processes, off by"),
+                (rate / LIMIT_BYTES_PER_SECOND - 1.0).abs() * 100.0,
+                "%",
+            )
+            .goal(5.0, Better::Lower)
+            .details(format!("{:.2} MB/s over 10 s where 20 MB/s and 2 ms are set", rate / 1e6)),
         );
     }
     Ok(rows)
 }
 
-/// One process's bytes per second.
+/// Returns the bytes per second of one process.
 pub fn work(store: &Store, worker: u64, work: &Work, ready: impl FnOnce() -> std::io::Result<()>) -> Result<Vec<f64>> {
     let bytes = random_bytes(256 << 10, worker);
     let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
     ready()?;
     let (begin, mut count) = (Instant::now(), 0);
-    while begin.elapsed() < RUN {
+    while begin.elapsed() < RUN_DURATION {
         let key = format!("{worker}/{}", count % 100);
         if work.put {
             store.put_bytes(key.as_bytes(), &bytes, &options)?;

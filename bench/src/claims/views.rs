@@ -1,4 +1,4 @@
-//! Conversion between layouts, as a share of what memcpy moves in the same time.
+//! Conversion between layouts, as a share of the speed of memcpy.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use terrace_views::convert::{Plan, Stored, Window, WindowMut};
@@ -11,13 +11,13 @@ use crate::place::random_bytes;
 use crate::row::{Better, Row};
 use crate::timing::{median, time};
 
-/// Array sizes: one that the caches hold, and one that they do not.
-const SIZES: [(&str, u64, usize); 2] = [("1 MiB", 1 << 20, 200), ("1 GiB", 1 << 30, 3)];
+/// The array sizes: one fits into the caches, the other does not.
+const ARRAY_SIZES: [(&str, u64, usize); 2] = [("1 MiB", 1 << 20, 200), ("1 GiB", 1 << 30, 3)];
 
-/// What is measured of each kind of shape.
+/// The goals of a kind of shape.
 struct Goals {
     name: &'static str,
-    /// For 1 MiB and for 1 GiB.
+    /// The goals for 1 MiB and for 1 GiB.
     goals: [f64; 2],
     shapes: Vec<(String, String)>,
 }
@@ -43,7 +43,7 @@ pub fn run() -> Result<Vec<Row>> {
         Goals { name: "any other", goals: [0.4, 0.75], shapes: other.collect() },
     ];
     let mut rows = Vec::new();
-    for (at, (size, bytes, rounds)) in SIZES.into_iter().enumerate() {
+    for (at, (size, bytes, rounds)) in ARRAY_SIZES.into_iter().enumerate() {
         let mut memory = Memory::new(bytes);
         for class in &classes {
             let goal = class.goals[at];
@@ -82,7 +82,7 @@ fn worst(what: String, ratios: &[(String, f64)], goal: f64) -> Row {
     row(what, least, goal).details(format!("the worst of: {}", all.join("; ")))
 }
 
-/// Buffers, made once: what has been touched before costs no page faults.
+/// Buffers that are allocated and touched once, so that no page faults are measured.
 struct Memory {
     bytes: u64,
     from: Vec<u8>,
@@ -96,7 +96,8 @@ impl Memory {
         Memory { bytes, from, to: vec![1; bytes as usize] }
     }
 
-    /// How much of memcpy's speed a conversion has: the median of pairs that alternate, and that of memcpy in bytes per second.
+    /// Returns the speed of a conversion as a share of memcpy's, the median of alternating pairs, and the median of
+    /// memcpy in bytes per second.
     fn ratio(&mut self, fields: &str, to: &str, from: &str, rounds: usize) -> Result<(f64, f64)> {
         let model = declared(fields, self.bytes)?;
         let (to, from) = (layout(&model, to)?, layout(&model, from)?);
@@ -117,7 +118,7 @@ impl Memory {
         Ok((median(pairs.iter().map(|(copied, converted)| copied / converted)), speed))
     }
 
-    /// Writes through a view into three replicas, against a write into one.
+    /// Compares writes through a view into three replicas with writes into one.
     fn writes(&mut self, fields: &str, size: &str, rounds: usize) -> Result<Vec<Row>> {
         let model = declared(fields, self.bytes / 4)?;
         let view = layout(&model, "aos")?;
@@ -162,7 +163,7 @@ fn layout(model: &Model, view: &str) -> Result<Layout> {
     of_view(view, &model.dataset, &Sizes::new()).map_err(|error| anyhow!("{error}"))
 }
 
-/// Points with these fields, or a matrix, of so many bytes.
+/// Declares points with these fields, or a matrix, of about `bytes` bytes.
 fn declared(fields: &str, bytes: u64) -> Result<Model> {
     let matrix = fields == "m";
     let names: Vec<&str> = fields

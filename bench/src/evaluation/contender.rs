@@ -1,34 +1,34 @@
-//! Who replicates, and how: each a configuration of one and the same engine.
+//! The contenders: each is a configuration of the same engine.
 
 use terrace_codec::Encoding;
 
 use super::Job;
 
-/// One way to place and encode.
+/// A way to place and encode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
-    /// One replica on the slowest tier, raw.
+    /// One raw replica on the slowest tier.
     Nothing,
     /// All replicas on the slowest tier, raw.
     Plain,
-    /// Replicas on all tiers, raw, as PRS places them.
+    /// Raw replicas on all tiers, as PRS places them.
     Spread,
-    /// Replicas on all tiers under one encoding, placed by what they take.
+    /// Replicas on all tiers with one encoding, placed by encoded size.
     Fixed(Encoding),
-    /// The same, placed by what it takes raw, as Hermes does. Replayed only.
+    /// Replicas on all tiers with one encoding, placed by raw size, as Hermes does. Only replayed.
     ByRawSize(Encoding),
     /// One encoding on the slowest tier.
     Slowest(Encoding),
-    /// The papers' model of costs.
+    /// The papers' cost model.
     Paper,
-    /// The engine as it is.
+    /// The engine without changes.
     Ours,
-    /// The planner with costs that were measured on these very bytes. Replayed only.
+    /// The planner with costs that were measured on the same bytes. Only replayed.
     Oracle,
 }
 
 impl Contender {
-    /// In words.
+    /// Returns the name for rows.
     pub fn name(self) -> String {
         match self {
             Contender::Nothing => "no replication".into(),
@@ -43,17 +43,17 @@ impl Contender {
         }
     }
 
-    /// Whether it uses the slowest tier only.
+    /// Returns whether it uses only the slowest tier.
     pub fn is_slowest(self) -> bool {
         matches!(self, Contender::Nothing | Contender::Plain | Contender::Slowest(_))
     }
 
-    /// Replicas that it makes where so many are wanted.
+    /// Returns the number of replicas that it makes if `wanted` are requested.
     pub fn replicas(self, wanted: u8) -> u8 {
         if self == Contender::Nothing { 1 } else { wanted }
     }
 
-    /// The part of a job's configuration before the tiers, for what is below `d`.
+    /// Writes the configuration of a job before its tiers, for objects below `d`.
     pub fn config(self, job: &Job) -> String {
         let model = if self == Contender::Paper { "paper" } else { "measured" };
         let encoding = match self {

@@ -1,4 +1,4 @@
-//! What the ranks of the evaluations write: particles as the papers' kernel makes them, and real files.
+//! The data of the evaluations: particles made as the papers' kernel makes them, and real files.
 
 use std::path::Path;
 
@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::oracle::files;
 
-/// Where the kernel's particles are, in each direction.
-const DIMENSION: f64 = 64.0;
+/// The side of the box that contains the kernel's particles.
+const DOMAIN_SIDE_LENGTH: f64 = 64.0;
 
-/// What is written.
+/// The data that ranks write.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Data {
     /// Eight variables of each particle, made as the VPIC-IO kernel makes them; seeded by rank, step and variable.
     Made,
-    /// Dumps of particles by VPIC and PIConGPU themselves.
+    /// Particle dumps of VPIC and PIConGPU.
     Particles,
     /// Files of all kinds.
     Files,
-    /// Tasks as HCompress's: whole numbers that are spread uniformly, normally, exponentially, and as gamma, in turn.
+    /// Tasks like HCompress's: integers with uniform, normal, exponential and gamma distributions, in turn.
     Tasks,
 }
 
 impl Data {
-    /// In words.
+    /// Returns the name for rows.
     pub fn name(self) -> &'static str {
         match self {
             Data::Made => "the kernel's particles",
@@ -34,17 +34,17 @@ impl Data {
         }
     }
 
-    /// Whether it is read from files.
+    /// Returns whether the data comes from files.
     pub fn is_real(self) -> bool {
         matches!(self, Data::Particles | Data::Files)
     }
 
-    /// What a rank writes in a step, by key: about so many bytes. Real files are whole, and repeated.
+    /// Makes the objects that a rank writes in a step, by key: about `bytes` bytes. Real files are whole and repeat.
     pub fn objects(self, rank: u64, step: u64, bytes: usize) -> Result<Vec<(String, Vec<u8>)>> {
         let key = |name: &str| format!("d/{rank}/{step}/{name}");
         if self == Data::Made {
             let count = bytes / 32;
-            return Ok(VARIABLES.iter().map(|v| (key(v), variable(v, count, seed(rank, step, v)))).collect());
+            return Ok(VARIABLE_NAMES.iter().map(|v| (key(v), variable(v, count, seed(rank, step, v)))).collect());
         }
         if self == Data::Tasks {
             return Ok((0..4)
@@ -56,7 +56,7 @@ impl Data {
         files.retain(|file| (file.kind.starts_with("pic")) == (self == Data::Particles) && file.kind != "ckpt");
         let total: usize = files.iter().map(|file| file.bytes.len()).sum();
         anyhow::ensure!(total > 0, "no files of {} in {}", self.name(), root.display());
-        // Ranks and steps begin at different files, a rank's steps where the last one ended.
+        // Ranks begin at different files, and each step of a rank begins where its last step ended.
         let mut next = (rank as usize * files.len() / 2 + step as usize * files.len() * bytes / total) % files.len();
         let (mut objects, mut sum) = (Vec::new(), 0);
         while sum < bytes {
@@ -69,13 +69,13 @@ impl Data {
     }
 }
 
-const VARIABLES: [&str; 8] = ["x.f32", "y.f32", "z.f32", "px.f32", "py.f32", "pz.f32", "id_1.i32", "id_2.f32"];
+const VARIABLE_NAMES: [&str; 8] = ["x.f32", "y.f32", "z.f32", "px.f32", "py.f32", "pz.f32", "id_1.i32", "id_2.f32"];
 
 fn seed(rank: u64, step: u64, variable: &str) -> u64 {
     variable.bytes().fold(rank << 32 | step, |seed, byte| seed.wrapping_mul(0x100_0000_01b3) ^ u64::from(byte))
 }
 
-/// So many draws of the uniform distribution over 0..1, as the kernel has them: 31 bits each.
+/// Draws from the uniform distribution over 0..1 as the kernel does, with 31 bits each.
 fn draws(seed: u64) -> impl FnMut() -> f64 {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     move || {
@@ -86,7 +86,8 @@ fn draws(seed: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// Whole numbers: uniform below 1,000; normal around 500, deviating by 100; exponential of mean 100; gamma of shape 2, scale 50.
+/// Makes integers: uniform below 1,000; normal with mean 500 and deviation 100; exponential with mean 100; gamma with
+/// shape 2 and scale 50.
 fn numbers(distribution: u64, count: usize, seed: u64) -> Vec<u8> {
     let mut draw = draws(seed ^ distribution);
     let mut exponential = |mean: f64| -mean * (1.0 - draw()).ln();
@@ -102,17 +103,18 @@ fn numbers(distribution: u64, count: usize, seed: u64) -> Vec<u8> {
     (0..count).map(number).flat_map(|number| (number as i32).to_le_bytes()).collect()
 }
 
-/// One variable of so many particles: as the kernel's x, y, px, py at random, z and pz along the box, and two numbers.
+/// Makes one variable of `count` particles as the kernel does: x, y, px, py at random, z and pz along the box, and two
+/// numbers.
 fn variable(name: &str, count: usize, seed: u64) -> Vec<u8> {
     let mut draw = draws(seed);
     let share = |i: usize| i as f64 / count as f64;
     (0..count)
         .flat_map(|i| match name {
-            "z.f32" => ((share(i) * DIMENSION) as f32).to_le_bytes(),
-            "pz.f32" => ((share(i) * 2.0 * DIMENSION) as f32).to_le_bytes(),
+            "z.f32" => ((share(i) * DOMAIN_SIDE_LENGTH) as f32).to_le_bytes(),
+            "pz.f32" => ((share(i) * 2.0 * DOMAIN_SIDE_LENGTH) as f32).to_le_bytes(),
             "id_1.i32" => (i as i32).to_le_bytes(),
             "id_2.f32" => ((2 * i) as f32).to_le_bytes(),
-            _ => ((draw() * DIMENSION) as f32).to_le_bytes(),
+            _ => ((draw() * DOMAIN_SIDE_LENGTH) as f32).to_le_bytes(),
         })
         .collect()
 }

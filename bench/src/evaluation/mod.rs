@@ -1,4 +1,5 @@
-//! HReplica's and HCompress's evaluations: the same data, tiers and wishes for all contenders, on real throttled tiers.
+//! The evaluations of HReplica and HCompress: the same data, tiers and requirements for all contenders, on real
+//! throttled tiers.
 
 mod contender;
 mod data;

@@ -1,4 +1,4 @@
-//! The tiers of an evaluation: what a cluster of the papers, or a node of today, gives two cores.
+//! The tiers of an evaluation: the share that two cores have of a cluster of the papers, or of a modern node.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,12 +6,13 @@ use std::path::Path;
 use terrace_simulate::{Cluster, Place, Tier as Simulated};
 
 use super::Contender;
-use super::run::RANKS;
+use super::run::RANK_COUNT;
 
-/// Cores.
-const CORES: usize = 2;
+/// The number of cores.
+const CORE_COUNT: usize = 2;
 
-/// A tier: its name, bytes written and read in a second by all of its targets together, seconds of latency, targets.
+/// A tier: its name, the bytes written and read per second by all of its targets together, seconds of latency, and
+/// number of targets.
 #[derive(Clone, Copy)]
 struct Tier {
     name: &'static str,
@@ -25,21 +26,21 @@ const fn tier(name: &'static str, write: f64, read: f64, latency: f64, targets: 
     Tier { name, write, read, latency, targets }
 }
 
-/// Tiers, as they are in the papers' cluster, or today.
+/// A set of tiers.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Profile {
-    /// The papers' cluster: of each tier's bandwidth what two of its 2,560 processes had.
+    /// The papers' cluster: two processes' share, of 2,560, of each tier's bandwidth.
     Ares,
-    /// Two cores' share of a node of today: memory, NVMe, a network file system, an object store.
+    /// Two cores' share of a modern node: memory, NVMe, a network file system, an object store.
     Node,
-    /// HReplica's Fig. 1: 8 NVMe, 8 SSDs and 16 disks, or 32 disks, each device as quick as in the papers' cluster.
+    /// HReplica's Fig. 1: 8 NVMe, 8 SSDs and 16 disks, or 32 disks. Each device is as fast as in the papers' cluster.
     Mixed,
-    /// The papers' cluster with more targets, for more replicas than three: 2 NVMe, 4 burst, 6 pfs.
+    /// The papers' cluster with more targets, for more than three replicas: 2 NVMe, 4 burst, 6 pfs.
     Wide,
 }
 
 impl Profile {
-    /// Its name.
+    /// Returns the name for rows.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Ares => "ares",
@@ -49,7 +50,7 @@ impl Profile {
         }
     }
 
-    /// Those that a contender may use, the quickest first.
+    /// Lists the tiers that a contender may use, the quickest first.
     fn tiers(self, contender: Contender) -> Vec<Tier> {
         match self {
             Profile::Ares => vec![
@@ -78,7 +79,7 @@ impl Profile {
         }
     }
 
-    /// The name of its slowest tier.
+    /// Returns the name of the slowest tier.
     pub fn slowest(self) -> &'static str {
         match self {
             Profile::Ares | Profile::Wide => "pfs",
@@ -87,7 +88,7 @@ impl Profile {
         }
     }
 
-    /// A node with these tiers, for the simulator. Capacities are what the first tiers may hold in all, in bytes.
+    /// Describes a node with these tiers for the simulator. `capacities` limits the first tiers, in bytes.
     pub fn cluster(self, contender: Contender, capacities: [Option<f64>; 3]) -> Cluster {
         let limited = self.tiers(contender).into_iter().zip(capacities.into_iter().chain([None]));
         let tiers = limited.filter(|(_, capacity)| *capacity != Some(0.0)).map(|(tier, capacity)| {
@@ -109,16 +110,16 @@ impl Profile {
         });
         Cluster {
             nodes: 1,
-            cores: CORES,
+            cores: CORE_COUNT,
             core_watts: 10.0,
-            processes: RANKS,
+            processes: RANK_COUNT,
             tiers: tiers.collect(),
             links: Vec::new(),
         }
     }
 
-    /// The tiers' part of a configuration, below `folder`; `capacities` are what the first tiers may hold in all, in bytes:
-    /// one that may hold nothing is left out.
+    /// Writes the tiers of a configuration, below `folder`. `capacities` limits the first tiers, in bytes; a tier with
+    /// a capacity of 0 is left out.
     pub fn config(self, contender: Contender, folder: &Path, capacities: [Option<f64>; 3]) -> String {
         let mut text = String::new();
         for (tier, capacity) in self.tiers(contender).iter().zip(capacities.into_iter().chain([None])) {

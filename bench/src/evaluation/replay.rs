@@ -1,13 +1,13 @@
-//! The same jobs in virtual time: each block's replicas are planned as a contender plans them, and cost what every encoding
-//! was measured to cost on that block.
+//! The same jobs in virtual time: each block's replicas are planned as a contender plans them, and cost the measured
+//! time of their encoding on that block.
 
 use anyhow::Result;
 use terrace::Ack;
-use terrace_codec::ALL;
+use terrace_codec::ALL_ENCODINGS;
 use terrace_cost::{Costs, Expected, Model, Objective, TargetRates};
 use terrace_plan::plan::{self, Memo, NoRoom, Want};
 use terrace_plan::policy::{Ask, Budget, Policy, Replicas, resolve};
-use terrace_plan::snapshot::{PAGE, Snapshot, TargetSet};
+use terrace_plan::snapshot::{PAGE_BYTES, Snapshot, TargetSet};
 use terrace_predict::{Predictor, Stream};
 use terrace_simulate::{Choose, Knows, Piece, simulate};
 
@@ -16,10 +16,10 @@ use super::run::UNDER_WAY;
 use super::{Contender, Job, Outcome, Phase};
 use crate::oracle::{Cost, weighed};
 
-/// Reads that are expected of what nobody has read.
-const READS: f64 = 1.0;
+/// The expected number of reads of data that nobody has read.
+const EXPECTED_READS: f64 = 1.0;
 
-/// Who places.
+/// The planner of a contender.
 struct Chooser<'a> {
     contender: Contender,
     policy: Policy,
@@ -28,7 +28,7 @@ struct Chooser<'a> {
     blocks: &'a [Block],
 }
 
-/// Has a contender do a job in virtual time, where each process knows what the others are about.
+/// Runs a contender's job in virtual time. Each process knows the load that the others cause.
 pub fn replay(job: &Job, measured: &Measured, contender: Contender) -> Result<Outcome> {
     let total = measured.total();
     let cluster = job.profile.cluster(contender, job.capacities.map(|share| share.map(|share| share * total)));
@@ -63,7 +63,7 @@ impl Choose for Chooser<'_> {
         let block = &self.blocks[kind];
         let bytes = block.bytes.len();
         let costs = self.expected(block, snapshot);
-        let want = Want { reads: READS, ..Want::bytes(bytes as u64) };
+        let want = Want { reads: EXPECTED_READS, ..Want::bytes(bytes as u64) };
         let planned = plan::plan(&want, snapshot, &self.policy, &costs, &mut self.memo)?;
         for (replica, placed) in planned.replicas.iter().enumerate() {
             pieces.extend(placed.iter().map(|piece| {
@@ -73,7 +73,7 @@ impl Choose for Chooser<'_> {
                 };
                 // Every encoding that is planned was measured.
                 let cost = block.cost(encoding).copied().unwrap_or_default();
-                let share = (f64::from(piece.pages) * PAGE as f64 / bytes as f64).min(1.0);
+                let share = (f64::from(piece.pages) * PAGE_BYTES as f64 / bytes as f64).min(1.0);
                 Piece {
                     replica: replica as u8,
                     target: piece.target.into(),
@@ -90,7 +90,7 @@ impl Choose for Chooser<'_> {
 }
 
 impl Chooser<'_> {
-    /// What is expected of the encodings on a block.
+    /// Returns the costs of encodings on a block that the contender expects.
     fn expected(&mut self, block: &Block, snapshot: &Snapshot) -> Costs {
         let bytes = block.bytes.len() as f64;
         let measured = |cost: &Cost| {
@@ -103,20 +103,20 @@ impl Chooser<'_> {
                 block.cost(encoding).map_or_else(|| Costs::new([]), |cost| Costs::only(encoding, &measured(cost)))
             }
             Contender::Oracle => {
-                let chosen_from = block.costs.iter().skip(1).filter(|(encoding, _)| ALL.contains(encoding));
+                let chosen_from = block.costs.iter().skip(1).filter(|(encoding, _)| ALL_ENCODINGS.contains(encoding));
                 Costs::new(chosen_from.map(|(encoding, cost)| (*encoding, measured(cost))))
             }
             Contender::Paper | Contender::Ours => self.predicted(block, snapshot),
         }
     }
 
-    /// What the predictor expects once it has studied the block for all targets, as far as that pays: as a store that has seen such
-    /// bytes before.
+    /// Returns the costs that the predictor expects once it has studied the block for all targets as far as that pays.
+    /// A store that has seen similar bytes expects the same.
     fn predicted(&mut self, block: &Block, snapshot: &Snapshot) -> Costs {
         let mut stream = Stream::new().with_length(u64::MAX);
         for target in snapshot.targets() {
             let place = TargetRates::from_speeds(target.write, target.read, 0.0);
-            self.predictor.study(&mut stream, &block.bytes, &Objective::time(place, READS));
+            self.predictor.study(&mut stream, &block.bytes, &Objective::time(place, EXPECTED_READS));
         }
         weighed(&self.predictor.expected(&stream))
     }

@@ -12,44 +12,45 @@ use crate::place::Place;
 use crate::timing::{median, time};
 use crate::workers::{self, Task};
 
-/// Ranks; each has a core.
-pub const RANKS: usize = 2;
-/// Objects that a rank has under way at a time, so that all targets have work, as a cluster's ranks give them.
+/// The number of ranks. Each has a core.
+pub const RANK_COUNT: usize = 2;
+/// The number of objects that a rank has in flight, so that all targets have work, as with the ranks of a cluster.
 pub const UNDER_WAY: usize = 4;
 
-/// What the ranks do in turn.
+/// A phase of a job, the same for all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Write all steps; so many seconds of computing between two.
+    /// Write all steps, with `computing` seconds of computing between two steps.
     Write { ack: Ack, computing: f64 },
-    /// Read everything so many times.
+    /// Read everything this many times.
     Read(usize),
 }
 
-/// What is to be done, by whom it is not said.
+/// A job, without the contender that runs it.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The tiers.
     pub profile: Profile,
-    /// What of the data, raw, the first three tiers may hold in all; none where there is no limit.
+    /// The capacities of the first three tiers, as shares of the raw data; `None` means no limit.
     pub capacities: [Option<f64>; 3],
-    /// What is written.
+    /// The data to write.
     pub data: Data,
-    /// Bytes that each rank writes in a step, about.
+    /// The approximate number of bytes that each rank writes in a step.
     pub bytes: usize,
-    /// Steps.
+    /// The number of steps.
     pub steps: u64,
-    /// Replicas of each extent.
+    /// The number of replicas of each extent.
     pub replicas: u8,
-    /// What matters.
+    /// The requirements on the store.
     pub requirements: &'static [&'static str],
-    /// Bytes that may be stored for each byte given, by as many replicas as that holds; none where replicas are counted.
+    /// The limit of stored bytes for each raw byte, filled with as many replicas as fit; `None` if replicas are
+    /// counted.
     pub budget: Option<f64>,
-    /// What is done.
+    /// The phases.
     pub phases: Vec<Phase>,
 }
 
-/// What a rank does in one phase.
+/// The work of a rank in one phase.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Work {
     data: Data,
@@ -58,23 +59,23 @@ pub struct Work {
     phase: Phase,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Who did it.
+    /// The contender.
     pub contender: Contender,
-    /// Seconds of each phase, of the slowest rank; computing does not count. The middle of all runs.
+    /// The median of all runs: seconds of each phase of the slowest rank, without computing.
     pub seconds: Vec<f64>,
-    /// Seconds of each phase, of each run.
+    /// The seconds of each phase, of each run.
     pub runs: Vec<Vec<f64>>,
-    /// Bytes of payload stored for each byte given.
+    /// The bytes of payload stored for each raw byte.
     pub stored: f64,
-    /// Replicas of each byte.
+    /// The number of replicas of each byte.
     pub replicas: f64,
 }
 
 impl Outcome {
-    /// The least and the most that came of the runs.
+    /// Returns the smallest and the largest figure of the runs.
     pub fn range(&self, counts: fn(&Outcome) -> f64) -> (f64, f64) {
         let of = |run: &Vec<f64>| counts(&Outcome { seconds: run.clone(), ..self.clone() });
         let all = || self.runs.iter().map(of);
@@ -82,7 +83,7 @@ impl Outcome {
     }
 }
 
-/// Does a rank's part of a phase; seconds.
+/// Does a rank's part of a phase. Returns the seconds.
 pub fn work(store: &Store, rank: u64, work: &Work, ready: impl Fn() -> std::io::Result<()>) -> Result<Vec<f64>> {
     let steps = (0..work.steps).map(|step| work.data.objects(rank, step, work.bytes));
     let steps: Vec<Vec<(String, Vec<u8>)>> = steps.collect::<Result<_>>()?;
@@ -112,7 +113,7 @@ pub fn work(store: &Store, rank: u64, work: &Work, ready: impl Fn() -> std::io::
     Ok(vec![seconds])
 }
 
-/// Does something with each object, with some at a time.
+/// Calls `act` for each object, for several at a time.
 fn each(objects: &[(String, Vec<u8>)], act: impl Fn(&str, &[u8]) -> Result<()> + Sync) -> Result<()> {
     let next = AtomicUsize::new(0);
     let take = || {
@@ -127,16 +128,17 @@ fn each(objects: &[(String, Vec<u8>)], act: impl Fn(&str, &[u8]) -> Result<()> +
     })
 }
 
-/// What a simulation does between two steps, in short: products of matrices.
+/// Multiplies matrices for a time, like a simulation between two steps.
 fn compute(time: Duration) {
-    const SIDE: usize = 64;
+    const MATRIX_SIDE: usize = 64;
     let begin = Instant::now();
-    let mut product = vec![1.0f64; SIDE * SIDE];
+    let mut product = vec![1.0f64; MATRIX_SIDE * MATRIX_SIDE];
     while begin.elapsed() < time {
         let before = product.clone();
         for (at, value) in product.iter_mut().enumerate() {
-            let (row, column) = (at / SIDE, at % SIDE);
-            let sum: f64 = (0..SIDE).map(|k| before[row * SIDE + k] * before[k * SIDE + column]).sum();
+            let (row, column) = (at / MATRIX_SIDE, at % MATRIX_SIDE);
+            let sum: f64 =
+                (0..MATRIX_SIDE).map(|k| before[row * MATRIX_SIDE + k] * before[k * MATRIX_SIDE + column]).sum();
             *value = sum.rem_euclid(1.0);
         }
         std::hint::black_box(&product);
@@ -144,22 +146,22 @@ fn compute(time: Duration) {
 }
 
 impl Job {
-    /// How often all is read.
+    /// Returns how often everything is read.
     pub fn reads(&self) -> usize {
         let of = |phase: &Phase| if let Phase::Read(times) = phase { *times } else { 0 };
         self.phases.iter().map(of).sum()
     }
 
-    /// Bytes that are written.
+    /// Returns the number of bytes that are written.
     fn total(&self) -> Result<usize> {
         let of = |rank, step| {
             let objects = self.data.objects(rank, step, self.bytes)?;
             Ok(objects.iter().map(|(_, bytes)| bytes.len()).sum::<usize>())
         };
-        (0..RANKS as u64).flat_map(|rank| (0..self.steps).map(move |step| of(rank, step))).sum()
+        (0..RANK_COUNT as u64).flat_map(|rank| (0..self.steps).map(move |step| of(rank, step))).sum()
     }
 
-    /// Runs it once.
+    /// Runs the job once.
     fn run(&self, contender: Contender) -> Result<Run> {
         let place = Place::new()?;
         let total = self.total()? as f64;
@@ -172,7 +174,7 @@ impl Job {
         let mut seconds = Vec::new();
         for phase in &self.phases {
             let work = Work { data: self.data, bytes: self.bytes, steps: self.steps, phase: *phase };
-            let ranks = workers::run(&dir, RANKS, &Task::Evaluation(work))?;
+            let ranks = workers::run(&dir, RANK_COUNT, &Task::Evaluation(work))?;
             seconds.push(ranks.iter().flatten().copied().fold(0.0, f64::max));
         }
         let (mut raw, mut stored, mut replicas) = (0.0, 0.0, 0.0);
@@ -188,7 +190,7 @@ impl Job {
     }
 }
 
-/// What came of one run: seconds of each phase; bytes stored for each given; replicas.
+/// The result of one run: the seconds of each phase, the bytes stored for each raw byte, and the number of replicas.
 #[derive(Clone)]
 struct Run {
     seconds: Vec<f64>,
@@ -196,7 +198,7 @@ struct Run {
     replicas: f64,
 }
 
-/// Has all contenders do a job so many times, in turn.
+/// Runs a job `repeats` times with each contender, in turn.
 pub fn contest(job: &Job, contenders: &[Contender], repeats: usize) -> Result<Vec<Outcome>> {
     let mut runs = vec![Vec::new(); contenders.len()];
     for _ in 0..repeats {

@@ -1,4 +1,4 @@
-//! Contenders side by side: all in virtual time, and those that matter for real.
+//! All contenders compared: all in virtual time, and the important ones for real.
 
 use anyhow::{Context, Result};
 
@@ -6,36 +6,36 @@ use super::measured::{Measured, encodings};
 use super::run::contest;
 use super::{Contender, Data, Job, Outcome, Profile, replay};
 
-/// What came of one job by all contenders.
+/// The results of one job by all contenders.
 pub struct Side {
     profile: Profile,
-    /// What was written.
+    /// The data of the job.
     pub data: Data,
-    /// In virtual time, by all.
+    /// All contenders in virtual time.
     pub replayed: Vec<Outcome>,
-    /// Really, by some.
+    /// Some contenders for real.
     pub real: Vec<Outcome>,
-    /// Likewise in virtual time, of as many bytes.
+    /// The contenders of the real runs in virtual time, with the bytes of the real runs.
     pub checked: Vec<Outcome>,
 }
 
 impl Side {
-    /// In words.
+    /// Returns the name for rows.
     pub fn name(&self) -> String {
         format!("{}, {}", self.profile.name(), self.data.name())
     }
 
-    /// What came of one contender in virtual time.
+    /// Returns the result of one contender in virtual time.
     ///
     /// # Errors
-    /// There is none for one that was not asked.
+    /// Fails if the contender did not run.
     pub fn of(&self, contender: Contender) -> Result<&Outcome> {
         self.replayed.iter().find(|outcome| outcome.contender == contender).context("nobody asked this contender")
     }
 }
 
-/// Has all contenders do a job in virtual time, and those that matter do `really`, the same job of as many bytes or fewer, so many
-/// times. What counts says who was best.
+/// Runs a job with all contenders in virtual time, and with the important ones for real. `really` is the same job with
+/// at most as many bytes, and runs `repeats` times. `counts` says which contender was best.
 pub fn side_by_side(job: &Job, really: &Job, counts: fn(&Outcome) -> f64, repeats: usize) -> Result<Side> {
     let everywhere = [Contender::Nothing, Contender::Plain, Contender::Spread, Contender::Paper, Contender::Ours];
     let fixed: Vec<Contender> = encodings().skip(1).map(Contender::Fixed).collect();

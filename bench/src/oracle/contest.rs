@@ -1,4 +1,4 @@
-//! What our choices cost, and what the best fixed one and the oracle's do.
+//! The costs of our choices, of the best fixed choice and of the oracle's.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use terrace_cost::{Expected, Objective};
 use terrace_predict::{Outcome, Predictor, Stream};
 
 use super::planned::Planned;
-use super::{Cost, File, Oracle, PIECE};
+use super::{Cost, File, Oracle, PIECE_BYTES};
 
-/// How blocks come.
+/// The ways in which blocks arrive.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mode {
-    /// Each for itself, with all the effort that it takes.
+    /// Each block by itself, with all effort that the choice takes.
     Each,
     /// A file is a stream.
     Files,
-    /// Files are repeated, whole, until there are 16 MiB.
+    /// Whole files repeat until there are 16 MiB.
     Long,
-    /// The same, and the store's planner chooses.
+    /// Whole files repeat until there are 16 MiB, and the store's planner chooses.
     Planned,
 }
 
-/// Bytes of a long stream, at least.
-pub(super) const LONG: usize = 16 << 20;
+/// The minimum size of a long stream.
+pub(super) const LONG_STREAM_BYTES: usize = 16 << 20;
 
-/// Costs of one kind of data.
+/// The costs of one kind of data.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     best: f64,
@@ -34,16 +34,16 @@ struct Sum {
     transfer: f64,
 }
 
-/// What came of choices, by kind of data.
+/// The results of choices, by kind of data.
 #[derive(Default)]
 pub struct Outcomes {
     kinds: BTreeMap<String, Sum>,
-    /// How far expectations of the stored size, the time to encode and the time to decode were off, as shares.
+    /// The relative errors of the expected stored size, encoding time and decoding time.
     pub off: [Vec<f64>; 3],
 }
 
 impl Outcomes {
-    /// The cost of each kind over the oracle's, less 1, in percent.
+    /// Returns the cost of each kind over the oracle's, less 1, in percent.
     pub fn regrets(&self, with_effort: bool) -> impl Iterator<Item = (&str, f64)> {
         self.kinds.iter().map(move |(kind, sum)| {
             let effort = if with_effort { sum.effort } else { 0.0 };
@@ -51,12 +51,12 @@ impl Outcomes {
         })
     }
 
-    /// Their mean.
+    /// Returns the mean of the regrets.
     pub fn mean(&self, with_effort: bool) -> f64 {
         self.regrets(with_effort).map(|(_, regret)| regret).sum::<f64>() / self.kinds.len() as f64
     }
 
-    /// Effort over the time to move the bytes, in percent.
+    /// Returns the effort over the time to move the bytes, in percent.
     pub fn share(&self) -> f64 {
         let of = |part: fn(&Sum) -> f64| self.kinds.values().map(part).sum::<f64>();
         100.0 * of(|sum| sum.effort) / of(|sum| sum.transfer)
@@ -74,14 +74,14 @@ impl Outcomes {
 }
 
 impl Oracle {
-    /// Calls for each block of so many pieces, with what each encoding costs there; files are repeated until there are
+    /// Calls `each` for each block of `pieces` pieces, with the costs of every encoding. Files repeat until there are
     /// `least` bytes.
     fn blocks(&self, pieces: usize, least: usize, mut each: impl FnMut(&File, usize, &[u8], Vec<Cost>)) {
         for (file, costs) in self.files.iter().zip(&self.table.costs) {
             let times = least.div_ceil(file.bytes.len().max(1)).max(1);
             let mut number = 0;
             for _ in 0..times {
-                for (block, costs) in file.bytes.chunks(pieces * PIECE).zip(costs.chunks(pieces)) {
+                for (block, costs) in file.bytes.chunks(pieces * PIECE_BYTES).zip(costs.chunks(pieces)) {
                     each(file, number, block, self.together(costs));
                     number += 1;
                 }
@@ -89,18 +89,18 @@ impl Oracle {
         }
     }
 
-    /// What each encoding costs on these pieces together.
+    /// Adds up the costs of each encoding over pieces.
     fn together(&self, pieces: &[Vec<Cost>]) -> Vec<Cost> {
         let sum = |at: usize| pieces.iter().map(|piece| piece[at]).fold(Cost::default(), |a, b| a + b);
         (0..self.table.encodings.len()).map(sum).collect()
     }
 
-    /// The least that a block of these pieces can cost.
+    /// Returns the lowest possible cost of a block of these pieces.
     pub(super) fn least(&self, objective: &Objective, bytes: usize, pieces: &[Vec<Cost>]) -> f64 {
         least(objective, bytes, &self.together(pieces))
     }
 
-    /// The one encoding for all that does best, and its mean regret.
+    /// Finds the single encoding with the lowest mean regret, and its regret.
     pub fn fixed(&self, pieces: usize, objective: &Objective) -> (Encoding, f64) {
         let mut all: Vec<Outcomes> = self.table.encodings.iter().map(|_| Outcomes::default()).collect();
         self.blocks(pieces, 0, |file, _, block, costs| {
@@ -116,16 +116,16 @@ impl Oracle {
         best.map_or((Encoding::NONE, 0.0), |(encoding, regret)| (*encoding, regret))
     }
 
-    /// What our choices cost; files have no names.
+    /// Returns the costs of our choices. The predictor is not told the names of files.
     pub fn ours(&self, pieces: usize, objective: &Objective, mode: Mode) -> Outcomes {
-        let long = if matches!(mode, Mode::Long | Mode::Planned) { LONG } else { 0 };
+        let long = if matches!(mode, Mode::Long | Mode::Planned) { LONG_STREAM_BYTES } else { 0 };
         let mut planned = Planned::new(objective);
         let (mut predictor, mut stream, mut outcomes) = (Predictor::default(), Stream::new(), Outcomes::default());
         self.blocks(pieces, long, |file, number, block, costs| {
             let length = match mode {
                 Mode::Each => u64::MAX,
                 Mode::Files => file.bytes.len() as u64,
-                Mode::Long | Mode::Planned => LONG.next_multiple_of(file.bytes.len()) as u64,
+                Mode::Long | Mode::Planned => LONG_STREAM_BYTES.next_multiple_of(file.bytes.len()) as u64,
             };
             if mode == Mode::Each || number == 0 {
                 stream = Stream::new().with_length(length);

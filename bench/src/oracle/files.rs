@@ -5,20 +5,20 @@ use std::process::Command;
 
 use anyhow::Result;
 
-/// Bytes taken of one file, at most.
-const MOST: usize = 8 << 20;
+/// At most this many bytes of a file are used.
+const MAX_FILE_BYTES: usize = 8 << 20;
 
 /// A file.
 pub struct File {
-    /// Files of one kind are judged together.
+    /// The kind. Files of one kind are judged together.
     pub kind: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it holds.
+    /// The content.
     pub bytes: Vec<u8>,
 }
 
-/// The files in the folders of `root`; archives are unpacked.
+/// Reads the files in the folders of `root`; archives are unpacked.
 pub fn files(root: &Path) -> Result<Vec<File>> {
     let mut files = Vec::new();
     for folder in sorted(root)?.iter().filter(|path| path.is_dir()) {
@@ -29,7 +29,7 @@ pub fn files(root: &Path) -> Result<Vec<File>> {
             } else {
                 std::fs::read(&path)?
             };
-            bytes.truncate(MOST);
+            bytes.truncate(MAX_FILE_BYTES);
             let folder = folder.file_name().unwrap_or_default().to_string_lossy();
             let kind = match &folder[..] {
                 "text" | "tab" | "pic" => format!("{folder} {}", name.rsplit('.').next().unwrap_or_default()),

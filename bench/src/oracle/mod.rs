@@ -1,4 +1,4 @@
-//! An oracle that really runs every encoding on every piece of every file, and what choices cost beside its own.
+//! An oracle that really runs every encoding on every piece of every file, to compare choices with.
 
 mod btune;
 mod contest;
@@ -16,10 +16,10 @@ pub use files::{File, files};
 pub use planned::weighed;
 pub use table::{Cost, Table, measure};
 
-/// Bytes that are encoded at a time.
-pub const PIECE: usize = 256 << 10;
+/// The size of a piece. The oracle encodes one piece at a time.
+pub const PIECE_BYTES: usize = 256 << 10;
 
-/// Files, and what each encoding costs on each piece of them.
+/// Files, and the cost of each encoding on each of their pieces.
 pub struct Oracle {
     /// The files.
     pub files: Vec<File>,
@@ -28,11 +28,11 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Of the files in the folders of `TERRACE_DATA`; none where that is not set. Running every encoding takes minutes:
-    /// it is done once, and kept in the file that `TERRACE_ORACLE` names, if it names one.
+    /// Makes the oracle of the files in the folders of `TERRACE_DATA`; `None` if that is not set. Running every
+    /// encoding takes minutes, so the costs are kept in the file that `TERRACE_ORACLE` names, if it names one.
     pub fn get() -> Result<Option<&'static Oracle>> {
-        static ORACLE: OnceLock<Oracle> = OnceLock::new();
-        if let Some(oracle) = ORACLE.get() {
+        static LOADED_ORACLE: OnceLock<Oracle> = OnceLock::new();
+        if let Some(oracle) = LOADED_ORACLE.get() {
             return Ok(Some(oracle));
         }
         let Some(root) = std::env::var_os("TERRACE_DATA") else {
@@ -42,6 +42,6 @@ impl Oracle {
         let files = files::files(Path::new(&root)).with_context(|| format!("reading {}", root.display()))?;
         let kept = std::env::var_os("TERRACE_ORACLE").map(PathBuf::from);
         let table = Table::of(&files, kept.as_deref())?;
-        Ok(Some(ORACLE.get_or_init(|| Oracle { files, table })))
+        Ok(Some(LOADED_ORACLE.get_or_init(|| Oracle { files, table })))
     }
 }

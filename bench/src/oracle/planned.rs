@@ -1,4 +1,4 @@
-//! The store's way to choose: its planner weighs what the predictor expects, for one tier.
+//! The store's way to choose: its planner weighs the predictor's expectations, for one tier.
 
 use terrace_cost::{Costs, Objective};
 use terrace_plan::plan::{Memo, Want, plan};
@@ -6,10 +6,10 @@ use terrace_plan::policy::Policy;
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
 use terrace_predict::{Choice, Predictor, Stream};
 
-/// After so many outcomes a store expects anew.
-const OUTCOMES: u32 = 8;
+/// A store asks the predictor again after this many outcomes.
+const OUTCOMES_PER_PREDICTION: u32 = 8;
 
-/// What a store knows of a stream, and the tier that it plans for.
+/// The state of a store for one stream, and the tier that it plans for.
 pub struct Planned {
     choices: Vec<Choice>,
     costs: Costs,
@@ -20,7 +20,7 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// For a tier with room for everything.
+    /// Plans for a tier with enough room for everything.
     pub fn new(objective: &Objective) -> Planned {
         let tier = Tier { name: "tier".into(), persistent: true, watts: 0.0 };
         let target = Target {
@@ -41,7 +41,7 @@ impl Planned {
         Planned { choices: Vec::new(), costs: Costs::new([]), outcomes: 0, snapshot, policy, memo: Memo::new(4096) }
     }
 
-    /// Forgets the stream that was.
+    /// Forgets the previous stream.
     pub fn begin(&mut self) {
         (self.choices, self.costs, self.outcomes) = (Vec::new(), Costs::new([]), 0);
     }
@@ -54,7 +54,10 @@ impl Planned {
         block: &[u8],
         objective: &Objective,
     ) -> Choice {
-        if predictor.study(stream, block, objective) || self.outcomes >= OUTCOMES || self.choices.is_empty() {
+        if predictor.study(stream, block, objective)
+            || self.outcomes >= OUTCOMES_PER_PREDICTION
+            || self.choices.is_empty()
+        {
             self.choices = predictor.expected(stream);
             self.costs = weighed(&self.choices).steady(&self.costs);
             self.outcomes = 0;
@@ -68,7 +71,7 @@ impl Planned {
     }
 }
 
-/// What is expected, as the planner takes it.
+/// Converts expectations to the planner's costs.
 pub fn weighed(choices: &[Choice]) -> Costs {
     Costs::new(choices.iter().map(|choice| (choice.encoding, choice.weighed())))
 }

@@ -1,26 +1,27 @@
-//! What every encoding really costs on every piece: the oracle's table, kept in a file, for it takes minutes.
+//! The oracle's table: the real cost of every encoding on every piece. It is kept in a file because measuring takes
+//! minutes.
 
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use terrace_codec::{ALL, Encoding, RARE, Scratch, decode, encode};
+use terrace_codec::{ALL_ENCODINGS, Encoding, RARE_ENCODINGS, Scratch, decode, encode};
 use terrace_system::clock::thread_seconds;
 
-use super::{File, PIECE};
+use super::{File, PIECE_BYTES};
 
-/// Runs slower than this are done once, others three times.
-const SLOW: f64 = 0.006;
+/// Slower runs are done once, others three times.
+const SLOW_RUN_SECONDS: f64 = 0.006;
 
-/// What an encoding did to some bytes.
+/// The cost of an encoding on some bytes.
 #[derive(Clone, Copy, Default)]
 pub struct Cost {
-    /// Bytes stored.
+    /// The stored bytes.
     pub stored: usize,
-    /// Seconds to encode.
+    /// The seconds to encode.
     pub encode: f64,
-    /// Seconds to decode.
+    /// The seconds to decode.
     pub decode: f64,
 }
 
@@ -37,21 +38,21 @@ impl std::ops::Add for Cost {
 pub struct Table {
     /// The encodings, in the order of the costs.
     pub encodings: Vec<Encoding>,
-    /// Costs by file, piece, encoding.
+    /// The costs by file, piece and encoding.
     pub costs: Vec<Vec<Vec<Cost>>>,
 }
 
 impl Table {
-    /// From `path` where that exists; else measured, and kept there.
+    /// Reads the table from `path` if that exists; otherwise measures it and writes it there.
     pub fn of(files: &[File], path: Option<&Path>) -> Result<Table> {
-        let encodings: Vec<Encoding> = ALL.iter().chain(RARE).copied().collect();
+        let encodings: Vec<Encoding> = ALL_ENCODINGS.iter().chain(RARE_ENCODINGS).copied().collect();
         let known = path.and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
         let known: HashMap<&str, &str> = known.lines().filter_map(|line| line.split_once('\t')).collect();
         let mut kept = String::new();
         let mut costs = Vec::new();
         for file in files {
             let mut of_file = Vec::new();
-            for (number, piece) in file.bytes.chunks(PIECE).enumerate() {
+            for (number, piece) in file.bytes.chunks(PIECE_BYTES).enumerate() {
                 let mut of_piece = Vec::new();
                 let mut scratch = Scratch::default();
                 for encoding in &encodings {
@@ -81,7 +82,7 @@ fn parse(text: &str) -> Result<Cost> {
     Ok(Cost { stored: next().parse()?, encode: next().parse()?, decode: next().parse()? })
 }
 
-/// Encodes and decodes, the best of some runs; what comes back is compared.
+/// Encodes and decodes several times and returns the best times. The decoded bytes are compared.
 pub fn measure(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> Result<Cost> {
     if encoding == Encoding::NONE {
         return Ok(Cost { stored: raw.len(), encode: 0.0, decode: 0.0 });
@@ -101,7 +102,7 @@ pub fn measure(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> Result<
         decode(encoding, &out, &mut back, scratch)?;
         best.decode = best.decode.min(thread_seconds() - start);
         ensure!(back == raw, "{encoding} gives back other bytes");
-        if best.encode + best.decode > SLOW {
+        if best.encode + best.decode > SLOW_RUN_SECONDS {
             break;
         }
     }

@@ -1,4 +1,4 @@
-//! Plots of bars in groups, of the rows that are bars: a group for each place, a colour for each line.
+//! Plots with groups of bars: a group for each place, a colour for each line.
 
 use std::path::Path;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 
 use super::{SHOWN_BARS, bars};
-use crate::claims::{ALL, PageTable};
+use crate::claims::{ALL_MEASUREMENTS, PageTable};
 use crate::row::{DataOrigin, PageRow, Row, mark, number};
 
 /// A table of the page.
@@ -17,7 +17,7 @@ pub struct TableText {
 }
 
 /// The tables, in the order of the page.
-pub const TABLES: [TableText; 3] = [
+pub const REPORT_TABLES: [TableText; 3] = [
     TableText { kind: PageTable::Tools, heading: "Beside tools", plot: Some("tools.svg") },
     TableText { kind: PageTable::Papers, heading: "Beside the papers", plot: Some("papers.svg") },
     TableText { kind: PageTable::Limits, heading: "Limits", plot: None },
@@ -25,7 +25,7 @@ pub const TABLES: [TableText; 3] = [
 
 /// Finds the rows of a table, in the order in which claims list them. A row that was not measured is left out.
 pub fn shown(table: PageTable, rows: &[Row]) -> Vec<(&'static PageRow, &Row)> {
-    let of_table = ALL.iter().filter(|measurement| measurement.table == table);
+    let of_table = ALL_MEASUREMENTS.iter().filter(|measurement| measurement.table == table);
     let measured = |page_row: &'static PageRow| {
         let is_row = |row: &&Row| row.id == page_row.id && row.what == page_row.what && row.point.is_none();
         rows.iter().find(is_row).map(|row| (page_row, row))
@@ -48,7 +48,7 @@ pub fn text(rows: &[Row]) -> Result<String> {
         goals.count(),
         met.count(),
     );
-    for table in TABLES {
+    for table in REPORT_TABLES {
         writeln!(
             page,
             "\n## {}\n\n| claim | figure | theirs | ours | ratio | goal | | data |\n| --- | --- | --- | --- | --- | --- | --- | --- |",

@@ -1,4 +1,4 @@
-//! Plots of the ratios of a table, as bars that begin where both sides are equal.
+//! Plots of the ratios of a table, as bars that begin at the line where both sides are equal.
 
 use std::error::Error;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Gives the library the name by which programs find it.
+//! Sets the name by which programs find the library.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -15,7 +15,7 @@ const CHECKSUM_AT: usize = 8;
 pub fn samples() -> Vec<Vec<u8>> {
     let numbers: Vec<u8> = (0..80_000u32).flat_map(|n| (n / 3).to_le_bytes()).collect();
     let identity = Identity { object: 3, write: 9, offset: 1 << 20, replica: 1 };
-    let encodings = terrace_codec::ALL.iter().chain(terrace_codec::RARE).chain([&Encoding::NONE]);
+    let encodings = terrace_codec::ALL_ENCODINGS.iter().chain(terrace_codec::RARE_ENCODINGS).chain([&Encoding::NONE]);
     let frame = |(encoding, length): (&Encoding, usize)| {
         let mut scratch = Scratch::default();
         let frame = encode(identity, *encoding, numbers.get(..length)?, &mut scratch).ok()?;

@@ -1,4 +1,4 @@
-//! Golden stores: what older versions wrote, in archives that tests read for ever.
+//! Golden stores: archives of stores that older versions wrote, which tests must always be able to read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,8 @@ pub fn archive(manifest: &str, name: &str) -> PathBuf {
     Path::new(manifest).join("tests/golden").join(format!("{name}.tar.gz"))
 }
 
-/// Whether this archive is to be written: where that is asked for, and it is not there. One that is there is never written again.
+/// Returns whether this archive should be written: if that was requested, and the archive does not exist. Existing
+/// archives are never replaced.
 pub fn is_wanted(archive: &Path) -> bool {
     std::env::var_os(WRITE_VARIABLE).is_some() && !archive.exists()
 }
@@ -40,7 +41,7 @@ pub fn is_wanted(archive: &Path) -> bool {
 /// Writes what lies in `folder` to an archive. Hard links and holes stay what they are.
 ///
 /// # Panics
-/// Where `tar` fails.
+/// If `tar` fails.
 pub fn pack(folder: &Path, archive: &Path) {
     fs::create_dir_all(archive.parent().expect("an archive has a folder")).expect("makes the folder");
     let mut tar = Command::new("tar");
@@ -54,7 +55,7 @@ pub fn pack(folder: &Path, archive: &Path) {
 /// Unpacks an archive into `folder`.
 ///
 /// # Panics
-/// Where `tar` fails.
+/// If `tar` fails.
 pub fn unpack(archive: &Path, folder: &Path) {
     let mut tar = Command::new("tar");
     tar.args(["--extract", "--gzip", "--no-same-owner", "--file"]).arg(archive).arg("--directory").arg(folder);

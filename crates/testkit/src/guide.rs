@@ -95,7 +95,7 @@ impl Guide<'_> {
     }
 }
 
-/// Replaces `from` where it begins a path or a word.
+/// Replaces `from` at the beginning of a path or a word.
 fn replace_words(text: &str, from: &str, to: &str) -> String {
     let mut replaced = String::new();
     let mut rest = text;
@@ -163,7 +163,7 @@ fn stable_lines(text: &str) -> Vec<String> {
     lines.map(|line| line.split_whitespace().map(stable_word).collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// Says why the machine lacks what a session needs; none if it has it.
+/// Returns why the machine lacks the need of a session; `None` if it has it.
 fn find_missing(need: &str) -> Option<Missing> {
     let run = |script: &str| match Command::new("sh").args(["-c", script]).stdout(Stdio::null()).output() {
         Ok(output) if output.status.success() => None,
@@ -222,7 +222,7 @@ impl Shell {
         Shell { bash, commands, codes, outputs, step_count: 0, folder: guide.folder.to_owned(), _session: session }
     }
 
-    /// Runs a command; its exit code, and what it has printed.
+    /// Runs a command. Returns its exit code and its output.
     fn run(&mut self, step: &Step<'_>) -> (i32, String) {
         self.step_count += 1;
         let output = self.outputs.path().join(self.step_count.to_string());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A comma-separated list of what this machine must offer to tests, such as `fuse,loop`.
 const REQUIRED_VARIABLE: &str = "TERRACE_TEST_REQUIRE";
 
-static SKIPPED: AtomicU64 = AtomicU64::new(0);
+static SKIPPED_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Something that this machine does not offer.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// Says that `need` is missing.
+    /// Makes the value for a missing `need`.
     pub fn new(need: &'static str, reason: impl fmt::Display) -> Missing {
         Missing { need, reason: reason.to_string() }
     }
@@ -36,11 +36,11 @@ impl std::error::Error for Missing {}
 /// Prints that a test is skipped, with the number of skips in this process.
 ///
 /// # Panics
-/// Where `TERRACE_TEST_REQUIRE` names what is missing.
+/// If `TERRACE_TEST_REQUIRE` names the missing need.
 pub fn skip(test: &str, missing: &Missing) {
     let required = std::env::var(REQUIRED_VARIABLE).unwrap_or_default();
     assert!(!required.split(',').any(|name| name.trim() == missing.need), "{test} cannot run: {missing}");
-    let count = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+    let count = SKIPPED_COUNT.fetch_add(1, Ordering::Relaxed) + 1;
     // Not `eprintln`: the test harness would keep it from the reader of a test that passes. Where standard error is
     // closed nobody reads it anyway.
     let _ = writeln!(io::stderr(), "skipped ({count} so far in this program): {test}: {missing}");

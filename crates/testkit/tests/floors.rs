@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Each floor, and the floors that its crates may use beside their own.
-const FLOORS: [(&str, &[&str]); 8] = [
+const ALLOWED_FLOORS: [(&str, &[&str]); 8] = [
     ("core", &[]),
     ("brain", &["core"]),
     ("storage", &["core"]),
@@ -23,7 +23,7 @@ const FLOORS: [(&str, &[&str]); 8] = [
 /// The folder below `crates/` that holds the package; none for the bench and the testkit, which may use everything.
 fn floor(package: &Path, crates: &Path) -> Option<&'static str> {
     let folder = package.strip_prefix(crates).ok()?.iter().next()?.to_str()?.to_owned();
-    FLOORS.iter().map(|(name, _)| *name).find(|name| *name == folder)
+    ALLOWED_FLOORS.iter().map(|(name, _)| *name).find(|name| *name == folder)
 }
 
 fn metadata() -> Value {
@@ -44,7 +44,7 @@ fn crates_use_only_the_floors_below_them() {
     for package in metadata["packages"].as_array().unwrap() {
         let name = package["name"].as_str().unwrap();
         let Some(own) = floor(Path::new(package["manifest_path"].as_str().unwrap()), &crates) else { continue };
-        let allowed = FLOORS.iter().find(|(floor, _)| *floor == own).unwrap().1;
+        let allowed = ALLOWED_FLOORS.iter().find(|(floor, _)| *floor == own).unwrap().1;
         for dependency in package["dependencies"].as_array().unwrap() {
             let Some(path) = dependency["path"].as_str() else { continue };
             if dependency["kind"] == "dev" {

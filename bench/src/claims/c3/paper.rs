@@ -1,22 +1,22 @@
-//! HCompress's own model: a linear regression on data type, format, distribution and library, one column for each value of
-//! each. Fitted to all pieces but those of a fold, and asked of that fold.
+//! HCompress's own model: a linear regression on data type, format, distribution and library, with one column for each
+//! value of each. It is fitted to all pieces except those of one fold, and predicts that fold.
 
 use std::collections::BTreeMap;
 
 use super::Fitted;
 
-const FOLDS: usize = 10;
-/// Keeps the normal equations solvable where columns depend on each other.
-const RIDGE: f64 = 1e-3;
+const FOLD_COUNT: usize = 10;
+/// The ridge keeps the normal equations solvable when columns depend on each other.
+const RIDGE_PENALTY: f64 = 1e-3;
 
-/// Predicted and real values of one part, each predicted from other pieces.
+/// Returns predicted and real values of one part. Each value is predicted from other pieces.
 pub fn predicted(all: &[Fitted], part: usize) -> Vec<(f64, f64)> {
     let mut columns = BTreeMap::new();
     let rows: Vec<Vec<usize>> = all.iter().map(|fitted| inputs(fitted, &mut columns)).collect();
     let mut pairs = Vec::new();
-    for fold in 0..FOLDS {
+    for fold in 0..FOLD_COUNT {
         let mut system = System::new(columns.len());
-        let in_fold = |fitted: &Fitted| fitted.piece % FOLDS == fold;
+        let in_fold = |fitted: &Fitted| fitted.piece % FOLD_COUNT == fold;
         for (fitted, row) in all.iter().zip(&rows).filter(|(fitted, _)| !in_fold(fitted)) {
             if let Some(real) = fitted.real[part] {
                 system.add(row, real.ln());
@@ -32,7 +32,7 @@ pub fn predicted(all: &[Fitted], part: usize) -> Vec<(f64, f64)> {
     pairs
 }
 
-/// The columns that are 1.
+/// Lists the columns whose value is 1.
 fn inputs(fitted: &Fitted, columns: &mut BTreeMap<String, usize>) -> Vec<usize> {
     let attributes = &fitted.attributes;
     let values = [
@@ -49,13 +49,13 @@ fn inputs(fitted: &Fitted, columns: &mut BTreeMap<String, usize>) -> Vec<usize> 
     values.into_iter().enumerate().map(|value| next(value, columns)).collect()
 }
 
-/// Normal equations.
+/// The normal equations.
 struct System(Vec<Vec<f64>>);
 
 impl System {
     fn new(columns: usize) -> System {
         let mut rows = vec![vec![0.0; columns + 1]; columns];
-        rows.iter_mut().enumerate().for_each(|(i, row)| row[i] = RIDGE);
+        rows.iter_mut().enumerate().for_each(|(i, row)| row[i] = RIDGE_PENALTY);
         System(rows)
     }
 
@@ -70,7 +70,7 @@ impl System {
         }
     }
 
-    /// By elimination; the ridge keeps every pivot above 0.
+    /// Solves the equations by elimination. The ridge keeps every pivot above 0.
     fn solve(mut self) -> Vec<f64> {
         for at in 0..self.0.len() {
             let pivot = self.0[at].clone();

@@ -1,4 +1,4 @@
-//! Real dumps of threads, over links and disks that are throttled to what a rank had of them in the paper.
+//! Real dumps by threads, over links and disks that are throttled to a rank's share in the paper.
 
 use std::time::Instant;
 
@@ -9,11 +9,11 @@ use terrace_dump::transport::threads::Threads;
 use terrace_dump::transport::throttle::{Links, Throttled};
 use terrace_dump::{Dumped, Duplicates, Options, dump};
 
-use super::{DISK, FACTORS, LINK};
+use super::{DISK_BYTES_PER_SECOND, LINK_BYTES_PER_SECOND, REPLICATION_FACTORS};
 use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};
 
-/// What a dump took.
+/// The result of a dump.
 struct Took {
     seconds: f64,
     ranks: Vec<Dumped>,
@@ -24,16 +24,18 @@ impl Took {
         self.ranks.iter().map(of).sum::<u64>() as f64
     }
 
-    /// The least seconds in which the bytes can be sent and stored, one after the other, were they even over ranks.
+    /// Returns the shortest time in which the bytes can be sent and then stored if they are spread evenly over the
+    /// ranks.
     fn bound(&self) -> f64 {
         let ranks = self.ranks.len() as f64;
-        self.sum(|done| done.stored) / ranks / DISK + self.sum(|done| done.chunks.sent) / ranks / LINK
+        self.sum(|done| done.stored) / ranks / DISK_BYTES_PER_SECOND
+            + self.sum(|done| done.chunks.sent) / ranks / LINK_BYTES_PER_SECOND
     }
 
-    /// Likewise of the rank that has most to do, its disk and both directions of its link at work together.
+    /// Returns the time of the busiest rank if its disk and both directions of its link work at the same time.
     fn busiest(&self) -> f64 {
-        let moved = |done: &Dumped| done.chunks.sent.max(done.chunks.received) as f64 / LINK;
-        self.ranks.iter().map(|done| moved(done).max(done.stored as f64 / DISK)).fold(0.0, f64::max)
+        let moved = |done: &Dumped| done.chunks.sent.max(done.chunks.received) as f64 / LINK_BYTES_PER_SECOND;
+        self.ranks.iter().map(|done| moved(done).max(done.stored as f64 / DISK_BYTES_PER_SECOND)).fold(0.0, f64::max)
     }
 
     fn sent_each(&self) -> f64 {
@@ -45,13 +47,13 @@ impl Took {
     }
 }
 
-/// Dumps once, each rank on a node of its own; `encoding` none has the planner choose.
+/// Dumps once, with each rank on a node of its own. If `encoding` is `None`, the planner chooses.
 fn once(pages: &[Vec<u8>], replicas: u32, duplicates: Duplicates, encoding: Option<&str>) -> Result<Took> {
     let place = Place::new()?;
     let rule = encoding.map_or(String::new(), |name| format!("[[rule]]\nprefix = 'dumps/'\nencoding = '{name}'\n"));
     let store = |rank: usize| {
         let dir = place.ram().join(rank.to_string());
-        let rate = DISK / 1e6;
+        let rate = DISK_BYTES_PER_SECOND / 1e6;
         let text = format!(
             "{rule}[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}']\nthrottle = {{ read = '{rate:.2}MB/s', write = '{rate:.2}MB/s' }}\n",
             dir.join("disk").display()
@@ -60,7 +62,7 @@ fn once(pages: &[Vec<u8>], replicas: u32, duplicates: Duplicates, encoding: Opti
     };
     let stores = (0..pages.len()).map(store).collect::<Result<Vec<Store>>>()?;
     let nodes: Vec<u32> = (0..pages.len() as u32).collect();
-    let links = Links::new(nodes.len(), LINK);
+    let links = Links::new(nodes.len(), LINK_BYTES_PER_SECOND);
     let options = Options { replicas, duplicates, ..Options::default() };
     let begin = Instant::now();
     let done = Threads::on(&nodes).run(|world| {
@@ -71,13 +73,13 @@ fn once(pages: &[Vec<u8>], replicas: u32, duplicates: Duplicates, encoding: Opti
     Ok(Took { seconds, ranks: done.into_iter().collect::<terrace_dump::Result<_>>()? })
 }
 
-/// Rows for each factor.
+/// Makes the rows of each replication factor.
 pub fn factors(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
-    let rows = FACTORS.map(|replicas| factor(what, pages, replicas)).collect::<Result<Vec<_>>>()?;
+    let rows = REPLICATION_FACTORS.map(|replicas| factor(what, pages, replicas)).collect::<Result<Vec<_>>>()?;
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// No deduplication, local, and collective, side by side.
+/// Compares no deduplication, local deduplication, and collective deduplication.
 pub fn factor(what: &str, pages: &[Vec<u8>], replicas: u32) -> Result<Vec<Row>> {
     let [none, local, ours] = [Duplicates::Kept, Duplicates::Local, Duplicates::Collective]
         .map(|duplicates| once(pages, replicas, duplicates, Some("none")));
@@ -122,7 +124,7 @@ pub fn factor(what: &str, pages: &[Vec<u8>], replicas: u32) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// With encodings chosen by the planner, apart.
+/// Measures dumps whose encodings the planner chooses.
 pub fn codec(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
     let (raw, coded) = (once(pages, 3, Duplicates::Kept, Some("none"))?, once(pages, 3, Duplicates::Collective, None)?);
     let row = Row::new(
@@ -134,7 +136,7 @@ pub fn codec(what: &str, pages: &[Vec<u8>]) -> Result<Vec<Row>> {
     Ok(vec![row.details(format!("{:.2} s instead of {:.2} s, which is without codecs", coded.seconds, raw.seconds))])
 }
 
-/// What looking for duplicates costs where there are none.
+/// Measures how much time the search for duplicates costs if there are none.
 pub fn unique() -> Result<Vec<Row>> {
     let pages: Vec<Vec<u8>> = (1..=8).map(|seed| random_bytes(4 << 20, seed)).collect();
     let none = once(&pages, 3, Duplicates::Kept, Some("none"))?.seconds;

@@ -8,12 +8,12 @@ use anyhow::Result;
 
 use crate::row::{PageRow, Row};
 
-/// Factors, as in the paper's figures.
-const FACTORS: std::ops::RangeInclusive<u32> = 1..=6;
-/// A rank's share of a node of the paper's: gigabit Ethernet, in bytes per second, for twelve ranks.
-const LINK: f64 = 125e6 / 12.0;
-/// Likewise one hard disk.
-const DISK: f64 = 100e6 / 12.0;
+/// The replication factors of the paper's figures.
+const REPLICATION_FACTORS: std::ops::RangeInclusive<u32> = 1..=6;
+/// One rank's share of the network link of a node in the paper: gigabit Ethernet for twelve ranks.
+const LINK_BYTES_PER_SECOND: f64 = 125e6 / 12.0;
+/// One rank's share of the hard disk of a node in the paper.
+const DISK_BYTES_PER_SECOND: f64 = 100e6 / 12.0;
 
 pub const PAGE_ROWS: &[PageRow] = &[PageRow::real(
     "D1",

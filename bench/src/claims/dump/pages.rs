@@ -1,14 +1,14 @@
-//! What ranks had in memory.
+//! The memory of real ranks, as pages.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Ranks of both.
-const RANKS: usize = 8;
+/// Both programs have this many ranks.
+const RANK_COUNT: usize = 8;
 
-/// Pages of eight ranks of HPCCG, where `TERRACE_DATA` names the folder of real files.
+/// Reads the pages of eight ranks of HPCCG if `TERRACE_DATA` names the folder of real files.
 pub fn hpccg() -> Result<Option<Vec<Vec<u8>>>> {
     let Some(data) = std::env::var_os("TERRACE_DATA") else {
         eprintln!("skipped: TERRACE_DATA names no folder of files");
@@ -21,7 +21,7 @@ pub fn hpccg() -> Result<Option<Vec<Vec<u8>>>> {
     read(dir.path(), |rank| format!("rank{rank:03}.t001.pages")).map(Some)
 }
 
-/// What eight ranks of our conjugate-gradient program have in memory, where it is built (`make mpi`).
+/// Dumps the memory of eight ranks of our conjugate-gradient program if it is built (`make mpi`).
 pub fn conjugate_gradients() -> Result<Option<Vec<Vec<u8>>>> {
     let program = std::env::current_exe()?.with_file_name("examples").join("cg");
     if !program.exists() {
@@ -30,7 +30,7 @@ pub fn conjugate_gradients() -> Result<Option<Vec<Vec<u8>>>> {
     }
     let dir = tempfile::tempdir()?;
     let mut run = Command::new("timeout");
-    run.args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &RANKS.to_string()]);
+    run.args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &RANK_COUNT.to_string()]);
     let done = run.arg(program).args(["32", "30"]).arg(dir.path().join("{rank}")).output()?;
     ensure!(done.status.success(), "cg: {}", String::from_utf8_lossy(&done.stderr));
     read(dir.path(), |rank| rank.to_string()).map(Some)
@@ -38,5 +38,5 @@ pub fn conjugate_gradients() -> Result<Option<Vec<Vec<u8>>>> {
 
 fn read(dir: &Path, name: impl Fn(usize) -> String) -> Result<Vec<Vec<u8>>> {
     let file = |rank| std::fs::read(dir.join(name(rank))).with_context(|| format!("rank {rank}"));
-    (0..RANKS).map(file).collect()
+    (0..RANK_COUNT).map(file).collect()
 }

@@ -1,4 +1,4 @@
-//! A slow archive: four targets, each with its own bandwidth, and a cost for each call.
+//! A slow archive of four targets. Each target has its own bandwidth, and each call has a cost.
 
 use std::path::Path;
 use std::thread;
@@ -9,30 +9,30 @@ use rustix_futex_sync::Mutex;
 use terrace_stream::destinations::{Destination, Files, Outcome};
 use terrace_stream::{Position, Run};
 
-/// Targets, each with one file.
-pub const TARGETS: usize = 4;
-/// Bytes per second of each.
-pub const BANDWIDTH: f64 = 25e6;
-/// What a write costs besides its bytes.
-pub const WRITE: Duration = Duration::from_micros(200);
-/// What a sync costs.
-pub const SYNC: Duration = Duration::from_millis(8);
+/// The archive has this many targets with one file each.
+pub const TARGET_COUNT: usize = 4;
+/// The bandwidth of each target.
+pub const TARGET_BYTES_PER_SECOND: f64 = 25e6;
+/// The cost of a write besides its bytes.
+pub const WRITE_LATENCY: Duration = Duration::from_micros(200);
+/// The cost of a sync.
+pub const SYNC_LATENCY: Duration = Duration::from_millis(8);
 
-/// Which file a request goes to. Each producer writes to each.
+/// Returns the file of a request. Each producer writes to each file.
 pub fn file(id: u64) -> String {
     name(target(id))
 }
 
-/// A target's file.
+/// Returns the name of a target's file.
 pub fn name(target: usize) -> String {
     format!("f{target}")
 }
 
 pub fn target(id: u64) -> usize {
-    (id as usize / TARGETS) % TARGETS
+    (id as usize / TARGET_COUNT) % TARGET_COUNT
 }
 
-/// The archive, and when each request was durable there. A request begins with its number.
+/// The archive, and the time at which each request became durable. A request begins with its number.
 pub struct Archive {
     files: Files,
     targets: Vec<Mutex<()>>,
@@ -45,15 +45,15 @@ impl Archive {
     pub fn new(root: &Path, size: usize, requests: u64) -> Result<Archive> {
         Ok(Archive {
             files: Files::new(root)?,
-            targets: (0..TARGETS).map(|_| Mutex::default()).collect(),
+            targets: (0..TARGET_COUNT).map(|_| Mutex::default()).collect(),
             size,
-            written: (0..TARGETS).map(|_| Mutex::default()).collect(),
+            written: (0..TARGET_COUNT).map(|_| Mutex::default()).collect(),
             durable: Mutex::new(vec![None; requests as usize]),
         })
     }
 
     fn target(&self, name: &[u8]) -> usize {
-        name.get(1).map_or(0, |digit| usize::from(digit - b'0')) % TARGETS
+        name.get(1).map_or(0, |digit| usize::from(digit - b'0')) % TARGET_COUNT
     }
 
     fn pause(&self, target: usize, time: Duration) {
@@ -61,7 +61,7 @@ impl Archive {
         thread::sleep(time);
     }
 
-    /// When each request was durable.
+    /// Returns the time at which each request became durable.
     pub fn durable(&self) -> Vec<Instant> {
         self.durable.lock().iter().flatten().copied().collect()
     }
@@ -75,7 +75,10 @@ impl Destination for Archive {
     fn write(&self, name: &[u8], first: Position, runs: &[Run]) -> Outcome<()> {
         let target = self.target(name);
         for run in runs {
-            self.pause(target, WRITE + Duration::from_secs_f64(run.bytes.len() as f64 / BANDWIDTH));
+            self.pause(
+                target,
+                WRITE_LATENCY + Duration::from_secs_f64(run.bytes.len() as f64 / TARGET_BYTES_PER_SECOND),
+            );
             let id = |request: &[u8]| request.first_chunk().map_or(0, |id| u64::from_le_bytes(*id));
             self.written[target].lock().extend(run.bytes.chunks(self.size).map(id));
         }
@@ -88,7 +91,7 @@ impl Destination for Archive {
 
     fn sync(&self, name: &[u8]) -> Outcome<()> {
         let target = self.target(name);
-        self.pause(target, SYNC);
+        self.pause(target, SYNC_LATENCY);
         self.files.sync(name)?;
         let now = Instant::now();
         let mut durable = self.durable.lock();

@@ -1,4 +1,4 @@
-//! The way that batches go: buffer until there are N bytes or T has passed, then push, then buffer again.
+//! Flushing by batches: buffer until N bytes are there or T has passed, push them, and buffer again.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use rustix_futex_sync::{Condvar, Mutex};
 use terrace_stream::destinations::Destination;
 use terrace_stream::{Position, Run};
 
-use super::archive::{Archive, TARGETS, name, target};
+use super::archive::{Archive, TARGET_COUNT, name, target};
 
-/// How a batch is pushed.
+/// The ways to push a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Push {
-    /// In order of arrival, a write for each request.
+    /// In order of arrival, with a write for each request.
     Generic,
-    /// Grouped by file, one write and thread for each.
+    /// Grouped by file, with one write and one thread for each file.
     Aggregated,
 }
 
@@ -36,7 +36,7 @@ struct State {
     since: Option<Instant>,
     pushing: bool,
     over: bool,
-    ends: [u64; TARGETS],
+    ends: [u64; TARGET_COUNT],
 }
 
 impl<'a> Batch<'a> {
@@ -44,7 +44,7 @@ impl<'a> Batch<'a> {
         Batch { archive, bytes, age, push, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Takes a request, once nothing is being pushed.
+    /// Accepts a request; waits while a batch is being pushed.
     pub fn accept(&self, id: u64, bytes: Bytes) {
         let mut state = self.state.lock();
         while state.pushing || state.held >= self.bytes {
@@ -63,7 +63,7 @@ impl<'a> Batch<'a> {
         self.changed.notify_all();
     }
 
-    /// Pushes until the end.
+    /// Pushes batches until the producers are done.
     pub fn run(&self) -> Result<()> {
         loop {
             let mut state = self.state.lock();
@@ -89,7 +89,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    fn push(&self, requests: Vec<(u64, Bytes)>, ends: &mut [u64; TARGETS]) -> Result<()> {
+    fn push(&self, requests: Vec<(u64, Bytes)>, ends: &mut [u64; TARGET_COUNT]) -> Result<()> {
         let write = |target: usize, run: Run| {
             let written = self.archive.write(name(target).as_bytes(), Position::default(), &[run]);
             written.map_err(|e| anyhow!("{e:?}"))
@@ -102,9 +102,9 @@ impl<'a> Batch<'a> {
                 ends[target] += bytes.len() as u64;
                 write(target, Run { offset, bytes })?;
             }
-            return (0..TARGETS).try_for_each(sync);
+            return (0..TARGET_COUNT).try_for_each(sync);
         }
-        let mut parts: [Vec<u8>; TARGETS] = Default::default();
+        let mut parts: [Vec<u8>; TARGET_COUNT] = Default::default();
         requests.iter().for_each(|(id, bytes)| parts[target(*id)].extend_from_slice(bytes));
         std::thread::scope(|scope| {
             let push = |(target, part): (usize, Vec<u8>)| {

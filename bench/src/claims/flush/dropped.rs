@@ -1,5 +1,6 @@
-//! Files dropped into a directory, beside what people let do that today: rsync in a loop. A file is safe when it is removed from where
-//! it was dropped; both sync it before. Fluent Bit is in no package repository of Debian, and is left out.
+//! Files dropped into a directory, compared with a common way to flush them: rsync in a loop. A file is safe when it is
+//! removed from the directory that it was dropped into; both sides sync it before that. Fluent Bit is left out because
+//! no package repository of Debian has it.
 
 use std::fs;
 use std::path::Path;
@@ -20,10 +21,10 @@ use crate::place::Place;
 use crate::row::{Better, PageRow, Row};
 use crate::timing::Times;
 
-const FILES: usize = 400;
-const LENGTH: usize = 256 << 10;
-/// Between two files, where they do not come at once.
-const PACE: Duration = Duration::from_millis(10);
+const FILE_COUNT: usize = 400;
+const FILE_BYTES: usize = 256 << 10;
+/// The time between two files in the runs that measure latency.
+const FILE_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Who {
@@ -58,21 +59,21 @@ fn by_rsync(from: &Path, to: &Path, over: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-/// Drops files; how long each lay there, and how long it took in all.
+/// Drops files. Returns how long each file lay there, and how long all of them took.
 fn measure(place: &Place, who: Who, pace: Duration) -> Result<(Vec<f64>, f64)> {
     let name = format!("{}-{}", if who == Who::Rsync { "rsync" } else { "stream" }, pace.as_millis());
     let (home, to) = (place.disk().join(&name), place.disk().join(&name).join("archive"));
     let from = place.ram().join(&name);
     fs::create_dir_all(&from)?;
     fs::create_dir_all(&to)?;
-    let (over, bytes) = (AtomicBool::new(false), vec![7; LENGTH]);
+    let (over, bytes) = (AtomicBool::new(false), vec![7; FILE_BYTES]);
     let (from, bytes) = (&from, &bytes);
     thread::scope(|scope| {
         let flusher = scope.spawn(|| match who {
             Who::Terrace => by_stream(&home, from, &to, &over),
             Who::Rsync => by_rsync(from, &to, &over),
         });
-        // Until it looks.
+        // Waits until the flusher watches the directory.
         thread::sleep(Duration::from_millis(200));
         let begun = Instant::now();
         let dropping = scope.spawn(move || -> Result<Vec<Instant>> {
@@ -83,9 +84,9 @@ fn measure(place: &Place, who: Who, pace: Duration) -> Result<(Vec<f64>, f64)> {
                 fs::rename(from.join(".new"), from.join(number.to_string()))?;
                 Ok(now)
             };
-            (0..FILES).map(one).collect()
+            (0..FILE_COUNT).map(one).collect()
         });
-        let mut gone: Vec<Option<Instant>> = vec![None; FILES];
+        let mut gone: Vec<Option<Instant>> = vec![None; FILE_COUNT];
         while gone.iter().any(Option::is_none) {
             if flusher.is_finished() {
                 flusher.join().map_err(|_| anyhow!("the flusher panicked"))??;
@@ -114,17 +115,19 @@ pub const PAGE_ROWS: &[PageRow] = &[PageRow::made(
     "From dropped into a directory to safe, beside rsync in a loop",
 )];
 
-/// Latency where files come one by one, and bandwidth where they come at once.
+/// Measures latency with files that come one by one, and bandwidth with files that come all at once.
 pub fn run() -> Result<Vec<Row>> {
     if Command::new("rsync").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("skipped: there is no rsync here");
         return Ok(Vec::new());
     }
     let place = Place::new()?;
-    let conditions =
-        format!("{FILES} files of {} KB, from tmpfs to the disk, each synced before it is removed", LENGTH >> 10);
-    let (ours, _) = measure(&place, Who::Terrace, PACE)?;
-    let (theirs, _) = measure(&place, Who::Rsync, PACE)?;
+    let conditions = format!(
+        "{FILE_COUNT} files of {} KB, from tmpfs to the disk, each synced before it is removed",
+        FILE_BYTES >> 10
+    );
+    let (ours, _) = measure(&place, Who::Terrace, FILE_INTERVAL)?;
+    let (theirs, _) = measure(&place, Who::Rsync, FILE_INTERVAL)?;
     let latency = Row::new(
         "dropped",
         "from dropped to safe, mean, 100 files a second, beside rsync in a loop",
@@ -135,7 +138,7 @@ pub fn run() -> Result<Vec<Row>> {
     .details(format!("ours {}, rsync {}; {conditions}", words(&Times::new(ours)), words(&Times::new(theirs))));
     let (_, ours) = measure(&place, Who::Terrace, Duration::ZERO)?;
     let (_, theirs) = measure(&place, Who::Rsync, Duration::ZERO)?;
-    let bandwidth = |seconds: f64| (FILES * LENGTH) as f64 / seconds / 1e6;
+    let bandwidth = |seconds: f64| (FILE_COUNT * FILE_BYTES) as f64 / seconds / 1e6;
     let all = Row::new("dropped", "all dropped at once, beside rsync in a loop", bandwidth(ours), "MB/s")
         .beside(bandwidth(theirs), Better::Higher)
         .details(conditions);

@@ -1,6 +1,8 @@
-//! Claims R1, R2 and R3 (RFlush Fig. 2): latency from accept to durable, bandwidth and buffering of continuous flushing, beside batches.
+//! Claims R1, R2 and R3 (RFlush Fig. 2): latency from accept to durable, bandwidth and buffering of continuous
+//! flushing, compared with batches.
 //!
-//! Both write the same bytes to the same slow archive, with the same syncs, in the same run. Every request is looked at where it arrived.
+//! Both sides write the same bytes to the same slow archive with the same syncs in the same run. Every request is
+//! checked at its destination.
 
 mod archive;
 mod batch;
@@ -13,32 +15,32 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use self::archive::{BANDWIDTH, SYNC, TARGETS, WRITE};
+use self::archive::{SYNC_LATENCY, TARGET_BYTES_PER_SECOND, TARGET_COUNT, WRITE_LATENCY};
 use self::batch::Push;
-use self::run::{Load, PRODUCERS, Producers, Ran, Who, measure};
+use self::run::{Load, PRODUCER_COUNT, Producers, Ran, Who, measure};
 use crate::place::Place;
 use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 use crate::timing::{Times, median};
 
-/// Bytes of requests, and how many of each are sent for a figure of latency in full.
-const REQUESTS: [(usize, u64); 3] = [(1 << 10, 1_000_000), (16 << 10, 250_000), (64 << 10, 62_500)];
-/// The rate of producers for latency, as a share of the archive's bandwidth.
-const PACE: f64 = 0.4;
-/// The mean latency of the paper's batches, in seconds, to which ours are set.
-const PAPER: f64 = 2.0;
-/// What batches hold at the paper's setting: their timer alone closes them.
-const UNBOUNDED: usize = 1 << 30;
-/// What batches of the sweep hold.
-const SWEPT: usize = 32 << 20;
-/// Timers of the sweep, in milliseconds.
-const TIMERS: [u64; 6] = [5, 20, 50, 100, 500, 2000];
-/// Bytes of a run for bandwidth or of a sweep.
-const BYTES: u64 = 100_000_000;
-const REPEATS: usize = 3;
+/// The sizes of requests in bytes, and the number of requests of each size in a full run for latency.
+const REQUEST_SIZES: [(usize, u64); 3] = [(1 << 10, 1_000_000), (16 << 10, 250_000), (64 << 10, 62_500)];
+/// The rate of the producers when latency is measured, as a share of the archive's bandwidth.
+const PRODUCER_RATE_SHARE: f64 = 0.4;
+/// The mean latency of the paper's batches. The timer of our batches is set to reach it.
+const PAPER_LATENCY_SECONDS: f64 = 2.0;
+/// A batch size that is never reached: at the paper's setting only the timer closes batches.
+const UNBOUNDED_BATCH_BYTES: usize = 1 << 30;
+/// The batch size of the sweep.
+const SWEPT_BATCH_BYTES: usize = 32 << 20;
+/// The timers of the sweep.
+const SWEPT_TIMERS_MS: [u64; 6] = [5, 20, 50, 100, 500, 2000];
+/// The bytes of a run for bandwidth or of a sweep.
+const RUN_BYTES: u64 = 100_000_000;
+const REPEAT_COUNT: usize = 3;
 
 fn archive_rate() -> f64 {
-    BANDWIDTH * TARGETS as f64
+    TARGET_BYTES_PER_SECOND * TARGET_COUNT as f64
 }
 
 fn mean(of: &[f64]) -> f64 {
@@ -55,18 +57,18 @@ fn words(times: &Times) -> String {
 
 fn conditions(load: &Load) -> String {
     format!(
-        "{} requests of {} B at {:.0} MB/s, {PRODUCERS} producers, {TARGETS} workers; archive of {TARGETS} targets of {:.0} MB/s, \
+        "{} requests of {} B at {:.0} MB/s, {PRODUCER_COUNT} producers, {TARGET_COUNT} workers; archive of {TARGET_COUNT} targets of {:.0} MB/s, \
          {} us a write, {} ms a sync; the log on tmpfs",
         load.requests,
         load.size,
         load.rate / 1e6,
-        BANDWIDTH / 1e6,
-        WRITE.as_micros(),
-        SYNC.as_millis()
+        TARGET_BYTES_PER_SECOND / 1e6,
+        WRITE_LATENCY.as_micros(),
+        SYNC_LATENCY.as_millis()
     )
 }
 
-/// Ours and batches at the paper's latency, with producers at a fraction of the archive's bandwidth.
+/// Continuous flushing, and batches with the paper's latency, with producers at a fraction of the archive's bandwidth.
 struct Paced {
     load: Load,
     timer: Duration,
@@ -74,36 +76,36 @@ struct Paced {
     paper: Ran,
 }
 
-/// Runs them for requests of each length, once: two claims look at the same runs.
+/// Runs both for requests of each length. The runs are made once, because two claims use them.
 fn paced() -> Result<&'static [Paced]> {
-    static RAN: OnceLock<Vec<Paced>> = OnceLock::new();
-    if let Some(ran) = RAN.get() {
+    static PACED_RUNS: OnceLock<Vec<Paced>> = OnceLock::new();
+    if let Some(ran) = PACED_RUNS.get() {
         return Ok(ran);
     }
     let place = Place::new()?;
     let of = |(size, requests): (usize, u64)| -> Result<Paced> {
         let requests = Size::get().of(requests / 10, requests / 5, requests);
-        let load = Load { size, requests, rate: PACE * archive_rate(), producers: Producers::CatchUp };
+        let load = Load { size, requests, rate: PRODUCER_RATE_SHARE * archive_rate(), producers: Producers::CatchUp };
         let timer = paper_timer(&place, load)?;
         let ours = measure(place.ram(), Who::Terrace, load)?;
-        let paper = measure(place.ram(), Who::Batch(UNBOUNDED, timer, Push::Aggregated), load)?;
+        let paper = measure(place.ram(), Who::Batch(UNBOUNDED_BATCH_BYTES, timer, Push::Aggregated), load)?;
         Ok(Paced { load, timer, ours, paper })
     };
-    let ran = REQUESTS.into_iter().map(of).collect::<Result<_>>()?;
-    Ok(RAN.get_or_init(|| ran))
+    let ran = REQUEST_SIZES.into_iter().map(of).collect::<Result<_>>()?;
+    Ok(PACED_RUNS.get_or_init(|| ran))
 }
 
-/// The timer with which batches of the load have the paper's latency.
+/// Finds the timer with which batches of the load have the paper's latency.
 fn paper_timer(place: &Place, load: Load) -> Result<Duration> {
-    let mut timer = Duration::from_secs_f64(PAPER * 0.75);
+    let mut timer = Duration::from_secs_f64(PAPER_LATENCY_SECONDS * 0.75);
     for _ in 0..2 {
-        let ran = measure(place.ram(), Who::Batch(UNBOUNDED, timer, Push::Aggregated), load)?;
-        timer = timer.mul_f64(PAPER / mean(&ran.latencies));
+        let ran = measure(place.ram(), Who::Batch(UNBOUNDED_BATCH_BYTES, timer, Push::Aggregated), load)?;
+        timer = timer.mul_f64(PAPER_LATENCY_SECONDS / mean(&ran.latencies));
     }
     Ok(timer)
 }
 
-/// Latency from accept to durable.
+/// Measures the latency from accept to durable.
 pub fn latency() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let mut rows = Vec::new();
@@ -124,19 +126,20 @@ pub fn latency() -> Result<Vec<Row>> {
         rows.push(row("latency, mean", &both, milliseconds(ours), milliseconds(paper), "ms"));
         let p99 = |times: &Times| times.quantile(0.99) * 1e3;
         rows.push(row("latency, p99", &both, p99(&times), p99(&batches), "ms"));
-        let short = Size::get().of(BYTES / 2, BYTES, 2 * BYTES) / load.size as u64;
+        let short = Size::get().of(RUN_BYTES / 2, RUN_BYTES, 2 * RUN_BYTES) / load.size as u64;
         rows.extend(swept(&place, Load { requests: short, ..*load }, ours)?);
     }
     Ok(rows)
 }
 
-/// The mean latency beside that of batches by their timer, the best of which are a row.
+/// Compares our mean latency with the best mean latency of batches over several timers.
 fn swept(place: &Place, load: Load, ours: &Ran) -> Result<Vec<Row>> {
     let plot = format!("mean latency, {} KB, by the batches' timer", load.size >> 10);
     let mut rows = Vec::new();
     let mut best: Option<(u64, Ran)> = None;
-    for timer in TIMERS {
-        let ran = measure(place.ram(), Who::Batch(SWEPT, Duration::from_millis(timer), Push::Aggregated), load)?;
+    for timer in SWEPT_TIMERS_MS {
+        let ran =
+            measure(place.ram(), Who::Batch(SWEPT_BATCH_BYTES, Duration::from_millis(timer), Push::Aggregated), load)?;
         let point = |line, ran: &Ran| Row::point("R1", &plot, line, format!("{timer} ms"), milliseconds(ran), "ms");
         rows.extend([point("batches", &ran), point("Terrace", ours)]);
         if best.as_ref().is_none_or(|(_, best)| mean(&ran.latencies) < mean(&best.latencies)) {
@@ -174,12 +177,12 @@ pub const BANDWIDTH_PAGE_ROWS: &[PageRow] = &[PageRow::made(
     "Stream bandwidth, beside the best batches, producers catch up",
 )];
 
-/// Bandwidth where producers are as fast as the archive.
+/// Measures the bandwidth with producers that are as fast as the archive.
 pub fn bandwidth() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let mut rows = Vec::new();
-    for (size, _) in REQUESTS {
-        let load = |producers| Load { size, requests: BYTES / size as u64, rate: archive_rate(), producers };
+    for (size, _) in REQUEST_SIZES {
+        let load = |producers| Load { size, requests: RUN_BYTES / size as u64, rate: archive_rate(), producers };
         let aggregated = |mib: usize| Who::Batch(mib << 20, Duration::from_secs(2), Push::Aggregated);
         for (producers, which) in [
             (Producers::StandStill, "producers that stand still while they wait"),
@@ -187,7 +190,7 @@ pub fn bandwidth() -> Result<Vec<Row>> {
         ] {
             let run = |who| measure(place.ram(), who, load(producers)).map(|ran| ran.bandwidth / 1e6);
             let (mut ours, mut batches) = (Vec::new(), Vec::new());
-            for _ in 0..REPEATS {
+            for _ in 0..REPEAT_COUNT {
                 ours.push(run(Who::Terrace)?);
                 let swept = [1, 8, 32].map(|mib| run(aggregated(mib))).into_iter().collect::<Result<Vec<f64>>>()?;
                 batches.push(swept.into_iter().fold(0.0, f64::max));
@@ -205,7 +208,7 @@ pub fn bandwidth() -> Result<Vec<Row>> {
                     ))
             };
             if producers == Producers::StandStill {
-                let small = Load { requests: BYTES / 5 / size as u64, ..load(producers) };
+                let small = Load { requests: RUN_BYTES / 5 / size as u64, ..load(producers) };
                 let generic = Who::Batch(8 << 20, Duration::from_secs(2), Push::Generic);
                 let generic = measure(place.ram(), generic, small)?.bandwidth / 1e6;
                 rows.push(row("batches in order of arrival, a write for each request", generic, 3.0));
@@ -220,7 +223,7 @@ pub fn bandwidth() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Each request once, in order, and what is buffered meanwhile.
+/// Checks that each request arrives once and in order, and measures how much is buffered meanwhile.
 pub fn exactly_once() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for Paced { load, timer, ours, paper } in paced()? {

@@ -1,5 +1,5 @@
-//! The store's own flushing: a mover that pulls all the time, beside the way that batches go in the same store: the upper tier is filled, then
-//! all of it is moved down while writers wait.
+//! The store's own flushing: a mover that works continuously, compared with batches in the same store: the upper tier
+//! is filled, then all of it is moved down while writers wait.
 
 use std::sync::Barrier;
 use std::time::Instant;
@@ -11,12 +11,12 @@ use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};
 use crate::timing::Times;
 
-const WRITERS: usize = 4;
-const LENGTH: usize = 256 << 10;
-/// Objects of each writer.
-const OBJECTS: usize = 160;
-/// Objects of each writer that make a batch.
-const BATCH: usize = 20;
+const WRITER_COUNT: usize = 4;
+const OBJECT_BYTES: usize = 256 << 10;
+/// The number of objects of each writer.
+const OBJECTS_PER_WRITER: usize = 160;
+/// The number of objects of each writer in a batch.
+const OBJECTS_PER_BATCH: usize = 20;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
@@ -24,7 +24,7 @@ enum Way {
     Batches,
 }
 
-/// Bytes per second until all is durable below, and how long each write took.
+/// Returns the bytes per second until everything is durable below, and the time of each write.
 fn measure(place: &Place, way: Way) -> Result<(f64, Times)> {
     let name = if way == Way::Continuous { "continuous" } else { "batches" };
     let (ram, disk) = (place.ram().join(name), place.disk().join(format!("{name}-disk")));
@@ -38,19 +38,19 @@ fn measure(place: &Place, way: Way) -> Result<(f64, Times)> {
     let store = Store::init(&place.disk().join(name), &Config::parse(&text, "bench")?)?;
     let replicas = (way == Way::Batches).then_some(1);
     let options = PutOptions { ack: Some(Ack::Placed), replicas, ..PutOptions::default() };
-    let bytes = random_bytes(LENGTH, 5);
-    let barrier = Barrier::new(WRITERS);
+    let bytes = random_bytes(OBJECT_BYTES, 5);
+    let barrier = Barrier::new(WRITER_COUNT);
     let begun = Instant::now();
     let write = |writer: usize| -> Result<Vec<f64>> {
         let mut times = Vec::new();
         let mut before = Instant::now();
-        for at in 0..OBJECTS {
+        for at in 0..OBJECTS_PER_WRITER {
             store.put_bytes(format!("w{writer}/{at}").as_bytes(), &bytes, &options)?;
-            if way == Way::Batches && (at + 1) % BATCH == 0 && barrier.wait().is_leader() {
+            if way == Way::Batches && (at + 1) % OBJECTS_PER_BATCH == 0 && barrier.wait().is_leader() {
                 store.evict(b"", "ram")?;
                 store.sync()?;
             }
-            if way == Way::Batches && (at + 1) % BATCH == 0 {
+            if way == Way::Batches && (at + 1) % OBJECTS_PER_BATCH == 0 {
                 barrier.wait();
             }
             times.push(before.elapsed().as_secs_f64());
@@ -59,7 +59,7 @@ fn measure(place: &Place, way: Way) -> Result<(f64, Times)> {
         Ok(times)
     };
     let times = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        let writers: Vec<_> = (0..WRITER_COUNT).map(|writer| scope.spawn(move || write(writer))).collect();
         let times = writers.into_iter().map(|writer| writer.join().map_err(|_| anyhow!("a writer panicked"))?);
         anyhow::Ok(times.collect::<Result<Vec<_>>>()?.concat())
     })?;
@@ -70,18 +70,18 @@ fn measure(place: &Place, way: Way) -> Result<(f64, Times)> {
         wrote.as_secs_f64(),
         begun.elapsed().as_secs_f64()
     );
-    Ok(((WRITERS * OBJECTS * LENGTH) as f64 / begun.elapsed().as_secs_f64(), Times::new(times)))
+    Ok(((WRITER_COUNT * OBJECTS_PER_WRITER * OBJECT_BYTES) as f64 / begun.elapsed().as_secs_f64(), Times::new(times)))
 }
 
-/// Bandwidth until all is below, and the longest write.
+/// Measures the bandwidth until everything is below, and the longest write.
 pub fn run() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let (ours, writes) = measure(&place, Way::Continuous)?;
     let (batches, pushed) = measure(&place, Way::Batches)?;
     let conditions = format!(
-        "{WRITERS} writers at full speed, {} objects of 256 KB, memory of 32 MiB above a disk of 40 MB/s; batches of {} MiB",
-        WRITERS * OBJECTS,
-        (WRITERS * BATCH * LENGTH) >> 20
+        "{WRITER_COUNT} writers at full speed, {} objects of 256 KB, memory of 32 MiB above a disk of 40 MB/s; batches of {} MiB",
+        WRITER_COUNT * OBJECTS_PER_WRITER,
+        (WRITER_COUNT * OBJECTS_PER_BATCH * OBJECT_BYTES) >> 20
     );
     let words = |times: &Times| format!("p50 {:.1}, p99 {:.0} ms", times.median() * 1e3, times.quantile(0.99) * 1e3);
     let both = format!("ours {}, batches {}; {conditions}", words(&writes), words(&pushed));

@@ -1,4 +1,4 @@
-//! One run: producers send, somebody flushes, and every request is looked at where it arrived.
+//! One run: producers send, a flusher writes, and every request is checked at its destination.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -14,59 +14,59 @@ use bytes::Bytes;
 use terrace::{Ack, Config, Store};
 use terrace_stream::{Control, Request, Settings, Stream, Submitted};
 
-use super::archive::{Archive, TARGETS, file, name};
+use super::archive::{Archive, TARGET_COUNT, file, name};
 use super::batch::{Batch, Push};
 
-pub const PRODUCERS: u64 = 4;
+pub const PRODUCER_COUNT: u64 = 4;
 
-/// Who is measured.
+/// The flusher that is measured.
 #[derive(Clone, Copy)]
 pub enum Who {
     Terrace,
     Batch(usize, Duration, Push),
 }
 
-/// What producers do when they have been made to wait.
+/// The behaviour of a producer that had to wait.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Producers {
-    /// What they would have sent meanwhile, at once: an instrument, or a buffer of their own.
+    /// It sends at once everything that it would have sent meanwhile, like an instrument or a program with a buffer.
     CatchUp,
-    /// They go on as they would have: a program that computes what it sends, and stands still while it waits.
+    /// It goes on at its rate, like a program that stands still while it waits.
     StandStill,
 }
 
-/// What is sent.
+/// The load of a run.
 #[derive(Clone, Copy)]
 pub struct Load {
-    /// Bytes of a request.
+    /// The size of a request in bytes.
     pub size: usize,
     pub requests: u64,
-    /// Bytes per second of all producers, where they need not wait.
+    /// The rate of all producers together in bytes per second, if they need not wait.
     pub rate: f64,
     pub producers: Producers,
 }
 
-/// How one run went.
+/// The result of one run.
 pub struct Ran {
-    /// Seconds from accept to durable, of each request.
+    /// The time from accept to durable of each request, in seconds.
     pub latencies: Vec<f64>,
-    /// Bytes per second, from the first request sent to the last one durable.
+    /// The bytes per second from the first request sent to the last one durable.
     pub bandwidth: f64,
-    /// The most bytes that were accepted and not durable.
+    /// The largest number of bytes that were accepted and not durable.
     pub buffered: u64,
-    /// Requests that are missing, there twice, or before an earlier one of their producer.
+    /// The number of requests that are missing, duplicated, or before an earlier one of their producer.
     pub misplaced: u64,
 }
 
-/// A request's producer, and when it was accepted.
+/// The producer of a request, and the time at which the request was accepted.
 type Accepted = (u64, Instant);
 
-/// One producer's way to whoever flushes.
+/// One producer's connection to the flusher.
 trait Way {
-    /// Sends a request; it may return before the request is accepted.
+    /// Sends a request. It may return before the request is accepted.
     fn send(&mut self, id: u64, bytes: Bytes) -> Result<()>;
 
-    /// Returns when all are accepted.
+    /// Waits until all requests are accepted.
     fn end(self) -> Result<()>;
 }
 
@@ -99,12 +99,12 @@ impl Way for ToStream<'_> {
     }
 }
 
-/// Sends all of one producer's requests.
+/// Sends all requests of one producer.
 fn produce(load: &Load, producer: u64, begun: Instant, mut way: impl Way) -> Result<Vec<(u64, Accepted)>> {
     let body = vec![7; load.size - 8];
     let mut stood = Duration::ZERO;
     let mut accepted = Vec::new();
-    for id in (producer..load.requests).step_by(PRODUCERS as usize) {
+    for id in (producer..load.requests).step_by(PRODUCER_COUNT as usize) {
         let due = begun + stood + Duration::from_secs_f64(id as f64 * load.size as f64 / load.rate);
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let bytes = [id.to_le_bytes().as_slice(), &body].concat();
@@ -120,12 +120,12 @@ fn produce(load: &Load, producer: u64, begun: Instant, mut way: impl Way) -> Res
     Ok(accepted)
 }
 
-/// Runs all producers; when each request was accepted.
+/// Runs all producers. Returns the time at which each request was accepted.
 fn produce_all<W: Way>(load: &Load, way: impl Fn() -> W + Sync) -> Result<Vec<Accepted>> {
     let (begun, way) = (Instant::now(), &way);
     let mut all = thread::scope(|scope| {
         let one = |producer| scope.spawn(move || produce(load, producer, begun, way()));
-        let producers: Vec<_> = (0..PRODUCERS).map(one).collect();
+        let producers: Vec<_> = (0..PRODUCER_COUNT).map(one).collect();
         let mut all = Vec::new();
         for producer in producers {
             all.extend(producer.join().map_err(|_| anyhow!("a producer panicked"))??);
@@ -155,7 +155,7 @@ fn by_stream(archive: &Arc<Archive>, load: &Load, folder: &Path) -> Result<Vec<A
     let control = Arc::new(Control::default());
     let running = stream.run(archive.clone(), &control)?.with_log();
     thread::scope(|scope| {
-        let running = scope.spawn(|| running.go(&Settings { workers: TARGETS, ..Settings::default() }));
+        let running = scope.spawn(|| running.go(&Settings { workers: TARGET_COUNT, ..Settings::default() }));
         let accepted = produce_all(load, || ToStream(&stream, VecDeque::new()));
         control.drain();
         running.join().map_err(|_| anyhow!("the stream panicked"))??;
@@ -163,11 +163,11 @@ fn by_stream(archive: &Arc<Archive>, load: &Load, folder: &Path) -> Result<Vec<A
     })
 }
 
-/// Number of the run, so that each has a folder of its own.
-static RUN: AtomicU64 = AtomicU64::new(0);
+/// The number of the next run: each run has a folder of its own.
+static NEXT_RUN_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 pub fn measure(place: &Path, who: Who, load: Load) -> Result<Ran> {
-    let folder = place.join(format!("flush-{}", RUN.fetch_add(1, Ordering::Relaxed)));
+    let folder = place.join(format!("flush-{}", NEXT_RUN_NUMBER.fetch_add(1, Ordering::Relaxed)));
     let root = folder.join("archive");
     let archive = Arc::new(Archive::new(&root, load.size, load.requests)?);
     let begun = Instant::now();
@@ -192,7 +192,7 @@ pub fn measure(place: &Path, who: Who, load: Load) -> Result<Ran> {
     })
 }
 
-/// The most requests that were accepted and not durable.
+/// Returns the largest number of requests that were accepted and not durable.
 fn most_at_once(accepted: &[Accepted], durable: &[Instant]) -> u64 {
     let came = accepted.iter().map(|(_, at)| (*at, 1));
     let mut steps: Vec<(Instant, i64)> = came.chain(durable.iter().map(|at| (*at, -1))).collect();
@@ -204,10 +204,10 @@ fn most_at_once(accepted: &[Accepted], durable: &[Instant]) -> u64 {
     held.max().unwrap_or(0).max(0) as u64
 }
 
-/// Looks at every request where it arrived.
+/// Counts misplaced requests at the destination.
 fn misplaced(root: &Path, load: &Load) -> Result<u64> {
     let (mut misplaced, mut found) = (0, 0);
-    for target in 0..TARGETS {
+    for target in 0..TARGET_COUNT {
         let archived = File::open(root.join(name(target)))?;
         let length = archived.metadata()?.len();
         let mut last: HashMap<u64, u64> = HashMap::new();
@@ -215,7 +215,7 @@ fn misplaced(root: &Path, load: &Load) -> Result<u64> {
             let mut id = [0; 8];
             archived.read_exact_at(&mut id, at)?;
             let id = u64::from_le_bytes(id);
-            let before = last.insert(id % PRODUCERS, id);
+            let before = last.insert(id % PRODUCER_COUNT, id);
             let right = file(id) == name(target) && before.is_none_or(|before| before < id);
             misplaced += u64::from(!right);
             found += 1;

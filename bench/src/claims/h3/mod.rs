@@ -1,4 +1,4 @@
-//! Plans in a second: in the planner alone, and in a real stream of writes.
+//! Plans per second: of the planner by itself, and in a real stream of writes.
 
 pub mod alone;
 
@@ -8,11 +8,11 @@ use terrace::{Ack, Config, PutOptions, Store};
 use crate::place::{Place, smooth_floats};
 use crate::row::{Better, Row};
 
-/// What HReplica's planner makes of 8 K tasks in a second, by process (Fig. 5a).
-const PAPER: f64 = 504e3;
-const MIB: usize = 1 << 20;
+/// HReplica's planner plans this many tasks per second and process, for 8 K tasks (Fig. 5a).
+const PAPER_TASKS_PER_SECOND: f64 = 504e3;
+const BYTES_PER_MIB: usize = 1 << 20;
 
-/// A store over four tiers of which the first two are small, so that writes are split and what is full is emptied.
+/// Makes a store of four tiers. The first two are small, so that writes are split and full tiers are emptied.
 fn store(place: &Place, name: &str) -> Result<Store> {
     let ram = place.ram().join(name);
     let tier = |tier: &str, rest: &str| {
@@ -34,10 +34,10 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The planner alone, with and without its memory, at sizes from which on requests have to be split.
+/// Measures the planner with and without its memo, with requests large enough to be split.
 fn planner_alone() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (policy, name) in alone::policies().iter().zip(alone::POLICIES) {
+    for (policy, name) in alone::policies().iter().zip(alone::POLICY_NAMES) {
         for kib in [4, 64, 1 << 10, 16 << 10, 64 << 10] {
             for (with_memo, goal) in [(true, 2e6), (false, 300e3)] {
                 let outcome = alone::stream(kib << 10, policy, with_memo)?;
@@ -48,7 +48,7 @@ fn planner_alone() -> Result<Vec<Row>> {
                     outcome.rate,
                     "plans/s",
                 );
-                rows.push(row.beside(PAPER, Better::Higher).goal(goal, Better::Higher).details(format!(
+                rows.push(row.beside(PAPER_TASKS_PER_SECOND, Better::Higher).goal(goal, Better::Higher).details(format!(
                     "3 replicas, 9 targets of 4 tiers, 14 encodings; {:.1} % remembered, {:.1} % split, {:.2} % not proven",
                     outcome.remembered * 100.0,
                     outcome.split * 100.0,
@@ -60,11 +60,11 @@ fn planner_alone() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What planning takes of a store's puts.
+/// Measures the share of planning in a store's puts.
 fn in_a_store() -> Result<Vec<Row>> {
     let place = Place::new()?;
     let mut rows = Vec::new();
-    for (length, writes) in [(4 << 10, 20_000), (64 << 10, 4_000), (MIB, 400), (64 * MIB, 6)] {
+    for (length, writes) in [(4 << 10, 20_000), (64 << 10, 4_000), (BYTES_PER_MIB, 400), (64 * BYTES_PER_MIB, 6)] {
         let store = store(&place, &format!("h3-{length}"))?;
         let bytes = smooth_floats(length, 3);
         let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
@@ -76,7 +76,7 @@ fn in_a_store() -> Result<Vec<Row>> {
         let remembered = planned.remembered as f64 / planned.requests.max(1) as f64;
         rows.push(
             Row::new("H3", format!("plans a second in a stream of puts of {} KiB", length >> 10), rate, "plans/s")
-                .beside(PAPER, Better::Higher)
+                .beside(PAPER_TASKS_PER_SECOND, Better::Higher)
                 .goal(2e6, Better::Higher)
                 .details(format!(
                     "one thread; {:.1} % of {} plans remembered; four tiers, the first two small; looking at free space and speeds included",

@@ -1,4 +1,4 @@
-//! Files of noise, written and read in requests of 1 MiB.
+//! Files of random bytes, written and read in requests of 1 MiB.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -7,27 +7,27 @@ use std::path::Path;
 use anyhow::Result;
 use rustix::fs::{Advice, fadvise};
 
-use super::{Bare, Mounted, PAIRS};
+use super::{Bare, Mounted, PAIR_COUNT};
 use crate::place::{Place, random_bytes};
 use crate::row::{Better, Row};
 use crate::timing::{median, time};
 
-const REQUEST: usize = 1 << 20;
-/// Requests on disk, and on tmpfs.
+const REQUEST_BYTES: usize = 1 << 20;
+/// The numbers of requests on disk and on tmpfs.
 const ON_DISK: usize = 384;
 const IN_RAM: usize = 192;
-/// Disks are moody: what is not cached is read so often in each round.
-const COLD: usize = 3;
+/// The number of uncached reads in each round. There are several because the speed of a disk varies.
+const COLD_READS_PER_ROUND: usize = 3;
 
 pub fn beside_the_file_system(place: &Place, mounted: &Mounted) -> Result<Vec<Row>> {
     let plain = place.disk().join("plain");
     fs::create_dir(&plain)?;
-    let noise = random_bytes(64 * REQUEST, 7);
+    let noise = random_bytes(64 * REQUEST_BYTES, 7);
     let mut pairs: [Vec<[f64; 2]>; 3] = Default::default();
-    for round in 0..PAIRS {
+    for round in 0..PAIR_COUNT {
         let (ours, theirs) = (mounted.at.join("file"), plain.join("file"));
         let wrote = alternating(round, &ours, &theirs, |path| write(path, &noise, ON_DISK, true))?;
-        for again in 0..COLD {
+        for again in 0..COLD_READS_PER_ROUND {
             let cold = alternating(round + again, &ours, &theirs, |path| {
                 forget(if path == ours { &mounted.tier } else { &plain })?;
                 read(path, ON_DISK)
@@ -52,9 +52,9 @@ pub fn beside_the_file_system(place: &Place, mounted: &Mounted) -> Result<Vec<Ro
 }
 
 pub fn beside_a_proxy(mounted: &Mounted, bare: &Bare) -> Result<Vec<Row>> {
-    let noise = random_bytes(64 * REQUEST, 9);
+    let noise = random_bytes(64 * REQUEST_BYTES, 9);
     let (mut wrote, mut got) = (Vec::new(), Vec::new());
-    for round in 0..PAIRS {
+    for round in 0..PAIR_COUNT {
         let (ours, theirs) = (mounted.at.join("file"), bare.at.join("file"));
         wrote.push(alternating(round, &ours, &theirs, |path| write(path, &noise, IN_RAM, false))?);
         got.push(alternating(round, &ours, &theirs, |path| read(path, IN_RAM))?);
@@ -70,7 +70,7 @@ pub fn beside_a_proxy(mounted: &Mounted, bare: &Bare) -> Result<Vec<Row>> {
     ])
 }
 
-/// A pair's speeds, ours first, whoever had the first turn.
+/// Measures a pair of speeds, ours first in the result. The sides take turns in going first.
 fn alternating(round: usize, ours: &Path, theirs: &Path, run: impl Fn(&Path) -> Result<f64>) -> Result<[f64; 2]> {
     if round.is_multiple_of(2) {
         let ours = run(ours)?;
@@ -81,7 +81,7 @@ fn alternating(round: usize, ours: &Path, theirs: &Path, run: impl Fn(&Path) -> 
     }
 }
 
-/// The middle share of the other's speed, and both middle speeds.
+/// Makes a row of the median share of the other's speed, with both median speeds.
 fn share(what: String, pairs: &[[f64; 2]], details: &str) -> Row {
     let (ours, theirs) = (median(pairs.iter().map(|pair| pair[0])), median(pairs.iter().map(|pair| pair[1])));
     let shares: Vec<String> = pairs.iter().map(|[ours, theirs]| format!("{:.2}", ours / theirs)).collect();
@@ -98,8 +98,8 @@ fn write(path: &Path, noise: &[u8], requests: usize, sync: bool) -> Result<f64> 
     let seconds = time(|| {
         let mut file = File::create(path)?;
         for at in 0..requests {
-            let from = at * REQUEST % noise.len();
-            file.write_all(&noise[from..from + REQUEST])?;
+            let from = at * REQUEST_BYTES % noise.len();
+            file.write_all(&noise[from..from + REQUEST_BYTES])?;
         }
         if sync {
             file.sync_all()?;
@@ -110,7 +110,7 @@ fn write(path: &Path, noise: &[u8], requests: usize, sync: bool) -> Result<f64> 
 }
 
 fn read(path: &Path, requests: usize) -> Result<f64> {
-    let mut buffer = vec![0; REQUEST];
+    let mut buffer = vec![0; REQUEST_BYTES];
     let seconds = time(|| {
         let mut file = File::open(path)?;
         for _ in 0..requests {
@@ -122,10 +122,10 @@ fn read(path: &Path, requests: usize) -> Result<f64> {
 }
 
 fn speed(requests: usize, seconds: f64) -> f64 {
-    (requests * REQUEST) as f64 / 1e6 / seconds
+    (requests * REQUEST_BYTES) as f64 / 1e6 / seconds
 }
 
-/// Takes a folder's files out of the page cache.
+/// Drops a folder's files from the page cache.
 fn forget(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

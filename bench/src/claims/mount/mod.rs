@@ -1,4 +1,4 @@
-//! The mount: bytes and names, beside the plain file system and beside a bare FUSE proxy, in pairs.
+//! The mount: bytes and names, compared with the plain file system and with a bare FUSE proxy, in pairs.
 
 mod bandwidth;
 mod names;
@@ -16,8 +16,8 @@ use crate::place::Place;
 use crate::row::{PageRow, Row};
 use proxy::Proxy;
 
-/// Pairs of which the middle one counts.
-const PAIRS: usize = 5;
+/// The number of pairs; the median pair counts.
+const PAIR_COUNT: usize = 5;
 
 pub const PAGE_ROWS: &[PageRow] = &[
     PageRow::made(
@@ -49,17 +49,17 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A mounted store of one tier, which keeps one replica.
+/// A mounted store of one tier that keeps one replica.
 struct Mounted {
     at: PathBuf,
-    /// Where the tier's bytes are.
+    /// The folder with the tier's bytes.
     tier: PathBuf,
     files: Files,
     _mount: Mount,
 }
 
 impl Mounted {
-    /// None, with a word, where nothing can be mounted.
+    /// Mounts a store. Returns `None` and prints why if nothing can be mounted.
     fn new(place: &Place, tier: &str) -> Result<Option<Mounted>> {
         let root = if tier == "ram" { place.ram() } else { place.disk() };
         let (at, tier) = (root.join("mounted"), root.join("tier"));

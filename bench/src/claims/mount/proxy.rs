@@ -1,4 +1,4 @@
-//! The least that a file system by FUSE must do: each request is one call to the file system below.
+//! A minimal FUSE file system: each request is one call to the file system below.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,11 +17,11 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, Session, TimeOrNow, WriteFlags,
 };
 
-const KNOWN: Duration = Duration::from_secs(1);
-const GENERATION: Generation = Generation(0);
-const HOW: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
+const ATTRIBUTE_CACHE_TIME: Duration = Duration::from_secs(1);
+const INODE_GENERATION: Generation = Generation(0);
+const OPEN_FLAGS: FopenFlags = FopenFlags::FOPEN_DIRECT_IO;
 
-/// A folder, shown as it is.
+/// A folder, passed through.
 pub struct Proxy {
     paths: RwLock<HashMap<u64, PathBuf>>,
     open: RwLock<HashMap<u64, Arc<File>>>,
@@ -31,7 +31,7 @@ pub struct Proxy {
 
 type Listed = (u64, FileType, std::ffi::OsString);
 
-/// Mounts it as Terrace mounts a store: as many threads, the same flags and requests.
+/// Mounts the proxy as Terrace mounts a store: with the same number of threads, flags and request sizes.
 pub fn mount(proxy: Proxy, at: &Path) -> io::Result<BackgroundSession> {
     let mut config = Config::default();
     config.mount_options =
@@ -126,14 +126,14 @@ fn done(result: io::Result<()>, reply: ReplyEmpty) {
 
 fn entered(result: io::Result<FileAttr>, reply: ReplyEntry) {
     match result {
-        Ok(attributes) => reply.entry(&KNOWN, &attributes, GENERATION),
+        Ok(attributes) => reply.entry(&ATTRIBUTE_CACHE_TIME, &attributes, INODE_GENERATION),
         Err(error) => reply.error(error.into()),
     }
 }
 
 fn attributed(result: io::Result<FileAttr>, reply: ReplyAttr) {
     match result {
-        Ok(attributes) => reply.attr(&KNOWN, &attributes),
+        Ok(attributes) => reply.attr(&ATTRIBUTE_CACHE_TIME, &attributes),
         Err(error) => reply.error(error.into()),
     }
 }
@@ -193,7 +193,7 @@ impl Filesystem for Proxy {
 
     fn open(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         match self.path(number).and_then(|path| File::options().read(true).write(true).open(path)) {
-            Ok(file) => reply.opened(self.keep(file), HOW),
+            Ok(file) => reply.opened(self.keep(file), OPEN_FLAGS),
             Err(error) => reply.error(error.into()),
         }
     }
@@ -204,7 +204,9 @@ impl Filesystem for Proxy {
             Ok((self.look_up(path)?, file))
         });
         match made {
-            Ok((attributes, file)) => reply.created(&KNOWN, &attributes, GENERATION, self.keep(file), HOW),
+            Ok((attributes, file)) => {
+                reply.created(&ATTRIBUTE_CACHE_TIME, &attributes, INODE_GENERATION, self.keep(file), OPEN_FLAGS)
+            }
             Err(error) => reply.error(error.into()),
         }
     }
@@ -221,9 +223,9 @@ impl Filesystem for Proxy {
         reply: ReplyData,
     ) {
         thread_local! {
-            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+            static READ_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
-        BUFFER.with_borrow_mut(|buffer| {
+        READ_BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(buffer.len().max(size as usize), 0);
             match self.file(handle).and_then(|file| file.read_at(&mut buffer[..size as usize], offset)) {
                 Ok(length) => reply.data(&buffer[..length]),

@@ -1,4 +1,4 @@
-//! Terrace beside what it would replace: the same bytes, tiers and calls, both sides in one run.
+//! Terrace compared with its alternatives: the same bytes, tiers and calls, both sides in one run.
 
 pub mod tools;
 
@@ -15,30 +15,30 @@ use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 use crate::timing::{Times, median};
 
-/// What each side promises when a put returns.
-const PROMISES: &str =
+/// The guarantees of each side when a put returns.
+const PUT_PROMISES: &str =
     "ours: both copies written, checksummed, logged; IOWarp (num_replicas 1): both copies written, flushed each second";
 
-/// Where `make python-installed` and `make peers` put things, below the repository.
-const OURS: &str = "target/python/bin/python";
-const IOWARP: &str = "target/peers/iowarp/bin/python";
+/// The paths below the repository that `make python-installed` and `make peers` install to.
+const OUR_PYTHON: &str = "target/python/bin/python";
+const IOWARP_PYTHON: &str = "target/peers/iowarp/bin/python";
 
-/// Where nobody else can connect.
-const APART: [&str; 3] = ["--user", "--map-root-user", "--net"];
+/// Options of `unshare` for a network that nobody else can connect to.
+const NAMESPACE_OPTIONS: [&str; 3] = ["--user", "--map-root-user", "--net"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Both sides' programs; none, with a word, where IOWarp is not there.
+/// Finds the programs of both sides. Returns `None` and prints why if IOWarp is missing.
 fn sides() -> Result<Option<[Side; 2]>> {
-    ensure!(root().join(OURS).exists(), "{OURS} is missing; `make python-installed` makes it");
-    if !root().join(IOWARP).exists() {
+    ensure!(root().join(OUR_PYTHON).exists(), "{OUR_PYTHON} is missing; `make python-installed` makes it");
+    if !root().join(IOWARP_PYTHON).exists() {
         eprintln!("skipped: IOWarp is not installed; `make peers` installs it");
         return Ok(None);
     }
-    let sides = [Side { peer: "ours", python: OURS }, Side { peer: "iowarp", python: IOWARP }];
-    let apart = Command::new("unshare").args(APART).args(["ip", "link", "set", "lo", "up"]).output();
+    let sides = [Side { peer: "ours", python: OUR_PYTHON }, Side { peer: "iowarp", python: IOWARP_PYTHON }];
+    let apart = Command::new("unshare").args(NAMESPACE_OPTIONS).args(["ip", "link", "set", "lo", "up"]).output();
     if !apart.is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: no network namespace can be made here, and IOWarp listens on all addresses");
         return Ok(None);
@@ -52,11 +52,11 @@ struct Side {
 }
 
 impl Side {
-    /// The peer runs where only itself can be reached, since one of its ports listens on all addresses.
+    /// Makes a command for the peer in a network of its own, since one of its ports listens on all addresses.
     fn command(&self, role: &str, folders: &[&Path]) -> Command {
         let door = root().join("bench/peers/door.py");
         let mut command = Command::new("unshare");
-        command.args(APART).args(["sh", "-c", "ip link set lo up && exec \"$@\"", "sh"]);
+        command.args(NAMESPACE_OPTIONS).args(["sh", "-c", "ip link set lo up && exec \"$@\"", "sh"]);
         command.arg(root().join(self.python)).arg("-B").arg(door).args([self.peer, role]).args(folders);
         command
     }
@@ -119,7 +119,7 @@ pub const SPEED_PAGE_ROWS: &[PageRow] = &[
     PageRow::made("P1", "get of 1 MiB with a second copy", "Get 1 MiB from Python, beside IOWarp"),
 ];
 
-/// Puts and gets in turn.
+/// Compares puts and gets, in turn.
 pub fn speeds() -> Result<Vec<Row>> {
     let Some(sides) = sides()? else { return Ok(Vec::new()) };
     let mut doors = [Door::open(&sides[0])?, Door::open(&sides[1])?];
@@ -135,7 +135,7 @@ pub fn speeds() -> Result<Vec<Row>> {
             }
             let [ours, theirs] =
                 times.map(|times| Times::new(times.into_iter().map(|seconds| seconds * 1e6).collect()));
-            let details = format!("p90 {:.0} and {:.0} us; {PROMISES}", ours.quantile(0.9), theirs.quantile(0.9));
+            let details = format!("p90 {:.0} and {:.0} us; {PUT_PROMISES}", ours.quantile(0.9), theirs.quantile(0.9));
             let row = Row::new("P1", format!("{act} of {words} with a second copy"), ours.median(), "us");
             rows.push(row.beside(theirs.median(), Better::Lower).goal(theirs.median(), Better::Lower).details(details));
         }
@@ -153,10 +153,10 @@ struct Found {
     damaged: u64,
 }
 
-/// Objects that each test puts, their length, and how many are damaged.
-const OBJECTS: usize = 200;
-const LENGTH: usize = 64 << 10;
-const DAMAGED: usize = 20;
+/// Each test puts this many objects of this length, and damages some of them.
+const OBJECT_COUNT: usize = 200;
+const OBJECT_BYTES: usize = 64 << 10;
+const DAMAGED_COUNT: usize = 20;
 
 pub const DAMAGE_PAGE_ROWS: &[PageRow] = &[PageRow::made(
     "P2",
@@ -164,7 +164,7 @@ pub const DAMAGE_PAGE_ROWS: &[PageRow] = &[PageRow::made(
     "Of 20 objects with one damaged copy, read wrong; beside IOWarp",
 )];
 
-/// Kills and damage.
+/// Compares losses after a kill and after damage.
 pub fn damage() -> Result<Vec<Row>> {
     let Some(sides) = sides()? else { return Ok(Vec::new()) };
     let runs = Size::get().of(1, 3, 10);
@@ -172,12 +172,12 @@ pub fn damage() -> Result<Vec<Row>> {
     let mut lost = [Vec::new(), Vec::new()];
     for _ in 0..runs {
         for (side, lost) in sides.iter().zip(&mut lost) {
-            let found: Found = side.ask("lost", &Place::new()?, &numbers(&[OBJECTS, LENGTH]))?;
+            let found: Found = side.ask("lost", &Place::new()?, &numbers(&[OBJECT_COUNT, OBJECT_BYTES]))?;
             lost.push((found.wrong + found.unreadable) as f64);
         }
     }
     let details = format!(
-        "{OBJECTS} of 64 KiB, killed when the last put had returned; runs: ours {:?}, theirs {:?}",
+        "{OBJECT_COUNT} of 64 KiB, killed when the last put had returned; runs: ours {:?}, theirs {:?}",
         lost[0], lost[1]
     );
     let [ours, theirs] = lost.map(|lost| lost.into_iter().fold(0.0, f64::max));
@@ -188,13 +188,13 @@ pub fn damage() -> Result<Vec<Row>> {
         for side in &sides {
             let place = Place::new()?;
             let at = if tier == "memory" { place.ram() } else { place.disk() }.join("tier");
-            let more = [vec![at.display().to_string()], numbers(&[OBJECTS, LENGTH, DAMAGED])].concat();
+            let more = [vec![at.display().to_string()], numbers(&[OBJECT_COUNT, OBJECT_BYTES, DAMAGED_COUNT])].concat();
             wrong.push(side.ask::<Found>("flipped", &place, &more)?);
         }
         let words = |found: &Found| {
             format!(
                 "{} right, {} unreadable of {} with {} damaged",
-                found.right, found.unreadable, OBJECTS, found.damaged
+                found.right, found.unreadable, OBJECT_COUNT, found.damaged
             )
         };
         let details = format!("ours {}; theirs {}", words(&wrong[0]), words(&wrong[1]));
@@ -205,7 +205,7 @@ pub fn damage() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Ours and theirs, in pairs: the middle of each.
+/// Returns the medians of ours and of theirs.
 fn middle(pairs: Vec<[f64; 2]>) -> [f64; 2] {
     [0, 1].map(|side| median(pairs.iter().map(|pair| pair[side])))
 }

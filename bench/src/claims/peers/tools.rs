@@ -1,4 +1,4 @@
-//! `terrace put` and `get` of a directory of real files, beside tools that people use for that.
+//! `terrace put` and `get` of a directory of real files, compared with common backup and copy tools.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,21 +11,21 @@ use crate::row::{Better, PageRow, Row};
 use crate::size::Size;
 use crate::timing::time;
 
-/// A tool: how it stores `data` below `to`, and reads that back to `out`.
+/// A tool: the commands that store `data` below `to` and read it back to `out`.
 struct Tool {
     name: &'static str,
-    /// What must be there.
+    /// The program that must be installed.
     program: &'static str,
-    /// By the shell, with these names as variables; `new` is not timed.
+    /// Shell commands with these names as variables; `new` is not timed.
     new: &'static str,
     store: &'static str,
     read: &'static str,
-    /// What it promises, and what ours does beside it.
+    /// The guarantees of the tool, and those of ours beside it.
     promises: &'static str,
     ours: &'static [&'static str],
 }
 
-const TOOLS: [Tool; 3] = [
+const PEER_TOOLS: [Tool; 3] = [
     Tool {
         name: "cp",
         program: "cp",
@@ -75,7 +75,7 @@ pub fn run() -> Result<Vec<Row>> {
     };
     let rounds = Size::get().of(2, 5, 9);
     let mut rows = Vec::new();
-    for tool in TOOLS {
+    for tool in PEER_TOOLS {
         let there = format!("command -v {}", tool.program);
         if !Command::new("sh").args(["-c", &there]).stdout(Stdio::null()).status()?.success() {
             eprintln!("skipped: {} is not installed; `make peers` installs it", tool.program);
@@ -104,7 +104,7 @@ pub fn run() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Seconds to store and to read by `terrace`, over one directory on disk.
+/// Returns the seconds that `terrace` takes to store and to read, over one directory on disk.
 fn ours(tool: &Tool, place: &Place, data: &Path) -> Result<[f64; 2]> {
     let config = place.disk().join("terrace.toml");
     let tier = place.disk().join("tier");
@@ -126,7 +126,7 @@ fn ours(tool: &Tool, place: &Place, data: &Path) -> Result<[f64; 2]> {
     Ok([stored, read])
 }
 
-/// The same by the tool.
+/// Returns the seconds that the tool takes.
 fn theirs(tool: &Tool, place: &Place, data: &Path) -> Result<[f64; 2]> {
     let (to, out) = (place.disk().join("to"), place.disk().join("out"));
     let shell = |script: &str| {

@@ -1,4 +1,4 @@
-//! [`Costs`]: what each encoding is expected to cost on the data at hand.
+//! [`Costs`]: the expected cost of each encoding on the data to store.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,24 +6,26 @@ use terrace_codec::Encoding;
 
 use crate::{Expected, nearest};
 
-/// The unit of planning, in bytes: extents are multiples of it, but for the last of a request.
-pub const PAGE: u64 = 4096;
+/// The unit of planning. Extents are multiples of it, except for the last extent of a request.
+pub const PAGE_BYTES: u64 = 4096;
 
-/// An encoding as the planner sees it.
+/// An encoding with its rates, for the planner.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EncodingRates {
-    /// Which.
+    /// The encoding.
     pub encoding: Encoding,
-    /// Its effect on a byte: times rounded to steps of 5 %, the ratio down to whole percents, at least 1.
+    /// Its effect on a byte. Times are rounded to steps of 5 %, the ratio is rounded down to whole percents, and is at
+    /// least 1.
     pub expected: Expected,
-    /// Bytes stored per page of [`PAGE`] bytes.
+    /// Bytes stored per page of [`PAGE_BYTES`] bytes.
     pub page: u32,
 }
 
 impl EncodingRates {
-    const NONE: EncodingRates = EncodingRates { encoding: Encoding::NONE, expected: Expected::NONE, page: PAGE as u32 };
+    const NONE: EncodingRates =
+        EncodingRates { encoding: Encoding::NONE, expected: Expected::NONE, page: PAGE_BYTES as u32 };
 
-    /// None where the encoding stores more bytes than there are, or a time is no number.
+    /// Returns `None` if the encoding stores more bytes than the raw bytes, or if a time is not a number.
     pub(crate) fn new(encoding: Encoding, expected: &Expected) -> Option<EncodingRates> {
         let ratio = (expected.ratio() * 100.0).floor() / 100.0;
         let is_valid = expected.is_sound() && expected.stored <= 1.0;
@@ -34,7 +36,7 @@ impl EncodingRates {
                 encode: nearest(expected.encode),
                 decode: nearest(expected.decode),
             },
-            page: (PAGE as f64 / ratio).ceil() as u32,
+            page: (PAGE_BYTES as f64 / ratio).ceil() as u32,
         })
     }
 
@@ -46,26 +48,26 @@ impl EncodingRates {
     }
 }
 
-/// The encodings that a plan may use, with what they are expected to cost. Storing bytes as they are is always one.
+/// The encodings that a plan may use, with their expected costs. Raw storage is always one of them.
 #[derive(Clone, Debug)]
 pub struct Costs {
     rates: Vec<EncodingRates>,
-    /// The one to be used wherever bytes may be encoded.
+    /// The index of the pinned encoding, if there is no choice.
     only: Option<usize>,
     fingerprint: u64,
 }
 
 impl Costs {
-    /// The expected costs of encodings; those with a ratio below 1 are left out (HReplica Table II, constraint 4), and
-    /// so are those past the first 255.
+    /// Collects the expected costs of encodings. Encodings with a ratio below 1 are left out (HReplica Table II,
+    /// constraint 4), and so are those past the first 255.
     pub fn new(expected: impl IntoIterator<Item = (Encoding, Expected)>) -> Costs {
         let others = expected.into_iter().filter(|(encoding, _)| *encoding != Encoding::NONE);
         let others = others.filter_map(|(encoding, expected)| EncodingRates::new(encoding, &expected));
         Costs::of(std::iter::once(EncodingRates::NONE).chain(others).take(256).collect(), None)
     }
 
-    /// The expected cost of the one encoding that bytes are to be in, wherever they may be encoded; where it does not
-    /// shrink them they are stored as they are.
+    /// Pins all bytes that may be encoded to one encoding with this expected cost. If it does not shrink them, they are
+    /// stored raw.
     pub fn only(encoding: Encoding, expected: &Expected) -> Costs {
         let of = EncodingRates::new(encoding, expected).filter(|_| encoding != Encoding::NONE);
         let rates: Vec<EncodingRates> = std::iter::once(EncodingRates::NONE).chain(of).collect();
@@ -82,8 +84,8 @@ impl Costs {
         Costs { rates, only, fingerprint: hasher.finish() }
     }
 
-    /// The same, but as `before` where an encoding is expected to cost hardly anything else: plans that were made for that
-    /// are still good, and remembered.
+    /// Keeps the values of `before` for encodings whose expected cost has hardly changed, so that remembered plans stay
+    /// valid.
     pub fn steady(mut self, before: &Costs) -> Costs {
         for of in &mut self.rates {
             let known = before.rates.iter().find(|known| known.encoding == of.encoding);
@@ -94,17 +96,17 @@ impl Costs {
         Costs::of(self.rates, self.only)
     }
 
-    /// Each encoding as the cost models see it; the first is none.
+    /// Returns the rates of each encoding; the first one is raw storage.
     pub fn rates(&self) -> &[EncodingRates] {
         &self.rates
     }
 
-    /// Which of the rates is the one to be used, if there is no choice.
+    /// Returns the index of the pinned encoding, if there is no choice.
     pub fn pinned(&self) -> Option<usize> {
         self.only
     }
 
-    /// A hash of all that plans depend on.
+    /// Returns a hash of everything that plans depend on.
     pub fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
@@ -113,12 +115,13 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terrace_codec::ALL;
+    use terrace_codec::ALL_ENCODINGS;
 
     #[test]
     fn small_differences_change_no_plan() {
-        let of =
-            |compress, ratio| Costs::new(ALL[1..3].iter().map(|e| (*e, Expected::from_speeds(compress, 1e9, ratio))));
+        let of = |compress, ratio| {
+            Costs::new(ALL_ENCODINGS[1..3].iter().map(|e| (*e, Expected::from_speeds(compress, 1e9, ratio))))
+        };
         let before = of(1e9, 2.0);
         assert_eq!(of(1.08e9, 2.01).steady(&before).fingerprint(), before.fingerprint());
         let (slower, denser) = (of(0.8e9, 2.0), of(1e9, 2.1));
@@ -127,8 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_or_has_no_speed_is_left_out() {
-        let of = |ratio, compress| Costs::new([(ALL[1], Expected::from_speeds(compress, 1e9, ratio))]).rates().len();
+    fn encodings_without_gain_or_with_invalid_times_are_left_out() {
+        let of = |ratio, compress| {
+            Costs::new([(ALL_ENCODINGS[1], Expected::from_speeds(compress, 1e9, ratio))]).rates().len()
+        };
         assert_eq!([of(2.0, 1e9), of(0.99, 1e9), of(2.0, 0.0), of(f64::NAN, 1e9)], [2, 1, 1, 1]);
     }
 }

@@ -1,7 +1,7 @@
 use crate::{Affine, Expected, TargetRates, Weights};
 
-/// Joules: a target's watts for as long as it works to write or read, a core's for as long as it encodes or decodes, and
-/// what bytes in a tier that fills up make the next one draw more. Neither weights nor waiting count.
+/// Returns the cost in joules: the power of the target while it writes and reads, the power of a core while it encodes
+/// and decodes, and the energy of later bytes that a full tier displaces. It ignores weights and waiting times.
 pub fn energy(target: &TargetRates, encoding: &Expected, _weights: &Weights, reads: f64) -> Affine {
     let (work, displaced) = (&target.work, &target.displaced_joules);
     let device = target.watts * (work.write + reads * work.read) + displaced.write + reads * displaced.read;

@@ -27,7 +27,7 @@ mod rates;
 mod round;
 mod weights;
 
-pub use costs::{Costs, EncodingRates, PAGE};
+pub use costs::{Costs, EncodingRates, PAGE_BYTES};
 pub use energy::energy;
 pub use expected::Expected;
 pub use measured::measured;

@@ -1,4 +1,4 @@
-//! The form of a cost, and the models to choose from.
+//! The form of a cost, and the cost models.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,23 +7,24 @@ use crate::{Expected, TargetRates, Weights};
 /// The cost of `n` bytes in one extent: `fixed + n * per_byte`, in seconds or joules, weighted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Affine {
-    /// Whatever the length is.
+    /// The part that does not depend on the length.
     pub fixed: f64,
-    /// For each byte before encoding.
+    /// The part for each raw byte.
     pub per_byte: f64,
 }
 
-/// A cost model: the cost of a replica on a target, in an encoding, with weights, that is read a given number of times.
+/// A cost model: returns the cost of a replica on a target, in an encoding, with weights and an expected number of
+/// reads.
 pub type CostModel = fn(&TargetRates, &Expected, &Weights, reads: f64) -> Affine;
 
-/// The models to choose from for durations.
+/// The cost models for durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Model {
-    /// [`measured`](crate::measured()).
+    /// The model of [`measured`](crate::measured()).
     #[default]
     Measured,
-    /// [`paper`](crate::paper()).
+    /// The model of [`paper`](crate::paper()).
     Paper,
 }
 
@@ -31,7 +32,7 @@ pub enum Model {
 mod tests {
     use crate::{Expected, TargetRates, Weights, Work, energy, measured, paper};
 
-    const DISK: TargetRates = TargetRates {
+    const DISK_RATES: TargetRates = TargetRates {
         read: 1e-8,
         write: 2e-8,
         latency: 5e-3,
@@ -49,19 +50,19 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_model_is_its_equation() {
+    fn the_papers_model_equals_its_equation() {
         let encoding = Expected::from_speeds(1e9, 2e9, 4.0);
         let weights = Weights { compress: 0.5, decompress: 0.25, ratio: 0.25 };
         let (t_c, t_d) = (encoding.encode, encoding.decode);
-        let cost = paper(&DISK, &encoding, &weights, 7.0);
+        let cost = paper(&DISK_RATES, &encoding, &weights, 7.0);
         assert_eq!(cost.fixed, 0.0);
         close(cost.per_byte, 0.5 * t_c + 2e-8 - 0.25 * 2e-8 * 3.0 / 4.0 + 0.25 * t_d);
     }
 
     #[test]
-    fn the_measured_model_is_seconds_at_equal_weights() {
+    fn the_measured_model_counts_seconds_at_equal_weights() {
         let encoding = Expected::from_speeds(1e9, 2e9, 4.0);
-        let cost = measured(&DISK, &encoding, &Weights::EQUAL, 2.0);
+        let cost = measured(&DISK_RATES, &encoding, &Weights::EQUAL, 2.0);
         close(cost.fixed, 3.0 * 5e-3);
         close(cost.per_byte, encoding.encode + 2e-8 / 4.0 + 2.0 * (1e-8 / 4.0 + encoding.decode));
     }
@@ -69,11 +70,11 @@ mod tests {
     #[test]
     fn energy_is_watts_times_seconds() {
         let encoding = Expected::from_speeds(1e9, 2e9, 4.0);
-        let cost = energy(&DISK, &encoding, &Weights::ARCHIVAL, 1.0);
+        let cost = energy(&DISK_RATES, &encoding, &Weights::ARCHIVAL, 1.0);
         close(cost.fixed, 2.0 * 5e-3 * 10.0);
         let (device, core) = (2e-8 / 4.0 + 1e-8 / 4.0, encoding.encode + encoding.decode);
         close(cost.per_byte, device * 10.0 + core * 5.0);
-        let busy = TargetRates { write: 1e-6, latency: 1.0, ..DISK };
+        let busy = TargetRates { write: 1e-6, latency: 1.0, ..DISK_RATES };
         assert_eq!(energy(&busy, &encoding, &Weights::ARCHIVAL, 1.0), cost, "waiting draws nothing");
     }
 }

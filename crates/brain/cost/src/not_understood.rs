@@ -1,15 +1,15 @@
-//! [`NotUnderstood`]: a wish that is written wrongly.
+//! [`NotUnderstood`]: the error for text that is not a valid value.
 
 use std::fmt;
 
-/// Text that is none of what it stands for; says what to write.
+/// Text that is not a valid value, with the valid forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotUnderstood {
     /// The text.
     pub text: String,
-    /// The expected form.
+    /// The kind of value.
     pub what: &'static str,
-    /// How that is written.
+    /// The valid forms.
     pub write: String,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for NotUnderstood {
 impl std::error::Error for NotUnderstood {}
 
 impl NotUnderstood {
-    /// `text` is no `what`; `write` says how one is written.
+    /// Makes the error: `text` is no `what`; `write` says which forms are valid.
     pub fn new(text: &str, what: &'static str, write: impl Into<String>) -> NotUnderstood {
         NotUnderstood { text: text.to_owned(), what, write: write.into() }
     }

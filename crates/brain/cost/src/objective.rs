@@ -1,4 +1,4 @@
-//! [`Objective`]: what a choice of an encoding minimises.
+//! [`Objective`]: the quantity that a choice of an encoding minimises.
 
 use crate::{Expected, TargetRates, Weights, measured};
 
@@ -8,36 +8,36 @@ use crate::{Expected, TargetRates, Weights, measured};
 pub struct Objective {
     /// The weights.
     pub weights: Weights,
-    /// Where the bytes go.
+    /// The rates of the target.
     pub target: TargetRates,
-    /// How often they are expected to be read.
+    /// The expected number of reads.
     pub reads: f64,
 }
 
 impl Objective {
-    /// An objective that counts seconds.
+    /// Makes an objective that counts seconds.
     pub fn time(target: TargetRates, reads: f64) -> Self {
         Objective { weights: Weights::EQUAL, target, reads }
     }
 
-    /// The cost of an extent of `bytes` raw bytes: seconds if the weights are equal.
+    /// Returns the cost of an extent of `bytes` raw bytes, in seconds if the weights are equal.
     pub fn cost(&self, expected: &Expected, bytes: usize) -> f64 {
         let cost = measured(&self.target, expected, &self.weights, self.reads);
         cost.fixed + bytes as f64 * cost.per_byte
     }
 
-    /// The part of the cost that is encoding and decoding.
+    /// Returns the part of the cost that is encoding and decoding.
     pub fn work(&self, expected: &Expected, bytes: usize) -> f64 {
         let Weights { compress, decompress, .. } = self.weights;
         3.0 * bytes as f64 * (compress * expected.encode + decompress * self.reads * expected.decode)
     }
 
-    /// The cost of moving `bytes` raw bytes there, and back as often as they are read.
+    /// Returns the cost of moving `bytes` raw bytes to the target, and back for each expected read.
     pub fn transfer(&self, bytes: u64) -> f64 {
         self.cost(&Expected::NONE, bytes as usize)
     }
 
-    /// Whether the time to decode matters.
+    /// Returns whether the time to decode matters.
     pub fn reads_back(&self) -> bool {
         self.reads > 0.0 && self.weights.decompress > 0.0
     }

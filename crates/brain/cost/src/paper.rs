@@ -1,7 +1,7 @@
 use crate::{Affine, Expected, TargetRates, Weights};
 
-/// HReplica eq. 2, HCompress eq. 4: `w_c t_c + t - w_r t (r_c - 1) / r_c + w_d t_d`, with `t = size / bandwidth`. It
-/// knows neither latency nor reads.
+/// Returns the cost by HReplica eq. 2 and HCompress eq. 4: `w_c t_c + t - w_r t (r_c - 1) / r_c + w_d t_d`, with `t =
+/// size / bandwidth`. It ignores latency and reads.
 pub fn paper(target: &TargetRates, encoding: &Expected, weights: &Weights, _reads: f64) -> Affine {
     let saved = 1.0 - encoding.stored;
     let io = target.write * (1.0 - weights.ratio * saved);

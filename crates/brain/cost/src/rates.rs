@@ -1,4 +1,4 @@
-//! [`TargetRates`]: a target as the cost models see it.
+//! [`TargetRates`]: the speeds of a target, for the cost models.
 
 /// The time that a target takes to store and to return bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -9,15 +9,15 @@ pub struct TargetRates {
     pub write: f64,
     /// Seconds before the first byte.
     pub latency: f64,
-    /// Seconds that a byte stored here adds to later writes: where the target fills up, another byte goes to a slower one.
+    /// Seconds that a byte stored here adds to later writes: if the target fills up, another byte goes to a slower one.
     pub displaced_write: f64,
     /// Seconds that a byte stored here adds to later reads, for the same reason.
     pub displaced_read: f64,
-    /// The target's own work, without what an operation waits for. Energy follows from it.
+    /// The target's own work without waiting times. Energy follows from it.
     pub work: Work,
-    /// Joules that a byte stored here adds at the next tier, where the target fills up.
+    /// Joules that a byte stored here adds at the next tier, if the target fills up.
     pub displaced_joules: Work,
-    /// Operations that wait, for each that the target can do at a time.
+    /// The number of waiting operations for each operation that the target can run at a time.
     pub load: f64,
     /// The power of the target while it works, in watts.
     pub watts: f64,
@@ -37,7 +37,8 @@ pub struct Work {
 }
 
 impl TargetRates {
-    /// A target that is idle and has room: `write` and `read` in bytes per second, `latency` in seconds.
+    /// Makes the rates of an idle target with enough room: `write` and `read` in bytes per second, `latency` in
+    /// seconds.
     pub fn from_speeds(write: f64, read: f64, latency: f64) -> TargetRates {
         let work = Work { read: 1.0 / read, write: 1.0 / write, latency };
         TargetRates { read: work.read, write: work.write, latency, work, ..TargetRates::default() }

@@ -1,11 +1,11 @@
-//! Steps of 5 %, so that a state that has changed a little is the same to the memo.
+//! Rounding to steps of 5 %, so that the memo treats a slightly changed state as the same state.
 
-/// The nearest power of 1.05; 0 for what is not positive.
+/// Returns the nearest power of 1.05; 0 if `value` is not positive.
 pub fn nearest(value: f64) -> f64 {
     if value > 0.0 { step(steps(value).round()) } else { 0.0 }
 }
 
-/// The largest power of 1.05 that is at most `value`, in whole bytes; exact below 32.
+/// Returns the largest power of 1.05 that is at most `value`, in whole bytes. The result is exact below 32.
 pub fn down(value: u64) -> u64 {
     if value < 32 {
         return value;

@@ -1,4 +1,4 @@
-//! [`Weights`]: what matters to a replica's cost.
+//! [`Weights`]: the importance of the parts of a replica's cost.
 
 use std::str::FromStr;
 
@@ -6,28 +6,28 @@ use serde::{Deserialize, Serialize};
 
 use crate::NotUnderstood;
 
-/// How much compress time (w_c), decompress time (w_d) and ratio (w_r) matter to a replica; their sum is 1.
+/// The weights of compression time (w_c), decompression time (w_d) and ratio (w_r); their sum is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Weights {
-    /// w_c: of the time to encode.
+    /// w_c, the weight of the time to encode.
     pub compress: f64,
-    /// w_d: of the time to decode.
+    /// w_d, the weight of the time to decode.
     pub decompress: f64,
-    /// w_r: of the bytes saved.
+    /// w_r, the weight of the saved bytes.
     pub ratio: f64,
 }
 
 impl Weights {
-    /// All matter alike: the default.
+    /// Equal weights: the default.
     pub const EQUAL: Weights = Weights { compress: 1.0 / 3.0, decompress: 1.0 / 3.0, ratio: 1.0 / 3.0 };
-    /// Only writing fast matters (HCompress Table II).
+    /// Only fast writes matter (HCompress Table II).
     pub const ASYNCHRONOUS: Weights = Weights { compress: 1.0, decompress: 0.0, ratio: 0.0 };
     /// Only space matters (HCompress Table II).
     pub const ARCHIVAL: Weights = Weights { compress: 0.0, decompress: 0.0, ratio: 1.0 };
     /// Written once, then read (HCompress Table II).
     pub const READ_AFTER_WRITE: Weights = Weights { compress: 0.3, decompress: 0.3, ratio: 0.4 };
 
-    /// The weights as (w_c, w_d, w_r), divided by their sum; None where one is negative or none is positive.
+    /// Makes weights from (w_c, w_d, w_r), divided by their sum. Returns `None` if one is negative or none is positive.
     pub fn new(compress: f64, decompress: f64, ratio: f64) -> Option<Weights> {
         let sum = compress + decompress + ratio;
         let valid = [compress, decompress, ratio].iter().all(|w| *w >= 0.0) && sum > 0.0 && sum.is_finite();
@@ -38,7 +38,7 @@ impl Weights {
 impl FromStr for Weights {
     type Err = NotUnderstood;
 
-    /// A preset's name, or w_c, w_d and w_r with commas between.
+    /// Parses a preset's name, or w_c, w_d and w_r with commas between.
     fn from_str(text: &str) -> Result<Weights, NotUnderstood> {
         match text.trim() {
             "asynchronous" => return Ok(Weights::ASYNCHRONOUS),

@@ -1,7 +1,7 @@
 //! The state of the storage that the planner sees: plain data, read at one moment.
 
 pub use crate::sets::{MAX_TARGETS, MAX_TIERS, TargetSet, TierSet};
-pub use terrace_cost::PAGE;
+pub use terrace_cost::PAGE_BYTES;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

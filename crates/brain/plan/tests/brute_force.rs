@@ -1,35 +1,35 @@
-//! The planner against a slow and obvious one: the gap is 0.
+//! Compares the planner with a slow and obvious one: no plan is worse.
 
 mod common;
 
 use common::Problem;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use terrace_codec::{ALL, Encoding};
+use terrace_codec::{ALL_ENCODINGS, Encoding};
 use terrace_cost::Weights;
 use terrace_cost::{Costs, Expected, Model};
 use terrace_plan::plan::{Memo, Piece, Plan, Want, plan, replan};
 use terrace_plan::policy::{Ack, Budget, Policy};
-use terrace_plan::snapshot::{PAGE, Snapshot, Target, TargetSet, Tier, TierSet};
+use terrace_plan::snapshot::{PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
 
 /// A case in plain numbers.
 #[derive(Clone, Debug)]
 struct Case {
     pages: u64,
     targets: Vec<Target>,
-    /// Whether each tier outlives a reboot, and how full it is.
+    /// Whether each tier survives a reboot, and its used share.
     levels: Vec<(bool, f64)>,
     expected: Vec<(Encoding, Expected)>,
     policy: Policy,
     reads: f64,
     /// The targets that may be used.
     usable: TargetSet,
-    /// Start, pages, target and encoding of what is stored already.
+    /// The start, pages, target and encoding of pieces that are stored already.
     present: Vec<(u32, u32, usize, usize)>,
 }
 
 impl Case {
-    /// Pages and space times `factor`.
+    /// Multiplies pages and space by `factor`.
     fn scaled(&self, factor: u64) -> Case {
         let targets = self.targets.iter().map(|target| Target { free: target.free * factor, ..target.clone() });
         Case { pages: self.pages * factor, targets: targets.collect(), ..self.clone() }
@@ -55,7 +55,7 @@ impl Case {
         self.present.iter().map(piece).collect()
     }
 
-    /// How much the obvious planner has to do.
+    /// Estimates the work of the obvious planner.
     fn size(&self) -> f64 {
         let choices = self.targets.len() * (self.expected.len() + 1);
         (choices as f64).powi(self.policy.replicas.into()) * self.pages as f64
@@ -69,8 +69,8 @@ fn taken() -> impl Strategy<Value = f64> {
 fn target(tiers: usize, most: u64) -> impl Strategy<Value = Target> {
     let speed = prop_oneof![Just(1e9), Just(1e8), 1e7..1e10];
     let latency = prop_oneof![2 => Just(0.0), 1 => Just(1e-5), 1 => 0.0..1e-4];
-    let free = prop_oneof![1 => Just(u64::MAX / 4096), 4 => 0..most * PAGE + PAGE];
-    let reserved = prop_oneof![3 => Just(0), 1 => 0..PAGE * 2];
+    let free = prop_oneof![1 => Just(u64::MAX / 4096), 4 => 0..most * PAGE_BYTES + PAGE_BYTES];
+    let reserved = prop_oneof![3 => Just(0), 1 => 0..PAGE_BYTES * 2];
     let (plain, up) = (prop::bool::weighted(0.1), prop::bool::weighted(0.95));
     let state = (reserved, prop_oneof![Just(0.0), 0.0..3.0], 1u16..4, plain, up);
     (0..tiers, 0u32..5, speed.clone(), speed, latency, free, state).prop_map(
@@ -126,7 +126,8 @@ fn policy() -> impl Strategy<Value = Policy> {
             distinct_tiers: flags.4,
             any_target: flags.5,
             volatile: flags.0,
-            // A sixth of the cases, without another draw: a fixed seed below gives the cases it gave before.
+            // A sixth of the cases. It needs no random draw of its own, so that the fixed seed below gives the same
+            // cases as before.
             persistent: replicas < least,
             budget,
             max_latency,
@@ -148,7 +149,7 @@ fn case(largest: f64) -> impl Strategy<Value = Case> {
         let present = prop_oneof![2 => Just(vec![]), 1 => prop::collection::vec(held, 1..4)];
         (targets, levels, expected, policy(), (reads.clone(), usable()), present).prop_map(
             move |(targets, levels, expected, policy, (reads, usable), present)| {
-                let expected: Vec<_> = ALL[1..].iter().copied().zip(expected).collect();
+                let expected: Vec<_> = ALL_ENCODINGS[1..].iter().copied().zip(expected).collect();
                 let mut case = Case { pages, targets, levels, expected, policy, reads, usable, present };
                 while case.size() > largest {
                     match case.policy.replicas {
@@ -164,7 +165,8 @@ fn case(largest: f64) -> impl Strategy<Value = Case> {
     })
 }
 
-/// As large as the obvious planner can take: 3 replicas on 4 tiers, some of them short of space, 4 encodings.
+/// Makes cases as large as the obvious planner can handle: 3 replicas on 4 tiers, some of them short of space, 4
+/// encodings.
 fn full_case() -> impl Strategy<Value = Case> {
     let expected = (1e8..1e10, 1e8..1e10, 1.0..6.0)
         .prop_map(|(compress, decompress, ratio)| Expected::from_speeds(compress, decompress, ratio));
@@ -175,10 +177,10 @@ fn full_case() -> impl Strategy<Value = Case> {
                 for (i, target) in (0u8..).zip(&mut targets) {
                     (target.tier, target.domain, target.reserved, target.up, target.plain) =
                         (i, i.into(), 0, true, false);
-                    target.free = if i == 3 { u64::MAX / 4096 } else { target.free.max(PAGE * 2) };
+                    target.free = if i == 3 { u64::MAX / 4096 } else { target.free.max(PAGE_BYTES * 2) };
                 }
                 let policy = Policy { replicas: 3, tiers: TierSet::ALL, ..policy };
-                let expected = ALL[1..].iter().copied().zip(expected).collect();
+                let expected = ALL_ENCODINGS[1..].iter().copied().zip(expected).collect();
                 let levels = vec![(policy.volatile, 0.9), (true, 0.5), (true, 0.0), (true, 0.3)];
                 let (reads, usable, present) = (1.0, TargetSet::ALL, vec![]);
                 Case { pages, targets, levels, expected, policy, reads, usable, present }
@@ -187,11 +189,12 @@ fn full_case() -> impl Strategy<Value = Case> {
     })
 }
 
-/// The plan is valid, is proven after this number of steps, and the obvious planner finds nothing better.
+/// Checks that the plan is valid, that it is proven after this number of steps, and that the obvious planner finds
+/// nothing better.
 fn exact(case: &Case, steps: u32) -> Result<(), TestCaseError> {
     let (snapshot, costs) = (case.snapshot(), Costs::new(case.expected.clone()));
-    let want = case.want(case.pages * PAGE - 17);
-    let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE)).collect();
+    let want = case.want(case.pages * PAGE_BYTES - 17);
+    let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE_BYTES)).collect();
     let present = &case.present(&costs);
     let problem = Problem { want, snapshot: &snapshot, policy: &case.policy, costs: &costs, present, space };
     let mut memo = Memo::new(4).with_steps(steps);
@@ -212,14 +215,16 @@ fn exact(case: &Case, steps: u32) -> Result<(), TestCaseError> {
     }
 }
 
-/// The plan for `factor` times as many pages is at most a thousandth dearer than `factor` times the obvious one's for
-/// these with as much less space; if `only_proven`, where it says that nothing is cheaper.
+/// Checks that the plan for `factor` times as many pages costs at most a thousandth more than `factor` times the
+/// obvious plan for the original pages with proportionally less space. With `only_proven`, checks only plans that are
+/// reported as the cheapest.
 fn no_worse(case: &Case, factor: u64, only_proven: bool) -> Result<(), TestCaseError> {
     let large = case.scaled(factor);
     let (snapshot, costs) = (large.snapshot(), Costs::new(case.expected.clone()));
-    let space: Vec<u64> = (0..case.targets.len()).map(|target| snapshot.space(target, large.pages * PAGE)).collect();
+    let space: Vec<u64> =
+        (0..case.targets.len()).map(|target| snapshot.space(target, large.pages * PAGE_BYTES)).collect();
     let less = space.iter().map(|space| space / factor).collect();
-    let want = |pages: u64| case.want(pages * PAGE);
+    let want = |pages: u64| case.want(pages * PAGE_BYTES);
     let policy = &case.policy;
     let problem = |want, space| Problem { want, snapshot: &snapshot, policy, costs: &costs, present: &[], space };
     let mut memo = Memo::new(4).with_steps(400_000);
@@ -242,13 +247,13 @@ fn no_worse(case: &Case, factor: u64, only_proven: bool) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// So many cases each time; `PROPTEST_CASES` for more.
+/// Runs `cases` cases; `PROPTEST_CASES` raises the number.
 fn config(cases: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(cases);
     ProptestConfig { cases, failure_persistence: None, max_global_rejects: 1 << 20, ..ProptestConfig::default() }
 }
 
-/// Larger than the obvious planner can take.
+/// Makes cases that are larger than the obvious planner can handle.
 fn large_case() -> impl Strategy<Value = Case> {
     let expected = (1e7..1e10, 1e7..1e10, 1.0..9.0)
         .prop_map(|(compress, decompress, ratio)| Expected::from_speeds(compress, decompress, ratio));
@@ -261,7 +266,7 @@ fn large_case() -> impl Strategy<Value = Case> {
             let levels = prop::collection::vec((prop::bool::weighted(0.7), taken()), tiers);
             (targets, levels, expected.clone(), policy(), usable(), present.clone()).prop_map(
                 move |(targets, levels, expected, policy, usable, present)| {
-                    let expected = ALL[1..].iter().copied().zip(expected).collect();
+                    let expected = ALL_ENCODINGS[1..].iter().copied().zip(expected).collect();
                     let policy = Policy { replicas: replicas.max(policy.least), ..policy };
                     Case { pages, targets, levels, expected, policy, reads, usable, present }
                 },
@@ -274,10 +279,10 @@ proptest! {
     #![proptest_config(config(300))]
 
     #[test]
-    fn every_plan_is_one_and_costs_what_it_says(case in large_case()) {
+    fn every_plan_is_valid_and_reports_its_cost(case in large_case()) {
         let (snapshot, costs) = (case.snapshot(), Costs::new(case.expected.clone()));
-        let want = case.want(case.pages * PAGE - 17);
-        let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE)).collect();
+        let want = case.want(case.pages * PAGE_BYTES - 17);
+        let space = (0..case.targets.len()).map(|target| snapshot.space(target, case.pages * PAGE_BYTES)).collect();
         let (present, policy) = (&case.present(&costs), &case.policy);
         let problem = Problem { want, snapshot: &snapshot, policy, costs: &costs, present, space };
         let mut memo = Memo::new(0);
@@ -329,14 +334,14 @@ proptest! {
     #![proptest_config(config(200))]
 
     #[test]
-    fn a_long_request_that_says_so_has_no_cheaper_splits(case in case(3000.0), factor in 3u64..2000) {
+    fn a_long_request_with_a_proven_plan_has_no_cheaper_splits(case in case(3000.0), factor in 3u64..2000) {
         no_worse(&case, factor, true)?;
     }
 }
 
-/// The last replica has to outlive a reboot and needs nearly all that does: replica 0 takes just what is left of it.
+/// The last replica must survive a reboot and needs nearly all space that does; replica 0 takes exactly the rest.
 #[test]
-fn a_piece_may_be_as_long_as_leaves_the_others_room() {
+fn a_piece_may_take_all_space_that_other_replicas_do_not_need() {
     let of = |domain: u32, tier: u8, write, free| {
         let (read, latency) = (1e9, 0.0);
         let (reserved, load, lanes, plain, up) = (0, 0.0, 1, false, true);

@@ -1,24 +1,25 @@
-//! Which of a tier's targets.
+//! The choice between the targets of a tier.
 
 mod storage;
 
-use storage::{MIB, expected, storage, targets, tiers};
-use terrace_codec::ALL;
+use storage::{BYTES_PER_MIB, expected, storage, targets, tiers};
+use terrace_codec::ALL_ENCODINGS;
 use terrace_cost::Costs;
 use terrace_plan::plan::{Memo, Want, plan};
 use terrace_plan::policy::{Ask, Policy, Replicas};
 use terrace_plan::snapshot::{Snapshot, Target, TierSet};
 
 fn codecs() -> Costs {
-    Costs::new([(ALL[1], expected(700e6, 2e9, 1.5))])
+    Costs::new([(ALL_ENCODINGS[1], expected(700e6, 2e9, 1.5))])
 }
 
 #[test]
-fn targets_that_are_alike_fill_alike() {
+fn interchangeable_targets_fill_evenly() {
     let mut snapshot = storage(&[("disks", true, 5, 1e8, 1e-3, 1000)]);
     let mut memo = Memo::default();
     for _ in 0..1000 {
-        let plan = plan(&Want::bytes(MIB), &snapshot, &Policy::default(), &codecs(), &mut memo).expect("room");
+        let plan =
+            plan(&Want::bytes(BYTES_PER_MIB), &snapshot, &Policy::default(), &codecs(), &mut memo).expect("room");
         for piece in plan.replicas.iter().flatten() {
             let target = usize::from(piece.target);
             snapshot.set_space(target, snapshot.targets()[target].free - piece.stored, 0);
@@ -26,7 +27,7 @@ fn targets_that_are_alike_fill_alike() {
     }
     let free: Vec<u64> = snapshot.targets().iter().map(|target| target.free).collect();
     let (least, most) = (free.iter().min().expect("one"), free.iter().max().expect("one"));
-    assert!(most - least <= 2 * MIB, "{free:?}");
+    assert!(most - least <= 2 * BYTES_PER_MIB, "{free:?}");
     assert_eq!(memo.misses, 1, "the choice needs no new plan");
 }
 
@@ -34,12 +35,12 @@ fn targets_that_are_alike_fill_alike() {
 fn the_least_busy_come_first_then_those_with_space() {
     let (tiers, mut all) = tiers(&[("disks", true, 4, 1e8, 1e-3, 1000)]);
     for (target, (load, free)) in all.iter_mut().zip([(0.5, 900), (0.0, 700), (0.0, 800), (2.0, 1000)]) {
-        *target = Target { load, free: free * MIB, ..target.clone() };
+        *target = Target { load, free: free * BYTES_PER_MIB, ..target.clone() };
     }
     let mut snapshot = Snapshot::new(tiers, all, 5.0).expect("a snapshot");
     let mut memo = Memo::default();
     let mut planned = |snapshot: &Snapshot| {
-        targets(plan(&Want::bytes(MIB), snapshot, &Policy::default(), &codecs(), &mut memo).expect("room"))
+        targets(plan(&Want::bytes(BYTES_PER_MIB), snapshot, &Policy::default(), &codecs(), &mut memo).expect("room"))
     };
     assert_eq!(planned(&snapshot), [[2], [1], [0]]);
     snapshot.set_load(2, 0.25);
@@ -57,7 +58,7 @@ fn under_max_load_balance_a_busy_fast_target_is_dearer_than_an_idle_slow_one() {
     for (requirements, first) in [(&[][..], 0), (&["max_load_balance"], 1)] {
         let policy = storage::policy(requirements, one.clone(), Replicas::default());
         let mut memo = Memo::default();
-        let plan = plan(&Want::bytes(MIB), &snapshot, &policy, &codecs(), &mut memo).expect("room");
+        let plan = plan(&Want::bytes(BYTES_PER_MIB), &snapshot, &policy, &codecs(), &mut memo).expect("room");
         assert_eq!(targets(plan), [[first]]);
     }
 }
@@ -70,7 +71,9 @@ fn only_allowed_targets_are_taken_and_no_domain_twice() {
     all[2].domain = all[1].domain;
     let snapshot = Snapshot::new(tiers, all, 5.0).expect("a snapshot");
     let place = |policy: Policy| {
-        let plan = plan(&Want::bytes(MIB), &snapshot, &policy, &codecs(), &mut Memo::default()).expect("room").clone();
+        let plan = plan(&Want::bytes(BYTES_PER_MIB), &snapshot, &policy, &codecs(), &mut Memo::default())
+            .expect("room")
+            .clone();
         targets(&plan).concat()
     };
     let five = Policy { replicas: 5, ..Policy::default() };

@@ -1,25 +1,25 @@
-//! Explanations say what is so.
+//! Explanations are true.
 
 mod storage;
 
 use proptest::prelude::*;
-use storage::{MIB, expected, tiers};
-use terrace_codec::ALL;
+use storage::{BYTES_PER_MIB, expected, tiers};
+use terrace_codec::ALL_ENCODINGS;
 use terrace_cost::Costs;
 use terrace_plan::explain::{Explanation, Verdict, explain};
 use terrace_plan::plan::{Forbidden, GaveWay, Memo, Want, plan};
 use terrace_plan::policy::{Ask, Budget, Policy, Replicas, resolve};
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
 
-const LEVELS: [storage::Level; 3] =
+const TIER_LEVELS: [storage::Level; 3] =
     [("ram", false, 1, 2e9, 1e-6, 64), ("nvme", true, 2, 1e9, 1e-4, 64), ("pfs", true, 2, 1e8, 5e-3, 4096)];
 
 fn codecs() -> Costs {
-    Costs::new([(ALL[1], expected(700e6, 2e9, 1.5)), (ALL[2], expected(100e6, 900e6, 2.5))])
+    Costs::new([(ALL_ENCODINGS[1], expected(700e6, 2e9, 1.5)), (ALL_ENCODINGS[2], expected(100e6, 900e6, 2.5))])
 }
 
 fn explained(want: &Want, targets: Vec<Target>, policy: &Policy) -> Explanation {
-    let snapshot = Snapshot::new(tiers(&LEVELS).0, targets, 5.0).expect("a snapshot");
+    let snapshot = Snapshot::new(tiers(&TIER_LEVELS).0, targets, 5.0).expect("a snapshot");
     let mut memo = Memo::default();
     let plan = plan(want, &snapshot, policy, &codecs(), &mut memo).ok();
     explain(want, &snapshot, policy, &codecs(), &[], plan)
@@ -27,11 +27,11 @@ fn explained(want: &Want, targets: Vec<Target>, policy: &Policy) -> Explanation 
 
 #[test]
 fn every_tier_and_encoding_has_its_row_and_its_reason() {
-    let mut targets = tiers(&LEVELS).1;
+    let mut targets = tiers(&TIER_LEVELS).1;
     targets[1].up = false;
     targets[2].free = 300 * 4096;
     (targets[3].plain, targets[4].plain) = (true, true);
-    let told = explained(&Want::bytes(2 * MIB), targets, &Policy { replicas: 2, ..Policy::default() });
+    let told = explained(&Want::bytes(2 * BYTES_PER_MIB), targets, &Policy { replicas: 2, ..Policy::default() });
     let verdicts = |replica: usize| {
         let row = |row: &terrace_plan::explain::Weighed| (row.tier.clone(), row.encoding, row.verdict);
         told.replicas[replica].weighed.iter().map(row).collect::<Vec<_>>()
@@ -39,7 +39,7 @@ fn every_tier_and_encoding_has_its_row_and_its_reason() {
     assert_eq!(verdicts(0).len(), 9, "three tiers, three encodings");
     let of = |replica, tier: &str, encoding| {
         let rows = verdicts(replica);
-        rows.into_iter().find(|row| row.0 == tier && row.1 == ALL[encoding]).expect("a row").2
+        rows.into_iter().find(|row| row.0 == tier && row.1 == ALL_ENCODINGS[encoding]).expect("a row").2
     };
     assert!(matches!(of(0, "ram", 0), Verdict::Chosen { pages: 512 }), "{told}");
     assert_eq!(of(1, "ram", 0), Verdict::Forbidden(Forbidden::Volatile));
@@ -50,14 +50,14 @@ fn every_tier_and_encoding_has_its_row_and_its_reason() {
 }
 
 #[test]
-fn it_prints_and_reads_back_as_json() {
+fn explanations_print_and_round_trip_through_json() {
     let ask = Ask {
         requirements: vec!["min_read_latency".parse().expect("one"), "min_storage".parse().expect("one")],
         ..Ask::default()
     };
     let (policy, resolutions) = resolve(&ask, &Ask::default(), &Ask::default(), Replicas::default());
-    let snapshot = storage::storage(&LEVELS);
-    let want = Want::bytes(MIB);
+    let snapshot = storage::storage(&TIER_LEVELS);
+    let want = Want::bytes(BYTES_PER_MIB);
     let mut memo = Memo::default();
     let plan = plan(&want, &snapshot, &policy, &codecs(), &mut memo).expect("room");
     let told = explain(&want, &snapshot, &policy, &codecs(), &resolutions, Some(plan));
@@ -72,25 +72,26 @@ fn it_prints_and_reads_back_as_json() {
 }
 
 #[test]
-fn what_is_missing_is_told() {
-    let targets = tiers(&LEVELS).1;
+fn missing_replicas_are_reported() {
+    let targets = tiers(&TIER_LEVELS).1;
     let two_domains: Vec<Target> =
         targets.iter().enumerate().map(|(i, target)| Target { domain: i as u32 % 2, ..target.clone() }).collect();
-    let text = explained(&Want::bytes(MIB), two_domains, &Policy::default()).to_string();
+    let text = explained(&Want::bytes(BYTES_PER_MIB), two_domains, &Policy::default()).to_string();
     assert!(text.contains("2 of 3 replicas (2 failure domains are up)"), "{text}");
     let tight = Policy { budget: Some(Budget(0.1)), ..Policy::default() };
-    let told = explained(&Want::bytes(MIB), targets.clone(), &tight);
+    let told = explained(&Want::bytes(BYTES_PER_MIB), targets.clone(), &tight);
     assert_eq!(told.gave_way, [GaveWay::Budget], "each replica is one piece, whatever came before the budget");
     assert!(told.to_string().contains("need more than the budget"), "{told}");
     let full: Vec<Target> = targets.into_iter().map(|target| Target { free: 0, ..target }).collect();
-    let told = explained(&Want::bytes(MIB), full, &Policy::default());
+    let told = explained(&Want::bytes(BYTES_PER_MIB), full, &Policy::default());
     assert!(told.to_string().contains("has no place"), "{told}");
     assert!(told.replicas[0].weighed.iter().all(|row| !matches!(row.verdict, Verdict::Chosen { .. })));
 }
 
 #[test]
-fn what_is_dearer_anyway_is_not_in_the_way_of_another_replica() {
-    let told = explained(&Want::bytes(MIB), tiers(&LEVELS).1, &Policy { replicas: 2, ..Policy::default() });
+fn a_dearer_alternative_is_not_reported_as_taken() {
+    let told =
+        explained(&Want::bytes(BYTES_PER_MIB), tiers(&TIER_LEVELS).1, &Policy { replicas: 2, ..Policy::default() });
     for (replica, of) in told.replicas.iter().enumerate() {
         let chosen = of.weighed.iter().find(|row| matches!(row.verdict, Verdict::Chosen { .. })).expect("a place").cost;
         for row in &of.weighed {
@@ -102,11 +103,11 @@ fn what_is_dearer_anyway_is_not_in_the_way_of_another_replica() {
 }
 
 #[test]
-fn nothing_is_many_times_what_costs_nothing() {
-    let (levels, targets) = tiers(&LEVELS);
+fn a_free_replica_has_no_cost_factors() {
+    let (levels, targets) = tiers(&TIER_LEVELS);
     let idle = levels.into_iter().map(|tier| Tier { watts: if tier.name == "pfs" { 3.0 } else { 0.0 }, ..tier });
     let snapshot = Snapshot::new(idle.collect(), targets, 5.0).expect("a snapshot");
-    let (want, policy) = (Want::bytes(MIB), Policy { replicas: 1, energy: true, ..Policy::default() });
+    let (want, policy) = (Want::bytes(BYTES_PER_MIB), Policy { replicas: 1, energy: true, ..Policy::default() });
     let mut memo = Memo::default();
     let plan = plan(&want, &snapshot, &policy, &codecs(), &mut memo).ok();
     let told = explain(&want, &snapshot, &policy, &codecs(), &[], plan);
@@ -116,25 +117,25 @@ fn nothing_is_many_times_what_costs_nothing() {
 }
 
 #[test]
-fn what_is_shorter_than_a_page_takes_no_whole_page() {
-    let told = explained(&Want::bytes(1), tiers(&LEVELS).1, &Policy { replicas: 2, ..Policy::default() });
+fn requests_shorter_than_a_page_store_less_than_a_page() {
+    let told = explained(&Want::bytes(1), tiers(&TIER_LEVELS).1, &Policy { replicas: 2, ..Policy::default() });
     assert_eq!((told.stored, told.replicas[1].pieces[0].stored), (2, 1), "{told}");
     assert!(told.to_string().contains("chosen for 1 page\n"), "{told}");
-    let told = explained(&Want::bytes(5000), tiers(&LEVELS).1, &Policy { replicas: 1, ..Policy::default() });
+    let told = explained(&Want::bytes(5000), tiers(&TIER_LEVELS).1, &Policy { replicas: 1, ..Policy::default() });
     assert!(told.stored <= 5000, "{told}");
-    let nothing = explained(&Want::bytes(0), tiers(&LEVELS).1, &Policy::default());
+    let nothing = explained(&Want::bytes(0), tiers(&TIER_LEVELS).1, &Policy::default());
     assert_eq!((nothing.stored, nothing.replicas.len()), (0, 0), "{nothing}");
 }
 
 proptest! {
     #[test]
-    fn of_what_is_allowed_and_has_room_nothing_is_cheaper_than_the_chosen(
-        free in prop::collection::vec(0u64..3 * MIB, 5),
+    fn no_allowed_alternative_with_room_is_cheaper_than_the_choice(
+        free in prop::collection::vec(0u64..3 * BYTES_PER_MIB, 5),
         speed in prop::collection::vec(1e7f64..5e9, 5),
-        bytes in 1u64..MIB,
+        bytes in 1u64..BYTES_PER_MIB,
         paper in any::<bool>(),
     ) {
-        let mut targets = tiers(&LEVELS).1;
+        let mut targets = tiers(&TIER_LEVELS).1;
         for (target, (free, speed)) in targets.iter_mut().zip(free.into_iter().zip(speed)) {
             (target.free, target.read, target.write) = (free, speed, speed);
         }

@@ -1,4 +1,4 @@
-//! A plan that is remembered costs no allocation, and is the plan that would be made.
+//! A remembered plan costs no allocation, and equals a new plan.
 #![allow(unsafe_code, reason = "an allocator that counts is unsafe to write")]
 
 mod storage;
@@ -7,8 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use storage::{MIB, expected, storage};
-use terrace_codec::ALL;
+use storage::{BYTES_PER_MIB, expected, storage};
+use terrace_codec::ALL_ENCODINGS;
 use terrace_cost::Costs;
 use terrace_plan::plan::{Memo, Want, plan};
 use terrace_plan::policy::Policy;
@@ -17,13 +17,13 @@ use terrace_plan::snapshot::{Snapshot, Target};
 struct Counting;
 
 thread_local! {
-    static COUNT: AtomicUsize = const { AtomicUsize::new(0) };
+    static ALLOCATION_COUNT: AtomicUsize = const { AtomicUsize::new(0) };
 }
 
-/// SAFETY: all is the system's.
+/// SAFETY: every call is passed to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|count| count.fetch_add(1, Ordering::Relaxed));
+        ALLOCATION_COUNT.with(|count| count.fetch_add(1, Ordering::Relaxed));
         unsafe { System.alloc(layout) }
     }
 
@@ -33,10 +33,10 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING_ALLOCATOR: Counting = Counting;
 
 fn codecs() -> Costs {
-    Costs::new([(ALL[1], expected(700e6, 2e9, 1.5)), (ALL[2], expected(300e6, 900e6, 2.1))])
+    Costs::new([(ALL_ENCODINGS[1], expected(700e6, 2e9, 1.5)), (ALL_ENCODINGS[2], expected(300e6, 900e6, 2.1))])
 }
 
 #[test]
@@ -44,22 +44,22 @@ fn a_hit_allocates_nothing() {
     let levels = [("ram", false, 1, 2e9, 1e-6, 3), ("nvme", true, 4, 1e9, 1e-4, 64), ("pfs", true, 6, 1e8, 5e-3, 4096)];
     let (mut snapshot, codecs) = (storage(&levels), codecs());
     let policy = Policy { replicas: 5, ..Policy::default() };
-    let wants = [Want::bytes(4096), Want::bytes(MIB), Want::bytes(8 * MIB)];
+    let wants = [Want::bytes(4096), Want::bytes(BYTES_PER_MIB), Want::bytes(8 * BYTES_PER_MIB)];
     let mut memo = Memo::new(64);
     for want in &wants {
         let made = plan(want, &snapshot, &policy, &codecs, &mut memo).expect("room");
         assert_eq!(made.replicas.len(), 5);
     }
     assert_eq!((memo.hits, memo.misses), (0, 3));
-    let before = COUNT.with(|count| count.load(Ordering::Relaxed));
+    let before = ALLOCATION_COUNT.with(|count| count.load(Ordering::Relaxed));
     for round in 0..1000u64 {
-        // Space of targets that have enough makes no difference but to which of them is chosen.
-        snapshot.set_space(1 + round as usize % 4, (32 + round % 7) * MIB, 0);
+        // The space of targets with enough room affects only the choice between interchangeable targets.
+        snapshot.set_space(1 + round as usize % 4, (32 + round % 7) * BYTES_PER_MIB, 0);
         for want in &wants {
             plan(want, &snapshot, &policy, &codecs, &mut memo).expect("room");
         }
     }
-    let after = COUNT.with(|count| count.load(Ordering::Relaxed));
+    let after = ALLOCATION_COUNT.with(|count| count.load(Ordering::Relaxed));
     assert_eq!(after - before, 0, "allocations");
     assert_eq!((memo.hits, memo.misses), (3000, 3));
     assert!((memo.hit_rate() - 3000.0 / 3003.0).abs() < 1e-12);
@@ -67,7 +67,7 @@ fn a_hit_allocates_nothing() {
 
 proptest! {
     #[test]
-    fn what_is_remembered_is_what_would_be_made(
+    fn remembered_plans_equal_new_plans(
         states in prop::collection::vec((0usize..7, 0u64..40, 0u64..30, 0usize..3, 1u64..600, 0usize..3), 1..60),
     ) {
         let levels = [("ram", false, 1, 2e9, 1e-6, 1), ("nvme", true, 3, 1e9, 1e-4, 8), ("pfs", true, 3, 1e8, 5e-3, 64)];

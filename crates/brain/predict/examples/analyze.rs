@@ -1,5 +1,6 @@
-//! Analyzes files: `cargo run -p terrace-predict --example analyze FILE...`. For each its format, what the first MiB says or
-//! shows, how much of it the file's own metadata describes, and what looking took beside reading at 500 MB/s.
+//! Analyzes files: `cargo run -p terrace-predict --example analyze FILE...`. For each file it prints the format, the
+//! analysis of the first MiB, the share that the file's own metadata describes, and the time of the analysis relative
+//! to reading at 500 MB/s.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -7,20 +8,20 @@ use std::error::Error;
 use terrace_predict::analyze::{Analysis, Content, Format, Metadata};
 use terrace_system::clock::thread_seconds;
 
-const BLOCK: usize = 1 << 20;
-const RATE: f64 = 500e6;
+const BLOCK_BYTES: usize = 1 << 20;
+const BYTES_PER_SECOND: f64 = 500e6;
 
 fn main() -> Result<(), Box<dyn Error>> {
     for path in std::env::args().skip(1) {
         let bytes = std::fs::read(&path)?;
-        let head = &bytes[..bytes.len().min(BLOCK)];
+        let head = &bytes[..bytes.len().min(BLOCK_BYTES)];
         let start = thread_seconds();
         let analysis = Analysis::of(head, None)?;
         let took = thread_seconds() - start;
         let format = Format::of(head);
         let mut described: BTreeMap<String, u64> = BTreeMap::new();
         let (mut base, mut metadata) = (0, Metadata::new(format));
-        for block in bytes.chunks(BLOCK) {
+        for block in bytes.chunks(BLOCK_BYTES) {
             for span in metadata.hear(base, block) {
                 let name = match span.content {
                     Content::Numbers(e) => format!("{}{}", if e.big_endian { ">" } else { "" }, e.element.name()),
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             analysis.entropy,
             described.join(", "),
             took * 1e6,
-            100.0 * took * RATE / head.len() as f64
+            100.0 * took * BYTES_PER_SECOND / head.len() as f64
         );
     }
     Ok(())

@@ -1,33 +1,33 @@
-//! Makes what a new predictor knows: `cargo run --release --example seed [FILE...] > src/seed.json`. Profiles made-up data, and
-//! blocks out of the files.
+//! Makes the initial model of a predictor: `cargo run --release --example seed [FILE...] > src/seed.json`. It profiles
+//! synthetic data, and blocks of the files.
 
 use std::error::Error;
 
 use terrace_predict::Predictor;
-use terrace_predict::made::{KINDS, made};
+use terrace_predict::made::{KIND_COUNT, made};
 
-/// Bytes of a block.
-const BLOCK: usize = 256 << 10;
-/// Blocks of each made-up kind, and at most of each file.
-const BLOCKS: u64 = 4;
+/// The size of a block.
+const BLOCK_BYTES: usize = 256 << 10;
+/// The number of blocks of each synthetic kind, and the maximum number of each file.
+const BLOCKS_PER_SOURCE: u64 = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut predictor = Predictor::ignorant();
-    for block in 0..BLOCKS {
-        for kind in 0..KINDS {
-            let (bytes, elements) = made(kind, BLOCK, block);
+    for block in 0..BLOCKS_PER_SOURCE {
+        for kind in 0..KIND_COUNT {
+            let (bytes, elements) = made(kind, BLOCK_BYTES, block);
             predictor.profile(&bytes, elements)?;
-            // As often, nobody knows what they are.
+            // For half of the blocks, the type of the elements is unknown.
             if elements.is_some() && block % 2 == 0 {
                 predictor.profile(&bytes, None)?;
             }
         }
         for file in std::env::args().skip(1) {
             let bytes = std::fs::read(&file)?;
-            let start = (bytes.len() as u64 * block / BLOCKS) as usize;
-            predictor.profile(&bytes[start..bytes.len().min(start + BLOCK)], None)?;
+            let start = (bytes.len() as u64 * block / BLOCKS_PER_SOURCE) as usize;
+            predictor.profile(&bytes[start..bytes.len().min(start + BLOCK_BYTES)], None)?;
         }
-        eprintln!("{} of {BLOCKS}", block + 1);
+        eprintln!("{} of {BLOCKS_PER_SOURCE}", block + 1);
     }
     println!("{}", predictor.save());
     Ok(())

@@ -5,12 +5,12 @@ use std::sync::LazyLock;
 use terrace_codec::{CodecId, Encoding, Transform};
 
 /// The number of candidates.
-pub const COUNT: usize = terrace_codec::ALL.len();
+pub const CANDIDATE_COUNT: usize = terrace_codec::ALL_ENCODINGS.len();
 
 /// The index of [`Encoding::NONE`].
-pub const NONE: usize = 0;
+pub const NONE_INDEX: usize = 0;
 /// The index of lz4 without a transform.
-pub const LZ4: usize = 1;
+pub const LZ4_INDEX: usize = 1;
 
 /// A candidate encoding.
 pub struct Candidate {
@@ -35,11 +35,11 @@ impl Candidate {
     }
 }
 
-/// All candidates; [`NONE`] and [`LZ4`] come first.
-pub static ALL: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
+/// All candidates; [`NONE_INDEX`] and [`LZ4_INDEX`] come first.
+pub static ALL_CANDIDATES: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
     let find = |transform, width, codec, level| {
         let same = |e: &Encoding| e.transform == transform && e.element.width() == width;
-        terrace_codec::ALL.iter().position(|e| same(e) && (e.codec, e.level) == (codec, level))
+        terrace_codec::ALL_ENCODINGS.iter().position(|e| same(e) && (e.codec, e.level) == (codec, level))
     };
     let candidate = |&encoding: &Encoding| {
         let Encoding { transform, element, codec, level } = encoding;
@@ -54,14 +54,14 @@ pub static ALL: LazyLock<Vec<Candidate>> = LazyLock::new(|| {
             CodecId::Pco if level > 4 => find(Transform::None, width, CodecId::Pco, 4),
             _ => None,
         };
-        Candidate { encoding, filter: filter.unwrap_or(LZ4), stand_in }
+        Candidate { encoding, filter: filter.unwrap_or(LZ4_INDEX), stand_in }
     };
-    terrace_codec::ALL.iter().map(candidate).collect()
+    terrace_codec::ALL_ENCODINGS.iter().map(candidate).collect()
 });
 
 /// Returns the index of an encoding.
 pub fn position(encoding: Encoding) -> Option<usize> {
-    ALL.iter().position(|candidate| candidate.encoding == encoding)
+    ALL_CANDIDATES.iter().position(|candidate| candidate.encoding == encoding)
 }
 
 #[cfg(test)]
@@ -69,9 +69,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_and_relations_are_what_they_say() {
-        assert_eq!(ALL.len(), COUNT);
-        assert_eq!((ALL[NONE].encoding, ALL[LZ4].encoding.to_string()), (Encoding::NONE, "lz4".into()));
+    fn indices_and_relations_of_candidates_are_right() {
+        assert_eq!(ALL_CANDIDATES.len(), CANDIDATE_COUNT);
+        assert_eq!(
+            (ALL_CANDIDATES[NONE_INDEX].encoding, ALL_CANDIDATES[LZ4_INDEX].encoding.to_string()),
+            (Encoding::NONE, "lz4".into())
+        );
         let name = |of: &str| position(of.parse().expect("a name")).expect("a candidate");
         for (of, filter, stand_in) in [
             ("shuffle4+zstd-1", "shuffle4+lz4", None),
@@ -81,15 +84,15 @@ mod tests {
             ("ppmd-6", "lz4", Some("zstd-1")),
             ("shuffle32+huffman", "shuffle32+lz4", None),
         ] {
-            let candidate = &ALL[name(of)];
+            let candidate = &ALL_CANDIDATES[name(of)];
             assert_eq!(candidate.filter, name(filter), "{of}");
             assert_eq!(candidate.stand_in, stand_in.map(name), "{of}");
         }
     }
 
     #[test]
-    fn no_candidate_stands_twice() {
-        for (at, candidate) in ALL.iter().enumerate() {
+    fn no_candidate_is_listed_twice() {
+        for (at, candidate) in ALL_CANDIDATES.iter().enumerate() {
             assert_eq!(position(candidate.encoding), Some(at), "{}", candidate.encoding);
         }
     }

@@ -34,11 +34,11 @@ impl Random {
 }
 
 /// The number of kinds.
-pub const KINDS: u64 = 20;
+pub const KIND_COUNT: u64 = 20;
 
 /// Generates bytes of one kind, and the type of their elements. The parameters of a kind depend on the seed.
 pub fn made(kind: u64, length: usize, seed: u64) -> (Vec<u8>, Option<Elements>) {
-    let mut r = Random::new(seed * KINDS + kind);
+    let mut r = Random::new(seed * KIND_COUNT + kind);
     let mut out = Vec::with_capacity(length + 64);
     let noise = [0.0, 1e-6, 1e-4, 1e-2][r.below(4) as usize];
     let row = 100 + r.below(900);

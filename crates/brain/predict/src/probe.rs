@@ -5,9 +5,9 @@ use terrace_cost::Expected;
 use terrace_system::clock::thread_seconds;
 
 /// The size of a small sample in bytes.
-pub const SMALL: usize = 8 << 10;
+pub const SMALL_SAMPLE_BYTES: usize = 8 << 10;
 /// The size of a large sample in bytes.
-pub const LARGE: usize = 64 << 10;
+pub const LARGE_SAMPLE_BYTES: usize = 64 << 10;
 
 /// The assumed time of the reference work per byte, in seconds, if it cannot be measured.
 const DEFAULT_MACHINE_SECONDS_PER_BYTE: f64 = 2e-9;
@@ -23,7 +23,7 @@ pub fn take_sample(block: &[u8], length: usize, out: &mut Vec<u8>) {
     if block.len() <= length {
         return out.extend_from_slice(block);
     }
-    let slices = SLICES_PER_SAMPLE[usize::from(length > SMALL)];
+    let slices = SLICES_PER_SAMPLE[usize::from(length > SMALL_SAMPLE_BYTES)];
     let (part, slice) = (block.len() / slices, length / slices);
     for number in 0..slices {
         let start = number * part + (part - slice) / 2;
@@ -72,13 +72,13 @@ impl Bench {
 /// Measures this machine's speed: the seconds per byte of the reference work, which is lz4 on text from a few words.
 /// Takes about a millisecond.
 pub fn measure_machine() -> f64 {
-    const WORDS: [&[u8]; 8] =
+    const TEXT_WORDS: [&[u8]; 8] =
         [b"tier ", b"the store ", b"extent, ", b"replica. ", b"a ", b"mover: ", b"0.25 ", b"encoding"];
-    let mut text = Vec::with_capacity(LARGE + 16);
+    let mut text = Vec::with_capacity(LARGE_SAMPLE_BYTES + 16);
     let mut state = 1u32;
-    while text.len() < LARGE {
+    while text.len() < LARGE_SAMPLE_BYTES {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        text.extend_from_slice(WORDS[(state >> 29) as usize]);
+        text.extend_from_slice(TEXT_WORDS[(state >> 29) as usize]);
     }
     let mut bench = Bench::default();
     let work = Encoding { codec: CodecId::Lz4, ..Encoding::NONE };
@@ -92,14 +92,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_spread_aligned_and_as_long_as_they_should_be() {
+    fn samples_are_spread_aligned_and_of_the_right_length() {
         let mut out = Vec::new();
         for length in [0, 1, 8191, 8192, 8193, 8230, 65_537, 262_144, 1_000_003] {
             let block: Vec<u8> = (0..length).map(|i| (i / SLICE_ALIGNMENT_BYTES) as u8).collect();
-            take_sample(&block, SMALL, &mut out);
-            assert_eq!(out.len(), length.min(SMALL));
-            if length > SMALL {
-                for slice in out.chunks(SMALL / SLICES_PER_SAMPLE[0]) {
+            take_sample(&block, SMALL_SAMPLE_BYTES, &mut out);
+            assert_eq!(out.len(), length.min(SMALL_SAMPLE_BYTES));
+            if length > SMALL_SAMPLE_BYTES {
+                for slice in out.chunks(SMALL_SAMPLE_BYTES / SLICES_PER_SAMPLE[0]) {
                     assert!(slice[..SLICE_ALIGNMENT_BYTES].iter().all(|b| *b == slice[0]), "begins at a multiple");
                 }
             }
@@ -107,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn what_shrinks_is_measured_and_what_does_not_is_stored_whole() {
+    fn shrinking_samples_are_measured_and_others_count_as_raw() {
         let mut bench = Bench::default();
-        let zeros = vec![0; SMALL];
+        let zeros = vec![0; SMALL_SAMPLE_BYTES];
         let lz4 = "lz4".parse().expect("a name");
         let probe = bench.run(lz4, &zeros, 262_144, true).expect("runs");
         assert!(probe.stored < 0.02 && probe.encode > 0.0 && probe.decode > 0.0, "{probe:?}");

@@ -1,4 +1,4 @@
-//! Real files, those in the folders of `TERRACE_DATA`: what they are is recognised, and of compressed bytes nothing is said.
+//! Real files, in the folders of `TERRACE_DATA`: their types are recognised, and compressed bytes have no type.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use terrace_codec::{Element, Scratch, encode};
 use terrace_predict::analyze::{Analysis, Content, Elements, Format, Metadata, Span};
 
-const BLOCK: usize = 1 << 20;
+const BLOCK_BYTES: usize = 1 << 20;
 
-/// The files of some folders; none where there are no data.
+/// Reads the files of some folders; empty without data.
 fn files() -> Vec<(String, Vec<u8>)> {
     let Some(root) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
         eprintln!("skipped: TERRACE_DATA names no folder of files");
@@ -27,7 +27,7 @@ fn files() -> Vec<(String, Vec<u8>)> {
 
 fn spans(format: Format, bytes: &[u8]) -> Vec<Span> {
     let (mut metadata, mut base, mut all) = (Metadata::new(format), 0, Vec::new());
-    for block in bytes.chunks(BLOCK) {
+    for block in bytes.chunks(BLOCK_BYTES) {
         all.extend(metadata.hear(base, block));
         base += block.len() as u64;
     }
@@ -55,9 +55,9 @@ fn every_format_is_recognised() {
     }
 }
 
-/// Of each file, what it is for the most part, and how much of it: as the files' own libraries say.
+/// Compares the declared ranges of each file with the file's own library.
 #[test]
-fn files_that_describe_themselves_are_heard() {
+fn self_describing_files_declare_their_elements() {
     let little = |element| Content::Numbers(Elements::of(element));
     let big = |element| Content::Numbers(Elements { element, big_endian: true });
     let known = [
@@ -89,7 +89,7 @@ fn files_that_describe_themselves_are_heard() {
     }
     for name in ["lz4_raw_compressed_larger.parquet", "alltypes_tiny_pages_plain.parquet"] {
         let Some((_, bytes)) = files.iter().find(|file| file.0 == name) else { continue };
-        // The footer is at the end, so the window is the file.
+        // The footer is at the end, so the window is the whole file.
         let spans = Metadata::new(Format::Parquet).hear(0, bytes);
         assert!(spans.iter().all(|span| span.end <= bytes.len() as u64) && !spans.is_empty(), "{name}: {spans:?}");
         let compressed = spans.iter().all(|span| span.content == Content::Compressed);
@@ -97,20 +97,20 @@ fn files_that_describe_themselves_are_heard() {
     }
 }
 
-/// Nothing is said of what is compressed, where nothing but the bytes tells.
+/// Compressed bytes have no elements if only the bytes are known.
 #[test]
-fn of_compressed_bytes_nothing_is_said() {
+fn compressed_bytes_have_no_elements() {
     let mut looked = 0;
     for (name, bytes) in files() {
         let format = Format::of(&bytes[..bytes.len().min(4096)]);
         let mut spans = spans(format, &bytes);
         if format == Format::Compressed {
-            // Pictures have text at their head.
+            // Pictures begin with text.
             spans = vec![Span { start: 64 << 10, end: bytes.len() as u64, content: Content::Compressed }];
         }
         for span in spans.iter().filter(|span| span.content == Content::Compressed) {
             let end = (span.end as usize).min(bytes.len());
-            // Pages of a column have headers; a short one is mostly header.
+            // Pages of a column have headers; a short page consists mostly of its header.
             for block in bytes[span.start as usize..end].chunks_exact(64 << 10) {
                 let analysis = Analysis::of(block, None).expect("analyzes");
                 let dense = analysis.entropy > 7.8;
@@ -124,9 +124,9 @@ fn of_compressed_bytes_nothing_is_said() {
     eprintln!("{looked} blocks");
 }
 
-/// The same of what is made up here and compressed.
+/// Encodes synthetic data.
 #[test]
-fn of_what_codecs_make_nothing_is_said() {
+fn encoded_bytes_have_no_elements() {
     let mut state = 1u64;
     let mut random = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -145,7 +145,7 @@ fn of_what_codecs_make_nothing_is_said() {
                 let analysis = Analysis::of(block, None).expect("analyzes");
                 let format = matches!(analysis.format, Format::Unknown | Format::Compressed);
                 assert!(format && analysis.distribution.is_none(), "{name}: {analysis:?}");
-                // Numbers may show through where they are hardly compressed.
+                // Numbers may be visible in bytes that hardly shrank.
                 assert!(analysis.entropy < 7.8 || analysis.elements.is_none(), "{name}: {analysis:?}");
             }
         }

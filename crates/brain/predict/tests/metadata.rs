@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use terrace_predict::analyze::{Format, Metadata};
 
-const FORMATS: [Format; 7] =
+const TESTED_FORMATS: [Format; 7] =
     [Format::Hdf5, Format::NetCdf, Format::Parquet, Format::Npy, Format::Fits, Format::Avro, Format::Orc];
 
-/// Signatures and words of formats, from which test data is made.
-const WORDS: [&[u8]; 14] = [
+/// Signatures and words of formats, for synthetic files.
+const FORMAT_WORDS: [&[u8]; 14] = [
     b"OHDR\x02\x00\x60",
     b"SNOD\x01\x00\xff\xff",
     b"TREE\x01\x00\xff\xff",
@@ -32,7 +32,7 @@ fn cases() -> u32 {
     std::env::var("CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(1000)
 }
 
-static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+static GIVEN_FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let mut files = Vec::new();
     for folder in ["h5", "nc", "tab", "fits", "npy"] {
         let Some(root) = std::env::var_os("TERRACE_DATA") else { break };
@@ -57,12 +57,12 @@ proptest! {
 
     #[test]
     fn made_up_files(
-        format in 0..FORMATS.len(),
-        pieces in prop::collection::vec((0..WORDS.len(), prop::collection::vec(any::<u8>(), 0..40)), 0..30),
+        format in 0..TESTED_FORMATS.len(),
+        pieces in prop::collection::vec((0..FORMAT_WORDS.len(), prop::collection::vec(any::<u8>(), 0..40)), 0..30),
         window in 1usize..4000,
     ) {
-        let bytes: Vec<u8> = pieces.iter().flat_map(|(word, rest)| [WORDS[*word], rest].concat()).collect();
-        hear(FORMATS[format], &bytes, window);
+        let bytes: Vec<u8> = pieces.iter().flat_map(|(word, rest)| [FORMAT_WORDS[*word], rest].concat()).collect();
+        hear(TESTED_FORMATS[format], &bytes, window);
     }
 
     #[test]
@@ -72,10 +72,10 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         whole: bool,
     ) {
-        if FILES.is_empty() {
+        if GIVEN_FILES.is_empty() {
             return Ok(());
         }
-        let mut bytes = FILES[which.index(FILES.len())].clone();
+        let mut bytes = GIVEN_FILES[which.index(GIVEN_FILES.len())].clone();
         let format = Format::of(&bytes[..4096]);
         if !whole {
             bytes.truncate(cut.index(bytes.len()));

@@ -4,7 +4,7 @@ use terrace_codec::Encoding;
 use terrace_cost::{Costs, Expected};
 use terrace_plan::plan::{GaveWay, Memo, NoRoom, Plan, Want, plan};
 use terrace_plan::policy::Policy;
-use terrace_plan::snapshot::{PAGE, Snapshot};
+use terrace_plan::snapshot::{PAGE_BYTES, Snapshot};
 
 /// A part of a replica, or a whole replica, on a target. Blocks are smaller than 4 GiB, so that 32 bits suffice.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,7 +105,7 @@ impl Choose for Planner {
         self.noted.note(planned, snapshot, &self.policy);
         for (replica, placed) in planned.replicas.iter().enumerate() {
             pieces.extend(placed.iter().map(|piece| {
-                let raw = (u64::from(piece.pages) * PAGE).min(*bytes) as f64;
+                let raw = (u64::from(piece.pages) * PAGE_BYTES).min(*bytes) as f64;
                 let cost = known.iter().find(|(encoding, _)| *encoding == piece.encoding);
                 let cost = cost.filter(|_| piece.encoding != Encoding::NONE).map(|(_, cost)| cost);
                 let stored = cost.map_or(raw, |cost| raw * cost.stored) as f32;

@@ -5,7 +5,7 @@ use terrace_plan::snapshot::{MAX_TARGETS, MAX_TIERS, Snapshot, SnapshotError, Ta
 use thiserror::Error;
 
 /// The capacity in bytes of a target without a limit.
-pub(crate) const ENDLESS: u64 = u64::MAX >> 8;
+pub(crate) const UNLIMITED_CAPACITY_BYTES: u64 = u64::MAX >> 8;
 
 /// The location of a tier or a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,7 +180,7 @@ impl Cluster {
                 read: tier.read.min(most),
                 write: tier.write.min(most),
                 latency: tier.latency + link.map_or(0.0, |link| link.latency),
-                free: tier.capacity.unwrap_or(ENDLESS),
+                free: tier.capacity.unwrap_or(UNLIMITED_CAPACITY_BYTES),
                 reserved: 0,
                 load: 0.0,
                 lanes: tier.lanes,

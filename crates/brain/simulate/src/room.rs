@@ -4,7 +4,7 @@ use terrace_cost::Work;
 use terrace_plan::snapshot::Snapshot;
 
 use crate::choose::Piece;
-use crate::cluster::{Cluster, ClusterError, ENDLESS, Place};
+use crate::cluster::{Cluster, ClusterError, Place, UNLIMITED_CAPACITY_BYTES};
 use crate::machine::Machine;
 
 /// A planning process's knowledge about the writes of others. It decides between interchangeable targets.
@@ -57,11 +57,11 @@ struct View {
 impl Room {
     pub fn new(cluster: &Cluster, machine: &Machine<'_>, knows: Knows) -> Result<Room, ClusterError> {
         let empty = cluster.snapshot()?;
-        let mut capacity = vec![ENDLESS; machine.len()];
+        let mut capacity = vec![UNLIMITED_CAPACITY_BYTES; machine.len()];
         for node in 0..cluster.nodes {
             for at in 0..empty.targets().len() as u16 {
                 let limit = cluster.tiers[machine.tier(at)].capacity;
-                capacity[machine.target(node, at)] = limit.unwrap_or(ENDLESS);
+                capacity[machine.target(node, at)] = limit.unwrap_or(UNLIMITED_CAPACITY_BYTES);
             }
         }
         let of = |tier: usize| empty.targets().iter().find(|target| usize::from(target.tier) == tier);

@@ -8,7 +8,7 @@ use terrace_simulate::{
     Cluster, ClusterError, Error, Even, Job, Kind, Knows, Link, Outcome, Phase, Place, Planner, Tier, simulate,
 };
 
-const MIB: u64 = 1 << 20;
+const BYTES_PER_MIB: u64 = 1 << 20;
 
 fn tier(name: &str, place: Place, targets: usize, speed: f64) -> Tier {
     Tier {
@@ -44,7 +44,7 @@ struct Asked {
 impl Asked {
     fn plain(objects: usize, replicas: u8, ack: Ack) -> Asked {
         Asked {
-            work: Even { steps: 1, objects, blocks: 1, kinds: vec![MIB] },
+            work: Even { steps: 1, objects, blocks: 1, kinds: vec![BYTES_PER_MIB] },
             phases: vec![Phase::Write { ack, computing: 0.0 }],
             under_way: 1,
             replicas,
@@ -67,17 +67,17 @@ fn close(a: f64, b: f64) {
 }
 
 #[test]
-fn one_process_on_one_target_takes_what_a_sum_says() {
+fn one_process_on_one_target_takes_the_sum_of_its_parts() {
     let mut disk = tier("disk", Place::Shared, 1, 100e6);
     (disk.latency, disk.lanes) = (0.01, 1);
     let mut asked = Asked::plain(7, 1, Ack::Placed);
     asked.phases.push(Phase::Read(3));
     let outcome = asked.of(&cluster(1, 1, vec![disk])).expect("runs");
-    let each = MIB as f64 / 100e6 + 0.01;
+    let each = BYTES_PER_MIB as f64 / 100e6 + 0.01;
     close(outcome.phases[0].seconds, 7.0 * each);
     close(outcome.phases[1].seconds, 21.0 * each);
     close(outcome.joules, 28.0 * each * 5.0);
-    close(outcome.cost, 7.0 * MIB as f64 * 10.0 / 1e12);
+    close(outcome.cost, 7.0 * BYTES_PER_MIB as f64 * 10.0 / 1e12);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn latencies_overlap_in_lanes_and_bytes_do_not() {
     (disk.latency, disk.lanes) = (0.1, 4);
     let asked = Asked { under_way: 4, ..Asked::plain(4, 1, Ack::Placed) };
     let outcome = asked.of(&cluster(1, 1, vec![disk])).expect("runs");
-    close(outcome.seconds(), 4.0 * MIB as f64 / 100e6 + 0.1);
+    close(outcome.seconds(), 4.0 * BYTES_PER_MIB as f64 / 100e6 + 0.1);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_core_encodes_then_the_target_writes_less() {
     let mut asked = Asked { costs, ..Asked::plain(3, 1, Ack::Placed) };
     asked.phases.push(Phase::Read(1));
     let outcome = asked.of(&cluster(1, 1, vec![tier("disk", Place::Shared, 1, 10e6)])).expect("runs");
-    let bytes = 3.0 * MIB as f64;
+    let bytes = 3.0 * BYTES_PER_MIB as f64;
     close(outcome.phases[0].seconds, bytes / 200e6 + bytes / 2.0 / 10e6);
     close(outcome.phases[1].seconds, bytes / 400e6 + bytes / 2.0 / 10e6);
     close(outcome.stored(), bytes / 2.0);
@@ -108,8 +108,8 @@ fn threads_that_wait_for_a_core_plan_once_they_have_one() {
     let costs = vec![(zstd, Expected::from_speeds(200e6, 400e6, 2.0))];
     let asked = Asked { costs, under_way: 8, ..Asked::plain(8, 1, Ack::Placed) };
     let eight = Cluster { cores: 1, ..cluster(1, 1, vec![tier("disk", Place::Shared, 8, 10e6)]) };
-    // Each knows what those before it write, and goes to a target of its own.
-    let bytes = MIB as f64;
+    // Each process knows the writes of those before it, and uses a target of its own.
+    let bytes = BYTES_PER_MIB as f64;
     close(asked.of(&eight).expect("runs").seconds(), 8.0 * bytes / 200e6 + bytes / 2.0 / 10e6);
 }
 
@@ -118,28 +118,28 @@ fn replicas_on_one_tier_are_read_from_all_its_targets() {
     let mut asked = Asked { under_way: 2, ..Asked::plain(40, 2, Ack::Replicated) };
     asked.phases.push(Phase::Read(1));
     let outcome = asked.of(&cluster(1, 1, vec![tier("disk", Place::Shared, 2, 10e6)])).expect("runs");
-    close(outcome.phases[1].seconds, 20.0 * MIB as f64 / 10e6);
+    close(outcome.phases[1].seconds, 20.0 * BYTES_PER_MIB as f64 / 10e6);
 }
 
 #[test]
-fn what_is_owed_is_made_beside_what_is_waited_for() {
+fn pending_replicas_are_made_while_writes_go_on() {
     let tiers = vec![tier("fast", Place::Shared, 1, 100e6), tier("slow", Place::Shared, 1, 10e6)];
-    let bytes = 5.0 * MIB as f64;
+    let bytes = 5.0 * BYTES_PER_MIB as f64;
     let placed = Asked::plain(5, 2, Ack::Placed).of(&cluster(1, 1, tiers.clone())).expect("runs");
     close(placed.seconds(), bytes / 100e6);
-    close(placed.phases[0].settled, MIB as f64 / 100e6 + bytes / 10e6);
+    close(placed.phases[0].settled, BYTES_PER_MIB as f64 / 100e6 + bytes / 10e6);
     let replicated = Asked::plain(5, 2, Ack::Replicated).of(&cluster(1, 1, tiers)).expect("runs");
     close(replicated.seconds(), bytes / 100e6 + bytes / 10e6);
 }
 
 #[test]
-fn a_link_is_shared_by_those_behind_it() {
+fn targets_behind_a_link_share_it() {
     let link = Link { name: "ethernet".into(), speed: 50e6, latency: 0.0, place: Place::Shared };
     let mut pfs = tier("pfs", Place::Shared, 4, 1e9);
     pfs.link = Some(0);
     let cluster = Cluster { links: vec![link], ..cluster(2, 8, vec![pfs]) };
     let outcome = Asked::plain(10, 1, Ack::Placed).of(&cluster).expect("runs");
-    let least = 80.0 * MIB as f64 / 50e6;
+    let least = 80.0 * BYTES_PER_MIB as f64 / 50e6;
     assert!(outcome.seconds() >= least && outcome.seconds() < 1.02 * least + 0.01, "{}", outcome.seconds());
 }
 
@@ -148,39 +148,39 @@ fn computing_is_not_waiting() {
     let mut asked = Asked::plain(2, 1, Ack::Placed);
     (asked.work.steps, asked.phases) = (3, vec![Phase::Write { ack: Ack::Placed, computing: 10.0 }]);
     let outcome = asked.of(&cluster(1, 1, vec![tier("disk", Place::Shared, 1, 100e6)])).expect("runs");
-    close(outcome.seconds(), 6.0 * MIB as f64 / 100e6);
-    close(outcome.phases[0].elapsed, 20.0 + 6.0 * MIB as f64 / 100e6);
+    close(outcome.seconds(), 6.0 * BYTES_PER_MIB as f64 / 100e6);
+    close(outcome.phases[0].elapsed, 20.0 + 6.0 * BYTES_PER_MIB as f64 / 100e6);
 }
 
 #[test]
-fn full_tiers_overflow_and_the_last_says_so() {
+fn full_tiers_overflow_and_a_full_last_tier_is_an_error() {
     let mut tiers = vec![tier("fast", Place::Node, 1, 1e9), tier("slow", Place::Shared, 1, 1e8)];
-    tiers[0].capacity = Some(3 * MIB);
+    tiers[0].capacity = Some(3 * BYTES_PER_MIB);
     let outcome = Asked::plain(5, 1, Ack::Placed).of(&cluster(2, 2, tiers.clone())).expect("runs");
-    assert!(outcome.tiers[0] <= 6 * MIB && outcome.tiers[0] > 4 * MIB, "{:?}", outcome.tiers);
-    assert_eq!(outcome.tiers.iter().sum::<u64>(), 10 * MIB);
-    tiers[1].capacity = Some(MIB);
+    assert!(outcome.tiers[0] <= 6 * BYTES_PER_MIB && outcome.tiers[0] > 4 * BYTES_PER_MIB, "{:?}", outcome.tiers);
+    assert_eq!(outcome.tiers.iter().sum::<u64>(), 10 * BYTES_PER_MIB);
+    tiers[1].capacity = Some(BYTES_PER_MIB);
     let error = Asked::plain(5, 1, Ack::Placed).of(&cluster(2, 2, tiers)).expect_err("is full");
     assert!(matches!(error, Error::NoRoom { step: 0, .. }) && error.to_string().contains("capacity"), "{error}");
 }
 
 #[test]
-fn few_joules_are_fewer_than_any_one_encoding_draws() {
+fn min_energy_draws_less_than_any_single_encoding() {
     let encodings = [("lz4", 700e6, 2.5e9, 1.3), ("zstd-3", 250e6, 900e6, 1.9)];
     let of = |(name, compress, decompress, ratio): (&str, f64, f64, f64)| {
         (name.parse().expect("an encoding"), Expected::from_speeds(compress, decompress, ratio))
     };
     let costs: Vec<(Encoding, Expected)> = encodings.into_iter().map(of).collect();
-    // Sixteen wait for the first tier at a time: what they wait draws nothing, what they would encode does.
+    // Sixteen processes wait for the first tier at a time. Waiting draws no power, encoding does.
     let nvme = Tier { watts: 8.0, ..tier("nvme", Place::Shared, 1, 2e9) };
     let tiers = vec![nvme, Tier { watts: 9.0, ..tier("disk", Place::Shared, 4, 180e6) }];
     let cluster = Cluster { cores: 16, core_watts: 6.0, ..cluster(1, 8, tiers) };
     let phases = [Phase::Write { ack: Ack::Placed, computing: 0.0 }, Phase::Read(1)];
-    let work = Even { steps: 2, objects: 4, blocks: 8, kinds: vec![16 * MIB] };
+    let work = Even { steps: 2, objects: 4, blocks: 8, kinds: vec![16 * BYTES_PER_MIB] };
     let job = Job { cluster: &cluster, work: &work, phases: &phases, under_way: 2, knows: Knows::Begun };
     let joules = |energy: bool, only: Option<Encoding>| {
         let policy = Policy { replicas: 2, energy, ..Policy::default() };
-        let kinds = vec![Kind { bytes: 16 * MIB, costs: costs.clone() }];
+        let kinds = vec![Kind { bytes: 16 * BYTES_PER_MIB, costs: costs.clone() }];
         simulate(&job, &mut Planner::new(policy, 1.0, kinds, only)).expect("runs").joules
     };
     let ours = joules(true, None);
@@ -190,7 +190,7 @@ fn few_joules_are_fewer_than_any_one_encoding_draws() {
 }
 
 #[test]
-fn clusters_that_cannot_be_are_refused_in_words() {
+fn invalid_clusters_are_refused_with_a_message() {
     let good = cluster(1, 1, vec![tier("disk", Place::Shared, 1, 1e8)]);
     let of = |change: &dyn Fn(&mut Cluster)| {
         let mut cluster = good.clone();
@@ -217,7 +217,7 @@ fn anything() -> impl Strategy<Value = (Cluster, Asked)> {
             ..tier(&format!("t{at}"), place, targets, speed)
         });
         let ack = if waits { Ack::Replicated } else { Ack::Placed };
-        let work = Even { steps, objects, blocks, kinds: vec![MIB, MIB / 2, 5000] };
+        let work = Even { steps, objects, blocks, kinds: vec![BYTES_PER_MIB, BYTES_PER_MIB / 2, 5000] };
         let phases = vec![Phase::Write { ack, computing: 0.0 }, Phase::Read(reads)];
         (
             cluster(nodes, processes, tiers.collect()),
@@ -234,7 +234,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn time_lies_between_what_the_targets_could_do_and_one_after_the_other((cluster, asked) in anything()) {
+    fn time_is_between_full_overlap_and_no_overlap((cluster, asked) in anything()) {
         let outcome = asked.of(&cluster).expect("runs");
         prop_assert_eq!(&outcome, &asked.of(&cluster).expect("runs again"));
         let replicas = outcome.stored() / outcome.raw;
@@ -255,7 +255,7 @@ proptest! {
     }
 
     #[test]
-    fn who_waits_for_a_core_writes_all_in_the_end((cluster, asked) in anything(), cores in 1usize..4) {
+    fn threads_that_wait_for_cores_write_everything((cluster, asked) in anything(), cores in 1usize..4) {
         let raw = asked.of(&cluster).expect("runs").raw;
         let lz4: Encoding = "lz4".parse().expect("an encoding");
         let costs = vec![(lz4, Expected::from_speeds(1e9, 2e9, 1.5))];
@@ -267,12 +267,12 @@ proptest! {
     fn more_lanes_are_not_slower((cluster, asked) in anything()) {
         let mut more = cluster.clone();
         more.tiers.iter_mut().for_each(|tier| tier.lanes *= 4);
-        // What is learned of speeds changes where things go.
+        // The learned speeds change placements.
         let asked = Asked { knows: Knows::All, ..asked };
         let (few, many) = (asked.of(&cluster).expect("runs"), asked.of(&more).expect("runs"));
-        let longest = cluster.tiers.iter().map(|tier| MIB as f64 / tier.write + tier.latency).fold(0.0, f64::max);
+        let longest = cluster.tiers.iter().map(|tier| BYTES_PER_MIB as f64 / tier.write + tier.latency).fold(0.0, f64::max);
         let (few, many) = (few.phases[0].settled, many.phases[0].settled);
-        // Work that is taken up in another order may take longer for having more hands, but never twice as long (Graham, 1966).
+        // With more servers, work in another order may take longer, but never twice as long (Graham, 1966).
         prop_assert!(many <= few * 2.0 + 4.0 * longest, "{many} after {few}");
     }
 
@@ -284,7 +284,7 @@ proptest! {
         more.tiers[0].targets *= 3;
         let asked = Asked { replicas: 1, knows: Knows::All, ..asked };
         let (few, many) = (asked.of(&one).expect("runs"), asked.of(&more).expect("runs"));
-        let longest = MIB as f64 / one.tiers[0].write + one.tiers[0].latency;
+        let longest = BYTES_PER_MIB as f64 / one.tiers[0].write + one.tiers[0].latency;
         let (few, many) = (few.phases[0].settled, many.phases[0].settled);
         prop_assert!(many <= few * 1.1 + 4.0 * longest, "{many} after {few}");
     }

@@ -13,14 +13,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::time::{ClockId, clock_gettime};
-use terrace_codec::{ALL, Encoding, RARE, Scratch, decode, encode};
+use terrace_codec::{ALL_ENCODINGS, Encoding, RARE_ENCODINGS, Scratch, decode, encode};
 
-const BLOCK: usize = 1 << 20;
-const KINDS: [&str; 8] = ["random", "constant", "f32 field", "f64 ramp", "i32 ramp", "i64 times", "words", "records"];
+const BLOCK_BYTES: usize = 1 << 20;
+const KIND_NAMES: [&str; 8] =
+    ["random", "constant", "f32 field", "f64 ramp", "i32 ramp", "i64 times", "words", "records"];
 /// Runs slower than this, in seconds, are done once.
-const SLOW: f64 = 0.05;
+const SLOW_RUN_SECONDS: f64 = 0.05;
 /// The table stands between these lines of a page.
-const MARKS: [&str; 2] = ["<!-- measured -->\n", "<!-- end -->\n"];
+const TABLE_MARKS: [&str; 2] = ["<!-- measured -->\n", "<!-- end -->\n"];
 
 struct Column {
     name: String,
@@ -47,15 +48,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     };
     let text = fs::read_to_string(&page)?;
-    let [before, after] = MARKS.map(|mark| text.split_once(mark));
+    let [before, after] = TABLE_MARKS.map(|mark| text.split_once(mark));
     let ((before, _), (_, after)) = before.zip(after).ok_or("the page has no marks for the table")?;
-    fs::write(&page, format!("{before}{}{table}{}{after}", MARKS[0], MARKS[1]))?;
+    fs::write(&page, format!("{before}{}{table}{}{after}", TABLE_MARKS[0], TABLE_MARKS[1]))?;
     Ok(())
 }
 
 fn made() -> Vec<Column> {
-    let column = |(kind, name)| Column { name: String::from(name), blocks: vec![data::bytes(kind, BLOCK, 1)] };
-    (0u8..).zip(KINDS).map(column).collect()
+    let column = |(kind, name)| Column { name: String::from(name), blocks: vec![data::bytes(kind, BLOCK_BYTES, 1)] };
+    (0u8..).zip(KIND_NAMES).map(column).collect()
 }
 
 fn folders(root: &Path) -> Result<Vec<Column>, Box<dyn Error>> {
@@ -65,9 +66,9 @@ fn folders(root: &Path) -> Result<Vec<Column>, Box<dyn Error>> {
         let block = |path: &PathBuf| {
             let mut bytes = fs::read(path)?;
             // At a multiple of every width.
-            let start = bytes.len().saturating_sub(BLOCK) / 2 / 4096 * 4096;
+            let start = bytes.len().saturating_sub(BLOCK_BYTES) / 2 / 4096 * 4096;
             bytes.drain(..start);
-            bytes.truncate(BLOCK);
+            bytes.truncate(BLOCK_BYTES);
             Ok::<_, std::io::Error>(bytes)
         };
         columns.push(Column { name, blocks: sorted(&folder)?.iter().map(block).collect::<Result<_, _>>()? });
@@ -86,7 +87,7 @@ fn table(columns: &[Column]) -> Result<String, Box<dyn Error>> {
     let mut table = format!("| encoding | encodes | decodes | {} |\n", names.join(" | "));
     writeln!(table, "| --- | --- | --- |{}", " --- |".repeat(columns.len()))?;
     let mut scratch = Scratch::default();
-    for &encoding in ALL.iter().chain(RARE) {
+    for &encoding in ALL_ENCODINGS.iter().chain(RARE_ENCODINGS) {
         let (mut all, mut cells) = (Sum::default(), String::new());
         for column in columns {
             let (raw, stored) = (all.raw, all.stored);
@@ -121,7 +122,7 @@ fn run(encoding: Encoding, raw: &[u8], scratch: &mut Scratch, sum: &mut Sum) -> 
         if back != raw {
             return Err(format!("{encoding} gives back other bytes").into());
         }
-        if there + again > SLOW {
+        if there + again > SLOW_RUN_SECONDS {
             break;
         }
     }

@@ -79,7 +79,7 @@ const NUMERIC_ENCODINGS: [Encoding; 6] = [
 ];
 
 /// The candidate encodings; [`Encoding::NONE`] and lz4 come first.
-pub const ALL: &[Encoding] = &list_all_encodings();
+pub const ALL_ENCODINGS: &[Encoding] = &list_all_encodings();
 
 const fn list_all_encodings() -> [Encoding;
     UNTRANSFORMED_ENCODINGS.len() + TRANSFORMED_CODECS.len() * TRANSFORMED_ELEMENTS.len() + NUMERIC_ENCODINGS.len()] {
@@ -101,8 +101,8 @@ const fn list_all_encodings() -> [Encoding;
     all
 }
 
-/// Encodings that can be read and written like those of [`ALL`], but are rarely worth choosing.
-pub const RARE: &[Encoding] = &[
+/// Encodings that can be read and written like those of [`ALL_ENCODINGS`], but are rarely worth choosing.
+pub const RARE_ENCODINGS: &[Encoding] = &[
     plain(CodecId::Zstd, 19),
     plain(CodecId::Lz4Hc, 9),
     plain(CodecId::Deflate, 6),

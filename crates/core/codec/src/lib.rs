@@ -1,7 +1,7 @@
 //! Encodings: a transform of typed elements, then a codec.
 //!
 //! An [`Encoding`] combines the four properties that the planner chooses together: a [`Transform`], its [`Element`], a
-//! [`CodecId`] and its level. [`ALL`] is the table of the encodings worth choosing, [`RARE`] the table of the others.
+//! [`CodecId`] and its level. [`ALL_ENCODINGS`] is the table of the encodings worth choosing, [`RARE_ENCODINGS`] the table of the others.
 //! [`encode`] and [`decode`] run an encoding on a block. A thread uses one [`Scratch`] for all of its calls.
 //!
 //! ```
@@ -27,7 +27,7 @@ mod name;
 mod parts;
 mod transform;
 
-pub use encoding::{ALL, Encoding, RARE};
+pub use encoding::{ALL_ENCODINGS, Encoding, RARE_ENCODINGS};
 pub use error::Error;
 pub use parts::{CodecId, Element, Transform};
 
@@ -58,7 +58,7 @@ pub fn encode(
 /// the sample is representative.
 ///
 /// # Errors
-/// The same as for [`encode`].
+/// [`Error::Internal`], as for [`encode`].
 pub fn encode_sample(
     encoding: Encoding,
     sample: &[u8],

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_leads_back() {
+    fn every_name_parses_to_its_encoding() {
         for &transform in Transform::ALL {
             for &element in Element::ALL {
                 for &codec in CodecId::ALL {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_an_error() {
+    fn invalid_names_are_errors() {
         for name in
             ["", "lz5", "+lz4", "shuffle+lz4", "shuffle3+lz4", "shuffle4+", "zstd-", "zstd-900", "delta4+pco-f32"]
         {

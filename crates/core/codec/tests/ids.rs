@@ -1,8 +1,8 @@
-//! Numbers that stand in frames on disks. A row may be added here; none may change.
+//! The numbers in frames on disks. A row may be added here; none may change.
 
-use terrace_codec::{ALL, Encoding, RARE};
+use terrace_codec::{ALL_ENCODINGS, Encoding, RARE_ENCODINGS};
 
-const GOLDEN: &[(&str, [u8; 4])] = &[
+const GOLDEN_IDS: &[(&str, [u8; 4])] = &[
     ("none", [0, 0, 0, 0]),
     ("lz4", [0, 0, 1, 0]),
     ("huffman", [0, 0, 3, 0]),
@@ -73,7 +73,7 @@ const GOLDEN: &[(&str, [u8; 4])] = &[
 
 #[test]
 fn bytes_never_change() {
-    for &(name, bytes) in GOLDEN {
+    for &(name, bytes) in GOLDEN_IDS {
         let encoding: Encoding = name.parse().expect("a name");
         assert_eq!(encoding.to_bytes(), bytes, "{name}");
         assert_eq!(encoding.to_string(), name);
@@ -82,11 +82,11 @@ fn bytes_never_change() {
 }
 
 #[test]
-fn every_row_of_the_tables_is_here_once() {
-    for encoding in ALL.iter().chain(RARE) {
+fn every_row_of_the_tables_has_one_golden_id() {
+    for encoding in ALL_ENCODINGS.iter().chain(RARE_ENCODINGS) {
         let name = encoding.to_string();
-        assert_eq!(GOLDEN.iter().filter(|row| row.0 == name).count(), 1, "{name}");
-        assert_eq!(ALL.iter().chain(RARE).filter(|other| *other == encoding).count(), 1, "{name}");
+        assert_eq!(GOLDEN_IDS.iter().filter(|row| row.0 == name).count(), 1, "{name}");
+        assert_eq!(ALL_ENCODINGS.iter().chain(RARE_ENCODINGS).filter(|other| *other == encoding).count(), 1, "{name}");
     }
 }
 

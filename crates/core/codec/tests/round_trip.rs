@@ -1,9 +1,9 @@
-//! Every encoding on every kind of data: what goes in comes out, and only at the length that went in.
+//! Every encoding restores every kind of data, and only at its own length.
 
 mod data;
 
 use proptest::prelude::*;
-use terrace_codec::{ALL, Encoding, RARE, Scratch, Transform, decode, encode, encode_sample};
+use terrace_codec::{ALL_ENCODINGS, Encoding, RARE_ENCODINGS, Scratch, Transform, decode, encode, encode_sample};
 
 fn round_trip(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> bool {
     let mut stored = vec![7; 3];
@@ -17,7 +17,7 @@ fn round_trip(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> bool {
     let mut back = vec![1; raw.len()];
     decode(encoding, &stored, &mut back, scratch).expect("decodes");
     assert!(back == raw, "{encoding} of {} bytes", raw.len());
-    // Not aligned, as a slice of a larger buffer may be.
+    // The data is not aligned, like a slice of a larger buffer.
     let mut larger = vec![1; raw.len() + 1];
     decode(encoding, &stored, &mut larger[1..], scratch).expect("decodes");
     assert!(&larger[1..] == raw, "{encoding} of {} bytes, not aligned", raw.len());
@@ -32,9 +32,9 @@ fn round_trip(encoding: Encoding, raw: &[u8], scratch: &mut Scratch) -> bool {
 }
 
 #[test]
-fn every_encoding_on_every_kind_at_telling_lengths() {
+fn every_encoding_round_trips_on_every_kind_at_boundary_lengths() {
     let mut scratch = Scratch::default();
-    for &encoding in ALL.iter().chain(RARE) {
+    for &encoding in ALL_ENCODINGS.iter().chain(RARE_ENCODINGS) {
         let mut shrank = false;
         for kind in 0..8 {
             for length in [0, 1, 2, 7, 33, 4096, 4099, 65_536] {
@@ -46,17 +46,17 @@ fn every_encoding_on_every_kind_at_telling_lengths() {
 }
 
 #[test]
-fn a_mebibyte_and_not_aligned() {
+fn an_unaligned_mebibyte_round_trips() {
     let mut scratch = Scratch::default();
     let raw = data::bytes(4, (1 << 20) + 3, 9);
-    for &encoding in ALL {
+    for &encoding in ALL_ENCODINGS {
         round_trip(encoding, &raw, &mut scratch);
         round_trip(encoding, &raw[1..], &mut scratch);
     }
 }
 
 #[test]
-fn none_copies_where_the_lengths_agree() {
+fn none_copies_bytes_of_equal_length() {
     let mut scratch = Scratch::default();
     let mut out = vec![1];
     assert_eq!(encode(Encoding::NONE, b"abc", &mut out, &mut scratch).expect("encodes"), None);
@@ -70,17 +70,18 @@ fn none_copies_where_the_lengths_agree() {
 fn random_bytes_never_grow() {
     let (mut scratch, mut out) = (Scratch::default(), Vec::new());
     let raw = data::bytes(0, 65_536, 3);
-    for &encoding in ALL.iter().chain(RARE).filter(|e| e.transform == Transform::None) {
+    for &encoding in ALL_ENCODINGS.iter().chain(RARE_ENCODINGS).filter(|e| e.transform == Transform::None) {
         assert_eq!(encode(encoding, &raw, &mut out, &mut scratch).expect("encodes"), None, "{encoding}");
     }
 }
 
 #[test]
-fn samples_are_encoded_as_their_whole_would_be() {
+fn samples_are_encoded_like_their_block() {
     let (mut scratch, mut out, mut twice) = (Scratch::default(), Vec::new(), Vec::new());
     let raw = data::bytes(6, 262_144, 3);
-    for &encoding in ALL {
-        // All of it is a sample too: as long as without, but for what the frame says of its length.
+    for &encoding in ALL_ENCODINGS {
+        // A sample may be the whole block. The result is as long as without sampling, except for the length in the
+        // frame.
         let whole = encode(encoding, &raw, &mut out, &mut scratch).expect("encodes").unwrap_or(0);
         let sample = encode_sample(encoding, &raw, 262_144, &mut twice, &mut scratch).expect("encodes").unwrap_or(0);
         assert!(whole.abs_diff(sample) * 200 <= whole, "{encoding}: {whole} and {sample}");
@@ -96,8 +97,8 @@ fn samples_are_encoded_as_their_whole_would_be() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn what_was_encoded_decodes(kind in 0u8..8, length in 0usize..20_000, seed: u64, which in 0..ALL.len() + RARE.len()) {
-        let encoding = *ALL.iter().chain(RARE).nth(which).expect("a row");
+    fn encoded_bytes_decode(kind in 0u8..8, length in 0usize..20_000, seed: u64, which in 0..ALL_ENCODINGS.len() + RARE_ENCODINGS.len()) {
+        let encoding = *ALL_ENCODINGS.iter().chain(RARE_ENCODINGS).nth(which).expect("a row");
         round_trip(encoding, &data::bytes(kind, length, seed), &mut Scratch::default());
     }
 }

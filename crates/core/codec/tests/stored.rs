@@ -1,13 +1,13 @@
-//! Payloads as they were stored when their encoding came in: they decode for ever. A row may be added to the file;
-//! none may change. `REWRITE=1` writes rows for encodings that have none.
+//! Payloads as they were stored when their encoding was added. They must decode forever: a row may be added to the
+//! file, but none may change. `REWRITE=1` writes rows for encodings that have none.
 
 mod data;
 
 use std::fmt::Write as _;
 
-use terrace_codec::{ALL, Encoding, RARE, Scratch, decode, encode};
+use terrace_codec::{ALL_ENCODINGS, Encoding, RARE_ENCODINGS, Scratch, decode, encode};
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stored.txt");
+const STORED_FORMS_PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stored.txt");
 
 fn raw() -> Vec<u8> {
     data::bytes(4, 259, 11)
@@ -15,10 +15,10 @@ fn raw() -> Vec<u8> {
 
 #[test]
 fn stored_payloads_decode() {
-    let mut text = std::fs::read_to_string(PATH).expect("the file");
+    let mut text = std::fs::read_to_string(STORED_FORMS_PATH).expect("the file");
     if std::env::var_os("REWRITE").is_some() {
         add_missing(&mut text);
-        std::fs::write(PATH, &text).expect("writes");
+        std::fs::write(STORED_FORMS_PATH, &text).expect("writes");
     }
     for line in text.lines() {
         let (name, digits) = line.split_once(' ').expect("a name and digits");
@@ -35,7 +35,7 @@ fn stored_payloads_decode() {
 }
 
 fn add_missing(text: &mut String) {
-    for encoding in ALL.iter().chain(RARE) {
+    for encoding in ALL_ENCODINGS.iter().chain(RARE_ENCODINGS) {
         let start = format!("{encoding} ");
         let mut stored = Vec::new();
         let made = encode(*encoding, &raw(), &mut stored, &mut Scratch::default()).expect("encodes");

@@ -1,4 +1,5 @@
-//! Strided copies of bytes between buffers, in the widest registers that the machine has. All SIMD, and its unsafe, is here.
+//! Strided copies of bytes between buffers, with the widest registers of the machine. All SIMD code, and its unsafe
+//! code, is here.
 
 mod kernel;
 mod moves;

@@ -1,35 +1,36 @@
-//! Bytes to be moved from one buffer to another.
+//! Moves: descriptions of bytes that are copied from one buffer to another.
 
 use smallvec::SmallVec;
 
-/// By how much two places move, for each count. Few counts need no memory of their own.
+/// The distances of the destination and of the source for each count. A few counts need no allocation.
 pub type Steps = SmallVec<[(i64, i64); 3]>;
 
-/// Bytes that move together, again and again as counts say. Places are within the two buffers.
+/// A run of bytes that is copied repeatedly, once for each combination of the counts. Offsets are relative to the two
+/// buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// Where the first go.
+    /// The offset of the first run in the destination.
     pub to: i64,
-    /// Where they come from.
+    /// The offset of the first run in the source.
     pub from: i64,
-    /// How many.
+    /// The length of a run.
     pub size: u64,
-    /// The number of bytes in a swapped unit; 1 swaps nothing.
+    /// The number of bytes in a unit whose bytes are swapped; 1 swaps nothing.
     pub unit: u64,
-    /// By how much `to` and `from` move with each of the counts.
+    /// The distances of `to` and `from` for each of the counts.
     pub steps: Steps,
 }
 
-/// Moves that are repeated equally often; the outermost count comes first.
+/// Moves that are repeated equally often. The outermost count comes first.
 #[derive(Clone, Debug, Default)]
 pub struct Moves {
-    /// How often.
+    /// The repetitions.
     pub counts: Vec<u64>,
     /// The moves, each with a step for each count.
     pub list: Vec<Move>,
 }
 
-/// The first and the last place that a move touches, on each side; the last is exclusive.
+/// The ranges of bytes that a move touches in both buffers. The end is exclusive.
 pub struct Hull {
     /// In the destination.
     pub to: (i64, i64),
@@ -38,7 +39,7 @@ pub struct Hull {
 }
 
 impl Moves {
-    /// The bytes that the moves touch; none if nothing moves.
+    /// Returns the bytes that the moves touch; `None` if nothing moves.
     pub fn hull(&self) -> Option<Hull> {
         if self.counts.contains(&0) {
             return None;
@@ -64,7 +65,7 @@ impl Moves {
         self.list.iter().map(one).reduce(|a, b| Hull { to: join(a.to, b.to), from: join(a.from, b.from) })
     }
 
-    /// Of what is written to the same place again and again, the last stays.
+    /// Drops repeated writes to the same bytes except for the last one.
     pub(crate) fn keep_last(&mut self) {
         for i in (0..self.counts.len()).rev() {
             let stays = self.list.iter().all(|m| m.steps.get(i).is_some_and(|step| step.0 == 0));
@@ -78,7 +79,8 @@ impl Moves {
         }
     }
 
-    /// Sorts counts so that the last moves least in the destination, and each goes forwards there.
+    /// Sorts counts so that the last one has the smallest distance in the destination, and makes each distance there
+    /// positive.
     pub(crate) fn order(&mut self) {
         for m in &mut self.list {
             for (step, count) in m.steps.iter_mut().zip(&self.counts) {
@@ -99,13 +101,13 @@ impl Moves {
         }
     }
 
-    /// Turns small counts into moves of their own, so that what lies close together is moved together.
+    /// Turns small counts into moves of their own, so that nearby bytes are moved together.
     pub(crate) fn unroll(&mut self) {
-        const MOST: u64 = 64;
+        const MAX_UNROLLED_MOVES: u64 = 64;
         loop {
             let longest = self.counts.iter().copied().max().unwrap_or(0);
             let longest = self.counts.iter().rposition(|count| *count == longest);
-            let room = MOST / (self.list.len() as u64).max(1);
+            let room = MAX_UNROLLED_MOVES / (self.list.len() as u64).max(1);
             let small =
                 |i: &usize| Some(*i) != longest && self.counts.get(*i).is_some_and(|count| *count <= room.min(16));
             let large = self.list.iter().any(|m| m.size > 64);

@@ -1,4 +1,4 @@
-//! Carrying moves out: which count is innermost, and in blocks of what size.
+//! Execution of moves: the choice of the innermost count and of the block size.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -6,25 +6,25 @@ use std::rc::Rc;
 
 use smallvec::smallvec;
 
-use crate::kernel::{Area, GRAIN, Kernel, Level, STREAM, Stage, copy, turn_over};
+use crate::kernel::{Area, Kernel, Level, MAX_VECTOR_RECORDS, MIN_STREAMED_BYTES, Stage, copy, turn_over};
 use crate::moves::{Move, Moves};
 
-/// Bytes of a block: source and destination stay in the first-level cache while all fields of it are moved.
-const BLOCK: u64 = 12 << 10;
-/// The same of wide registers, and where the destination is written past the caches: then the second-level cache will do.
+/// The size of a block: source and destination stay in the first-level cache while all of its fields are moved.
+const BLOCK_BYTES: u64 = 12 << 10;
+/// The size of a block for wide registers, and for streamed destinations, which need only the second-level cache.
 const WIDE_BLOCK: u64 = 64 << 10;
-/// As many kinds of moves are kept ready by each thread.
+/// The number of prepared kernels that each thread caches.
 const MOST_KNOWN: usize = 16;
-/// Rows and elements of a tile, where one side runs across the other.
-const TILE: u64 = 64;
+/// The rows and elements of a tile if one side runs across the other.
+const TILE_SIDE: u64 = 64;
 
 impl Moves {
-    /// Carries the moves out. False, and nothing is done, where they touch what is not within the buffers.
+    /// Executes the moves. Returns false, and does nothing, if they touch bytes outside the buffers.
     pub fn run(self, to: &mut [u8], from: &[u8]) -> bool {
         self.run_at(Level::of_machine(), to, from)
     }
 
-    /// As [`Moves::run`], in registers of a level, or of the machine's if that is lower.
+    /// Like [`Moves::run`], with registers of a level, or of the machine's level if that is lower.
     pub fn run_at(self, level: Level, to: &mut [u8], from: &[u8]) -> bool {
         let inside = |range: (i64, i64), length: usize| range.0 >= 0 && range.1 <= length as i64;
         match self.hull() {
@@ -50,7 +50,7 @@ fn run(mut moves: Moves, level: Level, to: &mut [u8], from: &[u8]) {
         return;
     };
     let apart = |i: usize| first.steps.get(i).map_or(0, |step| step.1.unsigned_abs());
-    // Where the source runs across, the count along which it runs is the rows'.
+    // If the source runs across, the count along the source becomes the count of rows.
     let across = (0..inner).min_by_key(|i| apart(*i)).filter(|i| apart(*i) < apart(inner) && apart(inner) > 64);
     let row = across.or(inner.checked_sub(1));
     let others: Vec<usize> = (0..inner).filter(|i| Some(*i) != row).collect();
@@ -60,13 +60,13 @@ fn run(mut moves: Moves, level: Level, to: &mut [u8], from: &[u8]) {
     };
     let count = |i: usize| moves.counts.get(i).copied().unwrap_or(1);
     let plane = Plane { rows: row.map_or(1, count), elements: count(inner), across: across.is_some(), level };
-    // Where all moves go on equally, they need not be made ready again for each plane.
+    // If all moves advance equally, they need not be prepared again for each plane.
     let equal = |i: &usize| moves.list.iter().all(|one| one.steps.get(*i) == first.steps.get(*i));
     let shared = others.iter().all(equal);
     let list: Vec<Move> = moves.list.iter().map(pick).collect();
     let ready = plane.ready(&list);
     let counts: Vec<u64> = others.iter().map(|i| count(*i)).collect();
-    odometer(&counts, &mut |values| {
+    for_each_combination(&counts, &mut |values| {
         let shift = |one: &Move| {
             others.iter().zip(values).fold((0, 0), |sum: (i64, i64), (i, value)| {
                 let step = one.steps.get(*i).copied().unwrap_or((0, 0));
@@ -85,7 +85,7 @@ fn run(mut moves: Moves, level: Level, to: &mut [u8], from: &[u8]) {
     });
 }
 
-/// A single run of bytes. One that is swapped is as many elements as it has units.
+/// Copies a single run of bytes. A swapped run has as many elements as units.
 fn straight(one: &Move, level: Level, to: &mut [u8], from: &[u8]) {
     if one.unit < 2 || one.size < 256 {
         return copy(one.to, one.from, one.size, one.unit, to, from);
@@ -96,8 +96,8 @@ fn straight(one: &Move, level: Level, to: &mut [u8], from: &[u8]) {
     plane.run(&plane.ready(&list), (0, 0), to, from);
 }
 
-/// Counts through all values.
-fn odometer(counts: &[u64], each: &mut dyn FnMut(&[u64])) {
+/// Calls `each` with all combinations of counters below `counts`.
+fn for_each_combination(counts: &[u64], each: &mut dyn FnMut(&[u64])) {
     if counts.contains(&0) {
         return;
     }
@@ -120,11 +120,12 @@ fn odometer(counts: &[u64], each: &mut dyn FnMut(&[u64])) {
 }
 
 thread_local! {
-    /// Requests through a view come alike, one after the other; each may be moves into several replicas. The last is the newest.
-    static KNOWN: RefCell<VecDeque<Rc<Made>>> = const { RefCell::new(VecDeque::new()) };
+    /// Requests through a view resemble each other; each one may be moves into several replicas. The newest entry is
+    /// the last.
+    static RECENT_KERNELS: RefCell<VecDeque<Rc<Made>>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Moves made ready, their places counted from those of the first.
+/// Prepared moves, with offsets relative to the first one.
 struct Made {
     list: Vec<Move>,
     level: Level,
@@ -132,7 +133,7 @@ struct Made {
     kernel: Kernel,
 }
 
-/// Moves made ready, and where the first is.
+/// Prepared moves, and the offset of the first one.
 struct Ready {
     made: Rc<Made>,
     base: (i64, i64),
@@ -147,13 +148,13 @@ struct Plane {
 }
 
 impl Plane {
-    /// Makes moves ready, or takes what was made ready before. The list must not be empty.
+    /// Prepares moves, or returns cached ones. The list must not be empty.
     fn ready(&self, list: &[Move]) -> Ready {
         let base = list.first().map_or((0, 0), |first| (first.to, first.from));
         let relative = |one: &Move| Move { to: one.to - base.0, from: one.from - base.1, ..one.clone() };
         let list: Vec<Move> = list.iter().map(relative).collect();
         let stream = self.streams(&list);
-        KNOWN.with_borrow_mut(|known| {
+        RECENT_KERNELS.with_borrow_mut(|known| {
             let same = |made: &Rc<Made>| made.stream == stream && made.level == self.level && made.list == list;
             if let Some(made) = known.iter().rfind(|made| same(made)) {
                 return Ready { made: Rc::clone(made), base };
@@ -168,9 +169,9 @@ impl Plane {
         })
     }
 
-    /// Whether more is written than the caches hold.
+    /// Returns whether the destination is larger than the caches.
     fn streams(&self, list: &[Move]) -> bool {
-        list.iter().map(|one| one.size).sum::<u64>() * self.rows * self.elements > STREAM
+        list.iter().map(|one| one.size).sum::<u64>() * self.rows * self.elements > MIN_STREAMED_BYTES
     }
 
     fn run(&self, ready: &Ready, shift: (i64, i64), to: &mut [u8], from: &[u8]) {
@@ -186,18 +187,19 @@ impl Plane {
         }
     }
 
-    /// Rows and elements of a block.
+    /// Returns the rows and elements of a block.
     fn block(&self, kernel: &Kernel, list: &[Move]) -> (u64, u64) {
         if self.across {
-            return (TILE, TILE);
+            return (TILE_SIDE, TILE_SIDE);
         }
         if kernel.reads_once() {
             return (self.rows, self.elements);
         }
         let size: u64 = list.iter().map(|one| one.size).sum();
         let apart = list.iter().filter_map(|one| one.steps.last()).map(|step| step.1.unsigned_abs()).max().unwrap_or(1);
-        let bytes = if kernel.is_wide() || self.streams(list) { WIDE_BLOCK } else { BLOCK };
-        let elements = (bytes / size.max(apart).max(1)).clamp(GRAIN, 1 << 16) / GRAIN * GRAIN;
+        let bytes = if kernel.is_wide() || self.streams(list) { WIDE_BLOCK } else { BLOCK_BYTES };
+        let elements = (bytes / size.max(apart).max(1)).clamp(MAX_VECTOR_RECORDS, 1 << 16) / MAX_VECTOR_RECORDS
+            * MAX_VECTOR_RECORDS;
         ((elements / self.elements.max(1)).max(1), elements)
     }
 }

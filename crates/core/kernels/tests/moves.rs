@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use smallvec::smallvec;
 use terrace_kernels::{Level, Move, Moves};
 
-/// Records of fields to arrays of fields or the other way round, as many fields as sizes, some swapped.
+/// Makes moves of records of fields to arrays of fields, or the other way round, with one field for each size, some
+/// swapped.
 fn moves(sizes: &[(u64, bool)], count: u64, rows: u64, gap: i64, backwards: bool, scatter: bool) -> Moves {
     let stride: i64 = sizes.iter().map(|(size, _)| *size as i64).sum::<i64>() + gap;
     let (mut list, mut record, mut array) = (Vec::new(), 0, 0);
@@ -26,7 +27,7 @@ fn moves(sizes: &[(u64, bool)], count: u64, rows: u64, gap: i64, backwards: bool
     Moves { counts: vec![rows, count], list }
 }
 
-/// The same, slowly.
+/// Executes moves byte by byte.
 fn slowly(moves: &Moves, to: &mut [u8], from: &[u8]) {
     for row in 0..moves.counts[0] as i64 {
         for element in 0..moves.counts[1] as i64 {
@@ -50,7 +51,7 @@ proptest! {
     })]
 
     #[test]
-    fn moves_are_as_byte_by_byte(
+    fn moves_equal_moving_byte_by_byte(
         sizes in prop::collection::vec((prop::sample::select(vec![1u64, 2, 4, 4, 4, 8, 8, 12, 16, 24, 80]), any::<bool>()), 1..9),
         equal: bool, count in 1..300u64, rows in 1..4u64, gap in 0..9i64, backwards: bool, scatter: bool,
     ) {
@@ -60,9 +61,9 @@ proptest! {
         same(&moves)?;
     }
 
-    /// Whole records fit into registers, which half of the fields leave in each stage.
+    /// Registers hold whole records; each stage halves the number of fields in a register.
     #[test]
-    fn records_of_many_fields_are_moved_as_byte_by_byte(
+    fn records_of_many_fields_move_like_single_bytes(
         sizes in prop::collection::vec((prop::sample::select(vec![2u64, 4, 4, 4, 8, 8]), any::<bool>()), 2..9),
         equal: bool, count in 1..300u64, rows in 1..4u64, gap in 0..9i64, scatter: bool,
     ) {
@@ -71,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn a_matrix_is_turned_over_as_byte_by_byte(
+    fn a_matrix_is_transposed_like_single_bytes(
         size in prop::sample::select(vec![2u64, 4, 4, 8, 8, 16]), rows in 1..150u64, columns in 1..150u64,
         gap in 0..40i64, swapped: bool, start in 0..64i64, backwards: bool,
     ) {
@@ -85,10 +86,10 @@ proptest! {
     }
 }
 
-/// Larger than the caches, so that it is written past them; whole lines, and not.
+/// The matrix is larger than the caches, so that it is written past them, in whole lines and in parts of lines.
 #[test]
 #[cfg_attr(miri, ignore = "it takes too long")]
-fn a_large_matrix_is_turned_over_as_byte_by_byte() {
+fn a_large_matrix_is_transposed_like_single_bytes() {
     for (rows, columns, start) in [(1600, 1600, 0), (1601, 1600, 4), (1600, 1603, 8)] {
         let steps = smallvec![(4 * columns, 4), (4, 4 * rows)];
         let list = vec![Move { to: start, from: 0, size: 4, unit: 1, steps }];
@@ -96,10 +97,11 @@ fn a_large_matrix_is_turned_over_as_byte_by_byte() {
     }
 }
 
-/// Written past the caches, too: into one array and into several, beginning at any byte of a line, in one row and in several.
+/// The arrays are also written past the caches: into one array and into several, beginning at any byte of a line, in
+/// one row and in several.
 #[test]
 #[cfg_attr(miri, ignore = "it takes too long")]
-fn large_arrays_are_moved_as_byte_by_byte() {
+fn large_arrays_move_like_single_bytes() {
     let case = |sizes: &[(u64, bool)], rows: u64, start: i64, backwards: bool, scatter: bool| {
         let size: u64 = sizes.iter().map(|(size, _)| size).sum();
         let mut moves = moves(sizes, (9 << 20) / size / rows + 1, rows, 0, backwards, scatter);
@@ -118,7 +120,7 @@ fn large_arrays_are_moved_as_byte_by_byte() {
     pages_apart(&[four, four, (8, false), (8, true), (8, false)]);
 }
 
-/// Arrays that begin whole pages apart, large, to records that begin anywhere.
+/// Moves large arrays that begin whole pages apart to records that begin anywhere.
 fn pages_apart(sizes: &[(u64, bool)]) {
     let size: u64 = sizes.iter().map(|(size, _)| size).sum();
     let mut moves = moves(sizes, (9 << 20) / size / 4096 * 4096 + 4096, 1, 0, false, true);
@@ -128,7 +130,7 @@ fn pages_apart(sizes: &[(u64, bool)]) {
     same(&moves).unwrap();
 }
 
-/// Carries the moves out in registers of each level, and slowly.
+/// Compares the moves in registers of each level with moving byte by byte.
 fn same(moves: &Moves) -> Result<(), TestCaseError> {
     let hull = moves.hull().unwrap();
     let from: Vec<u8> = (0..hull.from.1).map(|i| (i * 31 + i / 256) as u8).collect();
@@ -144,8 +146,8 @@ fn same(moves: &Moves) -> Result<(), TestCaseError> {
 }
 
 #[test]
-fn moves_that_reach_beyond_all_numbers_are_not_within() {
-    // The last is 2^64 bytes behind the first.
+fn moves_whose_offsets_overflow_are_refused() {
+    // The last element is 2^64 bytes after the first.
     let one = Move { to: 0, from: 0, size: 4, unit: 1, steps: smallvec![(1 << 58, 4), (4, 4096)] };
     let moves = Moves { counts: vec![65, 64], list: vec![one] };
     let mut to = vec![0; 1 << 20];
@@ -154,7 +156,7 @@ fn moves_that_reach_beyond_all_numbers_are_not_within() {
 }
 
 #[test]
-fn what_is_repeated_never_does_not_move() {
+fn moves_with_a_count_of_zero_do_nothing() {
     let one = Move { to: 0, from: 0, size: 4, unit: 1, steps: smallvec![(0, 4), (4, 4)] };
     let mut to = vec![0; 64];
     assert!(Moves { counts: vec![0, 8], list: vec![one] }.run(&mut to, &[1; 64]));

@@ -1,4 +1,4 @@
-//! Compressing by itself, without a store (HCompress).
+//! Compression without a store (HCompress).
 //!
 //! The result begins with 24 bytes: `TRC1`, the encoding (transform, element, codec, level), the raw length and the
 //! XXH3 of the raw bytes, little-endian.
@@ -18,7 +18,7 @@ use crate::{Failure, Status};
 
 const COMPRESSED_MAGIC: &[u8; 4] = b"TRC1";
 const HEADER_BYTES: usize = 24;
-/// The longest input, because the codecs count in 32 bits.
+/// The longest input: the codecs count in 32 bits.
 const MAX_RAW_BYTES: usize = 1 << 30;
 
 /// The cost assumptions for bytes compressed without a store: written to a disk, and read once.
@@ -27,18 +27,18 @@ fn disk_objective() -> Objective {
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
-    static PREDICTOR: RefCell<Option<Predictor>> = const { RefCell::new(None) };
+    static CODEC_SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SHARED_PREDICTOR: RefCell<Option<Predictor>> = const { RefCell::new(None) };
 }
 
-/// The most bytes that `terrace_compress` makes of `length` bytes.
+/// Returns the largest number of bytes that `terrace_compress` can make of `length` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_compressed_most(length: usize) -> usize {
     length.saturating_add(HEADER_BYTES)
 }
 
-/// Compresses bytes, a gibibyte at the most, into `out`; `made` gets the number of bytes. `encoding` is a name such as
-/// `"shuffle4+zstd-1"`; null has one chosen by what the bytes are. What does not shrink is stored as it is.
+/// Compresses at most one gibibyte into `out`; `made` gets the number of bytes. `encoding` is a name such as
+/// `"shuffle4+zstd-1"`; if it is null, an encoding is chosen for the bytes. Bytes that do not shrink are stored raw.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_compress(
     encoding: *const c_char,
@@ -58,7 +58,7 @@ pub extern "C" fn terrace_compress(
         let wanted = text(encoding, "the encoding")?.map(self::encoding).transpose()?;
         let wanted = wanted.unwrap_or_else(|| choose_encoding(raw));
         let mut stored = Vec::new();
-        let shrunk = SCRATCH.with_borrow_mut(|scratch| terrace_codec::encode(wanted, raw, &mut stored, scratch));
+        let shrunk = CODEC_SCRATCH.with_borrow_mut(|scratch| terrace_codec::encode(wanted, raw, &mut stored, scratch));
         let shrunk = shrunk.map_err(|error| Failure::Internal(error.to_string()))?;
         let (used, payload) = if shrunk.is_some() { (wanted, stored.as_slice()) } else { (Encoding::NONE, raw) };
         let need = HEADER_BYTES + payload.len();
@@ -74,8 +74,8 @@ pub extern "C" fn terrace_compress(
     })
 }
 
-/// Decompresses what `terrace_compress` made into `out`; `made` gets the number of bytes, which is the length needed
-/// where `capacity` is too short (`TERRACE_STATUS_TOO_SHORT`).
+/// Decompresses the result of `terrace_compress` into `out`; `made` gets the number of bytes. If `capacity` is too
+/// small, the call returns `TERRACE_STATUS_TOO_SHORT`, and `made` gets the needed capacity.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_decompress(
     bytes: *const c_void,
@@ -103,7 +103,7 @@ pub extern "C" fn terrace_decompress(
         give(made, need as usize);
         let have = out.len();
         let raw = out.get_mut(..need as usize).ok_or(Failure::TooShort { need, have })?;
-        let decoded = SCRATCH.with_borrow_mut(|scratch| decode(encoding, payload, raw, scratch));
+        let decoded = CODEC_SCRATCH.with_borrow_mut(|scratch| decode(encoding, payload, raw, scratch));
         decoded.map_err(|error| Failure::Damaged(error.to_string()))?;
         match xxh3_64(raw) == number(16) {
             true => Ok(()),
@@ -114,7 +114,7 @@ pub extern "C" fn terrace_decompress(
 
 /// Chooses the cheapest encoding for bytes like these. The thread's predictor remembers its measurements.
 fn choose_encoding(raw: &[u8]) -> Encoding {
-    PREDICTOR.with_borrow_mut(|predictor| {
+    SHARED_PREDICTOR.with_borrow_mut(|predictor| {
         let predictor = predictor.get_or_insert_default();
         let mut stream = Stream::new().with_length(raw.len() as u64);
         predictor.choose(&mut stream, raw, &disk_objective()).encoding

@@ -1,4 +1,4 @@
-//! Failures as a number and as text.
+//! Failures, as a status and as a message.
 
 use std::ffi::c_char;
 
@@ -8,20 +8,20 @@ use crate::words;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// All went well.
+    /// The call succeeded.
     Ok = 0,
     /// No object has this key.
     NotFound = 1,
-    /// An argument cannot be used: a null pointer, a key that no object may have, a word that is not known, an offset or length
-    /// that no object can have.
+    /// An argument is invalid: a null pointer, an invalid key, an unknown word, or an offset or length that no object
+    /// can have.
     Invalid = 2,
-    /// The object is not in the state that the call needs, or was replaced meanwhile.
+    /// The object is not in the state that the call needs, or another call has replaced it.
     Conflict = 3,
-    /// No tier can take the bytes.
+    /// No tier has room for the bytes.
     NoSpace = 4,
-    /// No good replica is left of bytes that were asked for, or compressed bytes are damaged.
+    /// All replicas of requested bytes are damaged or unreachable, or compressed bytes are damaged.
     Unreadable = 5,
-    /// Replicas are still owed when the time was up.
+    /// Replicas are still owed when the time limit is reached.
     Owed = 6,
     /// The caller's buffer is too short.
     TooShort = 7,
@@ -76,8 +76,8 @@ impl Failure {
     }
 }
 
-/// Why the last call of this thread that failed did so: a sentence, valid until the thread's next call that fails. Empty
-/// where none has.
+/// Returns the message of this thread's last failed call, which is valid until the thread's next failure. Empty if no
+/// call has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_last_error() -> *const c_char {
     words::last()

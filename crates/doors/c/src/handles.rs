@@ -18,16 +18,16 @@ pub struct Store {
     pub(crate) application: PutOptions,
 }
 
-static OPEN: LazyLock<ArcSwap<HashMap<usize, Arc<Store>>>> = LazyLock::new(ArcSwap::default);
+static OPEN_STORES: LazyLock<ArcSwap<HashMap<usize, Arc<Store>>>> = LazyLock::new(ArcSwap::default);
 /// Handles are as far apart as addresses of structures, and never null.
 const HANDLE_STEP: usize = 16;
-static NEXT: AtomicUsize = AtomicUsize::new(HANDLE_STEP);
+static NEXT_HANDLE: AtomicUsize = AtomicUsize::new(HANDLE_STEP);
 
 /// Returns a new handle for a store; [`take`] releases it.
 pub fn keep(store: Store) -> *mut Store {
-    let handle = NEXT.fetch_add(HANDLE_STEP, Ordering::Relaxed);
+    let handle = NEXT_HANDLE.fetch_add(HANDLE_STEP, Ordering::Relaxed);
     let store = Arc::new(store);
-    OPEN.rcu(|open| {
+    OPEN_STORES.rcu(|open| {
         let mut open = HashMap::clone(open);
         open.insert(handle, store.clone());
         open
@@ -37,12 +37,12 @@ pub fn keep(store: Store) -> *mut Store {
 
 /// Returns the store of a handle.
 pub fn find(handle: *const Store) -> Result<Arc<Store>, Failure> {
-    OPEN.load().get(&handle.addr()).cloned().ok_or_else(|| not_open(handle))
+    OPEN_STORES.load().get(&handle.addr()).cloned().ok_or_else(|| not_open(handle))
 }
 
 /// Removes a handle and returns its store. If two threads take the same handle, exactly one gets the store.
 pub fn take(handle: *const Store) -> Result<Arc<Store>, Failure> {
-    let before = OPEN.rcu(|open| {
+    let before = OPEN_STORES.rcu(|open| {
         let mut open = HashMap::clone(open);
         open.remove(&handle.addr());
         open

@@ -8,22 +8,22 @@ use terrace_codec::Encoding;
 
 use crate::Failure;
 
-/// Requirements: given to `terrace_open` it holds for the application, given to a call for that operation, which
-/// wins. All zero leaves everything to the store's rules.
+/// Requirements. In `terrace_open` they apply to the application; in a call they apply to that operation and take
+/// precedence. Zeros leave everything to the store's rules.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Options {
     /// Requirements by name, such as `"min_read_latency,max_durability=4"`; or null.
     pub requirements: *const c_char,
-    /// When a write returns: `"placed"`, `"replicated"` or `"durable"`; or null.
+    /// The state that a write waits for: `"placed"`, `"replicated"` or `"durable"`; or null.
     pub ack: *const c_char,
     /// The weights for choosing encodings: `"compress,decompress,ratio"` or a preset's name; or null.
     pub weights: *const c_char,
-    /// The most bytes stored for each byte given, such as `"3x"`; or null.
+    /// The maximum of stored bytes for each given byte, such as `"3x"`; or null.
     pub budget: *const c_char,
-    /// The type of the bytes' elements, such as `"f64"`; or null.
+    /// The type of the elements, such as `"f64"`; or null.
     pub element: *const c_char,
-    /// How many replicas; or 0.
+    /// The number of replicas; or 0.
     pub replicas: u8,
 }
 

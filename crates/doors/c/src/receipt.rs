@@ -14,29 +14,29 @@ pub struct Receipt {
     pub object: u64,
     /// The commit that made the write visible.
     pub generation: u64,
-    /// Replicas that are still to be made.
+    /// The number of pending replicas.
     pub owed: u64,
-    /// Bytes written, before encoding and replication.
+    /// The number of bytes written, before encoding and replication.
     pub bytes: u64,
-    /// Bytes that the replicas made so far take.
+    /// The size of the replicas made so far.
     pub stored: u64,
-    /// Replicas that each extent is to have.
+    /// The planned number of replicas of each extent.
     pub want: u8,
-    /// Replicas that were asked for; more than `want` where there are too few failure domains.
+    /// The requested number of replicas; more than `want` if there are too few failure domains.
     pub asked: u8,
-    /// Replicas that each extent has at least.
+    /// The smallest number of replicas of an extent so far.
     pub have: u8,
-    /// Whether all of it survives a loss of power.
+    /// Whether the write survives a power failure.
     pub durable: bool,
-    /// By this `terrace_wait` knows what a call has filled.
+    /// A checksum by which `terrace_wait` recognises receipts that a call has filled.
     pub seal: u32,
 }
 
 /// The size of the fields before the seal, which have no padding between them.
-const SEALED: usize = std::mem::offset_of!(Receipt, seal);
+const SEALED_BYTES: usize = std::mem::offset_of!(Receipt, seal);
 
 /// Computes the seal of a receipt's bytes for the store of this number.
-fn seal_of(bytes: &[u8; SEALED], store: u64) -> u32 {
+fn seal_of(bytes: &[u8; SEALED_BYTES], store: u64) -> u32 {
     xxh3_64_with_seed(bytes, store) as u32
 }
 
@@ -63,14 +63,15 @@ impl Receipt {
     /// Converts back to the engine's receipt, with the fields that waiting needs, if a call on the store of this number filled it.
     ///
     /// # Safety
-    /// `receipt` is null, or points to as many bytes as a receipt has. Their content may be anything.
+    /// `receipt` is null, or points to the size of a receipt in bytes. Their content may be anything.
     pub(crate) unsafe fn known(receipt: *const Receipt, store: u64) -> Result<engine::Receipt, Failure> {
         if receipt.is_null() {
             return Err(Failure::Invalid("the receipt is null".into()));
         }
         // SAFETY: the caller provides this number of bytes. They are read as bytes because they may not be valid field values.
-        let (bytes, seal) =
-            unsafe { (receipt.cast::<[u8; SEALED]>().read_unaligned(), (&raw const (*receipt).seal).read_unaligned()) };
+        let (bytes, seal) = unsafe {
+            (receipt.cast::<[u8; SEALED_BYTES]>().read_unaligned(), (&raw const (*receipt).seal).read_unaligned())
+        };
         if seal != seal_of(&bytes, store) {
             let what = "the receipt is none that a call on this store has filled, or was changed since";
             return Err(Failure::Invalid(what.into()));

@@ -78,7 +78,7 @@ pub extern "C" fn terrace_init(directory: *const c_char, configuration: *const c
     })
 }
 
-/// Opens the store in `directory`. What `application` requires, or null, holds for every call on it.
+/// Opens the store in `directory`. The requirements of `application`, or null, apply to every call on it.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_open(
     directory: *const c_char,
@@ -97,8 +97,8 @@ pub extern "C" fn terrace_open(
     })
 }
 
-/// Waits, for a minute at most, until nothing is owed and all is durable, and closes the store, in any case; null is
-/// closed already. To close a store twice is an error, and does nothing.
+/// Waits at most a minute until nothing is owed and everything is durable, and then closes the store in any case.
+/// Closing null does nothing. Closing a store twice is an error that does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_close(store: *mut Store) -> Status {
     guard(|| {
@@ -110,7 +110,7 @@ pub extern "C" fn terrace_close(store: *mut Store) -> Status {
     })
 }
 
-/// Writes a whole object; what the key named before is replaced. `operation` and `receipt` may be null.
+/// Writes a whole object and replaces an earlier object of the key. `operation` and `receipt` may be null.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_replicate(
     store: *const Store,
@@ -129,7 +129,8 @@ pub extern "C" fn terrace_replicate(
     })
 }
 
-/// Writes a range of an object, which is made where there is none; other ranges stay, even if others write them.
+/// Writes a range of an object, which is created if it does not exist. Other ranges stay unchanged, even while others
+/// write them.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_write_at(
     store: *const Store,
@@ -149,9 +150,9 @@ pub extern "C" fn terrace_write_at(
     })
 }
 
-/// Writes bytes behind an object's last byte, wherever that is when they become visible; the object is made where there is none.
-/// Many threads and processes may append to one object: none of their bytes are lost, and those of one call stay together. `offset`
-/// gets the place of the first byte. It, `operation` and `receipt` may be null.
+/// Appends bytes to an object, which is created if it does not exist. Many threads and processes may append to one
+/// object: no bytes are lost, and the bytes of a call stay together. `offset` gets the position of the first byte.
+/// `offset`, `operation` and `receipt` may be null.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_append(
     store: *const Store,
@@ -190,7 +191,7 @@ pub extern "C" fn terrace_read(
     })
 }
 
-/// An object's length in bytes.
+/// Returns an object's length in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_length(store: *const Store, key: *const c_char, length: *mut u64) -> Status {
     guard(|| {
@@ -199,8 +200,8 @@ pub extern "C" fn terrace_length(store: *const Store, key: *const c_char, length
     })
 }
 
-/// Where an object's extents are, and how they are encoded: JSON, as `terrace locate --json` prints it, which the
-/// caller gives to `terrace_free`.
+/// Returns the positions and encodings of an object's extents as the JSON that `terrace locate --json` prints. The
+/// caller passes the text to `terrace_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_locate(store: *const Store, key: *const c_char, json: *mut *mut c_char) -> Status {
     guard(|| {
@@ -215,8 +216,8 @@ pub extern "C" fn terrace_delete(store: *const Store, key: *const c_char) -> Sta
     guard(|| Ok(there(store)?.store.remove(string(key, "the key")?)?))
 }
 
-/// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`; the receipt then says so. It must be one that a call on
-/// this store has filled, as it was filled.
+/// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`, and updates the receipt. The receipt must
+/// be unchanged since a call on this store filled it.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_wait(store: *const Store, receipt: *mut Receipt, level: *const c_char) -> Status {
     guard(|| {
@@ -230,14 +231,14 @@ pub extern "C" fn terrace_wait(store: *const Store, receipt: *mut Receipt, level
     })
 }
 
-/// Waits until nothing is owed and all is durable.
+/// Waits until nothing is owed and everything is durable.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_sync(store: *const Store) -> Status {
     guard(|| Ok(there(store)?.store.sync()?))
 }
 
-/// Explains how the store would place a block of bytes under a key: JSON, as
-/// `terrace explain --json` prints it, which the caller gives to `terrace_free`. Nothing is written.
+/// Explains how the store would place a block of bytes under a key, without writing it. Returns the JSON that `terrace
+/// explain --json` prints; the caller passes the text to `terrace_free`.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_plan(
     store: *const Store,
@@ -257,7 +258,7 @@ pub extern "C" fn terrace_plan(
     })
 }
 
-/// Gives back what a call returned as text; null is nothing.
+/// Frees a text that a call returned. Freeing null does nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_free(text: *mut c_char) {
     if !text.is_null() {

@@ -6,12 +6,12 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
-    static LAST: RefCell<CString> = RefCell::default();
+    static LAST_ERROR: RefCell<CString> = RefCell::default();
 }
 
 /// Returns the message of this thread's last failed call, valid until the next failure; empty if none has failed.
 pub fn last() -> *const c_char {
-    LAST.with_borrow(|last| last.as_ptr())
+    LAST_ERROR.with_borrow(|last| last.as_ptr())
 }
 
 /// Runs a call and keeps its error message. Converts a panic into the error that `bug` returns.
@@ -19,6 +19,6 @@ pub fn kept<E: Display>(call: impl FnOnce() -> Result<(), E>, bug: impl FnOnce(&
     let done = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| Err(bug("a call panicked")));
     done.inspect_err(|error| {
         let text = CString::new(error.to_string().replace('\0', " ")).unwrap_or_default();
-        LAST.with_borrow_mut(|last| *last = text);
+        LAST_ERROR.with_borrow_mut(|last| *last = text);
     })
 }

@@ -29,7 +29,7 @@ fn run<A: AsRef<OsStr>>(program: &str, arguments: impl IntoIterator<Item = A>) -
     Some(out.into_owned())
 }
 
-/// Compiles an example, with the library, which was built beside this test, as it is installed.
+/// Compiles an example with the library that was built beside this test.
 fn compile(compiler: &str, source: &str, dir: &Path) -> Option<PathBuf> {
     let built = std::env::current_exe().unwrap().with_file_name("libterrace_c.so");
     symlink(built, dir.join("libterrace.so")).unwrap();
@@ -71,7 +71,7 @@ fn the_header_says_what_the_library_has() {
     assert!(checked_in == header, "terrace.h is old; TERRACE_HEADER=write cargo test -p terrace-c writes it again");
 }
 
-/// The guide's commands were run by nobody, and neither was the pkg-config file that they use.
+/// Nobody ran the guide's commands, nor used the pkg-config file that they need.
 #[test]
 fn the_guide_to_c_works_as_it_says() {
     let dir = tempfile::tempdir().unwrap();
@@ -79,7 +79,7 @@ fn the_guide_to_c_works_as_it_says() {
     for (from, to) in [("examples/replicate.c", "program.c"), ("examples/replicate.f90", "program.f90")] {
         fs::copy(here(from), folder.join(to)).unwrap();
     }
-    // As `make install PREFIX=...` puts them.
+    // The layout that `make install PREFIX=...` creates.
     let prefix = folder.join("prefix");
     fs::create_dir_all(prefix.join("lib")).unwrap();
     symlink(here("include"), prefix.join("include")).unwrap();
@@ -93,7 +93,7 @@ fn the_guide_to_c_works_as_it_says() {
     assert!(ran == 0 || folder.join("a.out").exists());
 }
 
-const SAID: &str = "\
+const EXPECTED_OUTPUT: &str = "\
 1600000 bytes, 1 replicas, 0 owed
 located: 1
 planned: 1
@@ -107,13 +107,13 @@ gone: 1
 ";
 
 #[test]
-fn a_c_program_uses_all_of_it() {
+fn a_c_program_uses_every_function() {
     let (dir, store) = store();
     let Some(program) = compile("cc", "examples/replicate.c", dir.path()) else { return };
-    assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), SAID);
+    assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), EXPECTED_OUTPUT);
 }
 
-const REFUSED: &str = "\
+const EXPECTED_REFUSALS: &str = "\
 durable: 1
 empty receipt: 1
 garbage receipt: 1
@@ -133,13 +133,13 @@ used after that: 1
 garbage handle: 1
 ";
 
-/// Handles were pointers, and receipts taken as they came: to close a store twice corrupted the heap, and to wait for a receipt that
-/// no call had filled was fine.
+/// Handles were pointers, and receipts were trusted: closing a store twice corrupted the heap, and waiting for a
+/// receipt that no call had filled succeeded.
 #[test]
-fn handles_and_receipts_that_are_none_are_refused() {
+fn invalid_handles_and_receipts_are_refused() {
     let (dir, store) = store();
     let Some(program) = compile("cc", "tests/handles.c", dir.path()) else { return };
-    assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), REFUSED);
+    assert_eq!(run(&program.display().to_string(), [&store]).unwrap(), EXPECTED_REFUSALS);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn valgrind_finds_nothing_in_it() {
     let flags = ["--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
     let arguments = flags.map(Into::into).into_iter().chain([program, store]);
     if let Some(said) = run("valgrind", arguments) {
-        assert_eq!(said, SAID);
+        assert_eq!(said, EXPECTED_OUTPUT);
     }
 }
 

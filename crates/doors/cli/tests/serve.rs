@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
-use client::{BOTH, Client, WRITE};
+use client::{Client, OPEN_READ_WRITE, OPEN_WRITE};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -58,7 +58,7 @@ fn signals_end_it_and_nothing_is_lost() {
         let mut client = Client::tcp(&address).unwrap();
         let name = format!("file {round}");
         // It stays open, so that nothing but the end can have written it.
-        let fid = client.create("", &name, 0o644, BOTH).unwrap();
+        let fid = client.create("", &name, 0o644, OPEN_READ_WRITE).unwrap();
         client.write(fid, 0, b"kept back").unwrap();
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -85,8 +85,8 @@ fn what_was_synced_survives_a_kill() {
         let (mut child, address) = place.serve();
         let mut client = Client::tcp(&address).unwrap();
         let fid = match round {
-            0 => client.create("", "file", 0o644, WRITE).unwrap(),
-            _ => client.open("file", BOTH).unwrap(),
+            0 => client.create("", "file", 0o644, OPEN_WRITE).unwrap(),
+            _ => client.open("file", OPEN_READ_WRITE).unwrap(),
         };
         if round == 0 {
             client.wstat(fid, None, Some(LENGTH as u64), "").unwrap();
@@ -137,7 +137,7 @@ fn it_listens_where_it_is_told_and_says_where_it_cannot() {
         place.terrace().args(["serve", "9p", "--unix"]).arg(&socket).stdout(Stdio::piped()).spawn().unwrap();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
     let mut client = Client::unix(&socket).unwrap();
-    let fid = client.create("", "a", 0o644, WRITE).unwrap();
+    let fid = client.create("", "a", 0o644, OPEN_WRITE).unwrap();
     client.write(fid, 0, b"1").unwrap();
     client.clunk(fid).unwrap();
     assert_eq!(place.run(&["cat", "a"]).stdout, b"1");

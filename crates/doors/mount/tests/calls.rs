@@ -1,4 +1,4 @@
-//! Calls beside reading and writing: free space, holes, space asked for beforehand, extended attributes.
+//! Calls besides reading and writing: free space, holes, fallocate, extended attributes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,14 +15,14 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 #[test]
-fn free_space_is_that_of_the_tiers() {
+fn free_space_is_the_space_of_the_tiers() {
     let Some(mounted) = Mounted::new() else { return };
     let below = statvfs(mounted.at.parent().unwrap()).unwrap();
     let shown = statvfs(&mounted.at).unwrap();
     let bytes = |system: &rustix::fs::StatVfs, blocks: u64| blocks * system.f_frsize;
     assert!(bytes(&shown, shown.f_blocks) <= bytes(&below, below.f_blocks));
     assert!(shown.f_bavail > 0 && shown.f_bavail <= shown.f_blocks);
-    // `df -i` reckons with the difference, in signed numbers.
+    // `df -i` computes the difference with signed numbers.
     assert!(shown.f_ffree > 0 && shown.f_ffree <= shown.f_files && shown.f_files <= shown.f_blocks * 8);
     let file = File::create(mounted.at.join("a")).unwrap();
     file.write_all_at(&vec![7; 8 << 20], 0).unwrap();
@@ -49,12 +49,12 @@ fn holes_are_made_and_found() {
     assert_eq!(find(SeekFrom::Data(start)), Ok(end));
     assert_eq!(find(SeekFrom::Hole(end)), Ok(bytes.len() as u64));
     assert_eq!(find(SeekFrom::Data(bytes.len() as u64)), Err(Errno::NXIO));
-    // Beyond the end nothing changes; a range that is to be zero may make the file longer.
+    // Beyond the end, punching changes nothing; zeroing a range may extend the file.
     fallocate(file.as_fd(), punch, 5 << 20, 100).unwrap();
     assert_eq!(file.metadata().unwrap().size(), 3 << 20);
     fallocate(file.as_fd(), FallocateFlags::ZERO_RANGE, 3 << 20, 100).unwrap();
     assert_eq!(file.metadata().unwrap().size(), (3 << 20) + 100);
-    // What was only kept back is cleared, too.
+    // Buffered bytes are cleared, too.
     file.write_all_at(b"short", 4 << 20).unwrap();
     fallocate(file.as_fd(), punch, 4 << 20, 3).unwrap();
     let mut read = [1; 5];
@@ -64,7 +64,7 @@ fn holes_are_made_and_found() {
 }
 
 #[test]
-fn cp_leaves_holes_where_it_is_told_to() {
+fn cp_sparse_always_keeps_holes() {
     let (Some(cp), Some(mounted)) = (tool("cp"), Mounted::new()) else { return };
     let (from, to) = (mounted.at.join("a"), mounted.at.join("b"));
     let file = File::create(&from).unwrap();
@@ -78,7 +78,7 @@ fn cp_leaves_holes_where_it_is_told_to() {
 }
 
 #[test]
-fn space_is_asked_for_beforehand() {
+fn fallocate_extends_files_and_checks_space() {
     let Some(mounted) = Mounted::new() else { return };
     let file = File::create(mounted.at.join("a")).unwrap();
     fallocate(file.as_fd(), FallocateFlags::empty(), 0, 10_000_000).unwrap();
@@ -91,7 +91,7 @@ fn space_is_asked_for_beforehand() {
 }
 
 #[test]
-fn attributes_are_the_objects_pairs() {
+fn extended_attributes_are_the_objects_pairs() {
     let Some(mounted) = Mounted::new() else { return };
     let path = mounted.at.join("a");
     fs::write(&path, b"x").unwrap();

@@ -1,4 +1,4 @@
-//! Suites that were made to break file systems.
+//! Test suites for file systems.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -25,9 +25,9 @@ fn fsx_finds_no_wrong_byte() {
     }
 }
 
-/// The configuration lists all failing tests with reasons; and all that it lists fail.
+/// The configuration lists each failing test with its reason, and only failing tests.
 #[test]
-fn pjdfstest_fails_only_where_it_is_said() {
+fn pjdfstest_fails_only_the_listed_tests() {
     let (Some(suite), Some(mounted)) = (tool("pjdfstest"), Mounted::new()) else { return };
     if !is_root() {
         return eprintln!("skipped: pjdfstest needs root");

@@ -1,4 +1,4 @@
-//! Programs that know nothing of Terrace, on a mount.
+//! Ordinary programs on a mount.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -59,7 +59,7 @@ fn sqlite_keeps_its_rollback_journal() {
     assert!(!mounted.at.join("db-journal").exists());
 }
 
-/// Our own sources, or TERRACE_DATA.
+/// Returns TERRACE_DATA, or the folder of our own sources.
 fn data() -> PathBuf {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::env::var_os("TERRACE_DATA").map_or(ours, PathBuf::from)
@@ -107,7 +107,7 @@ with open('mapped', 'rb') as f, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as
 }
 
 #[test]
-fn others_are_kept_out_by_modes() {
+fn modes_keep_other_users_out() {
     let Some(mounted) = Mounted::new() else { return };
     let file = mounted.at.join("private");
     fs::write(&file, b"x").unwrap();
@@ -119,16 +119,16 @@ fn others_are_kept_out_by_modes() {
     }
 }
 
-/// Changes by other processes are seen; a file that is replaced while it is open is stale.
+/// Changes by other processes are visible; a file that is replaced while it is open becomes stale.
 #[test]
-fn the_stores_other_users_are_seen() {
+fn changes_by_other_processes_are_visible() {
     let Some(mounted) = Mounted::new() else { return };
     let store = mounted.files.store().clone();
     store.put_bytes(b"runs/a", b"from outside", &Default::default()).unwrap();
     let path = mounted.at.join("runs/a");
     assert_eq!(fs::read(&path).unwrap(), b"from outside");
     let open = fs::File::open(&path).unwrap();
-    store.put_bytes(b"runs/a", b"anew", &Default::default()).unwrap();
+    store.put_bytes(b"runs/a", b"replaced", &Default::default()).unwrap();
     let error = std::io::read_to_string(open).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(116));
     fs::write(mounted.at.join("runs/b"), b"from inside").unwrap();

@@ -1,4 +1,4 @@
-//! Datasets' views on a mount, used by programs that know nothing of Terrace.
+//! Datasets' views on a mount, used by ordinary programs.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ use std::process::Command;
 use common::{Mounted, run, tool};
 use terrace_datasets::{Dataset, Datasets, Declared};
 
-const DECLARATION: &str = "
+const POINTS_DECLARATION: &str = "
 dataset {
     const N = 100000
     var data [N]struct { a, b, c float32 }
@@ -24,19 +24,19 @@ view big big { var b [] { b } = data }
 replica rows { view aos }
 replica fields { view soa; consistency on-close }
 ";
-const N: usize = 100_000;
+const POINT_COUNT: usize = 100_000;
 
 fn aos() -> Vec<u8> {
-    (0..3 * N).flat_map(|i| (i as f32 / 4.0).to_le_bytes()).collect()
+    (0..3 * POINT_COUNT).flat_map(|i| (i as f32 / 4.0).to_le_bytes()).collect()
 }
 
 fn soa() -> Vec<u8> {
-    (0..3).flat_map(|field| (0..N).flat_map(move |i| ((i * 3 + field) as f32 / 4.0).to_le_bytes())).collect()
+    (0..3).flat_map(|field| (0..POINT_COUNT).flat_map(move |i| ((i * 3 + field) as f32 / 4.0).to_le_bytes())).collect()
 }
 
 fn mounted() -> Option<(Mounted, Dataset)> {
     let mounted = Mounted::new()?;
-    let dataset = Datasets::new(mounted.files.store()).add("points", DECLARATION).unwrap();
+    let dataset = Datasets::new(mounted.files.store()).add("points", POINTS_DECLARATION).unwrap();
     Some((mounted, dataset))
 }
 
@@ -62,10 +62,13 @@ fn views_are_copied_in_and_out() {
     shell(&format!("dd if=/dev/zero of=.views/points/aos bs=1M status=none 2> {at}/full || true"), &mounted.at);
     assert!(fs::read_to_string(outside.path().join("full")).unwrap().contains("No space left"));
     shell(
-        &format!("cmp -n 1200000 .views/points/soa /dev/zero; test $(stat -c %s .views/points/b) = {}", 4 * N),
+        &format!(
+            "cmp -n 1200000 .views/points/soa /dev/zero; test $(stat -c %s .views/points/b) = {}",
+            4 * POINT_COUNT
+        ),
         &mounted.at,
     );
-    // By pieces that cut through elements.
+    // In pieces that cut through elements.
     shell(
         &format!(
             "dd if={at}/soa of=.views/points/soa bs=10007 conv=notrunc status=none; cmp .views/points/aos {at}/aos"
@@ -74,29 +77,29 @@ fn views_are_copied_in_and_out() {
     );
     let part = shell("dd if=.views/points/b bs=4 skip=500 count=1 status=none | od -An -tf4", &mounted.at);
     assert_eq!(part.trim().parse::<f32>().unwrap(), (500 * 3 + 1) as f32 / 4.0);
-    // What waited for the close has followed.
+    // Replicas that follow on close are up to date.
     assert!(dataset.replicas().unwrap().iter().all(|(_, _, behind)| !behind));
     assert!(mounted.files.store().get(b"datasets/points/fields").unwrap() == soa());
 }
 
 #[test]
-fn views_are_as_long_as_they_are_and_only_that() {
+fn views_have_a_fixed_length() {
     let Some((mounted, dataset)) = mounted() else { return };
     let at = |view: &str| mounted.at.join(".views/points").join(view);
     fs::write(at("aos"), aos()).unwrap();
     let file = OpenOptions::new().read(true).write(true).open(at("soa")).unwrap();
-    assert_eq!(file.metadata().unwrap().len(), 12 * N as u64);
+    assert_eq!(file.metadata().unwrap().len(), 12 * POINT_COUNT as u64);
     file.set_len(10).unwrap();
-    assert_eq!(file.metadata().unwrap().len(), 12 * N as u64);
-    assert_eq!(file.set_len(13 * N as u64).unwrap_err().raw_os_error(), Some(libc::EFBIG));
-    assert_eq!(file.write_at(&[1; 10], 12 * N as u64 - 4).unwrap(), 4);
-    assert_eq!(file.write_at(&[1; 10], 12 * N as u64).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
-    assert_eq!(file.read_at(&mut [0; 10], 12 * N as u64).unwrap(), 0);
-    // Opened twice, and through another view.
+    assert_eq!(file.metadata().unwrap().len(), 12 * POINT_COUNT as u64);
+    assert_eq!(file.set_len(13 * POINT_COUNT as u64).unwrap_err().raw_os_error(), Some(libc::EFBIG));
+    assert_eq!(file.write_at(&[1; 10], 12 * POINT_COUNT as u64 - 4).unwrap(), 4);
+    assert_eq!(file.write_at(&[1; 10], 12 * POINT_COUNT as u64).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+    assert_eq!(file.read_at(&mut [0; 10], 12 * POINT_COUNT as u64).unwrap(), 0);
+    // The file is open twice, and another view is open, too.
     let (again, other) = (File::open(at("soa")).unwrap(), File::open(at("aos")).unwrap());
-    file.write_at(&7f32.to_le_bytes(), 4 * N as u64 + 40).unwrap();
+    file.write_at(&7f32.to_le_bytes(), 4 * POINT_COUNT as u64 + 40).unwrap();
     let mut bytes = [0; 4];
-    for (file, offset) in [(&again, 4 * N as u64 + 40), (&other, 124)] {
+    for (file, offset) in [(&again, 4 * POINT_COUNT as u64 + 40), (&other, 124)] {
         file.read_at(&mut bytes, offset).unwrap();
         assert_eq!(f32::from_le_bytes(bytes), 7.0);
     }
@@ -113,13 +116,13 @@ fn views_are_as_long_as_they_are_and_only_that() {
     ] {
         assert!(failed.is_err());
     }
-    // A view comes and another one goes.
-    let changed = DECLARATION
+    // A view is added and another one removed.
+    let changed = POINTS_DECLARATION
         .replace("view big big {", "view reversed {")
         .replace("[] { b } = data }\nreplica", "[i] { b } = data[N - 1 - i] }\nreplica");
     dataset.change(&Declared::parse(&changed).unwrap()).unwrap();
     let mut bytes = [0; 4];
-    File::open(at("reversed")).unwrap().read_at(&mut bytes, 4 * (N as u64 - 11)).unwrap();
+    File::open(at("reversed")).unwrap().read_at(&mut bytes, 4 * (POINT_COUNT as u64 - 11)).unwrap();
     assert_eq!(f32::from_le_bytes(bytes), 7.0);
     std::thread::sleep(std::time::Duration::from_millis(1100));
     assert!(fs::metadata(at("big")).is_err());
@@ -127,7 +130,7 @@ fn views_are_as_long_as_they_are_and_only_that() {
     assert!(file.read_at(&mut bytes, 0).is_err());
 }
 
-const MAPPED: &str = r#"
+const MAPPING_PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -159,18 +162,18 @@ fn views_are_mapped_into_memory() {
     fs::write(views.join("aos"), aos()).unwrap();
     let outside = tempfile::tempdir().unwrap();
     let program = outside.path().join("mapped");
-    fs::write(outside.path().join("mapped.c"), MAPPED).unwrap();
+    fs::write(outside.path().join("mapped.c"), MAPPING_PROGRAM).unwrap();
     run(&cc, ["-O2", "-o", "mapped", "mapped.c"], outside.path());
-    let sum: f64 = (0..N).map(|i| (i * 3 + 1) as f64 / 4.0 + (i * 3 + 2) as f64 / 4.0).sum();
+    let sum: f64 = (0..POINT_COUNT).map(|i| (i * 3 + 1) as f64 / 4.0 + (i * 3 + 2) as f64 / 4.0).sum();
     let said = run(&program, ["soa", "aos"], &views);
     assert_eq!(said.trim().parse::<f64>().unwrap(), (sum * 100.0).round() / 100.0);
-    // A mapped write is visible to everybody once it is synced.
+    // A mapped write is visible to all once it is synced.
     let mut bytes = [0; 4];
     File::open(views.join("big")).unwrap().read_at(&mut bytes, 4 * 5000).unwrap();
     assert_eq!(f32::from_be_bytes(bytes), 5000.0);
 }
 
-const STREAM: &str = "
+const FORTRAN_PROGRAM: &str = "
 program stream
   implicit none
   real(4) :: b(100000)
@@ -191,7 +194,7 @@ fn fortran_reads_and_writes_views_as_streams() {
     let views = mounted.at.join(".views/points");
     fs::write(views.join("aos"), aos()).unwrap();
     let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("stream.f90"), STREAM).unwrap();
+    fs::write(outside.path().join("stream.f90"), FORTRAN_PROGRAM).unwrap();
     run(&fortran, ["-o", "stream", "stream.f90"], outside.path());
     run(&outside.path().join("stream"), [""; 0], &views);
     let mut bytes = [0; 12];
@@ -200,7 +203,7 @@ fn fortran_reads_and_writes_views_as_streams() {
     assert_eq!(values, [750.0, 1500.5, 750.5]);
 }
 
-const NUMPY: &str = "
+const NUMPY_PROGRAM: &str = "
 import numpy, sys
 views = sys.argv[1]
 rows = numpy.memmap(views + '/aos', dtype=[('a', '<f4'), ('b', '<f4'), ('c', '<f4')], mode='r+')
@@ -214,7 +217,7 @@ fields = numpy.memmap(views + '/soa', dtype='<f4', mode='r', shape=(3, len(rows)
 assert (fields[1] == again).all() and fields[2][10] == rows['c'][10]
 ";
 
-/// A Python that has a module: the one that TERRACE_PYTHON names, or `python3`.
+/// Finds a Python that has a module: the one that TERRACE_PYTHON names, or `python3`.
 fn python(module: &str) -> Option<PathBuf> {
     let python = PathBuf::from(std::env::var_os("TERRACE_PYTHON").unwrap_or("python3".into()));
     let has = Command::new(&python).args(["-c", &format!("import {module}")]).output();
@@ -230,10 +233,10 @@ fn numpy_maps_views() {
     let (Some(python), Some((mounted, _dataset))) = (python("numpy"), mounted()) else { return };
     let views = mounted.at.join(".views/points");
     fs::write(views.join("aos"), aos()).unwrap();
-    run(&python, ["-c".as_ref(), NUMPY.as_ref(), views.as_os_str()], &views);
+    run(&python, ["-c".as_ref(), NUMPY_PROGRAM.as_ref(), views.as_os_str()], &views);
 }
 
-const H5PY: &str = "
+const H5PY_PROGRAM: &str = "
 import h5py, numpy
 def check(factor):
     with h5py.File('datasets/points/fields.h5', 'r') as f:
@@ -251,8 +254,8 @@ check(2)
 #[test]
 fn h5py_opens_a_replica_that_is_an_hdf5_file() {
     let (Some(python), Some((mounted, dataset))) = (python("h5py"), mounted()) else { return };
-    let more = format!("{DECLARATION}replica h5 \"fields.h5\" {{ view soa; backend hdf5 }}\n");
+    let more = format!("{POINTS_DECLARATION}replica h5 \"fields.h5\" {{ view soa; backend hdf5 }}\n");
     dataset.change(&Declared::parse(&more).unwrap()).unwrap();
     fs::write(mounted.at.join(".views/points/aos"), aos()).unwrap();
-    run(&python, ["-c", H5PY], &mounted.at);
+    run(&python, ["-c", H5PY_PROGRAM], &mounted.at);
 }

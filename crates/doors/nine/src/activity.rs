@@ -18,13 +18,13 @@ pub enum Holding {
 /// The activity of a connection. One thread writes it, others read it. Each atomic is meaningful by itself, so relaxed order suffices.
 pub struct Activity {
     begun: Instant,
-    /// The start of the wait for a request, in milliseconds since the connection began, or [`BUSY`].
+    /// The start of the wait for a request, in milliseconds since the connection began, or [`BUSY_SINCE`].
     waits_since: AtomicU64,
     holding: AtomicU8,
 }
 
 /// The value while a request is being read or answered.
-const BUSY: u64 = u64::MAX;
+const BUSY_SINCE: u64 = u64::MAX;
 
 impl Activity {
     /// Creates the activity of a new connection.
@@ -38,7 +38,7 @@ impl Activity {
 
     /// Marks the start of a request.
     pub fn hear(&self) {
-        self.waits_since.store(BUSY, Ordering::Relaxed);
+        self.waits_since.store(BUSY_SINCE, Ordering::Relaxed);
     }
 
     /// Marks the end of a request.
@@ -55,6 +55,6 @@ impl Activity {
             1 => Holding::Names,
             _ => Holding::Files,
         };
-        (since != BUSY).then(|| (holding, self.begun.elapsed().saturating_sub(Duration::from_millis(since))))
+        (since != BUSY_SINCE).then(|| (holding, self.begun.elapsed().saturating_sub(Duration::from_millis(since))))
     }
 }

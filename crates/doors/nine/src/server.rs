@@ -223,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_loses_least_is_ended_first_and_nobody_at_once() {
+    fn connections_that_lose_least_are_closed_first_and_none_at_once() {
         let rank = |holding, seconds| closing_rank((holding, Duration::from_secs(seconds)), Duration::from_secs(5));
         use Holding::{Files, Names, Nothing};
         let order =

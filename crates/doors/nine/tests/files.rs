@@ -1,10 +1,13 @@
-//! Files over 9P2000, by a client of the test's own.
+//! Files over 9P2000, with the test's own client.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
 
-use common::client::{APPEND, BOTH, Body, CUT, Client, DIRECTORY, READ, REMOVE, WRITE};
+use common::client::{
+    Body, Client, MODE_APPEND, MODE_DIRECTORY, OPEN_READ, OPEN_READ_WRITE, OPEN_REMOVE_ON_CLOSE, OPEN_TRUNCATE,
+    OPEN_WRITE,
+};
 use common::{Served, bytes};
 use terrace_nine::{Address, Limits, ServeError, Server};
 
@@ -13,7 +16,7 @@ fn files_are_made_read_written_cut_renamed_and_removed() {
     let served = Served::new();
     let mut client = served.client();
     assert_eq!(client.msize, (1 << 20) + 24);
-    let fid = client.create("", "a", 0o644, BOTH).unwrap();
+    let fid = client.create("", "a", 0o644, OPEN_READ_WRITE).unwrap();
     assert_eq!(client.write(fid, 0, b"hello").unwrap(), 5);
     assert_eq!(client.write(fid, 10, b"there").unwrap(), 5);
     assert_eq!(client.read(fid, 0, 100).unwrap(), b"hello\0\0\0\0\0there");
@@ -28,21 +31,21 @@ fn files_are_made_read_written_cut_renamed_and_removed() {
     assert_eq!(served.files.store().get(b"b").unwrap(), b"hello\0\0\0");
     let told = client.stat("b").unwrap();
     assert_eq!((told.name.as_str(), told.mode, told.length), ("b", 0o600, 8));
-    let fid = client.open("b", WRITE | CUT).unwrap();
+    let fid = client.open("b", OPEN_WRITE | OPEN_TRUNCATE).unwrap();
     assert_eq!(client.stat_fid(fid).unwrap().length, 0);
     assert_eq!(client.read(fid, 0, 1).unwrap_err(), "bad use of fid");
     client.clunk(fid).unwrap();
     client.remove("b").unwrap();
     assert_eq!(client.walk("b").unwrap_err(), "No such file or directory");
     assert_eq!(client.names("").unwrap(), [""; 0]);
-    // What is open lives on.
-    let fid = client.create("", "c", 0o644, BOTH | REMOVE).unwrap();
+    // An open file stays usable.
+    let fid = client.create("", "c", 0o644, OPEN_READ_WRITE | OPEN_REMOVE_ON_CLOSE).unwrap();
     client.write(fid, 0, b"x").unwrap();
     client.remove("c").unwrap();
     assert_eq!(client.read(fid, 0, 9).unwrap(), b"x");
     assert_eq!(client.stat_fid(fid).unwrap().length, 1);
     assert!(client.clunk(fid).is_err());
-    let fid = client.create("", "d", 0o644, BOTH | REMOVE).unwrap();
+    let fid = client.create("", "d", 0o644, OPEN_READ_WRITE | OPEN_REMOVE_ON_CLOSE).unwrap();
     client.clunk(fid).unwrap();
     assert!(client.walk("d").is_err());
 }
@@ -52,50 +55,50 @@ fn directories_are_walked_and_listed() {
     let served = Served::new();
     let mut client = served.client();
     for (folder, name) in [("", "runs"), ("runs", "one"), ("runs/one", "deep")] {
-        let fid = client.create(folder, name, DIRECTORY | 0o755, READ).unwrap();
+        let fid = client.create(folder, name, MODE_DIRECTORY | 0o755, OPEN_READ).unwrap();
         client.clunk(fid).unwrap();
     }
     let mut expected = vec!["deep".to_owned()];
     for number in 0..300 {
         let name = format!("file with a longer name {number:03}");
-        let fid = client.create("runs/one", &name, 0o644, WRITE).unwrap();
+        let fid = client.create("runs/one", &name, 0o644, OPEN_WRITE).unwrap();
         client.clunk(fid).unwrap();
         expected.push(name);
     }
     assert_eq!(client.names("runs/one").unwrap(), expected);
-    // By pieces that hold one record, too; never part of one.
+    // Pieces that hold only one record contain no partial record.
     assert_eq!(client.list("runs/one", 120).unwrap(), client.list("runs/one", 1 << 20).unwrap());
-    let fid = client.open("runs/one", READ).unwrap();
+    let fid = client.open("runs/one", OPEN_READ).unwrap();
     assert_eq!(client.read(fid, 0, 20).unwrap_err(), "Invalid argument");
     let first = client.read(fid, 0, 200).unwrap();
     assert_eq!(client.read(fid, 7, 200).unwrap_err(), "bad offset in directory read");
     client.read(fid, first.len() as u64, 200).unwrap();
     assert_eq!(client.read(fid, 0, 200).unwrap(), first);
-    // What is put by others is there, and what exists only as a part of keys.
+    // Objects that others put are visible, and so are directories that exist only as a part of keys.
     served.files.store().put_bytes(b"put/by/others", b"1", &Default::default()).unwrap();
     assert_eq!(client.names("").unwrap(), ["put", "runs"]);
     assert_eq!(client.read_all("put/by/others").unwrap(), b"1");
-    // Up and down again; beyond the root is the root.
+    // Walks up and down again; the parent of the root is the root.
     let up = client.walk("runs/one/../one/deep/../../../..").unwrap();
     assert_eq!(client.stat_fid(up).unwrap().name, "/");
     assert_eq!(client.walk("runs/none/x").unwrap_err(), "the walk ended early");
     for bad in [".", "a\0b"] {
         assert!(client.walk(bad).is_err());
     }
-    assert!(client.create("runs", "..", 0o644, READ).is_err());
-    assert!(client.create("runs", "a/b", 0o644, READ).is_err());
-    assert_eq!(client.create("runs", "one", 0o644, READ).unwrap_err(), "File exists");
+    assert!(client.create("runs", "..", 0o644, OPEN_READ).is_err());
+    assert!(client.create("runs", "a/b", 0o644, OPEN_READ).is_err());
+    assert_eq!(client.create("runs", "one", 0o644, OPEN_READ).unwrap_err(), "File exists");
     assert_eq!(client.remove("runs/one").unwrap_err(), "Directory not empty");
-    assert_eq!(client.open("runs", WRITE).unwrap_err(), "Is a directory");
+    assert_eq!(client.open("runs", OPEN_WRITE).unwrap_err(), "Is a directory");
     client.remove("runs/one/deep").unwrap();
 }
 
 #[test]
-fn fids_follow_what_is_renamed_by_others() {
+fn fids_follow_files_that_others_rename() {
     let served = Served::new();
     let (mut one, mut other) = (served.client(), served.client());
-    one.create("", "d", DIRECTORY | 0o755, READ).unwrap();
-    let open = one.create("d", "f", 0o644, BOTH).unwrap();
+    one.create("", "d", MODE_DIRECTORY | 0o755, OPEN_READ).unwrap();
+    let open = one.create("d", "f", 0o644, OPEN_READ_WRITE).unwrap();
     let known = one.walk("d/f").unwrap();
     let before = one.stat_fid(known).unwrap();
     let folder = other.walk("d").unwrap();
@@ -105,19 +108,19 @@ fn fids_follow_what_is_renamed_by_others() {
     one.write(open, 0, b"still").unwrap();
     let after = one.stat_fid(known).unwrap();
     assert_eq!((after.path, after.name.as_str(), after.length), (before.path, "g", 5));
-    one.open_fid(known, READ).unwrap();
+    one.open_fid(known, OPEN_READ).unwrap();
     assert_eq!(one.read(known, 0, 9).unwrap(), b"still");
-    // A name that is taken is not given.
-    other.create("e", "h", 0o644, READ).unwrap();
+    // A name that exists is refused.
+    other.create("e", "h", 0o644, OPEN_READ).unwrap();
     assert_eq!(other.wstat(file, None, None, "h").unwrap_err(), "File exists");
-    // Another file of the name is another file.
+    // A new file with the same name is a different file.
     other.remove("e/g").unwrap();
-    other.create("e", "g", 0o644, READ).unwrap();
+    other.create("e", "g", 0o644, OPEN_READ).unwrap();
     assert_ne!(other.stat("e/g").unwrap().path, before.path);
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_requests_are_refused() {
     let served = Served::new();
     let mut client = served.client();
     assert_eq!(client.stat_fid(99).unwrap_err(), "fid unknown or out of range");
@@ -126,20 +129,21 @@ fn what_cannot_be_is_refused() {
     assert!(client.ask(104, Body::default().n(4, 5).n(4, 6).s("me").s("")).is_err());
     assert_eq!(client.ask(50, Body::default().n(8, 0)).unwrap_err(), "unknown message");
     client.ask(108, Body::default().n(2, 3)).unwrap();
-    let fid = client.create("", "a", 0o644, READ).unwrap();
+    let fid = client.create("", "a", 0o644, OPEN_READ).unwrap();
     assert_eq!(client.write(fid, 0, b"x").unwrap_err(), "bad use of fid");
-    assert_eq!(client.open_fid(fid, READ).unwrap_err(), "bad use of fid");
+    assert_eq!(client.open_fid(fid, OPEN_READ).unwrap_err(), "bad use of fid");
     assert_eq!(
-        client.wstat(fid, Some(DIRECTORY), None, "").unwrap_err(),
+        client.wstat(fid, Some(MODE_DIRECTORY), None, "").unwrap_err(),
         "wstat can't convert between files and directories"
     );
-    assert!(client.create("", "link", 0x0200_0000, READ).is_err());
-    let fid = client.open("a", WRITE).unwrap();
+    assert!(client.create("", "link", 0x0200_0000, OPEN_READ).is_err());
+    let fid = client.open("a", OPEN_WRITE).unwrap();
     assert_eq!(client.write(fid, u64::MAX - 3, b"beyond").unwrap_err(), "File too large");
     assert_eq!(client.wstat(fid, None, Some(u64::MAX - 1), "").unwrap_err(), "File too large");
-    // The names of the store's own are not shown.
+    // The store's own names are hidden.
     assert!(client.walk(".terrace").is_err());
-    // A new version starts again, whatever dialect is requested; before the first, nothing is done.
+    // A new version message resets the session, whatever dialect it requests. Before the first one, no request is
+    // served.
     let body = client.ask(100, Body::default().n(4, 8192).s("9P2000.L")).unwrap();
     assert_eq!(body, Body::default().n(4, 8192).s("9P2000").0);
     assert!(client.stat_fid(fid).is_err());
@@ -151,18 +155,18 @@ fn what_cannot_be_is_refused() {
 #[test]
 fn many_clients_write_and_read_at_once() {
     let served = Served::new();
-    const LENGTH: usize = 20 << 20;
+    const FILE_BYTES: usize = 20 << 20;
     std::thread::scope(|scope| {
         for number in 0..6 {
             let served = &served;
             scope.spawn(move || {
                 let mut client = served.client();
-                let data = bytes(LENGTH, number);
+                let data = bytes(FILE_BYTES, number);
                 let name = format!("big{number}");
-                let fid = client.create("", &name, 0o644, WRITE).unwrap();
+                let fid = client.create("", &name, 0o644, OPEN_WRITE).unwrap();
                 client.write_all(fid, &data).unwrap();
                 client.clunk(fid).unwrap();
-                // Another client, with short messages.
+                // Another client with short messages.
                 let mut short = served.client();
                 short.version(64 << 10).unwrap();
                 short.attach(0, "").unwrap();
@@ -177,7 +181,7 @@ fn many_clients_write_and_read_at_once() {
 fn a_client_that_vanishes_leaves_nothing_open() {
     let served = Served::new();
     let mut client = served.client();
-    let fid = client.create("", "a", 0o644, BOTH).unwrap();
+    let fid = client.create("", "a", 0o644, OPEN_READ_WRITE).unwrap();
     client.write(fid, 0, b"kept back").unwrap();
     let id = served.files.stat(b"a").unwrap().id.unwrap();
     assert!(served.files.opened(id).is_some());
@@ -193,16 +197,16 @@ fn a_client_that_vanishes_leaves_nothing_open() {
 }
 
 #[test]
-fn an_end_answers_what_is_asked_and_closes_all() {
+fn shutdown_answers_current_requests_and_closes_files() {
     let mut served = Served::new();
     let mut client = served.client();
-    let fid = client.create("", "a", 0o644, BOTH).unwrap();
+    let fid = client.create("", "a", 0o644, OPEN_READ_WRITE).unwrap();
     client.write(fid, 0, b"kept back").unwrap();
     served.server.end();
     assert!(client.read(fid, 0, 9).is_err());
     assert_eq!(served.files.store().get(b"a").unwrap(), b"kept back");
     assert!(!served.socket.exists());
-    // What a killed server left is taken over; what is served, or is no socket, is not.
+    // A socket that a killed server left is taken over. A socket that is in use, or another file, is not.
     drop(std::os::unix::net::UnixListener::bind(&served.socket).unwrap());
     let address = Address::Unix(served.socket.clone());
     let again = Server::begin(&served.files, &address, false, Limits::default()).unwrap();
@@ -217,7 +221,7 @@ fn an_end_answers_what_is_asked_and_closes_all() {
 }
 
 #[test]
-fn only_this_machine_is_let_in_unless_told() {
+fn only_this_machine_may_connect_unless_trusted() {
     let served = Served::new();
     let open = Address::Tcp("0.0.0.0:0".parse().unwrap());
     let Err(error @ ServeError::Open(_)) = Server::begin(&served.files, &open, false, Limits::default()) else {
@@ -230,17 +234,17 @@ fn only_this_machine_is_let_in_unless_told() {
     assert_eq!(client.names("").unwrap(), [""; 0]);
 }
 
-/// Clients appended at the length that they knew, over what others had appended since.
+/// Clients appended at the length that they knew, and overwrote bytes that others had appended since.
 #[test]
-fn what_two_clients_append_is_all_there() {
+fn appends_of_two_clients_are_all_there() {
     let served = Served::new();
     let (mut one, mut two) = (served.client(), served.client());
-    let fid = one.create("", "log", 0o644, WRITE | APPEND).unwrap();
-    let other = two.open("log", WRITE | APPEND).unwrap();
+    let fid = one.create("", "log", 0o644, OPEN_WRITE | MODE_APPEND).unwrap();
+    let other = two.open("log", OPEN_WRITE | MODE_APPEND).unwrap();
     let mut expected = Vec::new();
     for number in 0..200 {
         let line = format!("line {number}\n").into_bytes();
-        // Whatever offset they name.
+        // The offset does not matter.
         let (client, fid) = if number % 3 == 0 { (&mut one, fid) } else { (&mut two, other) };
         assert_eq!(client.write(fid, number % 7, &line).unwrap() as usize, line.len());
         expected.extend(line);

@@ -1,4 +1,4 @@
-//! Messages that nobody should send. `CASES` says how many of them.
+//! Invalid messages. `CASES` sets their number.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use common::client::{BOTH, Body, Client};
+use common::client::{Body, Client, OPEN_READ_WRITE};
 use common::{Served, bytes};
 use proptest::prelude::*;
 use terrace_nine::Limits;
@@ -40,7 +40,7 @@ fn damaged_messages_end_their_connection_only() {
         stream.read_to_end(&mut told).unwrap();
         assert_eq!(told[4], 107, "{size}");
     }
-    // One that stops in the middle of a message is gone without a word.
+    // A connection that ends within a message is closed without an answer.
     let mut stream = UnixStream::connect(&served.socket).unwrap();
     stream.write_all(&[100, 0, 0, 0, 100]).unwrap();
     drop(stream);
@@ -55,15 +55,16 @@ fn fids_are_bounded() {
     assert_eq!(refused, "Too many open files");
 }
 
-/// Who has said nothing for ever kept a place for ever: 256 of them shut everybody out, as all tests closed what they opened.
+/// A silent connection kept its place forever, so 256 of them locked all clients out. The tests could not see it
+/// because they closed all of their connections.
 #[test]
 fn idle_connections_give_way_to_new_ones() {
     let limits = Limits { spared: Duration::from_millis(200), ..Limits::default() };
     let served = Served::within(limits);
     served.files.store().put_bytes(b"a", b"1", &Default::default()).unwrap();
-    // One holds a file open and has written to it.
+    // This client holds a file open and has written to it.
     let mut holding = served.client();
-    let file = holding.create("", "held", 0o644, BOTH).unwrap();
+    let file = holding.create("", "held", 0o644, OPEN_READ_WRITE).unwrap();
     holding.write(file, 0, b"kept back").unwrap();
     let silent: Vec<UnixStream> = (0..600).map(|_| UnixStream::connect(&served.socket).unwrap()).collect();
     assert_eq!(served.client().read_all("a").unwrap(), b"1", "600 silent connections keep nobody out");
@@ -71,7 +72,7 @@ fn idle_connections_give_way_to_new_ones() {
     first.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     assert_eq!(first.read(&mut [0]).unwrap(), 0, "the one that has been silent longest has given way");
 
-    // Those that have said what they speak are spared at first, and have to wait for none that is busy.
+    // Connections that have agreed on a version are spared at first, so a new one may have to try again.
     let mut attached: Vec<Client> = Vec::new();
     for _ in 0..300 {
         let connected = (0..1000).find_map(|_| {
@@ -83,7 +84,7 @@ fn idle_connections_give_way_to_new_ones() {
             client
         });
         attached.push(connected.expect("nobody is let in any more"));
-        // Connections with open files give way last.
+        // Connections with open files are closed last.
         assert_eq!(holding.read(file, 0, 100).unwrap(), b"kept back");
     }
     assert_eq!(attached.last_mut().unwrap().read_all("a").unwrap(), b"1");
@@ -91,16 +92,16 @@ fn idle_connections_give_way_to_new_ones() {
 }
 
 #[test]
-fn what_asks_for_nothing_for_too_long_is_ended() {
+fn connections_idle_for_too_long_are_closed() {
     let served = Served::within(Limits { idle: Some(Duration::from_millis(300)), ..Limits::default() });
     let mut client = served.client();
-    let file = client.create("", "held", 0o644, BOTH).unwrap();
+    let file = client.create("", "held", 0o644, OPEN_READ_WRITE).unwrap();
     client.write(file, 0, b"kept back").unwrap();
     let mut silent = UnixStream::connect(&served.socket).unwrap();
     silent.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
     assert!(client.receive().is_err(), "it is ended");
-    // What it had open is closed, and so written.
+    // Its file is closed, and thereby written.
     let mut other = served.client();
     let written = (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
@@ -109,9 +110,9 @@ fn what_asks_for_nothing_for_too_long_is_ended() {
     assert!(written);
 }
 
-/// Whole messages of chance: right lengths, fids that exist and such that do not.
+/// Sends random but complete messages: with right lengths, and with fids that exist and fids that do not.
 #[test]
-fn no_message_does_harm() {
+fn random_messages_never_panic() {
     let served = Served::new();
     served.files.store().put_bytes(b"a/b/c", b"some bytes", &Default::default()).unwrap();
     let cases = std::env::var("CASES").map_or(20_000, |text| text.parse().unwrap());
@@ -159,7 +160,7 @@ fn no_message_does_harm() {
             102 => body.s("").s(""),
             _ => body,
         };
-        // Now and then it is cut, or a byte of it is another.
+        // Sometimes the message is cut, or one of its bytes is changed.
         if next(50) == 0 && !body.0.is_empty() {
             let at = next(body.0.len() as u64) as usize;
             match next(2) {
@@ -190,7 +191,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn requests_mean_what_the_manual_says(
+    fn requests_are_decoded_as_the_manual_defines(
         (fid, other, count) in any::<(u32, u32, u32)>(),
         (offset, mode) in any::<(u64, u8)>(),
         names in prop::collection::vec(texts(), 0..=16),
@@ -200,7 +201,7 @@ proptest! {
         let start = || Body::default().n(4, fid.into());
         let check = |kind, body: &[u8], expected: Request| {
             assert_eq!(Request::decode(kind, body).as_ref(), Ok(&expected));
-            // Each byte counts.
+            // Every byte matters.
             if !body.is_empty() {
                 assert!(Request::decode(kind, &body[..body.len() - 1]).is_err());
             }
@@ -225,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn records_are_read_as_they_were_written(
+    fn records_decode_to_what_was_encoded(
         numbers in any::<(u16, u32, u8, u32, u64, u32, u32, u32, u64)>(),
         (name, owner, group) in (texts(), texts(), texts()),
         at in any::<prop::sample::Index>(),
@@ -238,7 +239,7 @@ proptest! {
         let mut encoded = Vec::new();
         record.encode(&mut encoded);
         assert_eq!(encoded.len(), record.size());
-        // As a client would put it.
+        // The encoding that a client would write.
         let by_hand = Body::default().n(2, record.size() as u64 - 2).n(2, kind.into()).n(4, device.into());
         let by_hand = by_hand.n(1, qid.into()).n(4, version.into()).n(8, path).n(4, mode.into());
         let by_hand = by_hand.n(4, accessed.into()).n(4, modified.into()).n(8, length);
@@ -255,7 +256,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_do_harm(kind in any::<u8>(), body in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_never_panic(kind in any::<u8>(), body in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Request::decode(kind, &body);
     }
 }

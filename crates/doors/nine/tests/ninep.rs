@@ -1,4 +1,4 @@
-//! The server as another implementation of the protocol sees it: the client of the crate `ninep`.
+//! Tests the server with an independent implementation of the protocol: the client of the crate `ninep`.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -10,13 +10,13 @@ use ninep::sync::client::Client;
 use terrace_datasets::Datasets;
 
 #[test]
-fn another_client_understands_it() {
+fn an_independent_client_works() {
     let served = Served::new();
     let declaration = "dataset { var m [3, 5]int16 }\nview m { var m = m }\n\
                        view turned { var m [i, j] = m[j, i] }\nreplica main { view m }";
     Datasets::new(served.files.store()).add("matrix", declaration).unwrap();
     let client = Client::new_unix_with_explicit_path("tester", &served.socket, "").unwrap();
-    // It keeps a fid for each path, and opens it again, which the manual forbids.
+    // The client keeps a fid for each path and opens it again, which the manual forbids.
     let closed = |path: &str| client.clunk_path(path).unwrap();
     client.create("/", "folder", Perm::DIRECTORY | Perm::OWNER_READ | Perm::OWNER_EXEC, Mode::READ).unwrap();
     closed("/folder");

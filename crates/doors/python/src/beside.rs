@@ -1,4 +1,4 @@
-//! Files that are written beside their place, so that there is never a part of one.
+//! Temporary files that replace their destination when they are complete, so that nobody sees a part of a file.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 use crate::failure::raised;
 use crate::pipe;
 
-/// Different for each file that this process writes.
-static NEXT: AtomicU64 = AtomicU64::new(0);
+/// The number in the name of the next temporary file of this process.
+static NEXT_FILE_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// Writes an object to a file; its length. What was there stays as it is until all is there.
+/// Writes an object to a file. Returns its length. An existing file stays unchanged until the new one is complete.
 pub fn get_file(
     py: Python<'_>,
     store: &engine::Store,
@@ -23,11 +23,11 @@ pub fn get_file(
     path: &Path,
     tell: Option<Bound<'_, PyAny>>,
 ) -> PyResult<u64> {
-    // A link stays one, and its file is replaced.
+    // A symbolic link stays, and its target is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let before = fs::metadata(&path).ok();
     if before.as_ref().is_some_and(|before| !before.is_file()) {
-        // A pipe or a device cannot be replaced. A directory says so itself.
+        // A pipe or a device cannot be replaced. Opening a directory fails with the right error.
         let there = File::options().write(true).open(&path)?;
         let written = pipe::get(py, store, key, (0, None), |object| Ok(Through(&there, object.length)), tell)?;
         return Ok(written.1);
@@ -48,7 +48,7 @@ pub fn get_file(
     Ok(length)
 }
 
-/// An output that cannot seek: zeros are written.
+/// An output that cannot seek; holes are written as zeros.
 struct Through<'a>(&'a File, u64);
 
 impl io::Write for Through<'_> {
@@ -67,20 +67,20 @@ impl engine::sparse::WriteHoles for Through<'_> {
     }
 }
 
-/// A file that is removed where it did not get to its place.
+/// A file that is removed when it is dropped before it is complete.
 struct Beside(PathBuf);
 
 impl Beside {
     fn new(path: &Path) -> Beside {
-        // Only this number itself is shared: no order is needed.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Relaxed is enough, because only the number itself is shared.
+        let number = NEXT_FILE_NUMBER.fetch_add(1, Ordering::Relaxed);
         Beside(path.with_file_name(format!(".terrace-{}-{number}", process::id())))
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        // After a rename nothing is there; what cannot be removed is not the error to tell of.
+        // After a rename there is nothing to remove. If the removal fails, the error that led here is more important.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,6 +1,6 @@
 //! Python's buffers as slices. The caller must not change a buffer until the call returns, as with `hashlib` or `socket`.
 
-// Buffers come as pointers; what holds of them is said at each place.
+// Buffers are passed as pointers; the comment at each use says why it is valid.
 #![allow(unsafe_code)]
 
 use std::slice;
@@ -16,12 +16,13 @@ pub struct Source(PyUntypedBuffer);
 /// Bytes to write to.
 pub struct Target(PyUntypedBuffer);
 
-const MASKED: &str = "a masked array would lose its mask; put array.filled(VALUE), or array.data under one key and \
+const MASKED_ARRAY_REFUSAL: &str = "a masked array would lose its mask; put array.filled(VALUE), or array.data under one key and \
     numpy.ma.getmaskarray(array) under another";
 
 fn contiguous(given: Borrowed<'_, '_, PyAny>) -> PyResult<PyUntypedBuffer> {
     let buffer = match PyUntypedBuffer::get(&given) {
-        // Scalars have no shape, and arrays of ctypes no strides, which this kind of buffer must have: a view of bytes has both.
+        // Scalars have no shape and ctypes arrays have no strides, which this kind of buffer needs. A view of bytes has
+        // both.
         Err(error) if error.is_instance_of::<PyBufferError>(given.py()) => {
             PyUntypedBuffer::get(&PyMemoryView::from(&given)?.call_method1("cast", ("B",))?)?
         }
@@ -39,12 +40,12 @@ fn refuse_masked(given: Borrowed<'_, '_, PyAny>) -> PyResult<()> {
         return Ok(());
     }
     let loaded = given.py().import("sys")?.getattr("modules")?;
-    // Where NumPy is not loaded nothing is an array of it.
+    // If NumPy is not loaded, the object cannot be one of its arrays.
     let Ok(masked) = loaded.get_item("numpy.ma") else { return Ok(()) };
     let masks = given.is_instance(&masked.getattr("MaskedArray")?)?
         && masked.getattr("is_masked")?.call1((given,))?.is_truthy()?;
     match masks {
-        true => Err(PyTypeError::new_err(MASKED)),
+        true => Err(PyTypeError::new_err(MASKED_ARRAY_REFUSAL)),
         false => Ok(()),
     }
 }
@@ -71,7 +72,7 @@ impl<'py> FromPyObject<'_, 'py> for Target {
 }
 
 impl Source {
-    /// The bytes.
+    /// Returns the bytes.
     pub fn slice(&self) -> &[u8] {
         match self.0.len_bytes() {
             0 => &[],

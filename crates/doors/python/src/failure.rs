@@ -1,4 +1,4 @@
-//! The engine's errors as Python's exceptions; `_errors.py` has their classes.
+//! Converts the engine's errors to Python exceptions; `_errors.py` has their classes.
 
 use engine::Error;
 use engine::files::FileError;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::object::python;
 
-/// The exception for an error of the engine.
+/// Returns the exception for an error of the engine.
 pub fn raised(error: Error) -> PyErr {
     let (class, facts) = match &error {
         Error::NotFound { key } => ("NotFoundError", json!({"key": key, "errno": 2})),
@@ -27,7 +27,7 @@ pub fn raised(error: Error) -> PyErr {
         Error::StillOwed { owed, seconds, .. } => ("StillOwedError", json!({"owed": owed, "seconds": seconds})),
         Error::Io { cause, .. } => ("FailedError", json!({"errno": cause.raw_os_error()})),
         Error::Catalog(_) | Error::Damaged { .. } | Error::LogDamaged(_) => ("CatalogError", json!({})),
-        // The engine may have errors that are newer than this.
+        // The engine may add errors later.
         _ => ("FailedError", json!({})),
     };
     Python::attach(|py| made(py, class, &error.to_string(), &facts).unwrap_or_else(|failed| failed))
@@ -41,7 +41,7 @@ fn made(py: Python<'_>, class: &str, words: &str, facts: &Value) -> PyResult<PyE
     Ok(PyErr::from_value(exception))
 }
 
-/// The exception for an error of files: an `OSError`, of the class that its number tells.
+/// Returns the exception for an error of files: an `OSError` of the class for its error number.
 pub fn refused(error: FileError) -> PyErr {
     match error {
         FileError::Engine(error) => raised(error),

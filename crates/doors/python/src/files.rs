@@ -1,4 +1,4 @@
-//! Objects as files: what the fsspec file system stands on.
+//! Objects as files, for the fsspec file system.
 
 use std::ffi::OsString;
 use std::mem;
@@ -16,8 +16,8 @@ use crate::object::{kind, known};
 use crate::store::Store;
 use crate::waiting::waited;
 
-/// Names that are asked for at a time.
-const PAGE: usize = 1000;
+/// The number of names per request.
+const NAMES_PER_PAGE: usize = 1000;
 
 /// The files of a store.
 #[pyclass(frozen, module = "terrace")]
@@ -43,7 +43,7 @@ pub struct Stat {
     changed: i64,
 }
 
-/// All of it, as it is pickled.
+/// The pickled state.
 type State = (Option<u64>, String, u64, u32, u32, u32, i64, i64);
 
 #[pymethods]
@@ -69,13 +69,13 @@ impl From<Known> for Stat {
 }
 
 impl Files {
-    /// The engine's; opened again in a process that was forked.
+    /// Returns the engine's files; opens them again in a forked process.
     fn engine(&self, py: Python<'_>) -> PyResult<engine::Files> {
         let known = self.files.read().clone();
         if !known.store().catalog().inherited() {
             return Ok(known);
         }
-        // To drop what a fork inherited would wait for threads that are not here.
+        // Dropping the inherited files would wait for threads that do not exist in this process.
         mem::forget(known);
         let opened = opened(py, self.store.get())?;
         mem::forget(mem::replace(&mut *self.files.write(), opened.clone()));
@@ -109,16 +109,16 @@ impl Files {
         self.call(py, |files| files.stat(&path.0)).map(Stat::from)
     }
 
-    /// The names in a directory, with what is known about each.
+    /// Lists the names in a directory with their attributes.
     fn list(&self, py: Python<'_>, path: Key) -> PyResult<Vec<(OsString, Stat)>> {
         let found = self.call(py, |files| {
             let (mut from, mut found) = (Some(Vec::new()), Vec::new());
             while let Some(position) = from {
-                let (entries, next) = files.list(&path.0, &position, PAGE)?;
+                let (entries, next) = files.list(&path.0, &position, NAMES_PER_PAGE)?;
                 for entry in entries {
                     let below = if path.0.is_empty() { Vec::new() } else { [&path.0[..], b"/"].concat() };
                     match files.stat(&[below, entry.name.clone()].concat()) {
-                        // It went meanwhile.
+                        // Another process has removed it.
                         Err(FileError::NotFound(_)) => {}
                         stat => found.push((entry.name, stat?)),
                     }
@@ -142,12 +142,12 @@ impl Files {
         self.call(py, |files| files.remove_directory(&path.0))
     }
 
-    /// A file without a name. It is gone when it is closed without one.
+    /// Creates a file without a name. It is deleted when it is closed without one.
     fn create_unnamed(&self, py: Python<'_>) -> PyResult<File> {
         self.call(py, |files| files.create_unnamed(0o644, owner(files)?)).map(File::of)
     }
 
-    /// Gives it one.
+    /// Gives a name to an unnamed file.
     fn name(&self, py: Python<'_>, file: &File, path: Key, replace: bool) -> PyResult<()> {
         let files = self.engine(py)?;
         file.call(py, |file| files.name(file, &path.0, replace))
@@ -198,7 +198,7 @@ impl File {
         self.call(py, |file| file.read_at(offset, out.as_mut()))
     }
 
-    /// The bytes from `offset` to the end.
+    /// Reads the bytes from `offset` to the end.
     fn read_rest<'py>(&self, py: Python<'py>, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
         let length = self.call(py, |file| file.stat())?.length.saturating_sub(offset);
         let mut read = 0;
@@ -206,7 +206,7 @@ impl File {
             read = self.call(py, |file| file.read_at(offset, out))?;
             Ok(())
         })?;
-        // It may have been cut meanwhile.
+        // The file may have been truncated meanwhile.
         Ok(if read < length as usize { PyBytes::new(py, &bytes.as_bytes()[..read]) } else { bytes })
     }
 
@@ -214,7 +214,8 @@ impl File {
         self.call(py, |file| file.write_at(offset, data.slice()).map(|()| data.slice().len()))
     }
 
-    /// Writes behind the last byte, wherever that is when the bytes reach the store; where that is as far as is known now.
+    /// Appends bytes. Returns their position as far as it is known, because other writers may append before the bytes
+    /// reach the store.
     fn append(&self, py: Python<'_>, data: Source) -> PyResult<u64> {
         self.call(py, |file| file.append(data.slice()))
     }
@@ -231,7 +232,7 @@ impl File {
         self.call(py, |file| file.sync())
     }
 
-    /// Writes what is kept back, and closes the file in any case.
+    /// Writes buffered bytes, and closes the file in any case.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| {
             let file = self.0.write().take();

@@ -1,4 +1,4 @@
-//! Keys: `str`, `bytes` or a path; bytes that are not UTF-8 are escaped as Python does with names of files.
+//! Keys: `str`, `bytes` or a path. Bytes that are not UTF-8 are escaped like Python escapes file names.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-/// A key as a caller gives it.
+/// A key that a caller passes.
 pub struct Key(pub Vec<u8>);
 
 impl<'py> FromPyObject<'_, 'py> for Key {
@@ -21,7 +21,7 @@ impl<'py> FromPyObject<'_, 'py> for Key {
     }
 }
 
-/// A key as Python shows it.
+/// Converts a key for Python.
 pub fn shown(key: Vec<u8>) -> OsString {
     OsString::from_vec(key)
 }

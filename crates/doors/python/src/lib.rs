@@ -1,5 +1,5 @@
-//! The native half of the Python package `terrace`: arguments in, engine calls, errors out. The interpreter's lock is
-//! released around everything that the engine does.
+//! The native half of the Python package `terrace`: converts arguments and errors, and calls the engine. The GIL is
+//! released during the engine's work.
 
 mod beside;
 mod bytes;

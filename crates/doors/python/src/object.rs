@@ -1,4 +1,4 @@
-//! Objects' attributes and reports as Python's own dictionaries and lists.
+//! Converts objects' attributes and reports to Python dictionaries and lists.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ pub struct Object {
     attributes: BTreeMap<String, String>,
 }
 
-/// All of an object, as it is pickled.
+/// The pickled state.
 type State = (OsString, u64, String, u64, u64, u8, u32, i64, BTreeMap<String, String>);
 
 #[pymethods]
@@ -48,7 +48,7 @@ impl Object {
 }
 
 impl Object {
-    /// As the engine knows it.
+    /// Makes it of the engine's object.
     pub fn of(key: &[u8], object: &engine::Object) -> Object {
         let attributes = &object.attributes;
         Object {
@@ -65,7 +65,7 @@ impl Object {
     }
 }
 
-/// A kind's name, as fsspec has it.
+/// Returns the name of a kind in fsspec.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "file",
@@ -74,12 +74,12 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// The kind that has this name.
+/// Returns the kind with this name.
 pub fn known(name: &str) -> &'static str {
     [Kind::Directory, Kind::Symlink].map(kind).into_iter().find(|&known| known == name).unwrap_or(kind(Kind::File))
 }
 
-/// A report in the form that the command line prints with `--json`, as dictionaries and lists.
+/// Converts a report to dictionaries and lists, in the form that the command line prints with `--json`.
 pub fn python<'py>(py: Python<'py>, report: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {
     let text = serde_json::to_string(report).map_err(|e| pyo3::exceptions::PyValueError::new_err(e.to_string()))?;
     py.import("json")?.call_method1("loads", (text,))

@@ -1,11 +1,11 @@
-//! Requirements of a store or a call, as keywords: the names of the command line's flags.
+//! Requirements of a store or a call, as keywords with the names of the command line's flags.
 
 use engine::{Ack, Asked, Element, PutOptions};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
-/// The requests of keywords.
+/// Converts keywords to requirements.
 pub fn options(keywords: Option<&Bound<'_, PyDict>>) -> PyResult<PutOptions> {
     let mut options = PutOptions::default();
     for (name, value) in keywords.into_iter().flatten() {
@@ -61,7 +61,7 @@ fn requirement(name: &str, value: &Bound<'_, PyAny>) -> PyResult<Asked> {
     }
 }
 
-/// An acknowledgement by its name.
+/// Returns the acknowledgement with this name.
 pub fn ack(name: &str) -> PyResult<Ack> {
     match name {
         "placed" => Ok(Ack::Placed),
@@ -71,7 +71,7 @@ pub fn ack(name: &str) -> PyResult<Ack> {
     }
 }
 
-/// An element's type by the name that encodings have for it.
+/// Returns the element type with this name in encodings.
 fn element(name: &str) -> PyResult<Element> {
     let known = Element::ALL.iter().copied().find(|element| element.name() == name);
     let names = || Element::ALL.iter().map(|element| element.name()).collect::<Vec<_>>().join(", ");

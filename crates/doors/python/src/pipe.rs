@@ -1,6 +1,6 @@
-//! Long copies that the user may interrupt. A thread of its own works on the store and knows nothing of Python; the caller's thread has the
-//! buffer or file, and looks for signals while it waits. Pieces go between them. When the caller gives up, the store's side ends with an
-//! error: of what was not all written nothing stays.
+//! Long copies that the user may interrupt. A worker thread, which does not use Python, copies to or from the store.
+//! The caller's thread uses the buffer or file, and checks for signals while it waits. The two exchange pieces. If the
+//! caller gives up, the worker fails, and discards an incomplete write.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -14,26 +14,26 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::failure::raised;
-use crate::waiting::{LOOK, waited};
+use crate::waiting::{INTERRUPT_CHECK_INTERVAL, waited};
 
-/// Shorter copies are made by the caller's thread.
+/// The caller's thread makes shorter copies by itself.
 pub const MIN_PIPED_BYTES: u64 = 4 << 20;
 const PIECE_BYTES: usize = 1 << 20;
-/// Pieces that may wait between the two threads.
+/// The number of pieces that may wait between the two threads.
 const MAX_WAITING_PIECES: usize = 2;
-/// Where no piece can be handed over, it is tried again after this.
-const RETRY: Duration = Duration::from_micros(200);
+/// The interval between attempts to hand over a piece.
+const RETRY_INTERVAL: Duration = Duration::from_micros(200);
 
 enum Piece {
-    /// The bytes that were read; they come first.
+    /// The object that is read; it precedes its bytes.
     Object(Box<Object>),
     Bytes(Vec<u8>),
     Hole(u64),
-    /// All was sent.
+    /// The end of the bytes.
     End,
 }
 
-/// Tells Python how far a copy is. What it raises ends the copy.
+/// Reports the progress of a copy to Python. An exception of the callback ends the copy.
 pub struct Progress<'py> {
     tell: Option<Bound<'py, PyAny>>,
     done: u64,
@@ -41,7 +41,7 @@ pub struct Progress<'py> {
 }
 
 impl<'py> Progress<'py> {
-    /// Of a copy of `total` bytes.
+    /// Starts reporting on a copy of `total` bytes.
     pub fn new(tell: Option<Bound<'py, PyAny>>, total: u64) -> Progress<'py> {
         Progress { tell, done: 0, total }
     }
@@ -70,13 +70,13 @@ pub fn put(
     let fed = fed?;
     let written = end(py, worker)?;
     match fed {
-        // Where the store's side ended first, it says why.
+        // If the worker ended first, it returns the reason.
         Fed::All | Fed::Refused => written.map_err(raised),
         Fed::Failed(error) => Err(error.into()),
     }
 }
 
-/// How handing over a source has ended.
+/// The result of handing over a source.
 enum Fed {
     All,
     Refused,
@@ -118,17 +118,17 @@ fn feed(
     }
 }
 
-/// Hands a piece over; false where nobody takes it.
+/// Hands over a piece. Returns false if the worker has ended.
 fn send(py: Python<'_>, sender: &SyncSender<Piece>, mut piece: Piece) -> PyResult<bool> {
     loop {
         py.check_signals()?;
         let tried = py.detach(|| {
-            let mut tries = LOOK.as_micros() / RETRY.as_micros();
+            let mut tries = INTERRUPT_CHECK_INTERVAL.as_micros() / RETRY_INTERVAL.as_micros();
             loop {
                 match sender.try_send(piece) {
                     Err(TrySendError::Full(back)) if tries > 0 => {
                         (piece, tries) = (back, tries - 1);
-                        thread::sleep(RETRY);
+                        thread::sleep(RETRY_INTERVAL);
                     }
                     tried => return tried,
                 }
@@ -142,7 +142,7 @@ fn send(py: Python<'_>, sender: &SyncSender<Piece>, mut piece: Piece) -> PyResul
     }
 }
 
-/// Reads an object, or a range of it, into what `make` makes for it in this thread.
+/// Reads an object, or a range of it, into the sink that `make` creates in this thread.
 pub fn get<W: WriteHoles + Send>(
     py: Python<'_>,
     store: &Store,
@@ -155,7 +155,7 @@ pub fn get<W: WriteHoles + Send>(
     let (reader, name) = (store.clone(), key.to_vec());
     let worker = begin(move || {
         reader.get_by(&name, range.0, range.1, |object| {
-            // The first bytes tell whether the reader gave up.
+            // If the receiver has given up, sending the first bytes will fail.
             let _ = sender.send(Piece::Object(Box::new(object.clone())));
             Sender(sender)
         })
@@ -164,7 +164,7 @@ pub fn get<W: WriteHoles + Send>(
     let mut make = Some((make, tell));
     loop {
         let (back, got) = py.detach(move || {
-            let got = receiver.recv_timeout(LOOK);
+            let got = receiver.recv_timeout(INTERRUPT_CHECK_INTERVAL);
             (receiver, got)
         });
         receiver = back;
@@ -174,7 +174,7 @@ pub fn get<W: WriteHoles + Send>(
                 py.check_signals()?;
                 continue;
             }
-            // It has ended.
+            // The worker has ended.
             Err(RecvTimeoutError::Disconnected) => break,
         };
         py.check_signals()?;
@@ -200,13 +200,13 @@ fn begin<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> io::Res
     thread::Builder::new().name("terrace-copy".into()).spawn(run)
 }
 
-/// Waits for the store's side.
+/// Waits for the worker.
 fn end<T: Send + 'static>(py: Python<'_>, worker: JoinHandle<T>) -> PyResult<T> {
     waited(py, move || worker.join())?
         .map_err(|_| PyRuntimeError::new_err("the thread that did this has ended before its time"))
 }
 
-/// The store's side of what is put.
+/// The worker's source of a put.
 struct Pieces {
     from: Receiver<Piece>,
     waiting: VecDeque<u8>,
@@ -225,7 +225,7 @@ impl Pieces {
             Ok(Piece::Hole(length)) => self.hole += length,
             Ok(Piece::Object(_)) => {}
             Ok(Piece::End) => self.ended = true,
-            // The caller gave up: this must not be taken for the end.
+            // The caller gave up, which must not look like the end of the bytes.
             Err(_) => return Err(io::Error::other("the call was interrupted")),
         }
         Ok(())
@@ -253,7 +253,7 @@ impl ReadHoles for Pieces {
     }
 }
 
-/// The store's side of what is read.
+/// The worker's sink of a get.
 struct Sender(SyncSender<Piece>);
 
 impl Sender {

@@ -9,28 +9,28 @@ use pyo3::types::PyType;
 
 use crate::key::shown;
 
-/// The level that a write has reached; `Store.wait` brings it up to date.
+/// The state that a write has reached; `Store.wait` updates it.
 #[pyclass(frozen, module = "terrace")]
 pub struct Receipt(Mutex<engine::Receipt>);
 
 impl Receipt {
-    /// Of the engine's.
+    /// Wraps the engine's receipt.
     pub fn new(receipt: engine::Receipt) -> Receipt {
         Receipt(Mutex::new(receipt))
     }
 
-    /// The engine's, as it is now.
+    /// Returns the engine's receipt in its present state.
     pub fn now(&self) -> engine::Receipt {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces it.
+    /// Replaces the engine's receipt.
     pub fn set(&self, receipt: engine::Receipt) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = receipt;
     }
 }
 
-/// All of a receipt, as it is pickled: what is written, and what the write has reached.
+/// The pickled state: the write, and the state that it has reached.
 type State = ((Vec<u8>, u64, u64, u8, u8, u8, (u64, u64)), (u8, bool, u64, Vec<(String, String, u64)>, u64, u64, bool));
 
 #[pymethods]
@@ -107,7 +107,7 @@ impl Receipt {
         self.now().owed
     }
 
-    /// Tier, target and number of replicas.
+    /// Returns the tier, the target and the number of replicas of each.
     #[getter]
     fn owed_to(&self) -> Vec<(String, String, u64)> {
         self.now().owed_to.into_iter().map(|to| (to.tier, to.target, to.replicas)).collect()

@@ -1,6 +1,6 @@
-//! Room that Python has for what is read.
+//! Python buffers for reads.
 
-// New `bytes` are filled before anybody else sees them.
+// New `bytes` are filled before other code can see them.
 #![allow(unsafe_code)]
 
 use std::io::{self, Write};
@@ -18,23 +18,23 @@ use crate::failure::{raised, refused};
 use crate::object;
 use crate::pipe::{self, MIN_PIPED_BYTES};
 
-/// New bytes that nobody else has seen.
+/// New bytes that no other code has seen.
 struct Fresh(Py<PyBytes>);
 
 impl AsMut<[u8]> for Fresh {
     fn as_mut(&mut self) -> &mut [u8] {
         Python::attach(|py| {
             let bytes = self.0.bind(py).as_bytes();
-            // SAFETY: the bytes were just made, only `self` knows them, and it lends them out once.
+            // SAFETY: the bytes are new, only `self` refers to them, and it lends them out once.
             unsafe { slice::from_raw_parts_mut(bytes.as_ptr().cast_mut(), bytes.len()) }
         })
     }
 }
 
-/// A buffer, or the reason why there is none.
+/// A buffer, or the reason for its absence.
 enum Perhaps<T> {
     Room(PyResult<T>),
-    /// So much is read where it can be interrupted.
+    /// The range is so long that the read should be interruptible.
     Long,
 }
 
@@ -47,7 +47,7 @@ impl<T: AsMut<[u8]>> AsMut<[u8]> for Perhaps<T> {
     }
 }
 
-/// A range of an object, to its end where `end` is none, as new `bytes`.
+/// Returns a range of an object as new `bytes`; to the end if `end` is `None`.
 pub fn bytes<'py>(
     py: Python<'py>,
     store: &engine::Store,
@@ -88,7 +88,7 @@ fn read<R: AsMut<[u8]> + Send>(
     }
 }
 
-/// Fills a buffer from the object's byte `offset` on; the bytes read.
+/// Fills a buffer from the object's byte `offset` on. Returns the number of bytes read.
 pub fn fill(py: Python<'_>, store: &engine::Store, key: &[u8], offset: u64, out: &mut [u8]) -> PyResult<usize> {
     let length = out.len() as u64;
     if length < MIN_PIPED_BYTES {
@@ -99,7 +99,7 @@ pub fn fill(py: Python<'_>, store: &engine::Store, key: &[u8], offset: u64, out:
     Ok(pipe::get(py, store, key, (offset, Some(offset.saturating_add(length))), make, None)?.at)
 }
 
-/// Room that is filled piece by piece.
+/// A buffer that is filled piece by piece.
 struct Filled<R> {
     room: R,
     at: usize,
@@ -131,7 +131,7 @@ impl<R: AsMut<[u8]>> WriteHoles for Filled<R> {
     }
 }
 
-/// Reads a whole object into the buffer that `make` makes for it, a function of an `Object`; the buffer.
+/// Reads a whole object into the buffer that `make`, a function of an `Object`, returns. Returns the buffer.
 pub fn made<'py>(
     py: Python<'py>,
     store: &engine::Store,

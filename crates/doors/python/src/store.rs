@@ -41,7 +41,7 @@ fn wait_interruptibly(
     }
 }
 
-/// An open store; what is required at opening holds for every call on it.
+/// An open store. The requirements of opening apply to every call.
 #[pyclass(frozen, subclass, module = "terrace")]
 pub struct Store {
     dir: PathBuf,
@@ -51,7 +51,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// The engine's; opened again in a process that was forked.
+    /// Returns the engine's store; opens it again in a forked process.
     pub fn engine(&self, py: Python<'_>) -> PyResult<engine::Store> {
         let known = self.store.read().clone();
         match known {
@@ -65,7 +65,7 @@ impl Store {
         }
     }
 
-    /// The application's requirements.
+    /// Returns the application's requirements.
     pub fn required(&self) -> PutOptions {
         self.application.clone()
     }
@@ -101,7 +101,7 @@ impl Store {
         })
     }
 
-    /// Bytes that are planned at a time.
+    /// Returns the number of bytes that are planned at a time.
     #[getter]
     fn block(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.engine(py)?.config().store.block.0)
@@ -112,7 +112,7 @@ impl Store {
         &self.dir
     }
 
-    /// The keywords that it was opened with.
+    /// Returns the keywords of opening.
     #[getter]
     fn application<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         self.keywords.bind(py).copy()
@@ -159,7 +159,7 @@ impl Store {
         let metadata = file.metadata()?;
         options.attributes = Some(Attributes::of(&metadata));
         let progress = Progress::new(progress.map(|tell| tell.into_bound(py)), metadata.len());
-        // Some files of the system say that they are empty, and are not.
+        // Some system files report a length of 0 although they are not empty.
         let end = if metadata.len() == 0 { u64::MAX } else { metadata.len() };
         match metadata.is_file() {
             true => pipe::put(py, &store, &key.0, SparseReader::new(file, end), progress, &options),
@@ -229,7 +229,7 @@ impl Store {
         Ok(Object::of(&key.0, &object))
     }
 
-    /// The same; none where no object has the key.
+    /// Returns an object's attributes; `None` if no object has the key.
     fn find(&self, py: Python<'_>, key: Key) -> PyResult<Option<Object>> {
         let store = self.engine(py)?;
         match py.detach(|| store.stat(&key.0)) {
@@ -238,7 +238,7 @@ impl Store {
         }
     }
 
-    /// Up to `limit` objects at or below `prefix`, after the key `after`.
+    /// Returns up to `limit` objects at or below `prefix`, after the key `after`.
     fn page(&self, py: Python<'_>, prefix: Key, after: Option<Key>, limit: usize) -> PyResult<Vec<Object>> {
         let store = self.engine(py)?;
         let found = py.detach(|| store.list(&prefix.0, after.as_ref().map(|key| key.0.as_slice()), limit));
@@ -276,7 +276,7 @@ impl Store {
         python(py, &py.detach(|| store.status()).map_err(raised)?)
     }
 
-    /// Explains how the store would place a block of bytes under a key: a dictionary, and the same in words.
+    /// Explains how the store would place a block of bytes under a key: as a dictionary and as text.
     #[pyo3(signature = (key, data, what_if=Vec::new(), **keywords))]
     fn plan<'py>(
         &self,

@@ -1,4 +1,4 @@
-"""What the file system does beyond fsspec's own tests."""
+"""Behaviour of the file system that fsspec's own tests do not cover."""
 
 import io
 import os
@@ -48,7 +48,7 @@ def test_files_are_written_anywhere(files: AbstractFileSystem) -> None:
         file.write(b"")
 
 
-def test_much_is_read_and_written_in_pieces(files: AbstractFileSystem) -> None:
+def test_long_files_are_read_and_written_in_pieces(files: AbstractFileSystem) -> None:
     piece = bytes(range(251)) * 1000
     with files.open("big", "wb") as file:
         for _ in range(40):
@@ -59,7 +59,7 @@ def test_much_is_read_and_written_in_pieces(files: AbstractFileSystem) -> None:
         assert file.read() == piece * 39
 
 
-def test_a_transaction_shows_all_at_its_end_or_nothing(files: AbstractFileSystem) -> None:
+def test_a_transaction_is_visible_as_a_whole_at_its_end(files: AbstractFileSystem) -> None:
     files.pipe("kept", b"before")
     with files.transaction:
         for name in ["kept", "new"]:
@@ -85,7 +85,7 @@ def test_directories_move_whole(files: AbstractFileSystem) -> None:
     assert files.ls("", detail=False) == ["there"]
 
 
-def test_what_is_no_file_is_refused(files: AbstractFileSystem) -> None:
+def test_paths_that_are_no_files_are_refused(files: AbstractFileSystem) -> None:
     files.mkdir("empty")
     for refused in [files.cat_file, lambda path: files.pipe_file(path, b"")]:
         with pytest.raises(IsADirectoryError):
@@ -103,7 +103,7 @@ def test_what_is_no_file_is_refused(files: AbstractFileSystem) -> None:
         files.rmdir("full")
 
 
-def test_callbacks_are_told(files: AbstractFileSystem, tmp_path: Path) -> None:
+def test_callbacks_get_the_progress(files: AbstractFileSystem, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(bytes(3 << 20))
     for copy, source, target in [(files.put_file, tmp_path / "in", "a"), (files.get_file, "a", tmp_path / "out")]:
         callback = Callback()
@@ -123,7 +123,7 @@ def test_facts(files: AbstractFileSystem) -> None:
     assert again == files and again.cat("d/a") == b"12345"
 
 
-def test_requirements_hold_for_all_that_is_written(place: Path) -> None:
+def test_requirements_apply_to_all_writes(place: Path) -> None:
     options = {"replicas": 1}
     files = fsspec.filesystem("terrace", store=str(place), options=options)
     files.pipe("piped", b"x")
@@ -132,8 +132,8 @@ def test_requirements_hold_for_all_that_is_written(place: Path) -> None:
     assert files.store.stat("piped").replicas == files.store.stat("opened").replicas == 1
 
 
-def test_opened_files_say_what_they_are(files: AbstractFileSystem) -> None:
-    """They had no size, mode, path or file system, on which `read_block` and `blockcache::` stand."""
+def test_opened_files_describe_themselves(files: AbstractFileSystem) -> None:
+    """Files had no size, mode, path or file system, which `read_block` and `blockcache::` need."""
     files.pipe("d/a", b"one,two\nthree,four\nfive\n")
     with files.open("d/a") as file:
         assert (file.size, file.mode, file.path, file.fs) == (24, "rb", "d/a", files)
@@ -174,7 +174,7 @@ def test_fsspecs_caches_work_over_it(place: Path, tmp_path: Path) -> None:
 
 
 def test_file_systems_live_on_in_forks(files: AbstractFileSystem) -> None:
-    """One that was held over a fork could not be used in the child: `info`, `ls` and `open` failed."""
+    """A file system from before a fork failed in the child: `info`, `ls` and `open` raised errors."""
     files.pipe("d/a", b"of the parent")
     with files.open("d/kept", "wb") as file:
         file.write(b"kept back")

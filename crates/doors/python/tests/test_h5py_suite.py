@@ -28,7 +28,7 @@ def command() -> list[str]:
 
 
 def outcome(run: list[str], place: Path, files: Path) -> tuple[set[str], int]:
-    """The tests that fail with their files there, and how many pass."""
+    """Returns the tests that fail with their files in a folder, and the number of tests that pass."""
     environment = os.environ | {"TMPDIR": str(files), "TERRACE_STORE": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(run, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
     passed = re.search(r"(\d+) passed", done.stdout)

@@ -22,7 +22,7 @@ RECORD = [("a", "<i4"), ("b", "<f8")]
 DTYPES = ["<f8", "<f4", ">f8", "<f2", "<i2", "<u8", "|b1", "i1", "<c16", "<M8[s]", "<U5", "S3", RECORD]
 
 
-def test_bytes_come_back_whatever_buffer_they_were_in(store: terrace.Store) -> None:
+def test_bytes_of_any_buffer_round_trip(store: terrace.Store) -> None:
     raw = bytes(range(256)) * 5000
     for data in [raw, bytearray(raw), memoryview(raw), memoryview(numpy.frombuffer(raw, "<u8"))]:
         receipt = store.put("data/a", data)
@@ -47,7 +47,7 @@ def test_ranges_are_written_in_place(store: terrace.Store) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_arrays_come_back_as_they_were(store: terrace.Store, dtype: str) -> None:
+def test_arrays_round_trip(store: terrace.Store, dtype: str) -> None:
     bytes_ = numpy.random.default_rng(1).integers(1, 100, 24 * numpy.dtype(dtype).itemsize, "u1")
     flat = numpy.arange(24).astype(dtype) if isinstance(dtype, str) and dtype[1] != "M" else bytes_.view(dtype)
     columns = numpy.asfortranarray(flat.reshape(4, 6))
@@ -91,7 +91,7 @@ def test_requirements_are_keywords(place: Path) -> None:
                 store.put("a", b"a", **{name: value})
 
 
-def test_what_is_owed_can_be_waited_for(store: terrace.Store) -> None:
+def test_pending_replicas_can_be_waited_for(store: terrace.Store) -> None:
     receipt = store.put("a", os.urandom(3 << 20))
     store.wait(receipt, "durable")
     assert receipt.durable and receipt.have == receipt.want == 2 and receipt.owed == 0 and receipt.owed_to == []
@@ -154,7 +154,7 @@ def test_errors_have_a_class_and_advice(store: terrace.Store, tmp_path: Path) ->
         store.get("a")
 
 
-def test_damage_is_found_and_told(store: terrace.Store) -> None:
+def test_damage_is_found_and_reported(store: terrace.Store) -> None:
     store.put("a", b"precious" * 1000, replicas=1)
     replica = store.locate("a")["extents"][0]["replicas"][0]
     with open(replica["file"], "r+b") as file:
@@ -229,7 +229,7 @@ def test_waiting_is_interrupted_and_goes_on(tmp_path: Path) -> None:
 
 
 def test_results_can_be_pickled(store: terrace.Store) -> None:
-    """Receipts could not, and so no process pool and no dask could return them."""
+    """Receipts could not be pickled, so process pools and dask could not return them."""
     receipt = store.put(b"\xff", os.urandom(3 << 20))
     again = pickle.loads(pickle.dumps(receipt))
     names = [name for name in dir(receipt) if not name.startswith("_")]
@@ -250,7 +250,7 @@ def put_by(store: terrace.Store, key: str) -> terrace.Receipt:
 
 
 def test_masked_arrays_are_refused(store: terrace.Store) -> None:
-    """They were stored without their mask, and without a word."""
+    """Masked arrays were stored without their mask, and without an error."""
     masked = numpy.ma.masked_array(numpy.arange(5.0), mask=[0, 1, 0, 0, 1])
     for put in [
         lambda: store.put("a", masked),
@@ -288,8 +288,8 @@ class Pair(ctypes.Structure):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_scalars_and_ctypes_are_bytes_like_all_others(store: terrace.Store, value: Any) -> None:
-    """NumPy's scalars and arrays of ctypes were refused: their buffers have no shape or no strides."""
+def test_scalars_and_ctypes_are_accepted_as_bytes(store: terrace.Store, value: Any) -> None:
+    """NumPy scalars and ctypes arrays were refused, because their buffers have no shape or no strides."""
     raw = value.tobytes() if isinstance(value, numpy.generic) else bytes(value)
     assert store.put("a", value).bytes == len(raw) and store.get("a") == raw
     if isinstance(value, numpy.generic):
@@ -317,7 +317,7 @@ def test_ctypes_are_read_into(store: terrace.Store) -> None:
 
 @pytest.mark.parametrize("call", ["put", "put_file", "put_durable", "get", "get_array", "get_file", "close"])
 def test_long_calls_are_interrupted(tmp_path: Path, call: str) -> None:
-    """Ctrl-C waited until the call ended: the interpreter sees no signal before that."""
+    """Ctrl-C had no effect until the call ended, because the interpreter handles signals only then."""
     config = tmp_path / "terrace.toml"
     kind = 'kind = "directory"'
     if call in ["close", "put_durable"]:

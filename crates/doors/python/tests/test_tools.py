@@ -75,7 +75,7 @@ def test_h5py(files: AbstractFileSystem, data: Path) -> None:
 
 
 def same(real: h5py.File, other: h5py.File) -> int:
-    """Compares all datasets; how many there are."""
+    """Compares all datasets. Returns their number."""
     names: list[str] = []
     real.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
     for name in names:

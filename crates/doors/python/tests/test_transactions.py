@@ -19,12 +19,12 @@ from conftest import created
 
 BIG = bytes(range(256)) * 20_000
 LINES = int(os.environ.get("TERRACE_LINES", "50"))
-"""Lines that each of four appends."""
+"""The number of lines that each of four processes appends."""
 
 
 @pytest.fixture(params=["terrace", "file", "memory"])
 def any_files(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> tuple[AbstractFileSystem, str]:
-    """Each of the file systems, and a folder of it."""
+    """Returns each of the file systems with a folder."""
     if request.param == "terrace":
         return filesystem("terrace", store=str(place)), "folder/"
     if request.param == "file":
@@ -55,7 +55,7 @@ def test_a_copy_onto_itself_changes_nothing(any_files: tuple[AbstractFileSystem,
         files.cp(folder + "none", folder + "none")
 
 
-def test_a_copy_that_fails_leaves_what_was_there(files: AbstractFileSystem) -> None:
+def test_a_failed_copy_leaves_the_old_file(files: AbstractFileSystem) -> None:
     files.pipe({"a": BIG, "b": b"before"})
     replica = files.store.locate("a")["extents"][-1]["replicas"]
     for one in replica:
@@ -117,7 +117,7 @@ def test_transactions_append_create_and_change(any_files: tuple[AbstractFileSyst
         assert (found["changed"], found["read"], found["copied"]) == (b"nld ", b"old new", b"old ")
 
 
-def test_what_is_appended_in_a_transaction_keeps_what_others_appended(files: AbstractFileSystem) -> None:
+def test_appends_in_a_transaction_keep_appends_of_others(files: AbstractFileSystem) -> None:
     files.pipe("log", b"first\n")
     with files.transaction:
         with files.open("log", "ab") as file:
@@ -129,7 +129,7 @@ def test_what_is_appended_in_a_transaction_keeps_what_others_appended(files: Abs
     assert files.cat("log") == b"first\nsecond\nthird\n" and files.cat("new/log") == b"only\n"
 
 
-def test_what_came_meanwhile_is_not_replaced_by_an_exclusive_file(files: AbstractFileSystem) -> None:
+def test_an_exclusive_create_does_not_replace_a_file_created_meanwhile(files: AbstractFileSystem) -> None:
     with pytest.raises(FileExistsError), files.transaction:
         with files.open("a", "xb") as file:
             file.write(b"mine")
@@ -144,7 +144,7 @@ def test_what_came_meanwhile_is_not_replaced_by_an_exclusive_file(files: Abstrac
 
 
 def test_a_killed_transaction_leaves_nothing(place: Path) -> None:
-    """It left files beside their places, `X.uncommitted-...`, which were listed for ever."""
+    """A killed transaction left files `X.uncommitted-...` beside their destinations, which were listed forever."""
     program = f"""
 import fsspec, sys, time
 files = fsspec.filesystem("terrace", store={str(place)!r})
@@ -164,8 +164,8 @@ time.sleep(60)
     assert again.find("") == [] and list(again.store.ls(".terrace/unlinked")) == []
 
 
-def test_an_interrupted_get_leaves_no_part(tmp_path: Path) -> None:
-    """What had come until then stayed under the final name, and looked like the file."""
+def test_an_interrupted_get_leaves_no_partial_file(tmp_path: Path) -> None:
+    """The bytes received before the interrupt stayed under the final name, and looked like the whole file."""
     files = filesystem("terrace", store=str(created(tmp_path)))
     files.pipe("a", BIG * 4)
     target = tmp_path / "target"
@@ -206,8 +206,8 @@ def append_lines(place: str, who: int) -> None:
 
 
 @pytest.mark.parametrize("doors", ["threads", "processes"])
-def test_all_that_four_append_is_there(place: Path, doors: str) -> None:
-    """Of 800 lines, 597 and 683 were left: each file asked for the length and then wrote there."""
+def test_appends_of_four_processes_are_all_there(place: Path, doors: str) -> None:
+    """Only 597 and 683 of 800 lines were left: each file looked up the length and then wrote there."""
     if doors == "threads":
         files = filesystem("terrace", store=str(place))
 
@@ -230,7 +230,7 @@ def test_all_that_four_append_is_there(place: Path, doors: str) -> None:
         assert [line for line in found if line.startswith(f"{who} ")] == [f"{who} {line}" for line in range(LINES)]
 
 
-def test_appending_tells_where(files: AbstractFileSystem) -> None:
+def test_append_returns_the_position(files: AbstractFileSystem) -> None:
     files.pipe("log", b"12345")
     with files.open("log", "ab") as file:
         assert file.tell() == 5
@@ -250,8 +250,8 @@ def test_appending_tells_where(files: AbstractFileSystem) -> None:
 
 
 @pytest.mark.parametrize("mode", ["rw", "rwb", "wa", "b", "", "rr", "r++", "rbt", "xw", "U", "rz"])
-def test_modes_that_are_none_are_refused(files: AbstractFileSystem, mode: str) -> None:
-    """`"rw"` opened a file for reading, and whoever wrote to it was told so then."""
+def test_invalid_modes_are_refused(files: AbstractFileSystem, mode: str) -> None:
+    """`"rw"` opened a file for reading, so the error came only with the first write."""
     files.pipe("a", b"a")
     with pytest.raises(ValueError, match="mode"):
         files.open("a", mode) if "b" in mode or mode == "" else files._open("a", mode)

@@ -1,4 +1,4 @@
-"""The stubs say what the native half has, and mypy understands the package."""
+"""The stubs match the native half, and mypy understands the package."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ def test_mypy_understands_the_package() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_stubs_name_all_that_there_is() -> None:
+def test_the_stubs_name_every_item() -> None:
     stubs = (ROOT / "python/terrace/_terrace.pyi").read_text()
     for name, made in inspect.getmembers(_terrace, inspect.isclass):
         body = re.search(rf"^class {name}:\n((?:    .*\n|\n)+)", stubs, re.MULTILINE)

@@ -38,7 +38,7 @@ def test_an_arrays_metadata_tells_the_type(
     assert element(store, "elsewhere/c/0") is element(store, "0") is None
 
 
-def test_metadata_that_changes_or_is_no_metadata_is_seen(store: terrace.Store) -> None:
+def test_changed_and_invalid_metadata_is_noticed(store: terrace.Store) -> None:
     store.put("a/zarr.json", b"no JSON")
     assert element(store, "a/c/0") is None
     store.put("a/.zarray", b'{"zarr_format": 2, "dtype": "<f4", "compressor": null, "filters": null}')
@@ -49,7 +49,7 @@ def test_metadata_that_changes_or_is_no_metadata_is_seen(store: terrace.Store) -
 
 
 def stored(store: terrace.Store, prefix: str) -> int:
-    """Bytes that the first replicas of an array's chunks take."""
+    """Returns the stored size of the first replicas of an array's chunks."""
     chunks = [found.key for found in store.ls(prefix) if not found.key.endswith("zarr.json")]
     extents = [extent for chunk in chunks for extent in store.locate(chunk)["extents"]]
     return sum(extent["replicas"][0]["stored"] for extent in extents)

@@ -1,4 +1,4 @@
-"""Uses of the package that a type checker must understand; those marked are wrong, and it must say so."""
+"""Uses of the package that a type checker must accept; it must reject the marked ones."""
 
 from typing import Any, assert_type
 

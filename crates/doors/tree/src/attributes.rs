@@ -2,7 +2,7 @@
 
 use terrace::files::{File, Setting, Stat};
 
-use crate::error::{STALE, refused};
+use crate::error::{STALE_FILE, refused};
 use crate::nodes::Nodes;
 use crate::{Node, Open, Result, Tree, views};
 
@@ -22,7 +22,7 @@ impl Tree {
         let nodes = self.nodes.read();
         match nodes.path(number) {
             Some(path) => Ok(self.files.stat(&path)?),
-            None => Ok(self.opened(&nodes, number).ok_or(STALE)?.stat()?),
+            None => Ok(self.opened(&nodes, number).ok_or(STALE_FILE)?.stat()?),
         }
     }
 
@@ -50,7 +50,7 @@ impl Tree {
             && setting.accessed.is_none()
             && setting.modified.is_none();
         let stat = match (given, nothing) {
-            (Some(open), true) => open.stat().unwrap_or(Err(STALE)),
+            (Some(open), true) => open.stat().unwrap_or(Err(STALE_FILE)),
             (Some(open), false) => open.set(setting),
             (None, true) => Ok(self.files.stat(&path()?)?),
             (None, false) => Ok(self.files.set(&path()?, setting)?),

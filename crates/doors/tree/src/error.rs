@@ -53,4 +53,4 @@ pub(crate) fn refused<T>(number: i32) -> Result<T> {
 }
 
 /// The file no longer exists.
-pub(crate) const STALE: Error = Error::Refused(libc::ESTALE);
+pub(crate) const STALE_FILE: Error = Error::Refused(libc::ESTALE);

@@ -14,7 +14,7 @@ mod views;
 
 pub use error::{Error, Result};
 pub use listed::Listed;
-pub use nodes::ROOT;
+pub use nodes::ROOT_NODE;
 pub use open::Open;
 
 use rustix_futex_sync::RwLock;

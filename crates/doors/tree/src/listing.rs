@@ -2,7 +2,7 @@
 
 use terrace::Kind;
 
-use crate::nodes::ROOT;
+use crate::nodes::ROOT_NODE;
 use crate::{Listed, Result, Tree, views};
 
 /// The number of names that one page of a listing holds.
@@ -17,7 +17,7 @@ impl Tree {
         let nodes = self.nodes.read();
         let path = nodes.path_of(number)?;
         let mut all = Vec::new();
-        if number == ROOT && self.views.any() {
+        if number == ROOT_NODE && self.views.any() {
             all.push(Listed::view(views::VIEWS_NUMBER, Kind::Directory, views::VIEWS_NAME.to_owned()));
         }
         let mut from = Vec::new();

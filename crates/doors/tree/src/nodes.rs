@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::error::STALE;
+use crate::error::STALE_FILE;
 use crate::{Error, Result};
 
 /// The root's number.
-pub const ROOT: u64 = 1;
+pub const ROOT_NODE: u64 = 1;
 /// The bit set in numbers of directories that are not objects.
 const IMPLIED_DIRECTORY_BIT: u64 = 1 << 63;
 
@@ -41,7 +41,7 @@ impl Nodes {
     /// Returns the path of a number, if it has one.
     pub fn path(&self, mut number: u64) -> Option<Vec<u8>> {
         let mut names = Vec::new();
-        while number != ROOT {
+        while number != ROOT_NODE {
             let node = self.all.get(&number).filter(|node| !node.gone)?;
             names.push(node.name.as_slice());
             number = node.parent;
@@ -50,9 +50,9 @@ impl Nodes {
         Some(names.join(&b'/'))
     }
 
-    /// Returns the path of a number, or [`STALE`].
+    /// Returns the path of a number, or [`STALE_FILE`].
     pub fn path_of(&self, number: u64) -> Result<Vec<u8>> {
-        self.path(number).ok_or(STALE)
+        self.path(number).ok_or(STALE_FILE)
     }
 
     /// Returns the path of a name in a directory.
@@ -70,10 +70,10 @@ impl Nodes {
 
     /// Returns a number's directory and its name, which is empty for the root.
     pub fn place(&self, number: u64) -> Result<(u64, Vec<u8>)> {
-        if number == ROOT {
-            return Ok((ROOT, Vec::new()));
+        if number == ROOT_NODE {
+            return Ok((ROOT_NODE, Vec::new()));
         }
-        let node = self.all.get(&number).filter(|node| !node.gone).ok_or(STALE)?;
+        let node = self.all.get(&number).filter(|node| !node.gone).ok_or(STALE_FILE)?;
         Ok((node.parent, node.name.clone()))
     }
 
@@ -90,7 +90,7 @@ impl Nodes {
         });
         match (known, object) {
             (Some(number), _) => *number,
-            (None, Some(object)) => object + ROOT,
+            (None, Some(object)) => object + ROOT_NODE,
             (None, None) => {
                 // A renamed directory keeps its number, so that number is taken.
                 let elsewhere = |number: &u64| {
@@ -109,7 +109,7 @@ impl Nodes {
     /// Counts a lookup of a name and returns its number.
     ///
     /// # Errors
-    /// [`STALE`] if the directory is known to be below the entry found: other processes have moved both.
+    /// [`STALE_FILE`] if the directory is known to be below the entry found: other processes have moved both.
     pub fn found(&mut self, parent: u64, name: &[u8], object: Option<u64>, directory: bool) -> Result<u64> {
         let place = (parent, name.to_vec());
         if let Some(number) = self.names.get(&place)
@@ -123,7 +123,7 @@ impl Nodes {
         self.take(parent, name);
         let number = self.number(parent, name, object);
         if self.is_above(number, parent) {
-            return Err(STALE);
+            return Err(STALE_FILE);
         }
         let is_new = !self.all.contains_key(&number);
         let node = self.all.entry(number).or_insert_with(|| Node {
@@ -250,11 +250,11 @@ mod tests {
     #[test]
     fn a_renamed_directory_takes_along_what_is_below() {
         let mut nodes = Nodes::default();
-        let directory = nodes.found(ROOT, b"d", None, true).unwrap();
+        let directory = nodes.found(ROOT_NODE, b"d", None, true).unwrap();
         let file = nodes.found(directory, b"f", Some(7), false).unwrap();
-        let other = nodes.found(ROOT, b"e", Some(8), true).unwrap();
+        let other = nodes.found(ROOT_NODE, b"e", Some(8), true).unwrap();
         assert_eq!(nodes.path(file).as_deref(), Some(b"d/f".as_slice()));
-        nodes.renamed((ROOT, b"d"), (other, b"x"));
+        nodes.renamed((ROOT_NODE, b"d"), (other, b"x"));
         assert_eq!(nodes.path(file).as_deref(), Some(b"e/x/f".as_slice()));
         // It has become an object meanwhile; it keeps its number.
         assert_eq!(nodes.found(other, b"x", Some(9), true).unwrap(), directory);
@@ -269,14 +269,14 @@ mod tests {
     #[test]
     fn directories_are_kept_for_what_is_known_below_them() {
         let mut nodes = Nodes::default();
-        let a = nodes.found(ROOT, b"a", Some(1), true).unwrap();
+        let a = nodes.found(ROOT_NODE, b"a", Some(1), true).unwrap();
         let b = nodes.found(a, b"b", Some(2), true).unwrap();
         let c = nodes.found(b, b"c", Some(3), false).unwrap();
         nodes.forget(a, 1);
         nodes.forget(b, 1);
         assert_eq!(nodes.path(c).as_deref(), Some(b"a/b/c".as_slice()));
         // It was moved to a directory that only it keeps alive, and then forgotten.
-        let d = nodes.found(ROOT, b"d", Some(4), true).unwrap();
+        let d = nodes.found(ROOT_NODE, b"d", Some(4), true).unwrap();
         nodes.renamed((b, b"c"), (d, b"c"));
         nodes.forget(d, 1);
         assert_eq!(nodes.path(c).as_deref(), Some(b"d/c".as_slice()));
@@ -288,10 +288,10 @@ mod tests {
     #[test]
     fn directories_that_others_swap_are_not_below_themselves() {
         let mut nodes = Nodes::default();
-        let a = nodes.found(ROOT, b"a", Some(5), true).unwrap();
+        let a = nodes.found(ROOT_NODE, b"a", Some(5), true).unwrap();
         let b = nodes.found(a, b"b", Some(6), true).unwrap();
         // mv a/b t; mv a t/a; mv t a
-        assert_eq!(nodes.found(ROOT, b"a", Some(6), true).unwrap(), b);
+        assert_eq!(nodes.found(ROOT_NODE, b"a", Some(6), true).unwrap(), b);
         assert_eq!(nodes.found(b, b"a", Some(5), true).unwrap(), a);
         assert_eq!((nodes.path(b).as_deref(), nodes.path(a).as_deref()), (Some(&b"a"[..]), Some(&b"a/a"[..])));
         // While a directory is moved during its lookup, its ancestor may be found below it.
@@ -300,25 +300,25 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_no_object_keeps_its_number_when_another_gets_its_name() {
+    fn an_implicit_directory_keeps_its_number_when_another_gets_its_name() {
         let mut nodes = Nodes::default();
-        let p = nodes.found(ROOT, b"p", None, true).unwrap();
+        let p = nodes.found(ROOT_NODE, b"p", None, true).unwrap();
         let n = nodes.found(p, b"n", None, true).unwrap();
-        nodes.renamed((p, b"n"), (ROOT, b"m"));
-        nodes.renamed((ROOT, b"p"), (n, b"p"));
+        nodes.renamed((p, b"n"), (ROOT_NODE, b"m"));
+        nodes.renamed((ROOT_NODE, b"p"), (n, b"p"));
         let other = nodes.found(p, b"n", None, true).unwrap();
         assert_ne!(other, n);
         assert_eq!((nodes.path(n).as_deref(), nodes.path(other).as_deref()), (Some(&b"m"[..]), Some(&b"m/p/n"[..])));
     }
 
     #[test]
-    fn looking_up_what_is_not_known_changes_nothing() {
+    fn looking_up_an_unknown_name_changes_nothing() {
         let mut nodes = Nodes::default();
-        nodes.found(ROOT, b"a", Some(1), true).unwrap();
-        nodes.found(ROOT, b"b", Some(2), false).unwrap();
-        nodes.found(ROOT, b"a", Some(1), true).unwrap();
+        nodes.found(ROOT_NODE, b"a", Some(1), true).unwrap();
+        nodes.found(ROOT_NODE, b"b", Some(2), false).unwrap();
+        nodes.found(ROOT_NODE, b"a", Some(1), true).unwrap();
         assert_eq!(nodes.changes(), 0);
-        nodes.found(ROOT, b"a", Some(3), true).unwrap();
+        nodes.found(ROOT_NODE, b"a", Some(3), true).unwrap();
         assert_eq!(nodes.changes(), 1);
     }
 }

@@ -9,8 +9,8 @@ use terrace::files::Stat;
 use terrace::{Files, Kind};
 use terrace_datasets::{Dataset, Datasets, View};
 
-use crate::error::{STALE, refused};
-use crate::nodes::ROOT;
+use crate::error::{STALE_FILE, refused};
+use crate::nodes::ROOT_NODE;
 use crate::{Error, Listed, Node, Result};
 
 /// The name of the views' directory in the root.
@@ -46,7 +46,7 @@ pub fn is(number: u64) -> bool {
 
 /// Whether a name in a directory is the directory of all views.
 pub fn is_folder(parent: u64, name: &[u8]) -> bool {
-    parent == ROOT && name == VIEWS_NAME.as_bytes()
+    parent == ROOT_NODE && name == VIEWS_NAME.as_bytes()
 }
 
 impl Views {
@@ -61,7 +61,7 @@ impl Views {
 
     /// Looks up a name in a directory.
     pub fn find(&self, parent: u64, name: &[u8]) -> Result<Node> {
-        if parent == ROOT {
+        if parent == ROOT_NODE {
             return self.node(VIEWS_NUMBER);
         }
         let name = std::str::from_utf8(name).map_err(|_| Error::Refused(libc::ENOENT))?;
@@ -90,13 +90,13 @@ impl Views {
 
     fn place(&self, number: u64) -> Result<Place> {
         let at = number.checked_sub(VIEWS_NUMBER + 1).ok_or(Error::Refused(libc::EISDIR))?;
-        self.known.read().places.get(at as usize).cloned().ok_or(STALE)
+        self.known.read().places.get(at as usize).cloned().ok_or(STALE_FILE)
     }
 
     /// Returns the directory that holds a number.
     pub fn above(&self, number: u64) -> Result<u64> {
         if number == VIEWS_NUMBER {
-            return Ok(ROOT);
+            return Ok(ROOT_NODE);
         }
         let place = self.place(number)?;
         Ok(if place.view.is_some() { self.number(Place { view: None, ..place }) } else { VIEWS_NUMBER })

@@ -1,5 +1,6 @@
-//! A conjugate-gradient mini-application: 27 points in three dimensions, a slab for each rank, matrix stored row by row. Solves
-//! for a while, then writes all that it has in memory to a file for each rank: what a checkpoint would hold.
+//! A conjugate-gradient mini-application: a stencil of 27 points in three dimensions, a slab for each rank, the matrix
+//! stored row by row. It solves for a while, then writes all of its memory to a file for each rank, as a checkpoint
+//! would:
 //!
 //!     mpirun -n 8 cg SIDE ITERATIONS OUT.{rank}
 
@@ -9,15 +10,15 @@ use mpi::collective::SystemOperation;
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::{Communicator, CommunicatorCollectives, Destination, Source};
 
-/// Points that a point has to do with, itself among them.
-const POINTS: usize = 27;
+/// The number of points in a stencil, including the point itself.
+const STENCIL_POINTS: usize = 27;
 
 /// A rank's slab: `side` planes of `side` by `side` points, between a plane of each neighbour.
 struct Slab<'w> {
     world: &'w SimpleCommunicator,
     side: usize,
     values: Vec<f64>,
-    /// Positions in a vector with both neighbours' planes; -1 where a point has no such neighbour.
+    /// Positions in a vector with both neighbours' planes; -1 if a point has no such neighbour.
     columns: Vec<i32>,
 }
 
@@ -27,28 +28,28 @@ impl<'w> Slab<'w> {
         let (mut values, mut columns) = (Vec::new(), Vec::new());
         for at in 0..side.pow(3) {
             let (x, y, z) = (at % side, at / side % side, at / side / side);
-            for point in 0..POINTS {
+            for point in 0..STENCIL_POINTS {
                 let (i, j, k) = (x + point % 3, y + point / 3 % 3, z + point / 9);
                 let outside = i == 0 || j == 0 || i > side || j > side;
                 let beyond = (first && k == 0) || (last && k == side + 1);
                 columns.push(if outside || beyond { -1 } else { ((k * side + j - 1) * side + i - 1) as i32 });
-                values.push(if point == POINTS / 2 { 27.0 } else { -1.0 });
+                values.push(if point == STENCIL_POINTS / 2 { 27.0 } else { -1.0 });
             }
         }
         Slab { world, side, values, columns }
     }
 
-    /// A vector of zeros, with room for the neighbours' planes.
+    /// Makes a vector of zeros with room for the neighbours' planes.
     fn vector(&self) -> Vec<f64> {
         vec![0.0; self.side.pow(2) * (self.side + 2)]
     }
 
-    /// The part of a vector that is this rank's.
+    /// Returns the part of a vector that belongs to this rank.
     fn own(&self) -> std::ops::Range<usize> {
         self.side.pow(2)..self.side.pow(2) * (self.side + 1)
     }
 
-    /// Gets the neighbours' planes: first even ranks meet those above them, then those below.
+    /// Exchanges planes with the neighbours: even ranks first with the rank above, then with the rank below.
     fn meet(&self, vector: &mut [f64]) {
         let (plane, own, rank) = (self.side.pow(2), self.own(), self.world.rank());
         for even in [true, false] {
@@ -71,10 +72,10 @@ impl<'w> Slab<'w> {
         }
     }
 
-    /// The matrix times a vector.
+    /// Multiplies the matrix and a vector.
     fn times(&self, vector: &mut [f64], product: &mut [f64]) {
         self.meet(vector);
-        let rows = self.values.chunks_exact(POINTS).zip(self.columns.chunks_exact(POINTS));
+        let rows = self.values.chunks_exact(STENCIL_POINTS).zip(self.columns.chunks_exact(STENCIL_POINTS));
         for (sum, (values, columns)) in product[self.own()].iter_mut().zip(rows) {
             let there = values.iter().zip(columns).filter(|(_, column)| **column >= 0);
             *sum = there.map(|(value, column)| value * vector[*column as usize]).sum();
@@ -101,7 +102,7 @@ fn main() {
     let Some(universe) = mpi::initialize() else { return eprintln!("MPI cannot be initialized") };
     let world = universe.world();
     let slab = Slab::new(&world, side);
-    // The solution is ones.
+    // The solution consists of ones.
     let (mut x, mut ones, mut residual) = (slab.vector(), slab.vector(), slab.vector());
     ones[slab.own()].fill(1.0);
     slab.times(&mut ones, &mut residual);

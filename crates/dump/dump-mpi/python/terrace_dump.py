@@ -1,4 +1,4 @@
-"""Checkpoints of mpi4py programs in Terrace's stores: ``libterrace_dump.so`` by ctypes.
+"""Checkpoints of mpi4py programs in Terrace's stores, with ``libterrace_dump.so`` and ctypes.
 
     from mpi4py import MPI
     import numpy as np
@@ -8,7 +8,7 @@
     with Checkpoints(MPI.COMM_WORLD, store) as checkpoints:
         checkpoints.protect(0, field)
         checkpoints.protect(1, step)
-        checkpoints.restart("field")        # None where there is no checkpoint yet
+        checkpoints.restart("field")        # None if there is no checkpoint yet
         checkpoints.checkpoint("field")
 """
 
@@ -22,7 +22,7 @@ _OK, _NOT_FOUND = 0, 1
 
 
 class Error(Exception):
-    """What went wrong, in words; ``status`` is the number that ``terrace_dump.h`` names."""
+    """A failed call; ``status`` is its status in ``terrace_dump.h``."""
 
     def __init__(self, status, words):
         super().__init__(words)
@@ -31,7 +31,7 @@ class Error(Exception):
 
 def _library():
     library = ctypes.CDLL(os.environ.get("TERRACE_DUMP_LIBRARY", "libterrace_dump.so"))
-    # An MPI_Comm is a pointer or an int, whichever MPI it is.
+    # An MPI_Comm is a pointer or an int, which depends on the MPI library.
     comm = ctypes.c_void_p if MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_void_p) else ctypes.c_int
     handle, text, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint32)
     arguments = {
@@ -70,29 +70,29 @@ class Checkpoints:
             raise Error(status, self._library.terrace_dump_last_error().decode())
 
     def protect(self, region, array):
-        """Protects an array, or anything with a contiguous buffer that can be written to, under a number."""
+        """Protects an array, or any object with a contiguous writable buffer, under a number."""
         if hasattr(array, "mask") and hasattr(array, "filled"):
-            # Its buffer is that of its data alone: a restart would leave the mask as it is.
+            # Its buffer contains only its data: a restart would not restore the mask.
             raise TypeError("a masked array has two buffers; protect its .data and its .mask, each under a number of its own")
         view = memoryview(array).cast("B")
         start = ctypes.addressof(ctypes.c_char.from_buffer(view)) if len(view) else None
         self._call("protect", region, start, len(view))
-        # The view keeps the buffer where it is.
+        # The view prevents a reallocation of the buffer.
         self._regions[region] = view
 
     def unprotect(self, region):
-        """Protects a region no longer."""
+        """Ends the protection of a region."""
         self._call("unprotect", region)
         self._regions.pop(region, None)
 
     def checkpoint(self, name, version=NEXT):
-        """Dumps what is protected; its version."""
+        """Dumps the protected regions. Returns the version."""
         made = ctypes.c_uint32()
         self._call("checkpoint", name.encode(), version, ctypes.byref(made))
         return made.value
 
     def restart(self, name, version=NEWEST):
-        """Fills what is protected with what it was; the version, or None where there is none."""
+        """Restores the protected regions. Returns the version, or None if there is no checkpoint."""
         restored = ctypes.c_uint32()
         try:
             self._call("restart", name.encode(), version, ctypes.byref(restored))
@@ -103,7 +103,7 @@ class Checkpoints:
         return restored.value
 
     def close(self):
-        """Ends, before MPI does."""
+        """Closes the checkpoints; call it before MPI_Finalize."""
         handle, self._handle = self._handle, ctypes.c_void_p()
         self._library.terrace_dump_close(handle)
 

@@ -1,8 +1,8 @@
-//! Checkpoints for C: regions of memory are protected once, and then dumped and restored whenever the program says so.
+//! Checkpoints for C: a program protects regions of memory once, and then dumps and restores them at any time.
 
-// C hands over pointers; what must hold of them is said at each function.
+// C passes pointers; each function documents their requirements.
 #![allow(unsafe_code)]
-// Only C calls these: it cannot be told that they are unsafe.
+// Only C calls these functions, where `unsafe` has no meaning.
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 
 use std::collections::BTreeMap;
@@ -22,7 +22,8 @@ use terrace_dump::{Error, Options, Result, regions};
 use crate::failure::{DumpStatus, guard};
 use crate::{MpiWorld, log};
 
-/// The ranks of a communicator with their nodes' stores, and what each has protected. Used by one thread at a time.
+/// The ranks of a communicator with their nodes' stores, and the protected regions of each rank. Only one thread may
+/// use it at a time.
 pub struct Checkpoints {
     world: MpiWorld,
     store: Store,
@@ -31,7 +32,7 @@ pub struct Checkpoints {
 }
 
 fn there<'a>(checkpoints: *mut Checkpoints) -> Result<&'a mut Checkpoints> {
-    // SAFETY: the caller gave null or what `terrace_dump_open` made, and uses it in one thread.
+    // SAFETY: the caller passes null or a result of `terrace_dump_open`, and uses it in one thread.
     unsafe { checkpoints.as_mut() }.ok_or_else(|| Error::Refused("the checkpoints are null".into()))
 }
 
@@ -39,18 +40,19 @@ fn string<'a>(pointer: *const c_char, what: &str) -> Result<&'a str> {
     if pointer.is_null() {
         return Err(Error::Refused(format!("{what} is null")));
     }
-    // SAFETY: the caller gave a string that ends with a NUL.
+    // SAFETY: the caller passes a string that ends with a NUL.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map_err(|_| Error::Refused(format!("{what} is not UTF-8")))
 }
 
-/// Begins: `comm` is duplicated, `store` is the directory of this node's store, which `terrace init` has made. Ranks are on
-/// one node where they have the same TERRACE_NODE in their environment, or none and share memory. Collective.
+/// Opens checkpoints. `comm` is duplicated; `store` is the directory of this node's store, which `terrace init` has
+/// made. Ranks are on one node if they have the same TERRACE_NODE in their environment, or none and share memory.
+/// Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened: *mut *mut Checkpoints) -> DumpStatus {
     guard(|| {
         log::begin("terrace=warn");
-        // SAFETY: the caller gave a communicator; what is made of it is ours.
+        // SAFETY: the caller passes a communicator. Its duplicate belongs to us.
         let communicator = unsafe {
             let mut own = ffi::RSMPI_COMM_NULL;
             ffi::MPI_Comm_dup(comm, &mut own);
@@ -66,13 +68,13 @@ pub extern "C" fn terrace_dump_open(comm: MPI_Comm, store: *const c_char, opened
         };
         let store = agree(&world, open())?;
         let checkpoints = Checkpoints { world, store, options: Options::default(), regions: BTreeMap::new() };
-        // SAFETY: it is not null, and the caller's.
+        // SAFETY: the pointer is not null, and the caller passes a valid place.
         unsafe { opened.write(Box::into_raw(Box::new(checkpoints))) };
         Ok(())
     })
 }
 
-/// On how many nodes each chunk is to be, 1 to 16: 3 where this is not called. On all ranks the same.
+/// Sets the number of nodes that store each chunk: 1 to 16, by default 3. It must be the same on all ranks.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_set_replicas(checkpoints: *mut Checkpoints, replicas: u32) -> DumpStatus {
     guard(|| {
@@ -81,8 +83,8 @@ pub extern "C" fn terrace_dump_set_replicas(checkpoints: *mut Checkpoints, repli
     })
 }
 
-/// How memory is cut: into pieces of `bytes` bytes, 4096 where this is not called; or, with `by_content`, at boundaries that
-/// the content determines, about this number of bytes apart. The same on all ranks.
+/// Sets how memory is divided into chunks: into pieces of `bytes` bytes, by default 4096; or, with `by_content`, at
+/// boundaries that the content determines, about `bytes` bytes apart. It must be the same on all ranks.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_set_chunks(checkpoints: *mut Checkpoints, bytes: u32, by_content: bool) -> DumpStatus {
     guard(|| {
@@ -93,8 +95,8 @@ pub extern "C" fn terrace_dump_set_chunks(checkpoints: *mut Checkpoints, bytes: 
     })
 }
 
-/// Protects a region of memory, under a number of the program's own; what that number stood for is protected no longer. The
-/// memory must be there at each checkpoint and restart.
+/// Protects a region of memory under a number that the program chooses. An earlier region of that number is no longer
+/// protected. The memory must be valid at each checkpoint and restart.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_protect(
     checkpoints: *mut Checkpoints,
@@ -111,7 +113,7 @@ pub extern "C" fn terrace_dump_protect(
     })
 }
 
-/// Protects a region no longer.
+/// Ends the protection of a region.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_unprotect(checkpoints: *mut Checkpoints, region: u32) -> DumpStatus {
     guard(|| {
@@ -120,8 +122,9 @@ pub extern "C" fn terrace_dump_unprotect(checkpoints: *mut Checkpoints, region: 
     })
 }
 
-/// Dumps what is protected, as `version` of `name`: higher than all that there are, or -1 for the next; `made`, which may be
-/// null, gets it. Collective. When it returns well, the checkpoint is durable.
+/// Dumps the protected regions as `version` of `name`, which must be higher than all existing versions; -1 means the
+/// next one. `made` gets the version; it may be null. The checkpoint is durable when the call returns successfully.
+/// Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_checkpoint(
     checkpoints: *mut Checkpoints,
@@ -132,7 +135,7 @@ pub extern "C" fn terrace_dump_checkpoint(
     guard(|| {
         let Checkpoints { world, store, options, regions } = there(checkpoints)?;
         let (name, version) = agree(&*world, string(name, "the name").and_then(|name| Ok((name, number(version)?))))?;
-        // SAFETY: the program has promised that its regions are there, and is waiting here meanwhile.
+        // SAFETY: the program guarantees that its regions are valid, and waits here meanwhile.
         let slice = |(start, length): &(*mut u8, usize)| match length {
             0 => &[],
             _ => unsafe { slice::from_raw_parts(*start, *length) },
@@ -140,15 +143,16 @@ pub extern "C" fn terrace_dump_checkpoint(
         let regions = regions.iter().map(|(number, region)| (*number, slice(region))).collect();
         let done = regions::checkpoint(&*world, store, name, &regions, &Options { version, ..*options })?;
         if !made.is_null() {
-            // SAFETY: it is the caller's place for it.
+            // SAFETY: the caller passes a valid place.
             unsafe { made.write(done.version) };
         }
         Ok(())
     })
 }
 
-/// Fills what is protected with what it was at `version` of `name`, -1 for the newest; `restored`, which may be null, gets it.
-/// Collective, with as many ranks and the same regions as there were. Where any rank fails no memory is changed.
+/// Restores the protected regions from `version` of `name`; -1 means the newest. `restored` gets the version; it may be
+/// null. The number of ranks and the regions must be those of the dump. If any rank fails, no memory is changed.
+/// Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_restart(
     checkpoints: *mut Checkpoints,
@@ -159,7 +163,7 @@ pub extern "C" fn terrace_dump_restart(
     guard(|| {
         let Checkpoints { world, store, options, regions } = there(checkpoints)?;
         let (name, version) = agree(&*world, string(name, "the name").and_then(|name| Ok((name, number(version)?))))?;
-        // SAFETY: the program has promised that its regions are there and apart, and is waiting here meanwhile.
+        // SAFETY: the program guarantees that its regions are valid and do not overlap, and waits here meanwhile.
         let slice = |(start, length): &(*mut u8, usize)| match length {
             0 => &mut [],
             _ => unsafe { slice::from_raw_parts_mut(*start, *length) },
@@ -167,18 +171,19 @@ pub extern "C" fn terrace_dump_restart(
         let mut regions = regions.iter().map(|(number, region)| (*number, slice(region))).collect();
         let version = regions::restart(&*world, store, name, version, &mut regions, options.window)?;
         if !restored.is_null() {
-            // SAFETY: it is the caller's place for it.
+            // SAFETY: the caller passes a valid place.
             unsafe { restored.write(version) };
         }
         Ok(())
     })
 }
 
-/// Ends, before MPI does. Collective. What was protected is the caller's, as ever. Null is let be.
+/// Closes checkpoints; call it before MPI_Finalize. The regions still belong to the program. Closing null does nothing.
+/// Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_close(checkpoints: *mut Checkpoints) {
     if !checkpoints.is_null() {
-        // SAFETY: it is what `terrace_dump_open` made, and closed once.
+        // SAFETY: it is a result of `terrace_dump_open`, and is closed only once.
         drop(unsafe { Box::from_raw(checkpoints) });
     }
 }

@@ -1,6 +1,6 @@
-//! Errors, as a number and in words.
+//! Errors, as a status and as a message.
 
-// A name that C knows.
+// The functions have names that C can call.
 #![allow(unsafe_code)]
 
 use std::ffi::c_char;
@@ -9,32 +9,32 @@ use terrace_dump::Error;
 
 use crate::words;
 
-/// The result of a call. All ranks get the same, or `TERRACE_DUMP_STATUS_ELSEWHERE` where only others failed.
+/// The result of a call. All ranks get the same status, or `TERRACE_DUMP_STATUS_ELSEWHERE` if only other ranks failed.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpStatus {
-    /// All went well.
+    /// The call succeeded.
     Ok = 0,
     /// There is no such dump.
     NotFound = 1,
-    /// An argument cannot be used, or ranks, regions and stores do not fit together.
+    /// An argument is invalid, or ranks, regions and stores do not match.
     Invalid = 2,
     /// Too many stores are lost; the message names the bytes and ranks.
     Lost = 3,
-    /// Another rank failed; the words say which, and why.
+    /// Another rank failed; the message says which one, and why.
     Elsewhere = 4,
     /// The store or the transport failed.
     Failed = 5,
 }
 
-/// Why the last call of this thread that failed did so: a sentence, valid until the thread's next call that fails. Empty
-/// where none has.
+/// Returns the message of this thread's last failed call, which is valid until the thread's next failure. Empty if no
+/// call has failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn terrace_dump_last_error() -> *const c_char {
     words::last()
 }
 
-/// Runs a call, and keeps what went wrong.
+/// Runs a call, and keeps its error message.
 pub(crate) fn guard(call: impl FnOnce() -> terrace_dump::Result<()>) -> DumpStatus {
     let bug = |bug: &str| Error::Refused(format!("{bug}; this is a bug of Terrace"));
     match words::kept(call, bug) {

@@ -2,7 +2,8 @@
 
 use tracing_subscriber::EnvFilter;
 
-/// Shows what `usual` lets through, or what TERRACE_LOG asks for. Where the program shows such lines itself, it goes on doing so.
+/// Shows the lines that `usual` permits, or those that TERRACE_LOG asks for. If the program shows such lines itself, it
+/// continues to do so.
 pub fn begin(usual: &str) {
     let asked = std::env::var("TERRACE_LOG").ok().filter(|text| !text.is_empty());
     let filter = EnvFilter::try_new(asked.as_deref().unwrap_or(usual)).unwrap_or_else(|_| usual.into());

@@ -1,4 +1,4 @@
-//! `terrace-dump`: dumps and restores files under `mpirun`, each rank its own.
+//! `terrace-dump`: dumps and restores files under `mpirun`, one for each rank.
 
 mod log;
 
@@ -95,7 +95,7 @@ fn run(arguments: &Arguments, universe: &mpi::environment::Universe) -> Result<(
 }
 
 impl Command {
-    /// Differences between the ranks' calls that the library does not look at.
+    /// Returns the arguments that must be equal on all ranks and that the library does not compare.
     fn terms(&self) -> Terms {
         match self {
             Command::Dump(_) => Terms::of("dump"),
@@ -115,7 +115,7 @@ fn file(files: &[String], rank: u32) -> Result<PathBuf> {
     }
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file atomically.
 fn write_whole(path: &Path, parts: &[Vec<u8>]) -> io::Result<()> {
     let length = parts.iter().map(|part| part.len() as u64).sum::<u64>();
     let mut file = NewFile::create(path, length)?;

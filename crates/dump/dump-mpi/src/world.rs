@@ -18,8 +18,8 @@ pub struct MpiWorld {
 }
 
 impl MpiWorld {
-    /// The ranks of a communicator that nobody else uses. Collective. Ranks are on one node where they have the same
-    /// `TERRACE_NODE` in their environment, or none and share memory.
+    /// Makes a world of the ranks of a communicator that nobody else uses. Collective. Ranks are on one node if they
+    /// have the same `TERRACE_NODE` in their environment, or none and share memory.
     pub fn over(communicator: SimpleCommunicator) -> Result<MpiWorld> {
         let shared = communicator.split_shared(communicator.rank());
         let mut first = [communicator.rank()];

@@ -1,4 +1,4 @@
-//! The header, and real MPI ranks: of `terrace-dump`, of a program in C, and of one in Python.
+//! The header, and real MPI ranks of `terrace-dump`, of a program in C, and of one in Python.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -59,7 +59,7 @@ impl Nodes {
     fn mpirun(&self, ranks: u32, program: &[String]) -> Output {
         let mut run = Command::new("timeout");
         run.args(["120", "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &ranks.to_string()]);
-        // A rank's node is what its number says.
+        // The node of a rank follows from its number.
         let node = "export TERRACE_NODE=$((OMPI_COMM_WORLD_RANK / 2)); exec \"$@\"";
         run.args(["sh", "-c", node, "sh"]).args(program);
         run.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONPATH", here("python"));
@@ -107,7 +107,7 @@ fn files_are_dumped_and_restored_with_lost_stores_and_other_ranks() {
     let same = |round| (0..8).all(|rank| fs::read(nodes.file(&format!("out.{rank}"))).unwrap() == bytes(rank, round));
     for round in 0..2 {
         write(round);
-        // A small window, so that there are many rounds.
+        // A small window causes many rounds.
         let words = said(&nodes.terrace_dump(8, &["dump", "state", &from, "--replicas", "3", "--window", "20000"]));
         assert!(words.starts_with(&format!("state version {round}: ")), "{words}");
     }
@@ -122,7 +122,7 @@ fn files_are_dumped_and_restored_with_lost_stores_and_other_ranks() {
         "state version 0: 8 files restored\n"
     );
     assert!(same(0));
-    // One more than there are replicas for.
+    // One more than the replicas can replace.
     nodes.lose(0);
     nodes.make(0);
     let lost = nodes.terrace_dump(8, &["restore", "state", &to]);
@@ -149,7 +149,7 @@ fn the_guide_to_dumps_works_as_it_says() {
 /// Once, ranks with different arguments waited for each other forever, were ended by MPI, or made a dump that lacked
 /// copies.
 #[test]
-fn ranks_that_are_asked_for_different_things_all_say_so() {
+fn ranks_with_different_requests_all_report_it() {
     let nodes = Nodes::new(2);
     (0..4).for_each(|rank| fs::write(nodes.file(&format!("in.{rank}")), bytes(rank, 0)).unwrap());
     let (store, from) = (nodes.file("{node}/store"), nodes.file("in.{rank}"));
@@ -177,7 +177,7 @@ fn ranks_that_are_asked_for_different_things_all_say_so() {
     let usual = ["--store", &store, "restore", "state", &to];
     let told = nodes.odd_terrace_dump(4, &usual, &[&usual[..], &["--partial"]].concat());
     assert!(String::from_utf8_lossy(&told.stderr).contains("partial is false on ranks 0-1, 3, true on rank 2"));
-    // A file that is there is replaced whole, and nothing else is left.
+    // An existing file is replaced as a whole, and no other files are left.
     said(&nodes.terrace_dump(4, &["restore", "state", &to]));
     assert!((0..4).all(|rank| fs::read(nodes.file(&format!("out.{rank}"))).unwrap() == bytes(rank, 0)));
     let left = fs::read_dir(nodes.0.path())
@@ -187,7 +187,7 @@ fn ranks_that_are_asked_for_different_things_all_say_so() {
 }
 
 #[test]
-fn a_c_program_goes_on_after_a_rank_was_killed() {
+fn a_c_program_continues_after_a_rank_was_killed() {
     let nodes = Nodes::new(2);
     symlink(library(), nodes.file("libterrace_dump.so")).unwrap();
     let (program, store) = (nodes.file("program"), nodes.file("%s/store"));
@@ -217,7 +217,7 @@ fn a_c_program_goes_on_after_a_rank_was_killed() {
 }
 
 #[test]
-fn a_program_in_python_goes_on_where_it_was() {
+fn a_python_program_continues_from_its_checkpoint() {
     let python = "/usr/bin/python3".to_owned();
     let there = Command::new(&python).args(["-c", "import mpi4py"]).output().is_ok_and(|tried| tried.status.success());
     if !there {
@@ -230,7 +230,8 @@ fn a_program_in_python_goes_on_where_it_was() {
         |steps: &str| said(&nodes.mpirun(4, &[python.clone(), program.clone(), nodes.file("%s/store"), steps.into()]));
     assert_eq!(run("2"), "begins\nstep 2 is version 1\n");
     assert_eq!(run("3"), "goes on after step 2\nstep 3 is version 2\n");
-    // A masked array was dumped without its mask, and nothing was said. What tells one apart is all that is needed of it here.
+    // A masked array was dumped without its mask and without an error. The check needs only the attribute that
+    // distinguishes one.
     let masked = "import sys\nfrom mpi4py import MPI\nfrom terrace_dump import Checkpoints\n\
         class Masked(bytearray):\n    mask = filled = None\n\
         with Checkpoints(MPI.COMM_WORLD, sys.argv[1] % (MPI.COMM_WORLD.rank // 2)) as checkpoints:\n    \

@@ -11,11 +11,11 @@ use crate::{Error, Result};
 
 /// The identity of a chunk: the BLAKE3 hash of its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Hash(pub [u8; Hash::LENGTH]);
+pub struct Hash(pub [u8; Hash::LENGTH_BYTES]);
 
 impl Hash {
     /// The length of a hash in bytes.
-    pub const LENGTH: usize = blake3::OUT_LEN;
+    pub const LENGTH_BYTES: usize = blake3::OUT_LEN;
 
     /// Hashes `bytes`.
     pub fn of(bytes: &[u8]) -> Hash {
@@ -83,13 +83,13 @@ impl Default for Chunking {
 
 impl Chunking {
     /// The valid chunk sizes in bytes.
-    pub const SIZES: std::ops::RangeInclusive<u32> = 256..=4 << 20;
+    pub const VALID_SIZES_BYTES: std::ops::RangeInclusive<u32> = 256..=4 << 20;
 
     /// # Errors
-    /// [`Error::Refused`] if the size is not in [`Chunking::SIZES`].
+    /// [`Error::Refused`] if the size is not in [`Chunking::VALID_SIZES_BYTES`].
     pub fn check(self) -> Result<()> {
         let (Chunking::Fixed(size) | Chunking::Content(size)) = self;
-        match Chunking::SIZES.contains(&size) {
+        match Chunking::VALID_SIZES_BYTES.contains(&size) {
             true => Ok(()),
             false => Err(Error::Refused(format!("chunks of {size} bytes; choose 256 bytes to 4 MiB, usually 4 KiB"))),
         }

@@ -127,7 +127,7 @@ pub fn load_packed(session: &Session<'_>, version: u32, wanted: impl Fn(&Hash) -
 
 /// Decodes the hashes of a letter.
 pub fn decode_hashes(bytes: &[u8]) -> Result<Vec<Hash>> {
-    let (hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH }>();
+    let (hashes, rest) = bytes.as_chunks::<{ Hash::LENGTH_BYTES }>();
     match rest.is_empty() {
         true => Ok(hashes.iter().copied().map(Hash).collect()),
         false => Err(Error::damaged("a list of chunks", "it is cut off")),

@@ -78,7 +78,7 @@ pub enum Error {
 pub struct Lost {
     /// The rank that dumped it.
     pub rank: u32,
-    /// Which of its buffers, from 0.
+    /// The index of its buffer.
     pub buffer: u32,
     /// The first byte lost.
     pub start: u64,

@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_letters_arrive_whole_whatever_the_window(letters in letters(), window in 1usize..60) {
+        fn all_letters_arrive_whole_with_any_window(letters in letters(), window in 1usize..60) {
             let nodes: Vec<u32> = (0..letters.len() as u32).collect();
             let got = Threads::on(&nodes).run(|world| {
                 let me = world.rank();

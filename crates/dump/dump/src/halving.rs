@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn each_level_pairs_what_is_sent_with_who_receives() {
+    fn each_level_pairs_senders_with_receivers() {
         for size in 1..200u32 {
             let all: Vec<Vec<Level>> = (0..size).map(|rank| levels(rank, size)).collect();
             for (rank, levels) in (0..).zip(&all) {
@@ -237,7 +237,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn each_rank_is_told_what_all_know_of_its_own(
+        fn each_rank_learns_what_all_know_about_its_entries(
             ranks in prop::collection::vec(prop::collection::btree_set(0u64..20, 0..12), 1..14),
         ) {
             let number = |small: u64| small.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -20,7 +20,8 @@ pub fn sample_records() -> Vec<Vec<u8>> {
     [encode(&manifest), encode(&complete), encode(&index)].into_iter().flatten().collect()
 }
 
-/// Decodes the bytes as a record of each kind, and checks what was decoded as a restore does. Whether they are any.
+/// Decodes the bytes as a record of each kind, and checks the result as a restore does. Returns whether any record is
+/// valid.
 pub fn parse_records(bytes: &[u8]) -> bool {
     let manifest = decode::<Manifest>("a manifest", bytes).and_then(|manifest| manifest.positions());
     let index = decode::<Index>("an index", bytes).map(|index| {

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 /// Length of the field that holds the number of names.
 const COUNT_FIELD_BYTES: usize = 4;
 /// Length of a name: the chunk's hash and its length.
-const CHUNK_NAME_BYTES: usize = Hash::LENGTH + 4;
+const CHUNK_NAME_BYTES: usize = Hash::LENGTH_BYTES + 4;
 
 /// Encodes the head of a letter with these chunks.
 pub fn head<'a>(chunks: impl ExactSizeIterator<Item = &'a Chunk<'a>>) -> Vec<u8> {
@@ -91,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_come_out_as_they_went_in_however_the_letter_is_cut(
+        fn chunks_survive_any_cut_of_a_letter(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..50), 0..10),
             cuts in prop::collection::vec(1usize..60, 1..50),
         ) {
@@ -115,7 +115,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_can_come(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_can_be_received(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Opened::default().add(&bytes, &mut |_, _| Ok(()));
         }
     }

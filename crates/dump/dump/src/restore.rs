@@ -74,7 +74,7 @@ pub fn restore(
     let asked = version.map_or_else(|| "the newest".to_owned(), |version| version.to_string());
     let terms = Terms::of("restore").with("version", asked).with("window", window);
     let session = Session::begin(world, store, name, Work::Restore, terms)?;
-    check_window(window, *Chunking::SIZES.start() as usize)?;
+    check_window(window, *Chunking::VALID_SIZES_BYTES.start() as usize)?;
     let (version, complete) = session.version(version)?;
     let ranks = complete.buffers.len() as u32;
     let wanted = match wanted {

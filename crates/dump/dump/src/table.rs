@@ -180,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_grouping_of_merges_gives_what_looking_at_all_ranks_gives(
+        fn any_grouping_of_merges_gives_the_same_table(
             ranks in ranks(), nodes in 1usize..7, seed: u64,
         ) {
             let bounds = Bounds { entries: 100, nodes };
@@ -214,7 +214,7 @@ mod tests {
         }
 
         #[test]
-        fn a_bounded_table_says_no_more_than_is_true_and_keeps_what_all_have(ranks in ranks(), entries in 0usize..12) {
+        fn a_bounded_table_is_correct_and_keeps_common_chunks(ranks in ranks(), entries in 0usize..12) {
             let bounds = Bounds { entries, nodes: 3 };
             let full = leaves(&ranks, Bounds { entries: 100, ..bounds });
             let full = full.into_iter().reduce(|a, b| a.merge(b, bounds.wide())).unwrap_or_default();
@@ -224,7 +224,7 @@ mod tests {
                 let truth = full.entries().iter().find(|known| known.hash == entry.hash).expect("was there");
                 prop_assert!(entry.ranks <= truth.ranks);
             }
-            // As many as fit of those that all ranks have, if no rank has more than the table holds.
+            // Of the chunks that all ranks have, as many as fit are kept, if no rank has more than the table holds.
             let everywhere = full.entries().iter().filter(|e| e.ranks as usize == ranks.len()).count();
             if ranks.iter().all(|(_, memory, _)| memory.len() <= entries) && ranks.len() == 2 {
                 let found = small.entries().iter().filter(|e| e.ranks as usize == ranks.len()).count();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_bound_keeps_of_chunks_of_one_rank_is_what_another_keeps() {
+    fn all_ranks_keep_the_same_chunks_under_the_bound() {
         let bounds = Bounds { entries: 50, nodes: 3 };
         // Each has 1,000 chunks, in another order; 900 of them both have.
         let held = |rank: u32, from: u32| {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sample_of_holders_favours_nobody() {
+    fn the_sample_of_holders_is_uniform() {
         let bounds = Bounds { entries: 1000, nodes: 4 };
         let mut chosen = [0; 64];
         for chunk in 0..1000u32 {

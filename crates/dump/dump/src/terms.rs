@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ranks_are_told_the_same_of_what_differs() {
+    fn all_ranks_get_the_same_report_of_differences() {
         let same = told(&|_| Terms::of("dump").with("replicas", 3), 4);
         assert_eq!(same, [""; 4]);
         let terms = |rank: u32| {

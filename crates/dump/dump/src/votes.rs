@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn merged_votes_tell_what_more_than_one_has(
+        fn merged_votes_find_hashes_of_several_ranks(
             ranks in prop::collection::vec(prop::collection::btree_set(0u8..30, 0..20), 1..6), cut in 1u32..9,
         ) {
             let hash = |chunk: &u8| Hash::of(&[*chunk]);

@@ -1,4 +1,5 @@
-//! Dumps in a golden store of an older version: they are read for ever. `make golden` writes archives that are not there.
+//! Dumps in a golden store of an older version, which every later version must read. `make golden` writes missing
+//! archives.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +8,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{CHUNK, buffers, slices};
+use common::{CHUNK_BYTES, buffers, slices};
 use terrace::{Config, Store};
 use terrace_dump::chunk::Chunking;
 use terrace_dump::transport::World;
@@ -24,12 +25,16 @@ fn config(node: &Path) -> Config {
     Config::parse(&text, "golden").unwrap()
 }
 
-/// Four ranks on two nodes, which dump twice.
+/// Dumps twice with four ranks on two nodes.
 fn write(dir: &Path, archive: &Path) {
     let node = |node: &str| Store::init(&dir.join(node).join("store"), &config(&dir.join(node))).unwrap();
     let stores = ["0", "1"].map(node);
-    let options =
-        Options { replicas: 2, chunking: Chunking::Fixed(CHUNK as u32), window: WINDOW_BYTES, ..Options::default() };
+    let options = Options {
+        replicas: 2,
+        chunking: Chunking::Fixed(CHUNK_BYTES as u32),
+        window: WINDOW_BYTES,
+        ..Options::default()
+    };
     for round in 0..2 {
         let dumped = Threads::on(&NODE_OF_EACH_RANK).run(|world| {
             let buffers = buffers(world.rank(), round);

@@ -11,17 +11,17 @@ use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{CHUNK, Place, buffers, slices};
+use common::{CHUNK_BYTES, Place, buffers, slices};
 use terrace::Store;
 use terrace_dump::chunk::Chunking;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::transport::{Window, World};
 use terrace_dump::{Dumped, Options, Restored, Result, Wanted, dump, gc, restore};
 
-const WINDOW: usize = 3000;
+const WINDOW_BYTES: usize = 3000;
 
 fn options() -> Options {
-    Options { replicas: 2, chunking: Chunking::Fixed(CHUNK as u32), window: WINDOW, ..Options::default() }
+    Options { replicas: 2, chunking: Chunking::Fixed(CHUNK_BYTES as u32), window: WINDOW_BYTES, ..Options::default() }
 }
 
 fn dump_in(world: &dyn World, stores: &[Store], round: u64) -> Result<Dumped> {
@@ -30,7 +30,7 @@ fn dump_in(world: &dyn World, stores: &[Store], round: u64) -> Result<Dumped> {
 }
 
 fn restore_in(world: &dyn World, stores: &[Store], version: Option<u32>) -> Result<Restored> {
-    restore(world, &stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW)
+    restore(world, &stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW_BYTES)
 }
 
 /// A gate at which ranks wait until it opens.
@@ -111,7 +111,7 @@ fn is_round(restored: Vec<Result<Restored>>, round: u64) -> bool {
 }
 
 #[test]
-fn while_a_dump_is_made_nobody_else_works_on_that_name() {
+fn a_dump_locks_its_name() {
     let mut place = Place::new();
     let stores = place.stores(3);
     let nodes = [0, 0, 1, 2];
@@ -122,7 +122,7 @@ fn while_a_dump_is_made_nobody_else_works_on_that_name() {
         let first = scope.spawn(|| threads().run(|world| dump_in(&Gated { world, gate: &gate }, &stores, 1)));
         gate.wait_for(nodes.len());
         refused(threads().run(|world| dump_in(world, &stores, 2)));
-        // Of some of the nodes, too.
+        // The lock also covers a dump of only some of the nodes.
         refused(Threads::on(&[0]).run(|world| dump_in(world, &stores[2..], 2)));
         for store in &stores {
             let reason = gc::collect(store, "state", 1).unwrap_err().to_string();
@@ -141,7 +141,7 @@ fn while_a_dump_is_made_nobody_else_works_on_that_name() {
 }
 
 #[test]
-fn gc_does_not_remove_what_is_being_restored() {
+fn gc_does_not_remove_versions_being_restored() {
     let mut place = Place::new();
     let stores = place.stores(2);
     let threads = || Threads::on(&[0, 1]);
@@ -161,7 +161,7 @@ fn gc_does_not_remove_what_is_being_restored() {
 }
 
 #[test]
-fn jobs_that_begin_at_once_leave_whole_dumps_only() {
+fn concurrent_jobs_leave_only_whole_dumps() {
     let mut place = Place::new();
     let stores = place.stores(2);
     let mut made = std::collections::BTreeMap::new();

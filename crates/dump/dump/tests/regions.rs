@@ -13,7 +13,7 @@ use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Error, Options, Result};
 
 #[test]
-fn regions_are_as_they_were() {
+fn restored_regions_equal_dumped_regions() {
     let mut place = Place::new();
     let stores = place.stores(3);
     let threads = Threads::on(&[0, 1, 2]);
@@ -34,7 +34,7 @@ fn regions_are_as_they_were() {
         let mut regions = BTreeMap::from([(7, &mut field[..]), (1, &mut step[..])]);
         assert_eq!(restart(world, store, "run", None, &mut regions, window)?, 1);
         assert_eq!((field[5000], step[0]), (101, 1));
-        // One rank has another region: none is changed anywhere.
+        // One rank has another region, so no rank changes any region.
         let mut short = vec![9; 10_000 - usize::from(world.rank() == 1)];
         let told =
             restart(world, store, "run", None, &mut BTreeMap::from([(7, &mut short[..]), (1, &mut step[..])]), window);

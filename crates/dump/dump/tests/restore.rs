@@ -8,17 +8,17 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use common::{CHUNK, Place, buffers, files, sets, slices};
+use common::{CHUNK_BYTES, Place, buffers, files, sets, slices};
 use terrace::Store;
 use terrace_dump::chunk::Chunking;
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Dumped, Error, Lost, Options, Restored, Result, Wanted, dump, restore};
 
-const WINDOW: usize = 5000;
+const WINDOW_BYTES: usize = 5000;
 
 fn options(replicas: u32) -> Options {
-    Options { replicas, chunking: Chunking::Fixed(CHUNK as u32), window: WINDOW, ..Options::default() }
+    Options { replicas, chunking: Chunking::Fixed(CHUNK_BYTES as u32), window: WINDOW_BYTES, ..Options::default() }
 }
 
 fn dump_all(nodes: &[u32], stores: &[Store], replicas: u32, round: u64) -> Vec<Dumped> {
@@ -30,10 +30,11 @@ fn dump_all(nodes: &[u32], stores: &[Store], replicas: u32, round: u64) -> Vec<D
 }
 
 fn restore_all(nodes: &[u32], stores: &[&Store]) -> Vec<Result<Restored>> {
-    Threads::on(nodes).run(|world| restore(world, stores[world.node() as usize], "state", None, Wanted::Dealt, WINDOW))
+    Threads::on(nodes)
+        .run(|world| restore(world, stores[world.node() as usize], "state", None, Wanted::Dealt, WINDOW_BYTES))
 }
 
-/// All ranks' buffers, as they were restored by anybody.
+/// Merges the buffers that ranks have restored.
 fn whole(restored: Vec<Result<Restored>>) -> BTreeMap<u32, Vec<Vec<u8>>> {
     restored.into_iter().flat_map(|one| one.unwrap().whole().unwrap()).collect()
 }
@@ -43,7 +44,7 @@ fn expected(ranks: u32, round: u64) -> BTreeMap<u32, Vec<Vec<u8>>> {
 }
 
 #[test]
-fn any_stores_but_one_for_each_replica_may_be_lost() {
+fn any_replicas_minus_one_stores_may_be_lost() {
     let nodes: Vec<u32> = (0..8).collect();
     let mut place = Place::new();
     let spare = place.stores(3);
@@ -63,7 +64,7 @@ fn any_stores_but_one_for_each_replica_may_be_lost() {
 }
 
 #[test]
-fn fewer_and_more_ranks_restore_from_the_stores_that_are_left() {
+fn fewer_and_more_ranks_restore_from_the_remaining_stores() {
     let mut place = Place::new();
     let stores = place.stores(4);
     dump_all(&[0, 0, 1, 1, 2, 2, 3, 3], &stores, 3, 0);
@@ -76,8 +77,8 @@ fn fewer_and_more_ranks_restore_from_the_stores_that_are_left() {
 }
 
 #[test]
-fn nodes_count_not_ranks() {
-    // Twelve ranks on three nodes: whichever two are lost, all is on the third.
+fn replicas_count_nodes_not_ranks() {
+    // Twelve ranks on three nodes: after the loss of any two, the third has everything.
     let nodes: Vec<u32> = (0..12).map(|rank| rank / 4).collect();
     let mut place = Place::new();
     let stores = place.stores(3);
@@ -88,7 +89,7 @@ fn nodes_count_not_ranks() {
     }
 }
 
-/// Whether bytes stand in a pack of these stores: looked for byte by byte.
+/// Returns whether a pack of these stores contains the bytes.
 fn stands(packs: &[Vec<u8>], bytes: &[u8]) -> bool {
     packs.iter().any(|pack| pack.windows(bytes.len()).any(|window| window == bytes))
 }
@@ -102,7 +103,7 @@ fn packs(stores: &[&Store]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_is_lost_is_told_exactly() {
+fn lost_ranges_are_reported_exactly() {
     let nodes: Vec<u32> = (0..8).collect();
     let mut place = Place::new();
     for replicas in 1..=3 {
@@ -120,8 +121,8 @@ fn what_is_lost_is_told_exactly() {
                 for (rank, restored) in &restored {
                     let mut expected = Vec::new();
                     for (number, buffer) in (0..).zip(buffers(*rank, 0)) {
-                        for (i, bytes) in buffer.chunks(CHUNK).enumerate() {
-                            let (start, end) = ((i * CHUNK) as u64, (i * CHUNK + bytes.len()) as u64);
+                        for (i, bytes) in buffer.chunks(CHUNK_BYTES).enumerate() {
+                            let (start, end) = ((i * CHUNK_BYTES) as u64, (i * CHUNK_BYTES + bytes.len()) as u64);
                             if stands(&packs, bytes) {
                                 continue;
                             }
@@ -136,7 +137,7 @@ fn what_is_lost_is_told_exactly() {
                         for range in expected.iter().filter(|range| range.buffer == number) {
                             left[range.start as usize..range.end as usize].fill(0);
                         }
-                        // Where its manifest is lost with all its copies, a rank is lost whole.
+                        // If all copies of its manifest are lost, the whole rank is lost.
                         if of_rank(rank) == expected {
                             assert!(restored[number as usize] == left);
                         }
@@ -155,12 +156,12 @@ fn what_is_lost_is_told_exactly() {
 }
 
 #[test]
-fn damaged_chunks_come_from_elsewhere() {
+fn damaged_chunks_are_restored_from_other_stores() {
     let nodes: Vec<u32> = (0..4).collect();
     let mut place = Place::new();
     let stores = place.stores(4);
     dump_all(&nodes, &stores, 2, 0);
-    // Every frame of one store is damaged, in the middle and at its ends.
+    // Damage every frame of one store, in the middle and at its ends.
     for file in files(&stores[2].dir().with_file_name("disk")) {
         let mut bytes = fs::read(&file).unwrap();
         bytes.iter_mut().skip(50).step_by(199).for_each(|byte| *byte ^= 0x55);
@@ -185,7 +186,7 @@ fn a_dump_that_has_returned_needs_no_volatile_tier() {
 }
 
 #[test]
-fn what_has_no_room_in_a_table_counts_as_unique() {
+fn chunks_beyond_the_table_bound_count_as_unique() {
     let nodes: Vec<u32> = (0..8).collect();
     let mut place = Place::new();
     for table in [0, 1, 9] {
@@ -207,7 +208,7 @@ fn what_has_no_room_in_a_table_counts_as_unique() {
 }
 
 #[test]
-fn what_is_not_there_is_told() {
+fn missing_dumps_are_reported() {
     let mut place = Place::new();
     let stores = place.stores(2);
     let all: Vec<&Store> = stores.iter().collect();
@@ -216,10 +217,10 @@ fn what_is_not_there_is_told() {
     dump_all(&[0, 1], &stores, 2, 0);
     let beyond = Threads::on(&[0, 1]).run(|world| {
         let wanted = if world.rank() == 1 { Wanted::Of(&[7]) } else { Wanted::Dealt };
-        restore(world, all[world.node() as usize], "state", None, wanted, WINDOW).map(drop)
+        restore(world, all[world.node() as usize], "state", None, wanted, WINDOW_BYTES).map(drop)
     });
     assert!(matches!(beyond[0], Err(Error::Elsewhere { rank: 1, .. })) && matches!(beyond[1], Err(Error::Refused(_))));
-    // Two nodes with one store: copies would be lost together.
+    // Two nodes share a store: their copies would be lost together.
     let shared = Threads::on(&[0, 1]).run(|world| dump(world, &stores[0], "state", &[b"bytes"], &options(2)).map(drop));
     assert!(shared.iter().all(|told| matches!(told, Err(Error::Refused(_)))));
 }
@@ -233,11 +234,11 @@ fn a_chunk_that_many_have_is_stored_once_for_each_replica() {
         let mut holders: BTreeMap<&[u8], BTreeSet<u32>> = BTreeMap::new();
         let all: Vec<Vec<Vec<u8>>> = (0..8).map(|rank| buffers(rank, 0)).collect();
         for (rank, buffers) in (0..).zip(&all) {
-            for chunk in buffers.iter().flat_map(|buffer| buffer.chunks(CHUNK)) {
+            for chunk in buffers.iter().flat_map(|buffer| buffer.chunks(CHUNK_BYTES)) {
                 holders.entry(chunk).or_default().insert(rank);
             }
         }
-        // The bound: each distinct chunk once for each replica stored, and what too few ranks have is sent.
+        // The bound: each distinct chunk is stored once for each replica, and chunks of too few ranks are sent.
         let stored: u64 = holders.keys().map(|chunk| chunk.len() as u64 * u64::from(replicas)).sum();
         assert_eq!(dumped.iter().map(|done| done.stored).sum::<u64>(), stored);
         let missing = |(chunk, ranks): (&&[u8], &BTreeSet<u32>)| {

@@ -9,31 +9,31 @@
 
 mod common;
 
-use common::{CHUNK, Place, buffers, slices};
+use common::{CHUNK_BYTES, Place, buffers, slices};
 use terrace::Store;
 use terrace_dump::chunk::Chunking;
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Difference, Duplicates, Error, Options, Result, Wanted, dump, gc, restore};
 
-const NODES: [u32; 4] = [0, 0, 1, 2];
+const NODE_OF_RANK: [u32; 4] = [0, 0, 1, 2];
 
-/// The rank that is asked for something else.
+/// The rank with other arguments.
 const ODD_RANK: u32 = 2;
 
 fn usual() -> Options {
-    Options { replicas: 2, chunking: Chunking::Fixed(CHUNK as u32), window: 3000, ..Options::default() }
+    Options { replicas: 2, chunking: Chunking::Fixed(CHUNK_BYTES as u32), window: 3000, ..Options::default() }
 }
 
 fn dump_all(stores: &[Store], of: impl Fn(u32) -> Options + Sync) -> Vec<Result<()>> {
-    Threads::on(&NODES).run(|world| {
+    Threads::on(&NODE_OF_RANK).run(|world| {
         let buffers = buffers(world.rank(), 0);
         dump(world, &stores[world.node() as usize], "state", &slices(&buffers), &of(world.rank())).map(drop)
     })
 }
 
 fn restore_all(stores: &[Store], of: impl Fn(u32) -> (&'static str, Option<u32>, usize) + Sync) -> Vec<Result<bool>> {
-    Threads::on(&NODES).run(|world| {
+    Threads::on(&NODE_OF_RANK).run(|world| {
         let (name, version, window) = of(world.rank());
         let store = &stores[world.node() as usize];
         let restored = restore(world, store, name, version, Wanted::Dealt, window)?.whole()?;
@@ -41,7 +41,7 @@ fn restore_all(stores: &[Store], of: impl Fn(u32) -> (&'static str, Option<u32>,
     })
 }
 
-/// All ranks are told that this option differs, and on which rank.
+/// Checks that all ranks report this option and the rank that differs.
 fn assert_told<T: std::fmt::Debug>(told: &[Result<T>], option: &str) {
     for told in told {
         let Err(Error::Differ(differences)) = told else { panic!("{option}: {told:?}") };
@@ -58,7 +58,7 @@ fn a_dump_of_ranks_with_different_options_is_refused_by_all() {
     let odd: [(&str, Options); 8] = [
         ("replicas", Options { replicas: 3, ..usual() }),
         ("chunk", Options { chunking: Chunking::Fixed(512), ..usual() }),
-        ("chunk", Options { chunking: Chunking::Content(CHUNK as u32), ..usual() }),
+        ("chunk", Options { chunking: Chunking::Content(CHUNK_BYTES as u32), ..usual() }),
         ("duplicates", Options { duplicates: Duplicates::Local, ..usual() }),
         ("static partners", Options { by_load: false, ..usual() }),
         ("table", Options { table: 7, ..usual() }),
@@ -69,7 +69,7 @@ fn a_dump_of_ranks_with_different_options_is_refused_by_all() {
         assert_told(&dump_all(&stores, |rank| if rank == ODD_RANK { odd } else { usual() }), option);
     }
     assert!(stores.iter().all(|store| gc::versions(store, "state").unwrap().is_empty()));
-    let named = Threads::on(&NODES).run(|world| {
+    let named = Threads::on(&NODE_OF_RANK).run(|world| {
         let name = if world.rank() == ODD_RANK { "other" } else { "state" };
         dump(world, &stores[world.node() as usize], name, &[b"bytes"], &usual()).map(drop)
     });
@@ -88,7 +88,7 @@ fn a_restore_of_ranks_with_different_options_is_refused_by_all() {
         assert_told(&restore_all(&stores, |rank| if rank == ODD_RANK { odd } else { ("state", None, 3000) }), option);
     }
     assert!(restore_all(&stores, |_| ("state", None, 3000)).into_iter().all(|whole| whole.unwrap()));
-    let both = Threads::on(&NODES).run(|world| {
+    let both = Threads::on(&NODE_OF_RANK).run(|world| {
         let store = &stores[world.node() as usize];
         match world.rank() {
             ODD_RANK => restore(world, store, "state", None, Wanted::Dealt, 3000).map(drop),
@@ -105,13 +105,13 @@ fn a_window_that_no_chunk_fits_is_refused() {
     let mut place = Place::new();
     let stores = place.stores(3);
     for options in [
-        Options { window: CHUNK - 1, ..usual() },
-        Options { window: 4 * CHUNK - 1, chunking: Chunking::Content(CHUNK as u32), ..usual() },
+        Options { window: CHUNK_BYTES - 1, ..usual() },
+        Options { window: 4 * CHUNK_BYTES - 1, chunking: Chunking::Content(CHUNK_BYTES as u32), ..usual() },
     ] {
         assert!(dump_all(&stores, |_| options).iter().all(|told| matches!(told, Err(Error::Refused(_)))));
     }
-    assert!(dump_all(&stores, |_| Options { window: CHUNK, ..usual() }).iter().all(Result::is_ok));
+    assert!(dump_all(&stores, |_| Options { window: CHUNK_BYTES, ..usual() }).iter().all(Result::is_ok));
     let refused = restore_all(&stores, |_| ("state", None, 0));
     assert!(refused.iter().all(|told| matches!(told, Err(Error::Refused(_)))), "{refused:?}");
-    assert!(restore_all(&stores, |_| ("state", None, CHUNK)).into_iter().all(|whole| whole.unwrap()));
+    assert!(restore_all(&stores, |_| ("state", None, CHUNK_BYTES)).into_iter().all(|whole| whole.unwrap()));
 }

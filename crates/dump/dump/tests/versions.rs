@@ -6,31 +6,31 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::{CHUNK, Place, buffers, slices};
+use common::{CHUNK_BYTES, Place, buffers, slices};
 use terrace::Store;
 use terrace_dump::chunk::Chunking;
 use terrace_dump::transport::World;
 use terrace_dump::transport::threads::Threads;
 use terrace_dump::{Dumped, Error, Options, Result, Wanted, dump, gc, restore};
 
-const WINDOW: usize = 3000;
+const WINDOW_BYTES: usize = 3000;
 
 /// The buffers of each rank.
 type Ranks = BTreeMap<u32, Vec<Vec<u8>>>;
 
 fn dump_on(threads: &Threads, stores: &[&Store], replicas: u32, round: u64) -> Vec<Result<Dumped>> {
-    let chunking = Chunking::Fixed(CHUNK as u32);
-    let options = Options { replicas, chunking, window: WINDOW, ..Options::default() };
+    let chunking = Chunking::Fixed(CHUNK_BYTES as u32);
+    let options = Options { replicas, chunking, window: WINDOW_BYTES, ..Options::default() };
     threads.run(|world| {
         let buffers = buffers(world.rank(), round);
         dump(world, stores[world.node() as usize], "state", &slices(&buffers), &options)
     })
 }
 
-/// The version that is restored, and all buffers.
+/// Restores a version. Returns its number and all buffers.
 fn restored(nodes: &[u32], stores: &[&Store], version: Option<u32>) -> Result<(u32, Ranks)> {
     let restored = Threads::on(nodes)
-        .run(|world| restore(world, stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW));
+        .run(|world| restore(world, stores[world.node() as usize], "state", version, Wanted::Dealt, WINDOW_BYTES));
     let (mut found, mut all) = (0, BTreeMap::new());
     for restored in restored {
         let restored = restored?;
@@ -45,7 +45,7 @@ fn is_round(restored: &Ranks, round: u64) -> bool {
 }
 
 #[test]
-fn only_what_changed_moves() {
+fn only_changed_chunks_move() {
     let nodes: Vec<u32> = (0..8).map(|rank| rank / 2).collect();
     let mut place = Place::new();
     let stores = place.stores(5);
@@ -57,19 +57,19 @@ fn only_what_changed_moves() {
     };
     let (first, _) = chunks(dump_on(&threads, &all, 3, 0));
     assert_eq!(chunks(dump_on(&threads, &all, 3, 0)), (0, 0), "nothing has changed");
-    // Two new chunks for each rank, three times.
+    // Each rank gets two new chunks, three times.
     let (stored, sent) = chunks(dump_on(&threads, &all, 3, 1));
-    assert_eq!(stored, 8 * 2 * 3 * CHUNK as u64);
-    assert!(sent < 8 * 2 * 2 * (CHUNK as u64 + 64), "{sent} bytes sent");
+    assert_eq!(stored, 8 * 2 * 3 * CHUNK_BYTES as u64);
+    assert!(sent < 8 * 2 * 2 * (CHUNK_BYTES as u64 + 64), "{sent} bytes sent");
     for (version, round) in [(0, 0), (1, 0), (2, 1)] {
         assert!(is_round(&restored(&nodes, &all, Some(version)).unwrap().1, round), "version {version}");
     }
-    // A store is lost, and an empty one in its place: nothing is confirmed there, and all is there again.
+    // A store is lost and replaced by an empty one: nothing is confirmed there, and everything is stored there again.
     let renewed = [all[0], all[1], &stores[4], all[3]];
     let (stored, _) = chunks(dump_on(&threads, &renewed, 3, 1));
     assert!(stored > first / 6 && stored < first, "{stored} bytes stored again of {first}");
     for left in 0..4 {
-        // With three replicas on four nodes, two nodes have all.
+        // With three replicas on four nodes, any two nodes have everything.
         let left = [renewed[left], renewed[(left + 1) % 4]];
         assert!(is_round(&restored(&[0, 1], &left, Some(3)).unwrap().1, 1));
     }
@@ -91,7 +91,8 @@ fn a_dump_in_which_a_rank_died_does_not_exist() {
             let well = done.iter().filter(|done| done.is_ok()).count();
             assert_eq!(died + well, 4, "each has the dump or is told: {done:?}");
             let (_, restored) = restored(&nodes, &all, None).unwrap();
-            // Those before the last step agree; of the last itself it may be that only some were told.
+            // A failure before the last step leaves no version. In the last step, only some stores may have got the
+            // record.
             let exists = is_round(&restored, round + 1);
             assert!(exists || is_round(&restored, round), "rank {victim} died at call {call}");
             assert!(exists || well == 0, "a dump that returned well exists");
@@ -108,20 +109,20 @@ fn a_dump_in_which_a_rank_died_does_not_exist() {
 }
 
 #[test]
-fn what_was_noted_in_some_stores_only_is_noted_in_all_by_the_next_dump() {
+fn the_next_dump_completes_a_version_record_in_all_stores() {
     let nodes = [0, 1, 2];
     let mut place = Place::new();
     let stores = place.stores(3);
     let all: Vec<&Store> = stores.iter().collect();
     let threads = Threads::on(&nodes);
     assert!(dump_on(&threads, &all, 2, 0).iter().all(Result::is_ok));
-    // As where a rank was killed in the last step.
+    // This is the state after a rank was killed in the last step.
     stores[1].remove(b"dumps/state/complete/0000000000").unwrap();
     stores[2].remove(b"dumps/state/complete/0000000000").unwrap();
     assert!(is_round(&restored(&nodes, &all, None).unwrap().1, 0));
     assert!(dump_on(&threads, &all, 2, 1).iter().all(Result::is_ok));
     assert!(all.iter().all(|store| gc::versions(store, "state").unwrap() == [0, 1]));
-    // A gc that was killed after its first step is finished by the next.
+    // The next gc finishes one that was killed after its first step.
     stores[0].remove(b"dumps/state/complete/0000000000").unwrap();
     all.iter().for_each(|store| drop(gc::collect(store, "state", 1).unwrap()));
     assert!(all.iter().all(|store| store.list(b"dumps/state/index/0000000000", None, 9).unwrap().is_empty()));
@@ -156,7 +157,7 @@ fn old_versions_are_dropped_and_shared_chunks_stay() {
         // Version 0 is gone.
         assert!(matches!(restored(&nodes, &all, Some(0)), Err(Error::NotFound { .. })));
     }
-    // What is left is what one version takes.
+    // The remaining bytes are those of one version.
     let fresh = place.stores(4);
     let alone: Vec<&Store> = fresh.iter().collect();
     assert!(dump_on(&threads, &alone, 2, 1).iter().all(Result::is_ok));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use terrace::config::Rule;
 use terrace::{Config, Encoding};
-use terrace_codec::{ALL, RARE};
+use terrace_codec::{ALL_ENCODINGS, RARE_ENCODINGS};
 use terrace_views::language::ast::{At, Consistency, File, ReplicaLine, Section};
 use terrace_views::language::{self, Parsed};
 use terrace_views::model::{Model, Replica};
@@ -54,7 +54,7 @@ pub fn read_declaration(
 
 /// Reports unknown codecs.
 fn check_codecs(file: &File, diagnostics: &mut Diagnostics) {
-    let mut known: Vec<String> = ALL.iter().chain(RARE).map(Encoding::to_string).collect();
+    let mut known: Vec<String> = ALL_ENCODINGS.iter().chain(RARE_ENCODINGS).map(Encoding::to_string).collect();
     // Suggest the names without a level, too.
     let without = |name: &String| name.rsplit_once('-').map(|(head, _)| head.to_owned());
     known.extend(known.iter().filter_map(without).filter(|name| name.parse::<Encoding>().is_ok()).collect::<Vec<_>>());

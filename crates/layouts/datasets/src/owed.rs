@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_owed_is_at_least_what_was_added_and_not_removed() {
+    fn owed_ranges_cover_added_ranges_that_were_not_removed() {
         let mut owed = Owed::default();
         let mut right = vec![false; 10_000];
         let mut state = 7u64;

@@ -65,13 +65,13 @@ pub fn with_gather_buffer<T>(
     run: impl FnOnce(&mut Gathered) -> Attempt<T>,
 ) -> Attempt<T> {
     thread_local! {
-        static MEMORY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+        static GATHER_MEMORY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
-    let mut parts = Gathered::within(find_touched_parts(plan, offset, length, gap)?, MEMORY.take());
+    let mut parts = Gathered::within(find_touched_parts(plan, offset, length, gap)?, GATHER_MEMORY.take());
     let done = run(&mut parts);
     let memory = parts.into_memory();
     if memory.capacity() <= MAX_KEPT_MEMORY_BYTES {
-        MEMORY.set(memory);
+        GATHER_MEMORY.set(memory);
     }
     done
 }

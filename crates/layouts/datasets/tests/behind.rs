@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use terrace::Store;
 use terrace_datasets::{Dataset, Datasets, Error};
 
-const N: usize = 30_000;
-const TEXT: &str = "
+const ROW_COUNT: usize = 30_000;
+const ROWS_DECLARATION: &str = "
 dataset { var data [30000]struct { a, b, c int32 } }
 view rows { var data = data }
 view fields { var a [] { a } = data; var b [] { b } = data; var c [] { c } = data }
@@ -26,7 +26,7 @@ fn dataset(dir: &Path, text: &str) -> (Store, Dataset) {
     (store, dataset)
 }
 
-/// Rows whose numbers are all this.
+/// Makes rows whose numbers all equal `value`.
 fn rows(value: i32, count: usize) -> Vec<u8> {
     value.to_le_bytes().repeat(3 * count)
 }
@@ -38,14 +38,14 @@ fn read(dataset: &Dataset, view: &str, at: usize, length: usize) -> Result<Vec<u
     Ok(out)
 }
 
-/// Where the bytes of an object lie.
+/// Returns the places of an object's bytes.
 fn places(store: &Store, key: &str) -> Vec<(PathBuf, u64, u64)> {
     let extents = store.locate(key.as_bytes()).unwrap().extents;
     let replicas = extents.into_iter().flat_map(|extent| extent.replicas);
     replicas.filter_map(|replica| Some((replica.file?, replica.position?, replica.stored))).collect()
 }
 
-/// Makes the bytes of an object unreadable, and returns their place and their values.
+/// Makes the bytes of an object unreadable. Returns their places and values.
 fn break_bytes(store: &Store, key: &str) -> Vec<((PathBuf, u64, u64), Vec<u8>)> {
     store.sync().unwrap();
     let mut before = Vec::new();
@@ -62,7 +62,7 @@ fn break_bytes(store: &Store, key: &str) -> Vec<((PathBuf, u64, u64), Vec<u8>)> 
     before
 }
 
-/// Makes the bytes readable again, if the object still lies there.
+/// Makes the bytes readable again, if the object is still there.
 fn mend_bytes(store: &Store, key: &str, before: Vec<((PathBuf, u64, u64), Vec<u8>)>) {
     let now = places(store, key);
     for (place, bytes) in before.into_iter().filter(|(place, _)| now.contains(place)) {
@@ -74,57 +74,57 @@ fn lost<T>(found: Result<T, Error>) -> bool {
     matches!(found, Err(Error::Lost { .. }))
 }
 
-/// Elements 100..200 are newer in `rows`.
+/// Makes elements 100..200 newer in `rows` than in the other replica.
 fn ahead(dataset: &Dataset) {
     let view = dataset.view("rows").unwrap();
-    view.write_at(0, &rows(1, N)).unwrap();
+    view.write_at(0, &rows(1, ROW_COUNT)).unwrap();
     dataset.settle().unwrap();
     view.write_at(1200, &rows(2, 100)).unwrap();
 }
 
 #[test]
-fn a_replica_that_is_behind_does_not_stand_in_for_one_that_cannot_be_read() {
+fn a_replica_that_is_behind_does_not_replace_an_unreadable_one() {
     let dir = tempfile::tempdir().unwrap();
-    let (store, dataset) = dataset(dir.path(), TEXT);
+    let (store, dataset) = dataset(dir.path(), ROWS_DECLARATION);
     ahead(&dataset);
     let before = break_bytes(&store, "datasets/d/rows");
     assert!(lost(read(&dataset, "rows", 1200, 1200)), "what was written is taken back");
-    assert!(lost(read(&dataset, "fields", 0, 12 * N)));
+    assert!(lost(read(&dataset, "fields", 0, 12 * ROW_COUNT)));
     // The other replica's bytes are still readable.
-    assert!(read(&dataset, "rows", 2400, 12 * N - 2400).unwrap() == rows(1, N - 200));
+    assert!(read(&dataset, "rows", 2400, 12 * ROW_COUNT - 2400).unwrap() == rows(1, ROW_COUNT - 200));
     dataset.settle().unwrap();
     assert!(lost(read(&dataset, "rows", 1200, 1200)));
     mend_bytes(&store, "datasets/d/rows", before);
-    let right = [rows(1, 100), rows(2, 100), rows(1, N - 200)].concat();
-    assert!(read(&dataset, "rows", 0, 12 * N).unwrap() == right);
+    let right = [rows(1, 100), rows(2, 100), rows(1, ROW_COUNT - 200)].concat();
+    assert!(read(&dataset, "rows", 0, 12 * ROW_COUNT).unwrap() == right);
     dataset.settle().unwrap();
     assert!(store.get(b"datasets/d/rows").unwrap() == right);
     let columns = store.get(b"datasets/d/fields").unwrap();
-    assert!((0..3).all(|column| columns[4 * (column * N + 100)..][..400] == 2i32.to_le_bytes().repeat(100)));
+    assert!((0..3).all(|column| columns[4 * (column * ROW_COUNT + 100)..][..400] == 2i32.to_le_bytes().repeat(100)));
 }
 
 #[test]
-fn a_replica_that_is_behind_does_not_restore_what_was_deleted() {
+fn a_replica_that_is_behind_does_not_restore_deleted_bytes() {
     let dir = tempfile::tempdir().unwrap();
-    let (store, dataset) = dataset(dir.path(), TEXT);
+    let (store, dataset) = dataset(dir.path(), ROWS_DECLARATION);
     ahead(&dataset);
     store.remove(b"datasets/d/rows").unwrap();
     for _ in 0..2 {
         assert!(lost(read(&dataset, "rows", 1200, 1200)), "what was written is taken back");
-        assert!(read(&dataset, "rows", 2400, 12 * N - 2400).unwrap() == rows(1, N - 200));
+        assert!(read(&dataset, "rows", 2400, 12 * ROW_COUNT - 2400).unwrap() == rows(1, ROW_COUNT - 200));
         assert_eq!(dataset.repair(false).unwrap().lost, 2);
     }
     // Overwritten bytes are readable again.
     dataset.view("rows").unwrap().write_at(1200, &rows(3, 100)).unwrap();
-    let right = [rows(1, 100), rows(3, 100), rows(1, N - 200)].concat();
-    assert!(read(&dataset, "rows", 0, 12 * N).unwrap() == right);
+    let right = [rows(1, 100), rows(3, 100), rows(1, ROW_COUNT - 200)].concat();
+    assert!(read(&dataset, "rows", 0, 12 * ROW_COUNT).unwrap() == right);
     assert_eq!(dataset.repair(false).unwrap().lost, 0);
     assert!(store.get(b"datasets/d/rows").unwrap() == right);
 }
 
 #[test]
-fn what_only_one_has_is_there_again_when_it_can_be_read_again() {
-    const ONE: &str = "
+fn bytes_of_a_single_replica_return_when_it_is_readable_again() {
+    const ONE_REPLICA: &str = "
         dataset { var n uint32; var data [n]struct { a, b, c int32 } }
         view n { var n = n }
         view rows { var data = data }
@@ -132,34 +132,34 @@ fn what_only_one_has_is_there_again_when_it_can_be_read_again() {
         replica rows { view rows }
     ";
     let dir = tempfile::tempdir().unwrap();
-    let (store, dataset) = dataset(dir.path(), ONE);
+    let (store, dataset) = dataset(dir.path(), ONE_REPLICA);
     let (n, view) = (dataset.view("n").unwrap(), dataset.view("rows").unwrap());
     n.write_at(0, &30_000u32.to_le_bytes()).unwrap();
-    view.write_at(0, &rows(1, N)).unwrap();
+    view.write_at(0, &rows(1, ROW_COUNT)).unwrap();
     let before = break_bytes(&store, "datasets/d/rows/0");
-    assert!(!before.is_empty() && lost(read(&dataset, "rows", 0, 12 * N)));
+    assert!(!before.is_empty() && lost(read(&dataset, "rows", 0, 12 * ROW_COUNT)));
     assert_eq!(dataset.repair(false).unwrap().lost, 1);
     mend_bytes(&store, "datasets/d/rows/0", before);
-    assert!(read(&dataset, "rows", 0, 12 * N).unwrap() == rows(1, N));
+    assert!(read(&dataset, "rows", 0, 12 * ROW_COUNT).unwrap() == rows(1, ROW_COUNT));
     n.write_at(0, &20_000u32.to_le_bytes()).unwrap();
     assert!(read(&dataset, "rows", 0, 12 * 20_000).unwrap() == rows(1, 20_000));
 }
 
 #[test]
-fn who_accepts_a_loss_has_zeros() {
+fn an_accepted_loss_reads_as_zeros() {
     let dir = tempfile::tempdir().unwrap();
-    let text = TEXT.split("replica fields").next().unwrap();
+    let text = ROWS_DECLARATION.split("replica fields").next().unwrap();
     let (store, dataset) = dataset(dir.path(), text);
-    dataset.view("rows").unwrap().write_at(0, &rows(1, N)).unwrap();
+    dataset.view("rows").unwrap().write_at(0, &rows(1, ROW_COUNT)).unwrap();
     break_bytes(&store, "datasets/d/rows");
-    assert!(lost(read(&dataset, "fields", 0, 12 * N)));
+    assert!(lost(read(&dataset, "fields", 0, 12 * ROW_COUNT)));
     assert_eq!(dataset.repair(true).unwrap().lost, 1);
-    assert!(read(&dataset, "rows", 0, 12 * N).unwrap() == rows(0, N));
+    assert!(read(&dataset, "rows", 0, 12 * ROW_COUNT).unwrap() == rows(0, ROW_COUNT));
 }
 
 #[test]
-fn what_a_replica_lacks_is_elsewhere_when_an_array_becomes_shorter() {
-    const TWO: &str = "
+fn shortening_an_array_keeps_bytes_that_one_replica_lacks() {
+    const TWO_REPLICAS: &str = "
         dataset { var n uint32; var data [100, n]int32 }
         view n { var n = n }
         view all { var data = data }
@@ -169,7 +169,7 @@ fn what_a_replica_lacks_is_elsewhere_when_an_array_becomes_shorter() {
         replica other { view other; consistency async 1000s }
     ";
     let dir = tempfile::tempdir().unwrap();
-    let (store, dataset) = dataset(dir.path(), TWO);
+    let (store, dataset) = dataset(dir.path(), TWO_REPLICAS);
     let (n, all) = (dataset.view("n").unwrap(), dataset.view("all").unwrap());
     n.write_at(0, &1000u32.to_le_bytes()).unwrap();
     all.write_at(0, &[1; 400_000]).unwrap();

@@ -1,4 +1,4 @@
-//! h5py and zarr read exports. TERRACE_PYTHON names a Python that has them, if `python3` has not.
+//! h5py and zarr read exports. TERRACE_PYTHON names a Python that has them, if `python3` lacks them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use std::process::Command;
 use terrace::{Config, Store};
 use terrace_datasets::{Datasets, Error, Format};
 
-const DECLARATION: &str = "
+const EXPORTED_DECLARATION: &str = "
 dataset {
     var steps int32
     var points [700]struct {
@@ -40,7 +40,7 @@ replica main complete { view all }
 replica rows { view rows }
 ";
 
-const H5: &str = "
+const H5PY_CHECK: &str = "
 import h5py, numpy, sys
 with h5py.File(sys.argv[1] + '/all.h5') as f:
     assert sorted(f) == ['grid', 'points', 'steps']
@@ -57,7 +57,7 @@ with h5py.File(sys.argv[1] + '/columns.h5') as f:
     assert f['grid'][12, 34] == 12 * 50 + 34 and (f['x'][:] == numpy.arange(700)).all()
 ";
 
-const ZARR: &str = "
+const ZARR_CHECK: &str = "
 import zarr, numpy, sys
 g = zarr.open_group(sys.argv[1] + '/all.zarr', mode='r')
 assert g['steps'][()] == 1234
@@ -67,7 +67,7 @@ assert g['grid'].shape == (30, 50) and g['grid'][29, 49] == 29 * 50 + 49
 assert bytes(g['points/name'][5])[2:5] == b'abc'
 ";
 
-const REFERENCES: &str = "
+const REFERENCES_CHECK: &str = "
 import json, numpy, sys
 refs = json.load(open(sys.argv[1] + '/rows.json'))['refs']
 def load(name):
@@ -89,7 +89,7 @@ g = zarr.open_group(zarr.storage.FsspecStore(fs, read_only=True, path=''), mode=
 assert g['grid'][29, 49] == 29 * 50 + 49
 ";
 
-/// Runs a script where its modules are there.
+/// Runs a script if Python has its modules.
 fn python(modules: &str, script: &str, folder: &Path) {
     let python = std::env::var_os("TERRACE_PYTHON").unwrap_or("python3".into());
     let has = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
@@ -103,14 +103,14 @@ fn python(modules: &str, script: &str, folder: &Path) {
 }
 
 #[test]
-fn other_tools_read_what_is_exported() {
+fn other_tools_read_exported_views() {
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
         "[[tier]]\nname = 'disk'\nkind = 'directory'\nlayout = 'plain'\ntargets = ['{}/disk']\n",
         dir.path().display()
     );
     let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
-    let dataset = Datasets::new(&store).add("d", DECLARATION).unwrap();
+    let dataset = Datasets::new(&store).add("d", EXPORTED_DECLARATION).unwrap();
     let mut bytes = 1234i32.to_le_bytes().to_vec();
     bytes.resize(8, 0);
     for i in 0..700u16 {
@@ -136,9 +136,9 @@ fn other_tools_read_what_is_exported() {
     export("rows", Format::References, "rows.json").unwrap();
     assert!(matches!(export("columns", Format::References, "no.json"), Err(Error::Refused(_))));
     assert!(matches!(export("all", Format::Hdf5, "all.h5"), Err(Error::Refused(_))));
-    python("h5py", H5, dir.path());
-    python("zarr", ZARR, dir.path());
-    python("numpy", REFERENCES, dir.path());
+    python("h5py", H5PY_CHECK, dir.path());
+    python("zarr", ZARR_CHECK, dir.path());
+    python("numpy", REFERENCES_CHECK, dir.path());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Datasets in a golden store of an older version: they are read for ever. `make golden` writes archives that are not there.
+//! Datasets in a golden store of an older version, which every later version must read. `make golden` writes missing
+//! archives.
 
 #![allow(clippy::unwrap_used)]
 
@@ -45,7 +46,7 @@ fn write(dir: &Path, archive: &Path) {
 }
 
 #[test]
-fn views_of_a_golden_dataset_show_its_bytes_and_what_is_owed_is_made() {
+fn views_of_a_golden_dataset_show_its_bytes_and_owed_replicas_are_made() {
     let archive = archive(env!("CARGO_MANIFEST_DIR"), "dataset");
     if is_wanted(&archive) {
         write(tempfile::tempdir().unwrap().path(), &archive);

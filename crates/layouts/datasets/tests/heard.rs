@@ -15,17 +15,17 @@ use terrace::report::ReplicaState;
 use terrace::{Encoding, Store};
 use terrace_datasets::{Datasets, Declared};
 
-const ROWS: usize = 50_000;
-const DECLARATION: &str = "
+const ROW_COUNT: usize = 50_000;
+const VIEWS_DECLARATION: &str = "
 dataset { var data [50000]struct { a, b int32 } }
 view rows { var data = data }
 view fields { var a [] { a } = data; var b [] { b } = data }
 replica rows { view rows }
 ";
-const DENSE: &str = "replica dense { view fields; tier disk; codec \"shuffle4+zstd\" }\n";
-const QUICK: &str = "replica dense { view fields; tier ram; codec \"none\" }\n";
+const DENSE_REPLICA: &str = "replica dense { view fields; tier disk; codec \"shuffle4+zstd\" }\n";
+const QUICK_REPLICA: &str = "replica dense { view fields; tier ram; codec \"none\" }\n";
 
-/// The other process: writes all rows each time it is told to.
+/// The other process, which writes all rows on each request.
 struct Writer(Child);
 
 impl Writer {
@@ -61,10 +61,10 @@ fn writer() {
 }
 
 fn rows(value: i32) -> Vec<u8> {
-    (0..2 * ROWS as i32).flat_map(|number| (number / 100 * value).to_le_bytes()).collect()
+    (0..2 * ROW_COUNT as i32).flat_map(|number| (number / 100 * value).to_le_bytes()).collect()
 }
 
-/// Tiers and encodings of a replica, in the words of its rule.
+/// Returns the tiers and encodings of a replica, in the words of its rule.
 fn stored(store: &Store, key: &[u8]) -> Vec<(String, String)> {
     let extents = store.locate(key).unwrap().extents;
     let there = extents.iter().flat_map(|extent| &extent.replicas).filter(|one| one.state == ReplicaState::Present);
@@ -78,7 +78,7 @@ fn stored(store: &Store, key: &[u8]) -> Vec<(String, String)> {
 fn rules_that_were_not_set_before_a_crash_are_set_on_opening() {
     let dir = tempfile::tempdir().unwrap();
     let store = common::store(dir.path());
-    drop(Datasets::new(&store).add("d", &format!("{DECLARATION}{DENSE}")).unwrap());
+    drop(Datasets::new(&store).add("d", &format!("{VIEWS_DECLARATION}{DENSE_REPLICA}")).unwrap());
     let rules = || std::fs::read_to_string(dir.path().join("store/terrace.toml")).unwrap();
     let declared = rules();
     store.set_rules("datasets/d", Vec::new()).unwrap();
@@ -88,15 +88,17 @@ fn rules_that_were_not_set_before_a_crash_are_set_on_opening() {
 }
 
 #[test]
-fn a_process_that_has_the_dataset_open_follows_what_another_declares() {
+fn an_open_dataset_follows_changes_of_its_declaration() {
     let dir = tempfile::tempdir().unwrap();
     let store = common::store(dir.path());
     let datasets = Datasets::new(&store);
-    let dataset = datasets.add("d", DECLARATION).unwrap();
+    let dataset = datasets.add("d", VIEWS_DECLARATION).unwrap();
     let mut writer = Writer::new(dir.path());
     writer.write(1);
-    for (value, replica, tier, encoding) in [(2, DENSE, "disk", "shuffle4+zstd"), (3, QUICK, "ram", "none")] {
-        dataset.change(&Declared::parse(&format!("{DECLARATION}{replica}")).unwrap()).unwrap();
+    for (value, replica, tier, encoding) in
+        [(2, DENSE_REPLICA, "disk", "shuffle4+zstd"), (3, QUICK_REPLICA, "ram", "none")]
+    {
+        dataset.change(&Declared::parse(&format!("{VIEWS_DECLARATION}{replica}")).unwrap()).unwrap();
         writer.write(value);
         let encoding = encoding.parse::<Encoding>().unwrap().to_string();
         let places = stored(&store, b"datasets/d/dense");
@@ -104,9 +106,9 @@ fn a_process_that_has_the_dataset_open_follows_what_another_declares() {
         let fields = store.get(b"datasets/d/dense").unwrap();
         let all = rows(value);
         let a: Vec<u8> = all.chunks(8).flat_map(|row| row[..4].to_vec()).collect();
-        assert_eq!(fields[..4 * ROWS], a);
+        assert_eq!(fields[..4 * ROW_COUNT], a);
     }
-    dataset.change(&Declared::parse(DECLARATION).unwrap()).unwrap();
+    dataset.change(&Declared::parse(VIEWS_DECLARATION).unwrap()).unwrap();
     writer.write(4);
     assert!(store.stat(b"datasets/d/dense").is_err(), "it is gone for both");
     writer.end();

@@ -19,8 +19,8 @@ use terrace_datasets::{Dataset, Datasets, Declared};
 const FAIL_POINTS: [&str; 5] =
     ["batch:written", "batch:committed", "dataset:settled", "commit:logged", "mover:committed"];
 
-const ROWS: usize = 4000;
-const DECLARATION: &str = "
+const ROW_COUNT: usize = 4000;
+const BASE_DECLARATION: &str = "
 dataset {
     var data [4000]struct { a, b int32; c int64 }
 }
@@ -33,7 +33,7 @@ replica fields { view fields; codec \"zstd\" }
 replica late { view b; consistency async 20ms }
 replica closed complete { view ca; consistency on-close }
 ";
-const EXTRA: &str = "replica extra complete { view b }\n";
+const EXTRA_REPLICA: &str = "replica extra complete { view b }\n";
 
 /// The values of a, b and c.
 type Values = Vec<[i64; 3]>;
@@ -60,14 +60,14 @@ impl Operation {
     fn of(who: u64, seed: u64) -> Operation {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let view = ["rows", "a", "b", "c"][random.below(4) as usize];
-        let half = ROWS / 2;
+        let half = ROW_COUNT / 2;
         let first = random.below(half as u64) as usize;
         let most = [10, 300, half as u64][random.below(3) as usize];
         let count = 1 + random.below(most.min((half - first) as u64)) as usize;
         Operation { view, first: first + who as usize * half, count, seed }
     }
 
-    /// The next value.
+    /// Returns the next value.
     fn value(&self, row: usize, field: usize) -> i64 {
         i64::from((self.seed as u32).wrapping_mul(2_654_435_761).wrapping_add((row * 3 + field) as u32) as i32)
     }
@@ -91,7 +91,7 @@ impl Operation {
             "b" => ("b", self.first * 4, four(1).flat_map(i32::to_be_bytes).collect()),
             _ => {
                 let bytes = rows.clone().flat_map(|row| self.value(row, 2).to_le_bytes()).collect();
-                ("fields", ROWS * 8 + self.first * 8, bytes)
+                ("fields", ROW_COUNT * 8 + self.first * 8, bytes)
             }
         };
         let view = dataset.view(view)?;
@@ -110,7 +110,7 @@ fn columns(values: &Values) -> Vec<u8> {
     four(0).chain(four(1)).chain(values.iter().flat_map(|row| row[2].to_le_bytes())).collect()
 }
 
-/// The files of replicas that values come to.
+/// Returns the content of the replicas' files for these values.
 fn files(values: &Values) -> [(&'static str, Vec<u8>); 4] {
     let rows = values.iter().flat_map(|row| {
         [&(row[0] as i32).to_le_bytes()[..], &(row[1] as i32).to_le_bytes(), &row[2].to_le_bytes()].concat()
@@ -129,7 +129,7 @@ fn files(values: &Values) -> [(&'static str, Vec<u8>); 4] {
     ]
 }
 
-/// Not a test: the program of the processes that are killed.
+/// Not a test: the program of the killed processes.
 #[test]
 fn writer() {
     let Ok(text) = std::env::var("TERRACE_WRITER") else { return };
@@ -146,8 +146,8 @@ fn writer() {
         operation.run(&dataset).unwrap();
         journal.write_all(format!("{seed} ends\n").as_bytes()).unwrap();
         match (who, seed % 40) {
-            (0, 10) => drop(dataset.change(&Declared::parse(&format!("{DECLARATION}{EXTRA}")).unwrap())),
-            (0, 20) => drop(dataset.change(&Declared::parse(DECLARATION).unwrap())),
+            (0, 10) => drop(dataset.change(&Declared::parse(&format!("{BASE_DECLARATION}{EXTRA_REPLICA}")).unwrap())),
+            (0, 20) => drop(dataset.change(&Declared::parse(BASE_DECLARATION).unwrap())),
             (0, 30) => {
                 dataset.settle().unwrap();
                 let name = ["late", "fields", "closed"][(seed / 40 % 3) as usize];
@@ -170,7 +170,8 @@ fn spawn(dir: &Path, who: u64, first: u64, fail_point: Option<String>) -> Child 
     command.spawn().unwrap()
 }
 
-/// Applies what a journal says is done, from seed `next` on; the operation that was begun and not ended.
+/// Applies the completed operations of a journal from seed `next` on. Returns the operation that was started and not
+/// completed.
 fn catch_up(dir: &Path, who: u64, next: &mut u64, values: &mut Values) -> Option<Operation> {
     let journal = fs::read_to_string(dir.join(format!("journal-{who}"))).unwrap_or_default();
     let mut open = None;
@@ -202,9 +203,9 @@ fn all_replicas_agree_on_whole_writes_despite_kills() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let store = common::store(dir);
-    Datasets::new(&store).add("d", DECLARATION).unwrap();
+    Datasets::new(&store).add("d", BASE_DECLARATION).unwrap();
     drop(store);
-    let mut values: Values = vec![[0; 3]; ROWS];
+    let mut values: Values = vec![[0; 3]; ROW_COUNT];
     let mut next = [seed << 32; 2];
     let (mut killed, mut unanswered, mut died_at) = (0, 0, std::collections::BTreeMap::<&str, u64>::new());
     while killed < kills {
@@ -230,7 +231,7 @@ fn all_replicas_agree_on_whole_writes_despite_kills() {
         let store = Store::open(&dir.join("store")).unwrap();
         let dataset = Datasets::new(&store).open("d").unwrap();
         let fields = dataset.view("fields").unwrap();
-        let mut found = vec![0; ROWS * 16];
+        let mut found = vec![0; ROW_COUNT * 16];
         fields.read_at(0, &mut found).unwrap();
         for who in [0, 1] {
             let open = catch_up(dir, who, &mut next[who as usize], &mut values);

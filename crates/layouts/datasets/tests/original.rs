@@ -1,4 +1,4 @@
-//! Errors of the released original of DRepl, each as reproduced there, and the correct results here.
+//! Errors of the original DRepl release, as reproduced there, and the correct results here.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::path::Path;
 use terrace::{PutOptions, Store};
 use terrace_datasets::{Dataset, Datasets, Error};
 
-const VIEWS: &str = "
+const VIEWS_DECLARATION: &str = "
 dataset {
     const N = 1000
     type Point struct { a, b, c float32 }
@@ -23,18 +23,18 @@ view soa {
 }
 view b { var b [] { b } = data }
 ";
-const N: usize = 1000;
+const POINT_COUNT: usize = 1000;
 
 fn value(field: usize, element: usize) -> [u8; 4] {
     ((field * 100_000 + element) as f32).to_le_bytes()
 }
 
 fn aos() -> Vec<u8> {
-    (0..N).flat_map(|i| (0..3).flat_map(move |field| value(field, i))).collect()
+    (0..POINT_COUNT).flat_map(|i| (0..3).flat_map(move |field| value(field, i))).collect()
 }
 
 fn field(number: usize) -> Vec<u8> {
-    (0..N).flat_map(|i| value(number, i)).collect()
+    (0..POINT_COUNT).flat_map(|i| value(number, i)).collect()
 }
 
 fn soa() -> Vec<u8> {
@@ -43,7 +43,7 @@ fn soa() -> Vec<u8> {
 
 fn dataset(dir: &Path, replicas: &str) -> (Store, Dataset) {
     let store = common::store(dir);
-    let dataset = Datasets::new(&store).add("points", &format!("{VIEWS}{replicas}")).unwrap();
+    let dataset = Datasets::new(&store).add("points", &format!("{VIEWS_DECLARATION}{replicas}")).unwrap();
     (store, dataset)
 }
 
@@ -54,9 +54,9 @@ fn read(dataset: &Dataset, view: &str) -> Vec<u8> {
     out
 }
 
-/// There, `soa` shows field a in the place of b and c where only `aos` is stored.
+/// In the original, `soa` shows field a in place of b and c if only `aos` is stored.
 #[test]
-fn a_view_that_is_not_stored_shows_each_field_in_its_place() {
+fn a_view_without_a_replica_shows_each_field_in_its_place() {
     let dir = tempfile::tempdir().unwrap();
     let (_store, dataset) = dataset(dir.path(), "replica main { view aos }");
     dataset.view("aos").unwrap().write_at(0, &aos()).unwrap();
@@ -64,9 +64,9 @@ fn a_view_that_is_not_stored_shows_each_field_in_its_place() {
     assert!(read(&dataset, "b") == field(1));
 }
 
-/// There, what is written through such a view puts c into a.
+/// In the original, writes through such a view put c into a.
 #[test]
-fn what_is_written_through_a_view_that_is_not_stored_is_where_it_belongs() {
+fn writes_through_a_view_without_a_replica_reach_their_fields() {
     let dir = tempfile::tempdir().unwrap();
     let (store, dataset) = dataset(dir.path(), "replica main { view aos }");
     dataset.view("soa").unwrap().write_at(0, &soa()).unwrap();
@@ -74,9 +74,9 @@ fn what_is_written_through_a_view_that_is_not_stored_is_where_it_belongs() {
     assert!(store.get(b"datasets/points/main").unwrap() == aos());
 }
 
-/// There, `aos` shows wrong bytes and `b` ends the server where only `soa` is stored.
+/// In the original, `aos` shows wrong bytes and `b` crashes the server if only `soa` is stored.
 #[test]
-fn structures_of_arrays_can_be_all_that_is_stored() {
+fn a_structure_of_arrays_can_be_the_only_replica() {
     let dir = tempfile::tempdir().unwrap();
     let (store, dataset) = dataset(dir.path(), "replica main { view soa }");
     dataset.view("aos").unwrap().write_at(0, &aos()).unwrap();
@@ -85,9 +85,9 @@ fn structures_of_arrays_can_be_all_that_is_stored() {
     assert!(store.get(b"datasets/points/main").unwrap() == soa());
 }
 
-/// There, the files of replicas are emptied whenever the server starts.
+/// In the original, the files of replicas are emptied whenever the server starts.
 #[test]
-fn a_dataset_that_is_opened_again_is_as_it_was() {
+fn a_reopened_dataset_is_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let (store, dataset) = dataset(dir.path(), "replica main { view aos } replica other complete { view b }");
     dataset.view("soa").unwrap().write_at(0, &soa()).unwrap();
@@ -101,9 +101,10 @@ fn a_dataset_that_is_opened_again_is_as_it_was() {
     assert!(read(&Datasets::new(&store).open("points").unwrap(), "soa") == soa());
 }
 
-/// Not of the original: the paper wants any replica to be made again from the others, whatever their layout is.
+/// Not an error of the original: the paper requires that any replica can be rebuilt from the others, whatever their
+/// layout.
 #[test]
-fn a_damaged_replica_is_made_again_of_one_in_another_layout() {
+fn a_damaged_replica_is_rebuilt_from_another_layout() {
     let dir = tempfile::tempdir().unwrap();
     let (store, dataset) = dataset(dir.path(), "replica rows { view aos } replica fields { view soa }");
     dataset.view("aos").unwrap().write_at(0, &aos()).unwrap();
@@ -117,14 +118,14 @@ fn a_damaged_replica_is_made_again_of_one_in_another_layout() {
         assert!(read(&dataset, "soa") == soa());
         assert!(read(&dataset, "aos") == aos());
         dataset.repair(false).unwrap();
-        assert!(store.get(key).unwrap().len() == 12 * N);
+        assert!(store.get(key).unwrap().len() == 12 * POINT_COUNT);
     }
-    // Replaced behind our back.
+    // Another program replaces the object.
     store.put_bytes(b"datasets/points/rows", b"no rows", &PutOptions::default()).unwrap();
     assert!(read(&dataset, "aos") == aos());
     dataset.repair(false).unwrap();
     assert!(store.get(b"datasets/points/rows").unwrap() == aos());
-    // Deleted.
+    // Now it is deleted.
     store.remove(b"datasets/points/rows").unwrap();
     assert!(read(&dataset, "aos") == aos());
     assert_eq!(dataset.repair(false).unwrap().gone, 1);
@@ -137,5 +138,5 @@ fn a_damaged_replica_is_made_again_of_one_in_another_layout() {
     assert_eq!(dataset.repair(false).unwrap().lost, 2);
     assert!(matches!(dataset.view("b").unwrap().read_at(0, &mut [0]), Err(Error::Lost { .. })));
     dataset.repair(true).unwrap();
-    assert!(read(&dataset, "b") == vec![0; 4 * N]);
+    assert!(read(&dataset, "b") == vec![0; 4 * POINT_COUNT]);
 }

@@ -23,7 +23,7 @@ struct Case<'a> {
     steps: Vec<String>,
 }
 
-/// A declaration whose replicas follow now or later, and with a view of what varies.
+/// Makes a declaration whose replicas follow at once or later, with a view of the variable part.
 fn declaration(r: &mut Random) -> String {
     let mut text = String::new();
     let made = declare::declaration(r);
@@ -142,7 +142,7 @@ impl Case<'_> {
         }
     }
 
-    /// Deletes a replica, if the others have all of it.
+    /// Deletes a replica, if the others have all of its elements.
     fn delete(&mut self, r: &mut Random) {
         let number = r.below(self.model.replicas.len() as u64) as usize;
         let others: Vec<usize> = (0..self.model.replicas.len()).filter(|other| *other != number).collect();
@@ -158,7 +158,7 @@ impl Case<'_> {
         }
     }
 
-    /// Adds a replica, or takes the last one off.
+    /// Adds a replica, or removes the last one.
     fn change(&mut self, r: &mut Random) {
         let view = &self.model.views[r.below(self.model.views.len() as u64) as usize].name;
         let extra = format!("replica extra complete {{\n    view {view}\n}}\n");
@@ -173,7 +173,7 @@ impl Case<'_> {
         (self.text, self.model) = (text, declared.model);
     }
 
-    /// All replicas are what they should be, byte for byte.
+    /// Checks that all replicas have the right bytes.
     fn settled(&mut self) {
         self.steps.push("settle".into());
         self.dataset.settle().unwrap();
@@ -196,7 +196,7 @@ impl Case<'_> {
     }
 }
 
-/// Whether the declaration made sense.
+/// Runs a case. Returns whether its declaration was valid.
 fn case(store: &Store, datasets: &Datasets, seed: u64) -> bool {
     let mut r = Random::new(seed);
     let text = declaration(&mut r);
@@ -217,7 +217,7 @@ fn case(store: &Store, datasets: &Datasets, seed: u64) -> bool {
 }
 
 #[test]
-fn random_datasets_are_as_values_in_memory() {
+fn random_datasets_equal_values_in_memory() {
     let wanted: u64 = std::env::var("TERRACE_DATASETS").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
     let first: u64 = std::env::var("TERRACE_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let dir = tempfile::tempdir().unwrap();

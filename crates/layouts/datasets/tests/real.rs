@@ -1,4 +1,4 @@
-//! Real particle dumps of VPIC, as it writes them: arrays of 32-byte structures. TERRACE_DATA names the folder of real files.
+//! Real particle dumps of VPIC: arrays of 32-byte structures. TERRACE_DATA names the folder of real files.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use terrace::Store;
 use terrace_datasets::Datasets;
 
-const STEPS: &str = include_str!("../examples/vpic.dataset");
+const STEPS_DECLARATION: &str = include_str!("../examples/vpic.dataset");
 
 fn dump() -> Option<Vec<u8>> {
     let Some(data) = std::env::var_os("TERRACE_DATA").map(PathBuf::from) else {
@@ -19,17 +19,17 @@ fn dump() -> Option<Vec<u8>> {
     Some(std::fs::read(data.join("pic/vpic_harris_i_t264_r0.aos32")).unwrap())
 }
 
-/// The bytes of one field, as they should be.
+/// Returns the expected bytes of one field.
 fn field(dump: &[u8], number: usize) -> Vec<u8> {
     dump.chunks(32).flat_map(|particle| particle[4 * number..4 * number + 4].to_vec()).collect()
 }
 
 #[test]
-fn particles_are_seen_in_any_layout_and_stored_in_the_best() {
+fn particles_convert_between_layouts_and_the_best_layout_is_stored() {
     let Some(dump) = dump() else { return };
     let dir = tempfile::tempdir().unwrap();
     let store = common::store(dir.path());
-    let declaration = STEPS.replace("const N = 65350", &format!("const N = {}", dump.len() / 32));
+    let declaration = STEPS_DECLARATION.replace("const N = 65350", &format!("const N = {}", dump.len() / 32));
     Datasets::new(&store).add("ions", &declaration).unwrap();
     drop(store);
     // Opened again, so that the replicas' rules apply.
@@ -63,13 +63,13 @@ fn particles_are_seen_in_any_layout_and_stored_in_the_best() {
     println!("{} bytes of particles: {rows} as written, {columns} by field", dump.len());
     assert!(rows < dump.len() as u64 && columns < dump.len() as u64);
 
-    // What is written through one view is in all others.
+    // A write through one view appears in all others.
     let momentum = vec![0x11; dump.len() / 8];
     dataset.view("ux").unwrap().write_at(0, &momentum).unwrap();
     let particles = read("particles");
     assert!(field(&particles, 4) == momentum && field(&particles, 5) == field(&dump, 5));
 
-    // Without the replica that was written, the other has all of it.
+    // Without the written replica, the other one has everything.
     store.remove(b"datasets/ions/as_written").unwrap();
     assert!(read("particles") == particles);
     dataset.repair(false).unwrap();

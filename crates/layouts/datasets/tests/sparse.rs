@@ -9,8 +9,8 @@ use std::fs;
 
 use terrace_datasets::{Datasets, Declared};
 
-/// 2^60 bytes and more.
-const HUGE: &str = "
+/// More than 2^60 bytes.
+const HUGE_DECLARATION: &str = "
 dataset {
     const N = 1152921504606846976 / 16
     var data [N]struct { a, b float32; c float64 }
@@ -22,7 +22,7 @@ view sample { var b [i] { b } = data[i * 1000003] }
 replica rows { view rows }
 ";
 
-/// Bytes that this process has read from files so far.
+/// Returns the bytes that this process has read from files so far.
 fn read_so_far() -> u64 {
     let text = fs::read_to_string("/proc/self/io").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
@@ -30,10 +30,10 @@ fn read_so_far() -> u64 {
 }
 
 #[test]
-fn a_dataset_of_two_to_the_sixty_costs_what_is_in_it() {
+fn a_dataset_of_two_to_the_sixty_bytes_costs_only_its_content() {
     let dir = tempfile::tempdir().unwrap();
     let store = common::store(dir.path());
-    let dataset = Datasets::new(&store).add("huge", HUGE).unwrap();
+    let dataset = Datasets::new(&store).add("huge", HUGE_DECLARATION).unwrap();
     let (rows, b, fields) =
         (dataset.view("rows").unwrap(), dataset.view("b").unwrap(), dataset.view("fields").unwrap());
     let elements: u64 = (1 << 60) / 16;
@@ -52,7 +52,7 @@ fn a_dataset_of_two_to_the_sixty_costs_what_is_in_it() {
         assert!(cost < 256 << 10, "{cost} bytes were read for 4 KiB");
         let right: Vec<u8> = (0..1024u32).flat_map(|i| ((number as u32) << 16 | i).to_be_bytes()).collect();
         assert!(out == right);
-        // The same, as another view has it.
+        // The same elements through another view.
         assert_eq!(fields.read_at(elements * 4 + place * 4, &mut out).unwrap(), 4096);
         assert!(out.chunks(4).zip(right.chunks(4)).all(|(a, b)| a.iter().rev().eq(b)));
     }
@@ -62,7 +62,7 @@ fn a_dataset_of_two_to_the_sixty_costs_what_is_in_it() {
     assert!(out.iter().all(|byte| *byte == 0));
     let cost = read_so_far() - before;
     assert!(cost < 4096, "{cost} bytes were read for nothing");
-    // Elements that lie far apart.
+    // These elements are far apart.
     let sample = dataset.view("sample").unwrap();
     assert_eq!(sample.read_at(0, &mut out).unwrap(), 4096);
     assert!(out[..4] == [0; 4] && out[4..].iter().all(|byte| *byte == 0));
@@ -70,8 +70,8 @@ fn a_dataset_of_two_to_the_sixty_costs_what_is_in_it() {
     sample.read_at(3996, &mut out[..16]).unwrap();
     assert_eq!(out[..16], [0, 0, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0]);
 
-    // A new replica is made of what is there, and takes over where the first is lost.
-    let declared = Declared::parse(&format!("{HUGE}replica fields {{ view fields }}")).unwrap();
+    // A new replica is built from the existing one, and serves when the first is lost.
+    let declared = Declared::parse(&format!("{HUGE_DECLARATION}replica fields {{ view fields }}")).unwrap();
     dataset.change(&declared).unwrap();
     let stored: u64 = store.locate(b"datasets/huge/fields").unwrap().extents.iter().map(|extent| extent.length).sum();
     println!("{stored} bytes of the new replica are stored");

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use terrace_datasets::{Datasets, Declared};
 
-const DECLARATION: &str = "
+const SHARED_DECLARATION: &str = "
 dataset { var data [3000]struct { a, b, c int32 } }
 view rows { var data = data }
 view fields { var a [] { a } = data; var b [] { b } = data; var c [] { c } = data }
@@ -17,15 +17,15 @@ replica rows { view rows }
 replica fields { view fields }
 replica late complete { view big; consistency async 5ms }
 ";
-const VALUES: usize = 9000;
+const VALUE_COUNT: usize = 9000;
 
 #[test]
 fn each_reader_sees_each_write_whole_or_not_at_all() {
     let dir = tempfile::tempdir().unwrap();
     let store = common::store(dir.path());
-    // Two handles, as of two processes.
+    // Two handles, like two processes.
     let datasets = [Datasets::new(&store), Datasets::new(&store)];
-    datasets[0].add("d", DECLARATION).unwrap();
+    datasets[0].add("d", SHARED_DECLARATION).unwrap();
     let (done, tag, seen) = (AtomicBool::new(false), AtomicU32::new(1), AtomicU32::new(0));
     std::thread::scope(|scope| {
         let writers: Vec<_> = [(0, "rows"), (1, "fields"), (1, "rows")]
@@ -36,7 +36,7 @@ fn each_reader_sees_each_write_whole_or_not_at_all() {
                 scope.spawn(move || {
                     for _ in 0..60 {
                         let value = tag.fetch_add(1, Ordering::Relaxed);
-                        let bytes: Vec<u8> = (0..VALUES).flat_map(|_| value.to_le_bytes()).collect();
+                        let bytes: Vec<u8> = (0..VALUE_COUNT).flat_map(|_| value.to_le_bytes()).collect();
                         view.write_at(0, &bytes).unwrap();
                     }
                 })
@@ -55,7 +55,7 @@ fn each_reader_sees_each_write_whole_or_not_at_all() {
                         if name == "big" { u32::from_be_bytes(four) } else { u32::from_le_bytes(four) }
                     };
                     let mut values: Vec<u32> = bytes.chunks(4).map(number).collect();
-                    // Blocks are filled up with zeros.
+                    // Zeros fill up blocks.
                     values.retain(|value| name != "big" || *value != 0);
                     assert!(values.iter().all(|value| *value == values[0]), "{name} is of several writes");
                     seen.fetch_add(1, Ordering::Relaxed);
@@ -64,9 +64,9 @@ fn each_reader_sees_each_write_whole_or_not_at_all() {
         }
         let (done, live) = (&done, datasets[0].open("d").unwrap());
         scope.spawn(move || {
-            // Replicas come and go meanwhile.
-            let more = Declared::parse(&format!("{DECLARATION} replica extra {{ view big }}")).unwrap();
-            let less = Declared::parse(DECLARATION).unwrap();
+            // Replicas are added and removed meanwhile.
+            let more = Declared::parse(&format!("{SHARED_DECLARATION} replica extra {{ view big }}")).unwrap();
+            let less = Declared::parse(SHARED_DECLARATION).unwrap();
             while !done.load(Ordering::Relaxed) {
                 for declared in [&more, &less] {
                     match live.change(declared) {
@@ -87,7 +87,7 @@ fn each_reader_sees_each_write_whole_or_not_at_all() {
 }
 
 #[test]
-fn arrays_may_be_made_longer_and_shorter_by_many_at_once() {
+fn many_threads_may_resize_arrays_at_once() {
     let declaration = "dataset { var n int32; var d [n]int32 }\n\
         view all { var n = n; var d = d }\nview big big { var d = d; var n = n }\n\
         replica one { view all }\nreplica two { view big }\n";
@@ -102,7 +102,7 @@ fn arrays_may_be_made_longer_and_shorter_by_many_at_once() {
                 for count in [3000u32, 10, 2000, 500].iter().cycle().skip(number.into()).take(60) {
                     let values = [number; 4].repeat(*count as usize);
                     match view.write_at(0, &[&count.to_le_bytes()[..], &values].concat()) {
-                        // Another thread has shortened the arrays since.
+                        // Another thread has shortened the arrays meanwhile.
                         Ok(()) | Err(terrace_datasets::Error::Beyond { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }
@@ -119,8 +119,8 @@ fn arrays_may_be_made_longer_and_shorter_by_many_at_once() {
 }
 
 #[test]
-fn writers_that_read_nothing_write_at_once_and_others_between_them() {
-    const ROWS: usize = 4000;
+fn blind_writers_write_in_parallel_with_other_writers() {
+    const ROW_COUNT: usize = 4000;
     let dir = tempfile::tempdir().unwrap();
     let store = common::store(dir.path());
     let text = "
@@ -135,14 +135,14 @@ fn writers_that_read_nothing_write_at_once_and_others_between_them() {
         for who in 0..4usize {
             let (rows, fields) = (dataset.view("rows").unwrap(), dataset.view("fields").unwrap());
             scope.spawn(move || {
-                let first = who * ROWS / 4;
+                let first = who * ROW_COUNT / 4;
                 for value in 1..=100i32 {
                     let values = |count: usize| value.to_le_bytes().repeat(count);
-                    rows.write_at(first as u64 * 8, &values(ROWS / 2)).unwrap();
-                    // Reads the bytes between its elements in the other replica, where other threads write.
-                    fields.write_at(first as u64 * 4, &values(ROWS / 4)).unwrap();
+                    rows.write_at(first as u64 * 8, &values(ROW_COUNT / 2)).unwrap();
+                    // This also reads the bytes between its elements in the other replica, where other threads write.
+                    fields.write_at(first as u64 * 4, &values(ROW_COUNT / 4)).unwrap();
                     if value % 10 == 0 {
-                        fields.write_at(0, &values(ROWS)).unwrap();
+                        fields.write_at(0, &values(ROW_COUNT)).unwrap();
                     }
                 }
             });

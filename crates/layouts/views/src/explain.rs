@@ -1,4 +1,4 @@
-//! Explains a declaration: the places of all elements and the cost of each view.
+//! Explains a declaration: the offsets of all elements and the cost of each view.
 
 use std::fmt;
 
@@ -37,17 +37,17 @@ pub struct View {
     pub name: String,
     /// The length of its file, in bytes.
     pub bytes: u64,
-    /// How many of them are padding.
+    /// The number of padding bytes in it.
     pub padding: u64,
-    /// Whether nothing can be written through it.
+    /// Whether it is read-only.
     pub read_only: bool,
-    /// The replicas in which it is stored as it is.
+    /// The replicas that store it unconverted.
     pub stored_in: Vec<String>,
-    /// How many descriptors a read goes through; none without replicas.
+    /// The number of descriptors of a read; `None` without replicas.
     pub descriptors: Option<usize>,
-    /// How many parts are moved element by element, which is slow.
+    /// The number of parts that are moved element by element, which is slow.
     pub walked: usize,
-    /// Where its parts lie.
+    /// The positions of its parts.
     pub parts: Vec<Part>,
 }
 
@@ -58,9 +58,9 @@ pub struct Replica {
     pub name: String,
     /// The lengths of its files, in bytes.
     pub files: Vec<u64>,
-    /// The parts that its views leave out and it stores nevertheless.
+    /// The parts that it stores although its views leave them out.
     pub added: Vec<String>,
-    /// Where its parts lie.
+    /// The positions of its parts.
     pub parts: Vec<Part>,
 }
 
@@ -71,22 +71,22 @@ pub struct Part {
     pub path: String,
     /// Its type.
     pub primitive: String,
-    /// Whether the highest byte comes first.
+    /// Whether it is big-endian.
     pub big: bool,
-    /// The file.
+    /// The index of the file.
     pub file: usize,
     /// Its first byte.
     pub offset: u64,
-    /// How often it is repeated, and at what distance in bytes; the outermost first.
+    /// The number of repetitions and their distance in bytes for each dimension, outermost first.
     pub steps: Vec<(u64, u64)>,
     /// The path in the dataset.
     pub of: String,
 }
 
-/// Explains a declaration that has no errors, with arrays of variable size as long as given.
+/// Explains a declaration without errors, with these lengths of arrays of variable size.
 ///
 /// # Errors
-/// Where something does not fit the given sizes.
+/// [`Misfit`] if the declaration does not fit these sizes.
 pub fn explain(model: &Model, sizes: &Sizes) -> Result<Explanation, Misfit> {
     let lay = |replica| of_replica(replica, &model.views, &model.dataset, sizes);
     let layouts: Vec<Layout> = model.replicas.iter().map(lay).collect::<Result<_, _>>()?;
@@ -145,7 +145,7 @@ pub fn explain(model: &Model, sizes: &Sizes) -> Result<Explanation, Misfit> {
     })
 }
 
-/// An explanation shows at most this many lines of a list.
+/// The maximum number of shown lines of a list.
 const MAX_LISTED_LINES: usize = 40;
 
 impl fmt::Display for Explanation {

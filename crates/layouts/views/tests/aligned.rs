@@ -1,8 +1,8 @@
-//! `aligned` data lies as a C compiler lays it out.
+//! `aligned` data has the layout of a C compiler.
 //!
-//! An array of `string9` had a stride of 11 bytes. In C its element is `struct { int16_t length; char text[9]; }`, which is aligned
-//! at 2 and so 12 bytes long. The tests' oracle took sizes from the same table as the layout does, so it could not see that; here a
-//! compiler says what is right.
+//! An array of `string9` had a stride of 11 bytes. In C its element is `struct { int16_t length; char text[9]; }`,
+//! which is aligned at 2 and therefore has 12 bytes. The oracle of the tests could not see it, because it took sizes
+//! from the same table as the layout; here a compiler determines the right ones.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,7 +17,7 @@ use terrace_views::language::read;
 use terrace_views::layout::{Placed, of_view};
 use terrace_views::model::{Model, Sizes};
 
-/// A type: its name here, and in C.
+/// A type, with its name in the language and in C.
 #[derive(Clone)]
 enum Kind {
     Plain(String, String),
@@ -25,7 +25,7 @@ enum Kind {
     Array(u64, Box<Kind>),
 }
 
-const PLAIN: [(&str, &str); 14] = [
+const PLAIN_TYPES: [(&str, &str); 14] = [
     ("int8", "int8_t"),
     ("int16", "int16_t"),
     ("int32", "int32_t"),
@@ -51,7 +51,7 @@ fn kind(r: &mut Random, depth: u64) -> Kind {
         2 | 3 => Kind::Struct((0..1 + r.below(4)).map(|i| (format!("f{i}"), kind(r, depth - 1))).collect()),
         4 | 5 => Kind::Array(1 + r.below(4), Box::new(kind(r, depth - 1))),
         _ => {
-            let (ours, c) = r.of(&PLAIN);
+            let (ours, c) = r.of(&PLAIN_TYPES);
             Kind::Plain(ours.to_owned(), c.to_owned())
         }
     }
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// A declaration of a name in C, arrays behind it.
+    /// Returns a declaration of a name in C.
     fn c(&self, name: &str) -> String {
         match self {
             Kind::Plain(_, c) => format!("{c} {name};"),
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// Each element's path, in the order of the leaves and of their indices.
+    /// Lists the path of each element, in the order of the leaves and of their indices.
     fn elements(&self, path: &str, out: &mut Vec<Vec<String>>) {
         match self {
             Kind::Plain(..) => out.push(vec![path.to_owned()]),
@@ -103,7 +103,7 @@ impl Kind {
     }
 }
 
-/// Where each element of a leaf lies.
+/// Returns the offset of each element of a leaf.
 fn places(placed: &Placed) -> Vec<u64> {
     let mut places = vec![placed.offset];
     for walk in &placed.loops {
@@ -114,7 +114,7 @@ fn places(placed: &Placed) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_aligned_lies_as_a_c_compiler_lays_it_out() {
+fn aligned_views_match_the_layout_of_a_c_compiler() {
     let mut r = Random::new(20);
     let name9 = Kind::Plain("string9".to_owned(), "struct { int16_t length; char text[9]; }".to_owned());
     let flag = Kind::Plain("int8".to_owned(), "int8_t".to_owned());

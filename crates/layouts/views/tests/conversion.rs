@@ -1,4 +1,4 @@
-//! Random datasets, views and requests, compared with the oracle. `TERRACE_CONVERSIONS` says how many cases.
+//! Random datasets, views and requests, compared with the oracle. `TERRACE_CONVERSIONS` sets the number of cases.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -13,7 +13,7 @@ use terrace_views::layout::{Layout, of_replica, of_view};
 use terrace_views::model::{Model, Sizes, View};
 use terrace_views::{Diagnostics, language};
 
-/// The meaning of a declaration, if it has one.
+/// Returns the model of a declaration, if it is valid.
 fn model(text: &str) -> Option<Model> {
     let mut diagnostics = Diagnostics::default();
     let parsed = language::parse(text, 0, &mut diagnostics);
@@ -41,7 +41,7 @@ impl Case {
         Some(Case { text, replicas: replicas.unwrap(), images, model, sizes })
     }
 
-    /// The replicas' files, one after the other.
+    /// Returns the replicas' files, one after the other.
     fn files(&self, memory: &mut oracle::Memory) -> Vec<Vec<u8>> {
         self.images.iter().flatten().map(|image| memory.render(image)).collect()
     }
@@ -56,7 +56,7 @@ impl Case {
         stored.collect()
     }
 
-    /// Requests through each view. Returns how many there were.
+    /// Makes requests through each view. Returns their number.
     fn check(&self, r: &mut Random) -> u64 {
         let mut memory = oracle::Memory::random(r, &self.model, &self.sizes);
         let mut requests = 0;
@@ -95,7 +95,7 @@ impl Case {
         requests
     }
 
-    /// A write of all replicas through a view.
+    /// Writes to all replicas through a view.
     fn write(&self, view: &View, layout: &Layout, range: Range<usize>, bytes: &[u8], memory: &mut oracle::Memory) {
         let image = oracle::view(view, &self.model, &self.sizes);
         let mut files = self.files(memory);
@@ -115,7 +115,7 @@ impl Case {
     }
 }
 
-/// Parts of files.
+/// Reads parts of files.
 fn gathered(touched: &[Touched], files: &[Vec<u8>]) -> Gathered {
     let mut parts = Gathered::new(touched.to_vec());
     let copy = |part: &Touched, into: &mut [u8]| {
@@ -127,7 +127,8 @@ fn gathered(touched: &[Touched], files: &[Vec<u8>]) -> Gathered {
 }
 
 impl Case {
-    /// Writing to parts of files comes to the same as writing to the files; what is touched as a whole needs not be known before.
+    /// Writing to parts of files has the same effect as writing to the files. Parts that are overwritten completely
+    /// need not be read first.
     fn scattered(&self, plan: &Plan, offset: u64, bytes: &[u8], written: &[Vec<u8>], memory: &mut oracle::Memory) {
         let before = self.files(memory);
         for gap in [0, 7, 300] {
@@ -151,7 +152,7 @@ impl Case {
         }
     }
 
-    /// The bytes of a replica that hold what is written, wherever, are those that are touched.
+    /// The bytes of a replica that contain written elements are exactly the touched bytes.
     fn touched(&self, written: &[Option<oracle::Origin>], one: Stored, touched: &[Touched], view: &str) {
         let written: HashSet<oracle::Origin> = written.iter().flatten().copied().collect();
         for (file, image) in self.images.iter().flatten().enumerate().skip(one.first_file).take(one.layout.files.len())
@@ -172,7 +173,7 @@ fn compare(ours: &[u8], right: &[u8], what: impl Fn() -> String) {
 }
 
 #[test]
-fn conversions_are_as_the_oracle_says() {
+fn conversions_equal_the_oracle() {
     let wanted: u64 = std::env::var("TERRACE_CONVERSIONS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
     let first: u64 = std::env::var("TERRACE_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let (mut seed, mut requests, mut useless) = (first, 0, 0);

@@ -1,4 +1,4 @@
-//! Errors are reported; the reference's examples are right.
+//! Errors are reported, and the examples of the reference are right.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -8,7 +8,7 @@ use terrace_views::layout::{Layout, of_replica, of_view};
 use terrace_views::model::{Model, Sizes};
 use terrace_views::{Diagnostic, Diagnostics, Severity};
 
-/// A declaration, and all that is said about it.
+/// Returns a declaration's model and diagnostics.
 fn check(text: &str) -> (Model, Vec<Diagnostic>) {
     let mut diagnostics = Diagnostics::default();
     let mut load = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
@@ -72,7 +72,7 @@ fn warnings_do_not_fail() {
 }
 
 #[test]
-fn an_error_is_said_behind_any_number_of_warnings() {
+fn errors_are_reported_after_any_number_of_warnings() {
     let twice: String = (0..200).map(|i| format!("view v{i} {{ var a = a; var b = a }}\n")).collect();
     let wrong = "view slides { var w [i < 4, j < 3] = a[i + j] }\nreplica r { view v0; view slides }";
     let (_, said) = check(&format!("dataset {{ var a [6]int32 }}\n{twice}{wrong}"));
@@ -100,7 +100,7 @@ fn huge_datasets_cost_nothing() {
     let stored = of_replica(&model.replicas[0], &model.views, &model.dataset, &Sizes::new()).unwrap();
     assert_eq!(stored.files, [1 << 60]);
     let plan = Plan::converting(&view(&model, "soa"), &stored);
-    // 4 KiB in the middle of b come out of 16 KiB of the file.
+    // 4 KiB in the middle of b need 16 KiB of the file.
     let offset = (1u64 << 58) + (1 << 40);
     let file: Vec<u8> = (0..=255).cycle().take(16 << 10).collect();
     let window = Window { start: (1 << 40) * 4, bytes: &file };
@@ -111,7 +111,7 @@ fn huge_datasets_cost_nothing() {
     }
 }
 
-/// The released original returns field a for b and c here, and writing corrupts the stored bytes; and with SoA as the only
+/// The original release returns field a for b and c here, and writes corrupt the stored bytes. With SoA as the only
 /// replica it reads wrong bytes and crashes on b.
 #[test]
 fn the_original_s_wrong_results_are_right() {

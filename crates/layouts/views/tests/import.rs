@@ -1,4 +1,4 @@
-//! Declarations of other formats' metadata; of real files where `TERRACE_DATA` names a folder with some.
+//! Declarations from the metadata of other formats, including real files if `TERRACE_DATA` names a folder of them.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -19,7 +19,7 @@ fn imported(name: &str, bytes: impl AsRef<[u8]>, format: Option<Format>) -> Resu
     import(&path, format, 100).map(|imported| imported.declaration)
 }
 
-/// The layout of the one view of a declaration.
+/// Returns the layout of the only view of a declaration.
 fn layout(text: &str) -> Layout {
     let mut diagnostics = Diagnostics::default();
     let parsed = parse(text, 0, &mut diagnostics);
@@ -28,7 +28,7 @@ fn layout(text: &str) -> Layout {
     of_view(&model.views[0], &model.dataset, &Sizes::new()).unwrap()
 }
 
-/// Offsets and types of the parts of a view, by path.
+/// Returns offsets and types of the parts of a view, by path.
 fn parts(text: &str) -> Vec<(String, u64, String)> {
     layout(text).leaves.into_iter().map(|p| (p.path, p.offset, p.primitive.to_string())).collect()
 }
@@ -117,7 +117,7 @@ fn a_zarr_group_has_a_view_for_each_array() {
 }
 
 #[test]
-fn c_structs_lie_as_compilers_lay_them() {
+fn c_structs_match_the_layout_of_compilers() {
     let text = "#define DIMENSIONS 3 /* of space */\n#include <stdint.h>\n\
         struct inner { char tag; double weight; };\n\
         typedef struct particle {\n  float dx, dy[DIMENSIONS]; // place\n  int32_t cell;\n  unsigned char c;\n  struct inner in[2];\n  short s;\n} particle_t;\n\
@@ -130,7 +130,7 @@ fn c_structs_lie_as_compilers_lay_them() {
     assert!(matches!(imported("p.h", "struct a { int p : 3; };", None), Err(Error::Unsupported(_))));
 }
 
-/// A classic file: a fixed variable of 3 shorts, and two per record, of one byte and one double.
+/// A classic file: a fixed variable of 3 shorts, and two record variables, a byte and a double.
 #[test]
 fn classic_netcdf_files_are_views_byte_for_byte() {
     let name = |name: &str| {
@@ -167,9 +167,9 @@ fn classic_netcdf_files_are_views_byte_for_byte() {
     assert!(time.offset == 212 && time.big && time.loops[0].digits[0].stride == 12, "{text}");
 }
 
-/// Made by `hdf5/make.py`, in the oldest form of the format and in the newest.
+/// `hdf5/make.py` wrote these files, in the oldest form of the format and in the newest.
 #[test]
-fn hdf5_files_are_imported_by_what_they_hold() {
+fn hdf5_files_are_imported_by_content() {
     for name in ["old.h5", "new.h5"] {
         let imported = import(&hdf5(name), None, 1).unwrap();
         for line in [
@@ -202,7 +202,7 @@ fn hdf5_files_are_imported_by_what_they_hold() {
         let spread = leaf(little, "spread.b");
         assert_eq!(spread.offset - leaf(little, "spread.a").offset, 8);
         assert_eq!(spread.loops[0].digits[0].stride, 24);
-        // One word for each that is left out.
+        // One word for each omission.
         let mut left: Vec<&str> = imported.left_out.iter().filter_map(|why| why.split([':', ' ']).next()).collect();
         left.sort();
         let hard = ["/fields/up", "/growing", "/links", "/mixed", "/more_counts", "/none", "/ragged", "/texts"];
@@ -214,9 +214,9 @@ fn hdf5(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hdf5").join(name)
 }
 
-/// `CASES` says how many files are damaged.
+/// `CASES` sets the number of damaged files.
 #[test]
-fn damaged_hdf5_files_do_no_harm() {
+fn damaged_hdf5_files_never_panic() {
     let cases = std::env::var("CASES").map_or(800, |text| text.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged.h5");
@@ -300,7 +300,7 @@ fn real_files() {
 }
 
 #[test]
-fn structs_of_c_lie_as_the_compiler_has_them_or_are_refused() {
+fn random_c_structs_match_the_compiler_or_are_refused() {
     let size = |text: &str| layout(&imported("p.h", text, None).unwrap()).files[0] / 100;
     assert_eq!(size("struct a { char c; double packed_size; };"), 16);
     assert_eq!(size("struct a { char c; double d; } __attribute__((__packed__));"), 9);
@@ -339,7 +339,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_file_does_harm(bytes in prop::collection::vec(any::<u8>(), 0..200), head in 0..6usize) {
+    fn random_files_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), head in 0..6usize) {
         let heads: [&[u8]; 6] = [b"\x93NUMPY\x01\x00\x40\x00{'descr':", b"CDF\x01", b"CDF\x05", b"{\"shape\":[", b"struct a {", b"[('"];
         let file = [heads[head], &bytes].concat();
         for format in [Format::Numpy, Format::Zarr, Format::C, Format::Netcdf, Format::Hdf5] {
@@ -349,7 +349,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_not_known_is_said() {
+fn unknown_formats_are_reported() {
     assert!(matches!(imported("x", "?", None), Err(Error::Unknown)));
     assert!(matches!(import(Path::new("/nowhere"), None, 1), Err(Error::Io(_))));
 }

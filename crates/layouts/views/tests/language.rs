@@ -1,4 +1,4 @@
-//! The language: what is printed is read as the same, and nothing that is read does harm.
+//! The language: printed text parses to the same tree, and no input causes a panic.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -9,7 +9,7 @@ use support::Random;
 use terrace_views::Diagnostics;
 use terrace_views::language::{Parsed, parse, print};
 
-/// The tree of a text that has no fault.
+/// Parses a text without errors.
 fn good(text: &str) -> Parsed {
     let mut diagnostics = Diagnostics::default();
     let parsed = parse(text, 0, &mut diagnostics);
@@ -17,8 +17,8 @@ fn good(text: &str) -> Parsed {
     parsed
 }
 
-/// Words from which anything can be made.
-const WORDS: [&str; 40] = [
+/// Random texts consist of these words.
+const LANGUAGE_WORDS: [&str; 40] = [
     "dataset",
     "view",
     "replica",
@@ -65,17 +65,17 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_printed_tree_is_read_as_the_same(seed: u64) {
+    fn a_printed_tree_parses_to_the_same_tree(seed: u64) {
         let file = support::ast::file(&mut Random::new(seed));
         let text = print(&Parsed { file: file.clone(), trivia: Vec::new() });
         prop_assert_eq!(good(&text).file, file, "{}", text);
     }
 
     #[test]
-    fn formatting_what_is_formatted_changes_nothing(seed: u64) {
+    fn formatting_is_idempotent(seed: u64) {
         let mut r = Random::new(seed);
         let text = print(&Parsed { file: support::ast::file(&mut r), trivia: Vec::new() });
-        // Comments and blank lines, wherever a word ends.
+        // Insert comments and blank lines after words.
         let mut noisy = String::new();
         for line in text.lines() {
             for word in line.split(' ') {
@@ -92,9 +92,9 @@ proptest! {
     }
 
     #[test]
-    fn no_words_do_harm(seed: u64) {
+    fn random_tokens_never_panic(seed: u64) {
         let mut r = Random::new(seed);
-        let text = r.list(0, 200, |r| r.of(&WORDS)).join(if r.chance(80) { " " } else { "" });
+        let text = r.list(0, 200, |r| r.of(&LANGUAGE_WORDS)).join(if r.chance(80) { " " } else { "" });
         let mut diagnostics = Diagnostics::default();
         let parsed = parse(&text, 0, &mut diagnostics);
         if !diagnostics.failed() {
@@ -103,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_does_harm(text in ".{0,300}") {
+    fn random_text_never_panics(text in ".{0,300}") {
         parse(&text, 0, &mut Diagnostics::default());
     }
 }

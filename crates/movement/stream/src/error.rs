@@ -84,7 +84,7 @@ pub enum Error {
     /// A stored record of a stream does not decode.
     #[error("{what} is damaged: {reason}")]
     Damaged {
-        /// Which record.
+        /// The record.
         what: String,
         /// The defect.
         reason: String,

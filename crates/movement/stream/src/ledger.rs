@@ -26,12 +26,12 @@ pub struct Mark {
     pub bytes: u64,
 }
 
-const WATERMARK: &str = "watermark";
-const CUT: &str = "cut";
-const PARKED: &str = "parked";
-const REQUESTS: &str = "requests";
-const BYTES: &str = "bytes";
-const DONE: &str = "done ";
+const ATTRIBUTE_WATERMARK: &str = "watermark";
+const ATTRIBUTE_CUT: &str = "cut";
+const ATTRIBUTE_PARKED: &str = "parked";
+const ATTRIBUTE_REQUESTS: &str = "requests";
+const ATTRIBUTE_BYTES: &str = "bytes";
+const ATTRIBUTE_DONE_PREFIX: &str = "done ";
 
 /// The prefix of the names under which followed files are recorded.
 pub const LANE_PREFIX: &str = "tail ";
@@ -49,13 +49,15 @@ impl Mark {
 
     fn attributes(&self) -> Attributes {
         let mut attributes = Attributes::now();
-        attributes.user.extend(self.watermark.map(|end| (WATERMARK.into(), end.to_string())));
-        attributes.user.extend(self.cut.map(|end| (CUT.into(), end.to_string())));
-        attributes.user.extend(self.parked.clone().map(|reason| (PARKED.into(), reason)));
-        for (name, number) in [(REQUESTS, self.requests), (BYTES, self.bytes)] {
+        attributes.user.extend(self.watermark.map(|end| (ATTRIBUTE_WATERMARK.into(), end.to_string())));
+        attributes.user.extend(self.cut.map(|end| (ATTRIBUTE_CUT.into(), end.to_string())));
+        attributes.user.extend(self.parked.clone().map(|reason| (ATTRIBUTE_PARKED.into(), reason)));
+        for (name, number) in [(ATTRIBUTE_REQUESTS, self.requests), (ATTRIBUTE_BYTES, self.bytes)] {
             attributes.user.extend((number > 0).then(|| (name.to_owned(), number.to_string())));
         }
-        attributes.user.extend(self.done.iter().map(|(source, at)| (format!("{DONE}{source}"), at.to_string())));
+        attributes
+            .user
+            .extend(self.done.iter().map(|(source, at)| (format!("{ATTRIBUTE_DONE_PREFIX}{source}"), at.to_string())));
         attributes
     }
 
@@ -63,13 +65,13 @@ impl Mark {
         let mut mark = Mark::default();
         for (name, value) in &attributes.user {
             match name.as_str() {
-                WATERMARK => mark.watermark = Some(value.parse().ok()?),
-                CUT => mark.cut = Some(value.parse().ok()?),
-                REQUESTS => mark.requests = value.parse().ok()?,
-                BYTES => mark.bytes = value.parse().ok()?,
-                PARKED => mark.parked = Some(value.clone()),
+                ATTRIBUTE_WATERMARK => mark.watermark = Some(value.parse().ok()?),
+                ATTRIBUTE_CUT => mark.cut = Some(value.parse().ok()?),
+                ATTRIBUTE_REQUESTS => mark.requests = value.parse().ok()?,
+                ATTRIBUTE_BYTES => mark.bytes = value.parse().ok()?,
+                ATTRIBUTE_PARKED => mark.parked = Some(value.clone()),
                 name => {
-                    mark.done.insert(name.strip_prefix(DONE)?.to_owned(), Position::parse(value)?);
+                    mark.done.insert(name.strip_prefix(ATTRIBUTE_DONE_PREFIX)?.to_owned(), Position::parse(value)?);
                 }
             }
         }

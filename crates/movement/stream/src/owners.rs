@@ -16,7 +16,7 @@ use crate::ledger::Ledger;
 use crate::request::{Name, escape};
 
 /// The record's attribute that names the directory.
-const DIRECTORY: &str = "directory";
+const ATTRIBUTE_DIRECTORY: &str = "directory";
 
 /// The owners of a stream's destinations. A destination belongs to the first directory that delivers to it, across all runs, until it is
 /// forgotten.
@@ -64,7 +64,7 @@ impl Owners {
 
     fn recorded(&self, name: &[u8]) -> Result<Option<String>> {
         match self.store.stat(&self.key(name)) {
-            Ok(object) => Ok(object.attributes.user.get(DIRECTORY).cloned()),
+            Ok(object) => Ok(object.attributes.user.get(ATTRIBUTE_DIRECTORY).cloned()),
             Err(terrace::Error::NotFound { .. }) => Ok(None),
             Err(e) => Err(e.into()),
         }
@@ -127,7 +127,7 @@ impl Claims {
     pub fn record(&self, name: &Name, batch: &mut Batch<'_>) -> Result<()> {
         if self.owners.directories.load(Relaxed) > 1 && self.owners.recorded(name)?.is_none() {
             let mut attributes = Attributes::now();
-            attributes.user.insert(DIRECTORY.into(), text(&self.root));
+            attributes.user.insert(ATTRIBUTE_DIRECTORY.into(), text(&self.root));
             batch.replace(&self.owners.key(name), 0, attributes)?;
         }
         Ok(())

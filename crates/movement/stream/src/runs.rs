@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_leave_what_the_writes_would(writes in prop::collection::vec((0u64..200, 0usize..40, any::<u8>()), 0..40)) {
+        fn runs_leave_the_bytes_of_single_writes(writes in prop::collection::vec((0u64..200, 0usize..40, any::<u8>()), 0..40)) {
             let write = |(offset, length, byte): &(u64, usize, u8)| Run { offset: *offset, bytes: vec![*byte; *length].into() };
             let (mut plain, mut by_runs) = ([None; 256], [None; 256]);
             for one in writes.iter().map(write) {

@@ -1,4 +1,4 @@
-//! Files of watched directories: nothing is removed that is not safe, even if others write to it at the same time.
+//! Files of watched directories: no file is removed before it is safe, even if others write to it at the same time.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -17,8 +17,8 @@ use terrace_stream::destinations::{Destination, Files};
 use terrace_stream::sources::Watch;
 use terrace_stream::{Control, Error, Settings, Stream};
 
-/// Threads that write to files at once.
-const WRITERS: u64 = 8;
+/// The number of threads that write to files at once.
+const WRITER_COUNT: u64 = 8;
 
 fn run(store: &Store, from: &Path, to: &Path, control: &Arc<Control>, watch: &Watch) -> Result<Stream, Error> {
     let stream = Stream::open(store, "s", Ack::Placed).unwrap();
@@ -38,8 +38,8 @@ fn quick() -> Watch {
     Watch { settle: Some(Duration::from_millis(50)), patience: Duration::from_millis(200), ..Watch::default() }
 }
 
-/// `terrace flush d --to d` copied each file over itself and then removed it; `--to d/sub` delivered its own output again
-/// and again. Both took the paths as they were given for two places.
+/// `terrace flush d --to d` copied each file over itself and then removed it; `--to d/sub` delivered its own output
+/// again and again. The stream compared paths as text, and took both for two places.
 #[test]
 fn a_directory_does_not_flow_into_itself_whatever_path_leads_there() {
     let dir = tempfile::tempdir().unwrap();
@@ -74,14 +74,15 @@ fn a_directory_does_not_flow_into_itself_whatever_path_leads_there() {
         assert!(error.as_ref().is_some_and(|e| e.contains("cannot be flushed")), "{from} to {to}: {error:?}");
     }
     assert_eq!(tree(&at("d")), before);
-    // What only looks alike flows.
+    // A directory with a similar name is accepted.
     run(&store, &at("d"), &at("d-archive"), &drained(), &quick()).unwrap();
     assert_eq!(tree(&at("d-archive")), before);
 }
 
-/// Two streams that write into each other's source never end, and one that empties what another writes makes it park.
+/// Two streams that write into each other's source never end. A stream that empties the destination of another one
+/// makes it park.
 #[test]
-fn streams_do_not_feed_each_other_while_they_run() {
+fn running_streams_do_not_feed_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let at = |name: &str| dir.path().join(name);
@@ -102,7 +103,8 @@ fn streams_do_not_feed_each_other_while_they_run() {
     assert!(begin(&second, "b", "c").is_ok());
 }
 
-/// A hard link at the destination is the file itself: it was cut and written over, and then its other name was removed.
+/// A hard link at the destination is the file itself. It was truncated and overwritten, and then its other name was
+/// removed.
 #[test]
 fn a_file_that_is_its_own_destination_stays() {
     let dir = tempfile::tempdir().unwrap();
@@ -115,17 +117,17 @@ fn a_file_that_is_its_own_destination_stays() {
     assert!(stream.ledger().all().unwrap()[0].1.parked.as_ref().unwrap().contains("the file itself"));
     assert_eq!(fs::read(drop.join("x")).unwrap(), b"bytes");
     fs::remove_file(archive.join("x")).unwrap();
-    // A file that was parked stayed parked for ever, though it was delivered by the next run.
+    // A parked file stayed parked forever, although the next run delivered it.
     run(&store, &drop, &archive, &drained(), &quick()).unwrap();
     assert_eq!(stream.ledger().all().unwrap(), []);
     assert_eq!(stream.done().unwrap().files, 1);
     assert_eq!((tree(&drop).len(), fs::read(archive.join("x")).unwrap()), (0, b"bytes".to_vec()));
 }
 
-/// A file was removed after a second of quiet, although a process had it open: 500 of 4,000 bytes arrived, and nobody was
-/// told. The tests closed each file before they let the stream see it.
+/// A file was removed after a second of quiet although a process had it open: 500 of 4,000 bytes arrived, without an
+/// error. The tests closed each file before the stream saw it.
 #[test]
-fn what_is_open_for_writing_stays_until_it_is_closed() {
+fn files_open_for_writing_stay_until_they_are_closed() {
     common::fail_as_a_whole();
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
@@ -134,14 +136,14 @@ fn what_is_open_for_writing_stays_until_it_is_closed() {
     let mut file = File::create(drop.join("open")).unwrap();
     file.write_all(&[1; 500]).unwrap();
     fs::write(drop.join("closed"), "bytes").unwrap();
-    // A stream that ends tells that the file is left.
+    // A stream that ends reports the file as left.
     let control = drained();
     run(&store, &drop, &archive, &control, &quick()).unwrap();
     let left = control.left();
     assert_eq!((left.files, left.bytes, control.files_done()), (1, 500, 1));
     assert!(left.stays[0].0.ends_with("/open") && left.stays[0].1.contains("open for writing"), "{left:?}");
     assert_eq!(tree(&archive).into_keys().collect::<Vec<_>>(), ["closed"]);
-    // One that goes on takes it as soon as it is closed.
+    // A stream that continues takes the file as soon as it is closed.
     let control = Arc::new(Control::default());
     std::thread::scope(|scope| {
         let running = scope.spawn(|| run(&store, &drop, &archive, &control, &quick()));
@@ -158,10 +160,11 @@ fn what_is_open_for_writing_stays_until_it_is_closed() {
     assert_eq!(fs::read(archive.join("open")).unwrap(), [1; 4000]);
 }
 
-/// Writers that open each file again and again while it is delivered and removed. Each writes to a name once it has made a
-/// file there, and goes on with the same file for a while, so whatever a file holds at last must be at its destination or still here.
+/// Writers open each file again and again while it is delivered and removed. Each writes to a name once it has made a
+/// file there, and keeps the file open for a while. The last content of each file must therefore be at its destination,
+/// or still here.
 #[test]
-fn writers_that_come_while_files_are_removed_lose_nothing() {
+fn writers_that_open_a_file_during_its_removal_lose_nothing() {
     common::fail_as_a_whole();
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
@@ -178,7 +181,7 @@ fn writers_that_come_while_files_are_removed_lose_nothing() {
             for round in 0..rounds {
                 let path = drop.join(format!("w{writer}-{round}"));
                 fs::write(&path, vec![1; 1000]).unwrap();
-                // Opens what it finds under the name, at any moment of the removal.
+                // This opens whatever file has the name, at any moment of the removal.
                 for part in 0..3 {
                     std::thread::sleep(Duration::from_micros(random.below(80_000)));
                     if let Ok(mut file) = File::options().append(true).open(&path) {
@@ -189,7 +192,7 @@ fn writers_that_come_while_files_are_removed_lose_nothing() {
             }
             appended
         };
-        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        let writers: Vec<_> = (0..WRITER_COUNT).map(|writer| scope.spawn(move || write(writer))).collect();
         let appended: u64 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
         until("the last removal", || tree(&drop).is_empty());
         control.drain();
@@ -198,12 +201,15 @@ fn writers_that_come_while_files_are_removed_lose_nothing() {
     });
     let found = tree(&archive);
     let bytes: usize = found.values().map(Vec::len).sum();
-    assert_eq!((found.len() as u64, bytes as u64), (WRITERS * rounds, WRITERS * rounds * 1000 + appended * 100));
+    assert_eq!(
+        (found.len() as u64, bytes as u64),
+        (WRITER_COUNT * rounds, WRITER_COUNT * rounds * 1000 + appended * 100)
+    );
     println!("{} files, {appended} appended to while they were flushed: every byte arrived", found.len());
 }
 
-/// A file that is longer than its destination has room for was begun with again for ever: its first part was written each
-/// time, and that counted as success.
+/// A file for which its destination has no room was delivered again and again from its beginning: its first part was
+/// written each time, and that counted as success.
 #[test]
 fn a_file_whose_later_part_fails_is_parked() {
     struct Small(Files);
@@ -243,7 +249,7 @@ fn a_file_whose_later_part_fails_is_parked() {
     assert_eq!((control.left().files, tree(&drop).len()), (1, 1));
 }
 
-/// A symbolic link that was renamed into the directory was read through, whatever it led to.
+/// A symbolic link that was renamed into the directory was followed, wherever it led.
 #[test]
 fn links_and_hidden_files_stay_and_names_of_any_length_flow() {
     common::fail_as_a_whole();
@@ -257,7 +263,7 @@ fn links_and_hidden_files_stay_and_names_of_any_length_flow() {
     std::thread::scope(|scope| {
         let running = scope.spawn(|| run(&store, &drop, &archive, &control, &Watch::default()).unwrap());
         until("the run's begin", || archive.exists());
-        // A link that is renamed into its place was read through.
+        // A link that was renamed into its place was followed.
         symlink(dir.path().join("secret"), drop.join(".link")).unwrap();
         fs::rename(drop.join(".link"), drop.join("link")).unwrap();
         fs::write(drop.join(".hidden"), "stays").unwrap();

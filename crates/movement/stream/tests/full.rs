@@ -1,4 +1,4 @@
-//! Space that runs out: at a destination, and in the tier that the log lies in.
+//! Full destinations, and a full tier of the log.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,13 +15,13 @@ use terrace::{Ack, Config, Store};
 use terrace_stream::destinations::Files;
 use terrace_stream::{Control, Request, Settings, Stream};
 
-/// Bytes of a request.
-const PART: usize = 64 << 10;
+/// The size of a request.
+const REQUEST_BYTES: usize = 64 << 10;
 
-/// Bytes that no encoding makes fewer: else a full tier takes more of them than it is large.
+/// Makes bytes that no encoding shrinks. Otherwise a full tier could take more bytes than its size.
 fn part(number: usize) -> Vec<u8> {
     let mut random = Random::new(number as u64);
-    (0..PART).map(|_| random.below(256) as u8).collect()
+    (0..REQUEST_BYTES).map(|_| random.below(256) as u8).collect()
 }
 
 fn request(name: &str, number: usize) -> Request {
@@ -36,7 +36,7 @@ fn expected(requests: usize) -> Vec<u8> {
 struct Small<'a>(&'a Path);
 
 impl Small<'_> {
-    /// None where the system lets nobody mount one.
+    /// Mounts the file system. Returns `None` if the system forbids mounts.
     fn mount(path: &Path) -> Option<Small<'_>> {
         fs::create_dir_all(path).unwrap();
         let mount = Command::new("mount")
@@ -55,7 +55,7 @@ impl Drop for Small<'_> {
 }
 
 #[test]
-fn a_destination_that_is_full_is_tried_again_then_parked_and_goes_on_when_there_is_room() {
+fn a_full_destination_is_retried_then_parked_and_continues_when_there_is_room() {
     let dir = tempfile::tempdir().unwrap();
     let small = dir.path().join("archive/small");
     let Some(_small) = Small::mount(&small) else {
@@ -75,8 +75,8 @@ fn a_destination_that_is_full_is_tried_again_then_parked_and_goes_on_when_there_
         let settings = Settings { patience, ..settings() };
         std::thread::scope(|scope| {
             let running = scope.spawn(|| stream.run(to, &control).unwrap().with_log().go(&settings).unwrap());
-            // What fits arrives, what does not hurts no other.
-            while fs::read(dir.path().join("archive/large/b")).map_or(0, |file| file.len()) < 12 * PART {
+            // Requests that fit arrive, and others do not affect them.
+            while fs::read(dir.path().join("archive/large/b")).map_or(0, |file| file.len()) < 12 * REQUEST_BYTES {
                 assert!(
                     !running.is_finished() || control.figures.failed.load(std::sync::atomic::Ordering::Relaxed) > 0
                 );
@@ -101,7 +101,7 @@ fn a_destination_that_is_full_is_tried_again_then_parked_and_goes_on_when_there_
 }
 
 #[test]
-fn producers_wait_for_the_log_s_tier_to_be_emptied_and_none_fails() {
+fn producers_wait_while_the_tier_of_the_log_is_full() {
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
         "[store]\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'nvme'\nkind = 'directory'\ntargets = ['{}']\ncapacity = '4MiB'\n",
@@ -118,7 +118,7 @@ fn producers_wait_for_the_log_s_tier_to_be_emptied_and_none_fails() {
             stream.append(vec![request("a", number)]).unwrap();
             begun.elapsed()
         };
-        // Five times what the tier holds.
+        // This is five times the capacity of the tier.
         let longest = (0..320).map(append).max().unwrap();
         control.drain();
         running.join().unwrap();
@@ -129,7 +129,7 @@ fn producers_wait_for_the_log_s_tier_to_be_emptied_and_none_fails() {
 }
 
 #[test]
-fn where_nobody_empties_the_log_a_producer_is_told_and_what_was_accepted_arrives() {
+fn a_producer_gets_an_error_if_the_log_stays_full_and_accepted_requests_arrive() {
     let dir = tempfile::tempdir().unwrap();
     let text = format!(
         "[store]\nreplicas = {{ default = 1 }}\n[[tier]]\nname = 'nvme'\nkind = 'directory'\ntargets = ['{}']\ncapacity = '2MiB'\n",

@@ -1,4 +1,5 @@
-//! Streams in a golden store of an older version: they are read for ever. `make golden` writes archives that are not there.
+//! Streams in a golden store of an older version, which every later version must read. `make golden` writes missing
+//! archives.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +27,7 @@ fn run(store: &Store, stream: &Stream) {
     stream.run(to, &control).unwrap().with_log().go(&settings()).unwrap();
 }
 
-/// Requests 1 to 4 were delivered, 5 to 8 and 10 wait.
+/// Requests 1 to 4 are delivered; 5 to 8 and 10 are pending.
 fn write(dir: &Path, archive: &Path) {
     let store = store(dir);
     let stream = Stream::open(&store, "golden", Ack::Placed).unwrap();

@@ -1,6 +1,7 @@
-//! kill -9: real processes append to a stream and run it, die at random moments and at every fail point, send again what
-//! they do not know to be accepted, twice and shuffled; then every byte of every destination is compared.
-//! `TERRACE_KILLS` and `TERRACE_REQUESTS` set how many die over how many requests (`make soak`), `TERRACE_SEED` repeats a run.
+//! kill -9: real processes append to a stream and run it, die at random moments and at every fail point, and send all
+//! requests again whose acceptance they do not know of, twice and shuffled. Then every byte of every destination is
+//! compared. `TERRACE_KILLS` and `TERRACE_REQUESTS` set the numbers of kills and requests (`make soak`), `TERRACE_SEED`
+//! repeats a run.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -33,14 +34,14 @@ const FAIL_POINTS: [&str; 13] = [
     "batch:committed",
     "sync:log",
 ];
-const PRODUCERS: u64 = 4;
+const PRODUCER_COUNT: u64 = 4;
 
 fn framed(producer: u64, sequence: u64) -> Framed {
     let name: Name = format!("p{producer}").into_bytes().into();
     Framed { request: request(producer, sequence), origin: Some(Origin { producer: name, sequence }) }
 }
 
-/// The request that a number stands for. What is appended tells whose it is; nobody knows in which order it arrives.
+/// Returns the request with a number. Appended bytes name their producer, because their order of arrival is unknown.
 fn request(producer: u64, sequence: u64) -> Request {
     let mut random = Random::new(producer << 40 | sequence);
     let kind = random.below(100);
@@ -65,7 +66,7 @@ fn request(producer: u64, sequence: u64) -> Request {
     }
 }
 
-/// Sends the requests of one producer from where it got to, each chunk shuffled and some of it twice.
+/// Sends the remaining requests of one producer, each chunk shuffled and some of it twice.
 fn send(stream: &Stream, producer: u64, until: u64, seed: u64) {
     let mut random = Random::new(seed * 31 + producer);
     let mut next = stream.producer(format!("p{producer}")).unwrap().next().saturating_sub(random.below(60)).max(1);
@@ -84,7 +85,7 @@ fn send(stream: &Stream, producer: u64, until: u64, seed: u64) {
     }
 }
 
-/// Not a test of its own: what the processes that are killed do.
+/// Not a test: the program of the killed processes.
 #[test]
 fn worker() {
     let Ok(text) = std::env::var("TERRACE_STREAM_WORKER") else { return };
@@ -97,7 +98,7 @@ fn worker() {
     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
     let control = Arc::new(Control::default());
     std::thread::scope(|scope| {
-        let sending: Vec<_> = (0..PRODUCERS)
+        let sending: Vec<_> = (0..PRODUCER_COUNT)
             .filter(|producer| role == 2 || producer % 2 == role)
             .map(|producer| {
                 let stream = &stream;
@@ -127,7 +128,7 @@ fn worker() {
 /// Sends everything again, twice and shuffled.
 fn resend_all(until: u64, stream: &Stream) {
     let mut all: Vec<(u64, u64)> =
-        (0..PRODUCERS).flat_map(|p| (1..=until).flat_map(move |at| [(p, at), (p, at)])).collect();
+        (0..PRODUCER_COUNT).flat_map(|p| (1..=until).flat_map(move |at| [(p, at), (p, at)])).collect();
     Random::new(7).shuffle(&mut all);
     for chunk in all.chunks(500) {
         let accepted = stream.append_framed(chunk.iter().map(|(p, at)| framed(*p, *at)).collect()).unwrap();
@@ -151,7 +152,7 @@ fn every_byte_arrives_exactly_once_despite_kills() {
     let kills = number("TERRACE_KILLS", 60);
     let requests = number("TERRACE_REQUESTS", 100_000);
     let seed = number("TERRACE_SEED", 1);
-    let until = requests / PRODUCERS;
+    let until = requests / PRODUCER_COUNT;
     let mut random = Random::new(seed);
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -159,7 +160,7 @@ fn every_byte_arrives_exactly_once_despite_kills() {
     let mut died_at: BTreeMap<String, u64> = BTreeMap::new();
     let (mut killed, mut round) = (0, 0);
     while killed < kills {
-        // Each life gets a share of the requests, so that there are some for the last one.
+        // Each process gets a share of the requests, so that some are left for the last one.
         let share = (until * (killed + 2) / (kills + 1)).min(until);
         let point = (round % 2 == 1).then(|| {
             let name = FAIL_POINTS[(round / 2) % FAIL_POINTS.len()];
@@ -199,17 +200,17 @@ fn every_byte_arrives_exactly_once_despite_kills() {
         parked.collect::<Vec<_>>()
     };
     assert_eq!(parked(&Store::open(&dir.join("store")).unwrap()), [("bad/d".into(), "it is bad".into())]);
-    // The last one heals what was bad, sends all again, twice and shuffled, and lives.
+    // The last process repairs everything, sends all requests again, twice and shuffled, and survives.
     let last = spawn(dir, 2, seed << 20 | 0xFFFFF, until, None).wait().unwrap();
     assert!(last.success(), "{}", fs::read_to_string(dir.join("stderr-2")).unwrap());
     let store = Store::open(&dir.join("store")).unwrap();
     assert_eq!(parked(&store), []);
     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
     assert_eq!(stream.backlog().unwrap().requests, 0, "the log was not trimmed");
-    // The count of what is done began again with each run, and a kill lost it.
-    assert_eq!(stream.done().unwrap().requests, until * PRODUCERS);
+    // The count of done requests restarted with each run, and a kill lost it.
+    assert_eq!(stream.done().unwrap().requests, until * PRODUCER_COUNT);
     let bytes = compare(&store, &dir.join("archive"), until);
-    println!("{killed} kills, {} requests, {bytes} bytes in all destinations: each once", until * PRODUCERS);
+    println!("{killed} kills, {} requests, {bytes} bytes in all destinations: each once", until * PRODUCER_COUNT);
     println!("of them at fail points: {died_at:?}");
     assert!(
         kills < 6 * FAIL_POINTS.len() as u64 || died_at.len() == FAIL_POINTS.len(),
@@ -223,11 +224,11 @@ fn runner_only(point: &str) -> bool {
         .any(|only| point.starts_with(only))
 }
 
-/// Compares every byte of every destination with what was sent; how many these are.
+/// Compares every byte of every destination with the requests. Returns the number of bytes.
 fn compare(store: &Store, archive: &Path, until: u64) -> u64 {
     let mut appended: HashMap<Name, HashMap<(u64, u64), Vec<u8>>> = HashMap::new();
     let mut fixed: HashMap<Name, Vec<u8>> = HashMap::new();
-    for (producer, sequence) in (0..PRODUCERS).flat_map(|p| (1..=until).map(move |at| (p, at))) {
+    for (producer, sequence) in (0..PRODUCER_COUNT).flat_map(|p| (1..=until).map(move |at| (p, at))) {
         let request = request(producer, sequence);
         match request.place {
             Place::Append => {
@@ -272,7 +273,7 @@ fn compare(store: &Store, archive: &Path, until: u64) -> u64 {
     bytes
 }
 
-/// Not a test of its own: pulls a directory, and dies.
+/// Not a test: pulls a directory, and dies.
 #[test]
 fn watcher() {
     let Ok(text) = std::env::var("TERRACE_STREAM_WATCHER") else { return };
@@ -321,7 +322,7 @@ fn no_dropped_file_is_lost_despite_kills() {
         };
         let status = run(Some(format!("{point}@{}", 1 + random.below(5))));
         died += u64::from(status.signal() == Some(libc::SIGABRT));
-        // Whatever is not there any more has arrived.
+        // Every file that is gone has arrived.
         for (name, bytes) in &expected {
             let arrived = || fs::read(dir.join("archive").join(name)).is_ok_and(|found| found == *bytes);
             let hidden = name.replacen("d/", "d/.", 1) + ".terrace-flush";
@@ -338,7 +339,8 @@ fn no_dropped_file_is_lost_despite_kills() {
     println!("{died} deaths while files were flushed: none lost");
 }
 
-/// Runs a watcher that is killed at random moments, and at last one that ends by itself, as long as `work` goes on.
+/// While `work` runs, runs a watcher again and again and kills it at random moments; then runs a last one until it ends
+/// by itself.
 fn kill_watchers<T>(dir: &Path, kind: &str, work: impl FnOnce(&std::sync::atomic::AtomicU64) -> T) -> T {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -372,9 +374,9 @@ fn kill_watchers<T>(dir: &Path, kind: &str, work: impl FnOnce(&std::sync::atomic
     result
 }
 
-/// A file that a killed process had unlinked, and a writer had opened just before, was lost.
+/// If a killed process had unlinked a file that a writer had opened just before, the file was lost.
 #[test]
-fn nothing_is_lost_that_is_added_while_a_process_that_removes_files_dies() {
+fn bytes_added_while_a_removing_process_dies_are_not_lost() {
     common::fail_as_a_whole();
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
@@ -388,7 +390,7 @@ fn nothing_is_lost_that_is_added_while_a_process_that_removes_files_dies() {
             fs::write(dir.join(format!("drop/f{files}")), vec![1; 1000]).unwrap();
             files += 1;
             for _ in 0..5 {
-                // Opens what it finds under a name, at any moment of the removal.
+                // This opens whatever file has the name, at any moment of the removal.
                 let path = dir.join(format!("drop/f{}", files.saturating_sub(1 + random.below(40))));
                 std::thread::sleep(Duration::from_micros(random.below(1500)));
                 if let Ok(mut file) = File::options().append(true).open(path) {

@@ -1,4 +1,4 @@
-//! Files of equal names that reach one destination from several places: their bytes are neither mixed nor lost.
+//! Files of equal names from several places that go to one destination: their bytes are neither mixed nor lost.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,7 +15,7 @@ use terrace_stream::destinations::{Destination, Files, Keys};
 use terrace_stream::sources::Watch;
 use terrace_stream::{Control, Failure, Left, Request, Stream};
 
-/// Pulls all directories to a destination, until nothing is left that would be taken.
+/// Pulls all directories to a destination, until no file is left that a stream would take.
 fn run(store: &Store, name: &str, sources: &[&Path], to: Arc<dyn Destination>) -> (Stream, Left) {
     let stream = Stream::open(store, name, Ack::Placed).unwrap();
     let control = Arc::new(Control::default());
@@ -56,7 +56,7 @@ fn of_two_files_of_one_name_one_arrives_and_the_other_stays() {
         }
         let sources = [&*at("a"), &*at("b")];
         let (stream, left) = run(&store, name, &sources, to());
-        // Which of the two goes first is not promised.
+        // Either file may go first.
         let (arrived_first, other, other_bytes) = match arrived("deep/x") == first {
             true => ("a", "b", &second),
             false => ("b", "a", &first),
@@ -72,16 +72,16 @@ fn of_two_files_of_one_name_one_arrives_and_the_other_stays() {
             assert_eq!(tree(&at(arrived_first)).len() + tree(&at(other)).len(), 1);
         };
         check();
-        // The same command again, in whichever order, and with the other directory alone.
+        // Repeat the command, with the directories in another order, and with the other directory alone.
         run(&store, name, &[sources[1], sources[0]], to());
         check();
         run(&store, name, &[&at(other)], to());
         check();
-        // The directory that it belongs to replaces it, as one directory alone does.
+        // A newer file of the directory that owns the name replaces it, as with one directory alone.
         fs::write(at(arrived_first).join("deep/x"), "newer").unwrap();
         run(&store, name, &sources, to());
         assert_eq!(arrived("deep/x"), b"newer");
-        // Until it is forgotten.
+        // This holds until the name is forgotten.
         stream.forget(&[b"deep/x".as_slice().into()]).unwrap();
         run(&store, name, &sources, to());
         assert!(arrived("deep/x") == *other_bytes);
@@ -89,9 +89,9 @@ fn of_two_files_of_one_name_one_arrives_and_the_other_stays() {
     }
 }
 
-/// A file of a directory was written over what requests had appended, and the next append went into the midst of it.
+/// A file of a directory overwrote the bytes that requests had appended, and the next append went into its middle.
 #[test]
-fn a_file_does_not_replace_what_requests_append_to() {
+fn a_file_does_not_replace_a_destination_of_appends() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let (drop, archive) = (dir.path().join("drop"), dir.path().join("archive"));
@@ -148,9 +148,10 @@ fn two_streams_that_deliver_one_name_at_once_leave_the_bytes_of_one() {
     }
 }
 
-/// Where the hidden name was taken that a file gets before it is removed, the message was "File exists" and named no file.
+/// A file gets a hidden name before its removal. If that name was taken, the message was "File exists" and named no
+/// file.
 #[test]
-fn a_file_beside_a_hidden_leftover_arrives_and_the_message_names_the_leftover() {
+fn a_file_with_a_hidden_leftover_arrives_and_the_leftover_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let (drop, archive) = (dir.path().join("drop"), dir.path().join("archive"));
@@ -163,7 +164,7 @@ fn a_file_beside_a_hidden_leftover_arrives_and_the_message_names_the_leftover() 
     let reason = left.stays.iter().find(|(path, _)| *path == drop.join("x").display().to_string()).map(|(_, r)| r);
     let reason = reason.unwrap_or_else(|| panic!("{left:?}"));
     assert!(reason.contains(&leftover.display().to_string()) && reason.contains("move that file away"), "{reason}");
-    // What the message advises.
+    // Follow the advice of the message.
     fs::rename(&leftover, dir.path().join("aside")).unwrap();
     run(&store, "s", &[&drop], Arc::new(Files::new(&archive).unwrap()));
     assert_eq!(tree(&drop).len(), 0);

@@ -1,5 +1,5 @@
-//! The order of what the system is asked for, as strace sees it: bytes are synced before it is noted that they are there, and
-//! the log before any of its bytes reach a destination.
+//! The order of system calls, as strace shows it: bytes are synced before progress is recorded, and the log is synced
+//! before any of its bytes reach a destination.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,7 +15,7 @@ use terrace::{Ack, Store};
 use terrace_stream::destinations::Files;
 use terrace_stream::{Control, Request, Stream};
 
-/// Not a test of its own: what is traced.
+/// Not a test: the traced program.
 #[test]
 fn traced() {
     let Ok(dir) = std::env::var("TERRACE_TRACED") else { return };
@@ -32,7 +32,7 @@ fn traced() {
 }
 
 #[test]
-fn bytes_are_synced_before_it_is_noted_that_they_are_there() {
+fn bytes_are_synced_before_progress_is_recorded() {
     if Command::new("strace").arg("-V").stdout(Stdio::null()).status().is_err() {
         println!("skipped: there is no strace here");
         return;
@@ -57,7 +57,7 @@ fn bytes_are_synced_before_it_is_noted_that_they_are_there() {
     let trace = std::fs::read_to_string(&trace).unwrap();
     let (archive, log) = (dir.join("archive").display().to_string(), dir.join("store/log").display().to_string());
     let disk = dir.join("disk/segments").display().to_string();
-    // What was written and not synced yet, and how often each thing was seen.
+    // The files with unsynced bytes, and the number of times that each kind of event was seen.
     let mut unsynced: HashSet<String> = HashSet::new();
     let (mut marks, mut writes) = (0, 0);
     for line in trace.lines() {
@@ -68,14 +68,15 @@ fn bytes_are_synced_before_it_is_noted_that_they_are_there() {
         if call.contains("sync") {
             unsynced.remove(file);
         } else if is_write && file.starts_with(&archive) {
-            // Log and frames were synced since the last page was written to them.
+            // The log and its frames were synced since the last page was written to them.
             assert!(!unsynced.iter().any(|file| file.starts_with(&disk)), "a page was not synced: {line}");
             unsynced.insert(file.to_owned());
             writes += 1;
         } else if is_write && file.starts_with(&disk) {
             unsynced.insert(file.to_owned());
         } else if is_write && file.starts_with(&log) && rest.contains("done log") {
-            // Commits, one or several at once, that tell how far destinations have got: of these nothing is unsynced.
+            // Commits record the progress of destinations, one or several at once. None of these destinations may have
+            // unsynced bytes.
             for of in (0..3).filter(|n| rest.contains(&format!("/to/f{n}"))) {
                 let file = format!("{archive}/f{of}");
                 assert!(!unsynced.contains(&file), "{file} is not synced: {line}");

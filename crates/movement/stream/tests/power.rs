@@ -1,5 +1,6 @@
-//! Losses of power while streams flow, on the simulated disk of the engine's own test: what was accepted as durable arrives, and
-//! when all is sent again every request is there once. `TERRACE_POWER` is how many runs there are, in percent of a soak's.
+//! Power cuts while streams run, on the simulated disk of the engine's test: durably accepted requests arrive, and
+//! after all requests are sent again, each is there once. `TERRACE_POWER` sets the number of runs in percent of a
+//! soak's.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -18,24 +19,24 @@ use terrace_stream::destinations::Files;
 use terrace_stream::sources::Watch;
 use terrace_stream::{Control, Framed, Origin, Request, Stream};
 
-const DESTINATIONS: u64 = 3;
-/// Bytes of a request with an offset.
-const SLOT: u64 = 700;
-/// Runs of a soak.
-const RUNS: u64 = 100;
+const DESTINATION_COUNT: u64 = 3;
+/// The size of a request with an offset.
+const SLOT_BYTES: u64 = 700;
+/// The number of runs of a soak.
+const SOAK_RUNS: u64 = 100;
 
-/// The request of this number: some append, some have a place of their own.
+/// Makes the request with this number: some append, others have offsets.
 fn framed(sequence: u64) -> Framed {
     let mut random = Random::new(sequence);
-    let name = format!("d/f{}", random.below(DESTINATIONS));
+    let name = format!("d/f{}", random.below(DESTINATION_COUNT));
     let request = match random.below(2) {
         0 => Request::append(name, format!("[{sequence}:{}]", "x".repeat(random.below(2000) as usize))),
-        _ => Request::at(format!("{name}-at"), sequence * SLOT, vec![sequence as u8 | 1; SLOT as usize]),
+        _ => Request::at(format!("{name}-at"), sequence * SLOT_BYTES, vec![sequence as u8 | 1; SLOT_BYTES as usize]),
     };
     Framed { request, origin: Some(Origin { producer: b"p".as_slice().into(), sequence }) }
 }
 
-/// The file dropped into the watched directory under a number.
+/// Makes the content of the file that is dropped into the watched directory under a number.
 fn dropped(number: u64) -> Vec<u8> {
     let mut random = Random::new(number + 1000);
     vec![number as u8 | 1; random.below(100_000) as usize]
@@ -52,10 +53,10 @@ fn run(store: &Store, root: &Path) {
     assert!(parked.is_empty(), "{parked:?}");
 }
 
-/// The sequences of the requests that are at their destinations, in how many copies.
+/// Returns the sequences of the requests at their destinations, with the number of copies.
 fn arrived(root: &Path, until: u64) -> BTreeMap<u64, u64> {
     let mut found = BTreeMap::new();
-    for name in (0..DESTINATIONS).map(|n| format!("d/f{n}")) {
+    for name in (0..DESTINATION_COUNT).map(|n| format!("d/f{n}")) {
         let text = fs::read_to_string(root.join("archive").join(&name)).unwrap_or_default();
         for part in text.split_inclusive(']') {
             let sequence: u64 = part.trim_start_matches('[').split(':').next().unwrap().parse().unwrap();
@@ -147,13 +148,13 @@ fn try_out(root: &Path, boots: &mut u64, random: &mut Random) -> u64 {
 }
 
 #[test]
-fn what_was_accepted_as_durable_arrives_once_whatever_the_power_takes() {
+fn durably_accepted_requests_arrive_once_after_any_power_cut() {
     // SAFETY: no other thread runs yet that could read the environment.
     unsafe { std::env::set_var("TERRACE_LOG_FILE", "4096") };
     let memory = Path::new("/dev/shm");
     let folder = tempfile::tempdir_in(if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }).unwrap();
     let mut random = Random::new(number("TERRACE_SEED", 1));
-    let runs = (RUNS * number("TERRACE_POWER", 10)).div_ceil(100);
+    let runs = (SOAK_RUNS * number("TERRACE_POWER", 10)).div_ceil(100);
     let mut boots = 0;
     let losses: u64 = (0..runs).map(|_| try_out(&folder.path().join("disk"), &mut boots, &mut random)).sum();
     println!("{losses} losses of power in {runs} runs: what was durable arrived, and all of it once");

@@ -1,4 +1,4 @@
-//! Streams from every source to every destination: one suite, and what is particular to each.
+//! Streams from every source to every destination: one common suite, and tests of special cases.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -26,10 +26,10 @@ use terrace_stream::{
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The contents of a destination under a name.
+/// Reads the content of a destination by name.
 type Read = Box<dyn Fn(&[u8]) -> Vec<u8>>;
 
-/// A destination, and how to see what it holds.
+/// A destination, and a function that reads it.
 struct Case {
     name: &'static str,
     to: Arc<dyn Destination>,
@@ -50,7 +50,7 @@ fn cases(store: &Store, dir: &Path) -> Vec<Case> {
     let (archive, bucket, keys) = (dir.join("archive"), dir.join("bucket"), store.clone());
     let blobs = Blobs::new(&service(&bucket)).unwrap();
     let objects = move |name: &[u8]| {
-        // A whole file, or what was appended.
+        // A whole file, or appended bytes.
         if let Ok(whole) = blobs.read(text(name)) {
             return whole;
         }
@@ -79,7 +79,7 @@ fn cases(store: &Store, dir: &Path) -> Vec<Case> {
     ]
 }
 
-/// Requests for some destinations, and what is to be there when they were carried out in order.
+/// Makes requests for some destinations, and their expected content if the requests are executed in order.
 fn requests(seed: u64, offsets: bool) -> (Vec<Request>, Contents) {
     let mut random = Random::new(seed);
     let mut expected = Contents::new();
@@ -119,7 +119,7 @@ fn drained() -> Arc<Control> {
     control
 }
 
-/// Fails now and then, before or after it has done what was asked.
+/// A destination that sometimes fails, before or after it has executed a request.
 struct Flaky(Arc<dyn Destination>, rustix_futex_sync::Mutex<Random>);
 
 impl Flaky {
@@ -217,7 +217,7 @@ fn redis_streams_flow_to_every_destination_and_are_emptied() {
             Ok(Box::new(Redis::new(&address, case.name, "redis", number, ledger, Duration::from_secs(60), &control)?)
                 as AnySource)
         });
-        // A server that is away for a while is waited for.
+        // The stream waits for a server that is away for a while.
         server.kill();
         std::thread::scope(|scope| {
             let running = scope.spawn(|| running.unwrap().go(&settings()));
@@ -264,7 +264,7 @@ fn files_dropped_into_a_directory_flow_on_and_are_removed() {
         std::thread::scope(|scope| {
             let running = scope.spawn(|| watched(&store, &root, flaky, &control));
             (8..20).for_each(|n| drop_one(n, &mut expected));
-            // Longer ones come in the place of what went before, then a shorter one.
+            // Longer files replace the earlier ones, then a shorter one.
             while fs::read_dir(root.join("a/b")).unwrap().count() > 0 {
                 assert!(!running.is_finished());
                 std::thread::sleep(Duration::from_millis(5));
@@ -297,11 +297,11 @@ fn files_dropped_into_a_directory_flow_on_and_are_removed() {
 }
 
 #[test]
-fn what_fails_for_good_is_parked_and_hurts_no_other_and_goes_on_when_it_is_well() {
+fn a_failing_destination_is_parked_alone_and_continues_when_it_works_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let archive = dir.path().join("archive");
-    // A folder where a file should be, and a name that leads out.
+    // A folder at the place of a file, and a name that leads out of the destination.
     fs::create_dir_all(archive.join("folder")).unwrap();
     fs::create_dir_all(dir.path().join("outside")).unwrap();
     std::os::unix::fs::symlink(dir.path().join("outside"), archive.join("link")).unwrap();
@@ -337,7 +337,7 @@ fn what_fails_for_good_is_parked_and_hurts_no_other_and_goes_on_when_it_is_well(
 }
 
 #[test]
-fn what_was_there_before_is_appended_to_and_what_became_shorter_is_parked() {
+fn existing_files_are_appended_to_and_shortened_files_are_parked() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let archive = dir.path().join("archive");
@@ -376,7 +376,7 @@ fn a_producer_may_send_again_and_not_too_far_ahead() {
     let far = 6 + terrace_stream::MAX_SEQUENCE_LEAD;
     let error = stream.append_framed(vec![framed(7, "6"), framed(far, "no")]).unwrap_err();
     assert!(matches!(error, Error::TooFar { missing: 6, .. }), "{error}");
-    // All or none: 7 was not taken either.
+    // The batch is refused as a whole: 7 was not accepted either.
     stream.append_framed(vec![framed(7, "6"), framed(7, "again")]).unwrap();
     stream.append_framed(vec![framed(3, "again"), framed(6, "5")]).unwrap();
     let run = || {
@@ -384,7 +384,7 @@ fn a_producer_may_send_again_and_not_too_far_ahead() {
         stream.run(to, &drained()).unwrap().with_log().go(&settings()).unwrap();
     };
     run();
-    // The pages are gone; whose they were is not.
+    // The pages are gone, but the progress of their producers is not.
     assert_eq!(stream.backlog().unwrap().requests, 0);
     stream.append_framed((1..8).map(|n| framed(n, "again")).collect()).unwrap();
     assert_eq!(stream.producer("p").unwrap().next(), 8);
@@ -393,12 +393,12 @@ fn a_producer_may_send_again_and_not_too_far_ahead() {
 }
 
 #[test]
-fn what_is_submitted_arrives_in_order_and_many_requests_make_a_page() {
+fn submitted_requests_arrive_in_order_and_share_pages() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
     let submit = |n: u64| match n % 10 {
-        // Each caller waits for its own request, in turn with the others.
+        // Each caller waits for its own request, while the others wait for theirs.
         0 => stream.append(vec![Request::append("d", format!("{n} "))]).map(|()| None).unwrap(),
         _ => Some(stream.submit(vec![Request::append("d", format!("{n} ")).into()])),
     };
@@ -437,7 +437,7 @@ fn one_process_runs_a_stream() {
 }
 
 #[test]
-fn frames_are_read_as_they_were_written_and_anything_else_is_refused() {
+fn frames_round_trip_and_other_bytes_are_refused() {
     let mut random = Random::new(3);
     let mut bytes = Vec::new();
     let (all, _) = requests(4, true);
@@ -458,7 +458,7 @@ fn frames_are_read_as_they_were_written_and_anything_else_is_refused() {
                 *byte = random.below(256) as u8;
             }
         }
-        // No panic, and an end.
+        // The reader does not panic, and ends.
         let count = Frames::new(hostile.as_slice()).take_while(Result::is_ok).count();
         assert!(count <= framed.len());
     }
@@ -469,7 +469,7 @@ fn frames_are_read_as_they_were_written_and_anything_else_is_refused() {
 }
 
 #[test]
-fn memory_is_bounded_whatever_the_backlog() {
+fn memory_is_bounded_with_any_backlog() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let stream = Stream::open(&store, "s", Ack::Placed).unwrap();
@@ -481,7 +481,7 @@ fn memory_is_bounded_whatever_the_backlog() {
     let settings = Settings { memory: 1 << 20, ..settings() };
     stream.run(to, &control).unwrap().with_log().go(&settings).unwrap();
     let peak = control.figures.peak.load(Ordering::Relaxed);
-    // What is pulled at once may go over by a page.
+    // The stream may exceed the limit by one page.
     assert!(peak < 3 << 20, "{peak} bytes");
     let total: u64 = (0..7).map(|n| fs::metadata(dir.path().join(format!("archive/d{n}"))).unwrap().len()).sum();
     assert_eq!(total, 20_000_000);

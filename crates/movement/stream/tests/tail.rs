@@ -1,4 +1,4 @@
-//! Files that grow are followed: what is added arrives once and in order, and nothing is removed.
+//! Growing files are followed: added bytes arrive once and in order, and nothing is removed.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -32,7 +32,7 @@ fn append(path: &Path, bytes: &str) {
 }
 
 #[test]
-fn what_is_added_arrives_once_however_files_are_rotated_between_runs() {
+fn added_bytes_arrive_once_however_files_are_rotated_between_runs() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let (logs, archive) = (dir.path().join("logs"), dir.path().join("archive"));
@@ -46,14 +46,14 @@ fn what_is_added_arrives_once_however_files_are_rotated_between_runs() {
     append(&logs.join("a"), "two ");
     run();
     assert_eq!((found("a").as_str(), found("deep/b").as_str()), ("one two ", "other "));
-    // Renamed, added to, and replaced by a new one.
+    // The file is renamed, appended to, and replaced by a new one.
     append(&logs.join("a"), "three ");
     fs::rename(logs.join("a"), logs.join("a.1")).unwrap();
     append(&logs.join("a.1"), "four ");
     append(&logs.join("a"), "five ");
     run();
     assert_eq!(found("a"), "one two three four five ");
-    // Emptied and filled again, with more than before.
+    // The file is truncated and filled again, with more bytes than before.
     fs::write(logs.join("a"), "six seven eight nine ").unwrap();
     run();
     fs::write(logs.join("a"), "x").unwrap();
@@ -65,7 +65,7 @@ fn what_is_added_arrives_once_however_files_are_rotated_between_runs() {
 }
 
 #[test]
-fn what_is_added_while_it_runs_arrives_in_order() {
+fn bytes_added_during_a_run_arrive_in_order() {
     common::fail_as_a_whole();
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
@@ -83,7 +83,7 @@ fn what_is_added_while_it_runs_arrives_in_order() {
             expected += &text;
             if line % 100 == 99 {
                 until("delivery", || store.get(b"logs/a").is_ok_and(|found| found.len() == expected.len()));
-                // The process goes on writing to the renamed file for a while.
+                // For a while, the process continues to write to the renamed file.
                 fs::rename(logs.join("a"), logs.join(format!("a.{line}"))).unwrap();
                 file.write_all(b"last\n").unwrap();
                 expected += "last\n";
@@ -98,7 +98,7 @@ fn what_is_added_while_it_runs_arrives_in_order() {
     assert_eq!(store.list(b"logs", None, 10).unwrap().len(), 1);
 }
 
-/// Two followed directories with logs of one name were delivered to one file, in turns of up to a megabyte.
+/// Two followed directories with logs of one name were delivered to one file, in alternating parts of up to a megabyte.
 #[test]
 fn logs_of_equal_names_do_not_mix() {
     let dir = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ fn logs_of_equal_names_do_not_mix() {
             append(&at(source).join("log"), &format!("{source}: {bytes}\n"));
         }
     };
-    // In whichever order they are named.
+    // The order on the command line does not matter.
     for sources in [["a", "b"], ["b", "a"]] {
         append_to_both("a line");
         let stream = Stream::open(&store, "t", Ack::Placed).unwrap();

@@ -9,7 +9,7 @@ use crate::plan::candidates::Terms;
 use crate::plan::offers::{compute_rates_under_load, price_encoding};
 use crate::plan::{Forbidden, GaveWay, Piece, Plan, Want};
 use crate::policy::{Budget, Policy, Resolution};
-use crate::snapshot::{PAGE, Snapshot};
+use crate::snapshot::{PAGE_BYTES, Snapshot};
 use terrace_cost::Costs;
 use terrace_cost::Weights;
 
@@ -196,7 +196,7 @@ impl Weigher<'_> {
         }
         let weights = if replica == 0 { policy.first } else { policy.rest };
         let pieces = pieces.iter().map(|piece| {
-            let (from, to) = (u64::from(piece.start) * PAGE, u64::from(piece.end()) * PAGE);
+            let (from, to) = (u64::from(piece.start) * PAGE_BYTES, u64::from(piece.end()) * PAGE_BYTES);
             let per_page = piece.stored / u64::from(piece.pages.max(1));
             Piece { stored: stored(to.min(self.want.bytes).saturating_sub(from), per_page), ..*piece }
         });
@@ -249,7 +249,7 @@ impl Weigher<'_> {
         if let Some(forbidden) = self.terms.forbids(index, replica == 0).or(volatile).or(encoded) {
             return Verdict::Forbidden(forbidden);
         }
-        let room = snapshot.space(index, u64::from(pages) * PAGE) / u64::from(of.page);
+        let room = snapshot.space(index, u64::from(pages) * PAGE_BYTES) / u64::from(of.page);
         if room < pages.into() {
             return Verdict::NoRoom { pages: room };
         }
@@ -273,5 +273,5 @@ impl Weigher<'_> {
 
 /// Returns the stored size of `bytes` bytes at `per_page` bytes per page; the last page may be partial.
 fn stored(bytes: u64, per_page: u64) -> u64 {
-    bytes.saturating_mul(per_page).div_ceil(PAGE)
+    bytes.saturating_mul(per_page).div_ceil(PAGE_BYTES)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Explanation, Replica, Total, Verdict, Weighed};
 use crate::plan::{Forbidden, GaveWay};
-use crate::snapshot::PAGE;
+use crate::snapshot::PAGE_BYTES;
 use terrace_cost::Weights;
 
 impl fmt::Display for Explanation {
@@ -48,7 +48,8 @@ impl Explanation {
             writeln!(f, "  has no place")?;
         }
         for piece in &replica.pieces {
-            let (from, to) = (u64::from(piece.start) * PAGE, (u64::from(piece.end()) * PAGE).min(self.bytes));
+            let (from, to) =
+                (u64::from(piece.start) * PAGE_BYTES, (u64::from(piece.end()) * PAGE_BYTES).min(self.bytes));
             writeln!(f, "  bytes {from}..{to} on target {}, {}, {} bytes", piece.target, piece.encoding, piece.stored)?;
         }
         for Weighed { tier, target, encoding, cost, stored, verdict } in &replica.weighed {

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::snapshot::{Target, Tier};
 
-    const MIB: u64 = 1 << 20;
+    const BYTES_PER_MIB: u64 = 1 << 20;
 
     /// A fast tier with room for this number of MiB and a slow one.
     fn storage(fast: u64) -> Snapshot {
@@ -121,7 +121,7 @@ mod tests {
             read: speed,
             write: speed,
             latency: 1e-4,
-            free: mib * MIB,
+            free: mib * BYTES_PER_MIB,
             reserved: 0,
             load: 0.0,
             lanes: 1,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn entry(key: u64, mib: u64, target: u8, score: f64) -> Entry {
-        Entry { key, bytes: mib * MIB, target, score }
+        Entry { key, bytes: mib * BYTES_PER_MIB, target, score }
     }
 
     fn keys(moves: &[Move]) -> Vec<u64> {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_often_rises_and_what_is_not_stays() {
+    fn often_read_replicas_are_promoted_and_others_stay() {
         let entries = [entry(1, 1, 1, 50.0), entry(2, 1, 1, 0.5), entry(3, 1, 1, 5.0), entry(4, 1, 0, 90.0)];
         let moves = promotions(&entries, &storage(100));
         assert_eq!(keys(&moves), [1, 3]);
@@ -154,13 +154,13 @@ mod tests {
         let entries = [entry(1, 1, 0, 50.0), entry(2, 1, 0, 0.5), entry(3, 1, 0, 5.0), entry(4, 1, 1, 0.0)];
         let storage = storage(0);
         assert_eq!(keys(&demotions(&entries, &storage, 0, 1)), [2]);
-        assert_eq!(keys(&demotions(&entries, &storage, 0, MIB + 1)), [2, 3]);
-        assert_eq!(keys(&demotions(&entries, &storage, 0, 1000 * MIB)), [2, 3, 1]);
-        assert!(demotions(&entries, &storage, 1, MIB).is_empty(), "nothing is slower");
+        assert_eq!(keys(&demotions(&entries, &storage, 0, BYTES_PER_MIB + 1)), [2, 3]);
+        assert_eq!(keys(&demotions(&entries, &storage, 0, 1000 * BYTES_PER_MIB)), [2, 3, 1]);
+        assert!(demotions(&entries, &storage, 1, BYTES_PER_MIB).is_empty(), "nothing is slower");
     }
 
     #[test]
-    fn what_was_demoted_is_not_promoted_at_once() {
+    fn a_demoted_replica_is_not_promoted_at_once() {
         for score in [0.1, 1.0, 2.0, 4.0] {
             let down = demotions(&[entry(1, 1, 0, score)], &storage(0), 0, 1);
             let up = promotions(&[entry(1, 1, 1, score)], &storage(100));

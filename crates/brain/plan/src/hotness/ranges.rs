@@ -116,42 +116,49 @@ fn overlapping_steps(from: u64, to: u64, step: u64) -> impl Iterator<Item = (u64
 mod tests {
     use super::*;
 
-    const BLOCK: u64 = 1 << 20;
+    const BLOCK_BYTES: u64 = 1 << 20;
 
     #[test]
     fn a_blocks_score_is_how_often_it_was_accessed_in_full() {
-        let mut ranges = Ranges::new(64, 10.0, BLOCK, 100.0);
-        ranges.touch(7, BLOCK / 2, BLOCK, 0.0);
-        ranges.touch(7, 0, 2 * BLOCK, 0.0);
+        let mut ranges = Ranges::new(64, 10.0, BLOCK_BYTES, 100.0);
+        ranges.touch(7, BLOCK_BYTES / 2, BLOCK_BYTES, 0.0);
+        ranges.touch(7, 0, 2 * BLOCK_BYTES, 0.0);
         ranges.touch(8, 0, 0, 0.0);
-        let scores: Vec<_> = ranges.of(7, 3 * BLOCK - 1, 0.0).collect();
-        assert_eq!(scores, [(0, BLOCK, 1.5), (BLOCK, BLOCK, 1.5), (2 * BLOCK, BLOCK - 1, 0.0)]);
-        assert_eq!(ranges.of(7, BLOCK / 4, 0.0).next(), Some((0, BLOCK / 4, 6.0)), "a part is all that there is");
-        assert_eq!(ranges.of(8, BLOCK, 0.0).next(), Some((0, BLOCK, 0.0)));
-        assert_eq!(ranges.of(7, BLOCK, 10.0).next(), Some((0, BLOCK, 0.75)));
-        ranges.forget(7, 3 * BLOCK);
-        assert!(ranges.of(7, 3 * BLOCK, 0.0).all(|(_, _, score)| score == 0.0));
+        let scores: Vec<_> = ranges.of(7, 3 * BLOCK_BYTES - 1, 0.0).collect();
+        assert_eq!(
+            scores,
+            [(0, BLOCK_BYTES, 1.5), (BLOCK_BYTES, BLOCK_BYTES, 1.5), (2 * BLOCK_BYTES, BLOCK_BYTES - 1, 0.0)]
+        );
+        assert_eq!(
+            ranges.of(7, BLOCK_BYTES / 4, 0.0).next(),
+            Some((0, BLOCK_BYTES / 4, 6.0)),
+            "a part is all that there is"
+        );
+        assert_eq!(ranges.of(8, BLOCK_BYTES, 0.0).next(), Some((0, BLOCK_BYTES, 0.0)));
+        assert_eq!(ranges.of(7, BLOCK_BYTES, 10.0).next(), Some((0, BLOCK_BYTES, 0.75)));
+        ranges.forget(7, 3 * BLOCK_BYTES);
+        assert!(ranges.of(7, 3 * BLOCK_BYTES, 0.0).all(|(_, _, score)| score == 0.0));
     }
 
     #[test]
     fn a_block_that_is_read_in_full_is_as_hot_as_its_parts() {
-        let mut ranges = Ranges::new(64, 1e9, BLOCK, 4.0);
+        let mut ranges = Ranges::new(64, 1e9, BLOCK_BYTES, 4.0);
         for reads in 1..20 {
-            ranges.touch(7, 0, BLOCK, 0.0);
-            assert!(ranges.of(7, BLOCK, 0.0).all(|(_, _, score)| (score - f64::from(reads)).abs() < 1e-9));
+            ranges.touch(7, 0, BLOCK_BYTES, 0.0);
+            assert!(ranges.of(7, BLOCK_BYTES, 0.0).all(|(_, _, score)| (score - f64::from(reads)).abs() < 1e-9));
         }
     }
 
     #[test]
-    fn the_hot_part_of_a_hot_block_is_told_apart() {
-        let mut ranges = Ranges::new(64, 1e9, BLOCK, 2.0);
+    fn the_hot_part_of_a_hot_block_has_its_own_score() {
+        let mut ranges = Ranges::new(64, 1e9, BLOCK_BYTES, 2.0);
         for _ in 0..100 {
-            ranges.touch(7, 3 * BLOCK / 16, BLOCK / 16, 0.0);
+            ranges.touch(7, 3 * BLOCK_BYTES / 16, BLOCK_BYTES / 16, 0.0);
         }
-        let scores: Vec<_> = ranges.of(7, BLOCK, 0.0).collect();
+        let scores: Vec<_> = ranges.of(7, BLOCK_BYTES, 0.0).collect();
         assert_eq!(scores.len(), 16);
         let hottest = scores.iter().max_by(|a, b| a.2.total_cmp(&b.2)).expect("one");
-        assert_eq!((hottest.0, hottest.1), (3 * BLOCK / 16, BLOCK / 16));
+        assert_eq!((hottest.0, hottest.1), (3 * BLOCK_BYTES / 16, BLOCK_BYTES / 16));
         assert!(scores.iter().filter(|(_, _, score)| *score > hottest.2 / 10.0).count() == 1, "{scores:?}");
     }
 }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_keeps_what_is_hot() {
+    fn a_full_table_keeps_hot_keys() {
         let mut hotness = Hotness::new(64, 1000.0);
         for round in 0..1000u64 {
             for hot in 0..4 {

@@ -10,7 +10,7 @@ use super::offers::Offers;
 use super::scheme::{GaveWay, Piece, Plan, max_pieces};
 use super::search::{Goal, NO_TARGET, Search, search};
 use crate::policy::Replicas;
-use crate::snapshot::{PAGE, Snapshot};
+use crate::snapshot::{PAGE_BYTES, Snapshot};
 use terrace_cost::Costs;
 
 /// Makes the plan for a key; the plan has no replicas if there is no room.
@@ -28,7 +28,7 @@ pub(super) fn make_plan(
     let Search { present: pieces, held, .. } = &mut memo.search;
     collect_held(present, costs, *pages, pieces, held);
     let offers = memo.offers.get(of, snapshot, costs, &memo.search.held);
-    for replicas in (1..=policy.replicas.min(Replicas::LIMIT).min(snapshot.domains_up(*targets))).rev() {
+    for replicas in (1..=policy.replicas.min(Replicas::MAX_COUNT).min(snapshot.domains_up(*targets))).rev() {
         let strict = Terms {
             snapshot,
             policy,
@@ -81,7 +81,7 @@ fn relax_step_by_step(strict: Terms) -> SmallVec<[(Terms, SmallVec<[GaveWay; 4]>
 /// Searches for a plan on these terms and stores it in `plan`; returns whether there is one.
 fn attempt_plan(terms: &Terms, offers: &Offers, costs: &Costs, work: &mut Search, steps: u32, plan: &mut Plan) -> bool {
     let &Terms { snapshot, policy, pages, replicas, .. } = terms;
-    let enough = u64::from(pages) * PAGE;
+    let enough = u64::from(pages) * PAGE_BYTES;
     work.free.clear();
     work.free.extend((0..snapshot.targets().len()).map(|target| snapshot.space(target, enough)));
     work.domains.clear();

@@ -7,7 +7,7 @@
 
 use super::candidates::Candidate;
 use super::held::Held;
-use crate::snapshot::{MAX_TARGETS, PAGE};
+use crate::snapshot::{MAX_TARGETS, PAGE_BYTES};
 
 /// A step of a target's price.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ impl Bound {
         for group in self.points.chunk_by(|a, b| a.target == b.target) {
             let (target, domain) = (group[0].target, group[0].domain);
             let of_target = |held: &&Held| held.target == target;
-            let all = held.iter().filter(of_target).map(|held| u64::from(held.end - held.start) * PAGE);
+            let all = held.iter().filter(of_target).map(|held| u64::from(held.end - held.start) * PAGE_BYTES);
             let (staying, mut last) = (all.sum(), group[0]);
             let step = |price, pages_per_byte, next: Point, last: Point| {
                 let (stored, first) = ((next.stored as u32, last.stored as u32), (next.first, last.first));

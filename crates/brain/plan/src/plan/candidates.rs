@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::held::{Held, discount_staying};
 use super::offers::{Offer, TargetOffers};
 use crate::policy::Policy;
-use crate::snapshot::{PAGE, Snapshot, TargetSet};
+use crate::snapshot::{PAGE_BYTES, Snapshot, TargetSet};
 
 /// A target and an encoding for one class of replicas: replica 0, or the others.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +160,7 @@ pub(super) fn fill_candidates(
             continue;
         }
         // If space does not matter, only the cheapest offer and the pieces that are stored already are candidates.
-        let ample = !terms.budget && space[index] >= u64::from(pages) * PAGE;
+        let ample = !terms.budget && space[index] >= u64::from(pages) * PAGE_BYTES;
         let front =
             if ample && held.is_empty() { &offers.front[..1.min(offers.front.len())] } else { &offers.front[..] };
         for (i, candidate) in front.iter().map(candidate).enumerate() {

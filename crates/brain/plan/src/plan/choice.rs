@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use super::{Piece, Plan, Want};
 use crate::policy::Policy;
-use crate::snapshot::{MAX_TARGETS, PAGE, Snapshot};
+use crate::snapshot::{MAX_TARGETS, PAGE_BYTES, Snapshot};
 
 /// Replaces each target of a plan by the best interchangeable target that the plan does not use yet.
 pub(super) fn choose_among_interchangeable(
@@ -17,7 +17,7 @@ pub(super) fn choose_among_interchangeable(
     snapshot: &Snapshot,
     policy: &Policy,
 ) {
-    let enough = u64::from(want.pages()) * PAGE;
+    let enough = u64::from(want.pages()) * PAGE_BYTES;
     let targets = snapshot.targets();
     let ample = |target: usize| {
         targets[target].free.saturating_sub(targets[target].reserved) >= enough

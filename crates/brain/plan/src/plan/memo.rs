@@ -5,7 +5,7 @@ use super::search::Search;
 use super::{Piece, Plan, Want, held};
 use crate::mix::mix;
 use crate::policy::Policy;
-use crate::snapshot::{PAGE, Snapshot, TargetSet};
+use crate::snapshot::{PAGE_BYTES, Snapshot, TargetSet};
 use terrace_cost::{Costs, down, nearest};
 
 /// Everything that a plan depends on, except for the choice between interchangeable targets.
@@ -25,7 +25,7 @@ pub(super) struct Key {
 impl Key {
     pub fn new(want: &Want, present: &[Piece], snapshot: &Snapshot, policy: &Policy, costs: &Costs) -> Key {
         let pages = want.pages();
-        let enough = u64::from(pages) * PAGE;
+        let enough = u64::from(pages) * PAGE_BYTES;
         let (mut space, mut slow) = (0, 0);
         for (index, target) in snapshot.targets().iter().enumerate() {
             let free = target.free.saturating_sub(target.reserved);

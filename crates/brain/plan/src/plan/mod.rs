@@ -44,7 +44,7 @@ use std::fmt;
 
 use self::memo::Key;
 use crate::policy::Policy;
-use crate::snapshot::{PAGE, Snapshot, TargetSet};
+use crate::snapshot::{PAGE_BYTES, Snapshot, TargetSet};
 use terrace_cost::Costs;
 
 /// A request: its size, its expected reads, and the targets that it may use.
@@ -65,7 +65,7 @@ impl Want {
     }
 
     pub(crate) fn pages(&self) -> u32 {
-        self.bytes.div_ceil(PAGE).clamp(1, u32::MAX.into()) as u32
+        self.bytes.div_ceil(PAGE_BYTES).clamp(1, u32::MAX.into()) as u32
     }
 }
 

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::held::Held;
 use crate::mix::mix;
 use crate::policy::Policy;
-use crate::snapshot::{PAGE, Snapshot};
+use crate::snapshot::{PAGE_BYTES, Snapshot};
 use terrace_cost::{Costs, EncodingRates, TargetRates, Weights, Work};
 
 /// An encoding on a target.
@@ -146,7 +146,7 @@ pub(crate) fn price_encoding(
     reads: f64,
 ) -> (u64, u64) {
     let cost = policy.cost_model()(rates, &encoding.expected, weights, reads);
-    ((cost.fixed * 1e12).round() as u64, (cost.per_byte * PAGE as f64 * 1e12).round() as u64)
+    ((cost.fixed * 1e12).round() as u64, (cost.per_byte * PAGE_BYTES as f64 * 1e12).round() as u64)
 }
 
 /// Returns the rates of a target that processes its queue first.

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use terrace_codec::Encoding;
 
 use crate::policy::Policy;
-use crate::snapshot::{PAGE, Snapshot, Target};
+use crate::snapshot::{PAGE_BYTES, Snapshot, Target};
 
 /// A run of a request's pages in one replica, with its target and encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub type ReplicaPlan = SmallVec<[Piece; 2]>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GaveWay {
-    /// Replica 0 is stored as it is.
+    /// Replica 0 is stored raw.
     RawFirst,
     /// Replicas of a page lie on distinct tiers.
     DistinctTiers,
@@ -102,7 +102,7 @@ impl Plan {
             GaveWay::Pieces => self.replicas.iter().any(|pieces| pieces.len() > max_pieces(snapshot)),
             GaveWay::Targets => all().any(|(at, piece)| other_tier(piece) || (at == 0 && slow(piece))),
             GaveWay::Budget => {
-                let given = f64::from(self.pages) * PAGE as f64;
+                let given = f64::from(self.pages) * PAGE_BYTES as f64;
                 policy.budget.is_some_and(|budget| self.stored() as f64 > budget.0 * given)
             }
         }
@@ -126,8 +126,8 @@ impl Plan {
             let covering = |pieces: &ReplicaPlan| pieces.iter().find(|piece| piece.end() > start).copied();
             let pieces: SmallVec<[Piece; 4]> = self.replicas.iter().filter_map(covering).collect();
             let end = pieces.iter().map(Piece::end).min().unwrap_or(self.pages);
-            let offset = u64::from(start) * PAGE;
-            each(offset, (u64::from(end) * PAGE).min(bytes).saturating_sub(offset), &pieces);
+            let offset = u64::from(start) * PAGE_BYTES;
+            each(offset, (u64::from(end) * PAGE_BYTES).min(bytes).saturating_sub(offset), &pieces);
             start = end;
         }
     }

@@ -36,7 +36,7 @@ impl fmt::Display for Level {
 pub struct Replicas {
     /// The minimum; at least 1.
     pub min: u8,
-    /// The maximum; at most [`Replicas::LIMIT`].
+    /// The maximum; at most [`Replicas::MAX_COUNT`].
     pub max: u8,
     /// The number if no level asks for one.
     pub default: u8,
@@ -44,7 +44,7 @@ pub struct Replicas {
 
 impl Replicas {
     /// The planner never plans more replicas than this.
-    pub const LIMIT: u8 = 16;
+    pub const MAX_COUNT: u8 = 16;
 }
 
 impl Default for Replicas {

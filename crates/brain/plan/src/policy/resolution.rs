@@ -1,4 +1,4 @@
-//! [`Resolution`]: why a policy differs from what was asked for.
+//! [`Resolution`]: a difference between a policy and its requirements.
 
 use std::fmt;
 
@@ -68,7 +68,7 @@ pub enum Resolution {
     SwitchedOff {
         /// The requirement.
         requirement: Requirement,
-        /// Who asked for it.
+        /// The level that asked for it.
         level: Level,
     },
     /// A part of a requirement is already decided differently; its other parts apply.

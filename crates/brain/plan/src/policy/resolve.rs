@@ -63,7 +63,7 @@ pub fn resolve_levels(levels: &[(Level, &Ask)], range: Replicas) -> (Policy, Vec
     let volatile = levels.iter().position(|(_, ask)| ask.volatile == Some(true));
 
     let budget = levels.iter().find_map(|(_, ask)| ask.budget);
-    let (least, most) = (range.min.clamp(1, Replicas::LIMIT), range.max.clamp(1, Replicas::LIMIT));
+    let (least, most) = (range.min.clamp(1, Replicas::MAX_COUNT), range.max.clamp(1, Replicas::MAX_COUNT));
     let wanted = replicas.or(if budget.is_some() { most } else { range.default });
     let used = wanted.clamp(least, most.max(least));
     if used != wanted {

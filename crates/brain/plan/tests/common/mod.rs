@@ -1,16 +1,16 @@
-//! A slow and obvious planner: page after page, every target and encoding for every replica.
+//! A slow and obvious planner: it tries every target and encoding for every replica, page after page.
 
 use std::collections::HashMap;
 
 use terrace_cost::{Costs, TargetRates, Work};
 use terrace_plan::plan::{GaveWay, Piece, Plan, Want};
 use terrace_plan::policy::Policy;
-use terrace_plan::snapshot::{PAGE, Snapshot};
+use terrace_plan::snapshot::{PAGE_BYTES, Snapshot};
 
-/// The cost that counts first, and the second one.
+/// The cost that counts first, followed by the second one.
 pub type Cost = (u64, u64);
 
-/// A target and an encoding of one replica.
+/// The target and the encoding of one replica.
 type Choice = (usize, usize);
 
 /// The conditions of an attempt.
@@ -24,21 +24,21 @@ struct Terms {
     budget: bool,
 }
 
-/// A way to place the pages so far, as far as it matters for those to come.
+/// A placement of the pages so far, reduced to the parts that affect later pages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
     /// The target of each replica's last page.
-    last: [Choice; MOST],
-    /// How many pieces each replica has.
-    pieces: [usize; MOST],
-    free: [u64; MOST],
+    last: [Choice; MAX_REPLICAS_AND_TARGETS],
+    /// The number of pieces of each replica.
+    pieces: [usize; MAX_REPLICAS_AND_TARGETS],
+    free: [u64; MAX_REPLICAS_AND_TARGETS],
     budget: u64,
 }
 
-/// The most replicas, and the most targets.
-const MOST: usize = 4;
+/// The maximum number of replicas, and of targets.
+const MAX_REPLICAS_AND_TARGETS: usize = 4;
 
-/// There are too many schemes to go through.
+/// There are too many schemes to enumerate.
 #[derive(Debug)]
 pub struct TooMany;
 
@@ -48,16 +48,16 @@ pub struct Problem<'a> {
     pub policy: &'a Policy,
     pub costs: &'a Costs,
     pub present: &'a [Piece],
-    /// The bytes that may be taken of each target.
+    /// The usable bytes of each target.
     pub space: Vec<u64>,
 }
 
 impl Problem<'_> {
     pub fn pages(&self) -> u64 {
-        self.want.bytes.div_ceil(PAGE).max(1)
+        self.want.bytes.div_ceil(PAGE_BYTES).max(1)
     }
 
-    /// The attempts in their order, each with what gives way for it.
+    /// Lists the attempts in order, each with the wishes that it drops.
     fn attempts(&self) -> Vec<(Terms, Vec<GaveWay>)> {
         let policy = self.policy;
         let lanes: usize = self.snapshot.targets().iter().map(|target| usize::from(target.lanes)).sum();
@@ -91,7 +91,7 @@ impl Problem<'_> {
         attempts
     }
 
-    /// A scheme that is better than the plan: one of an attempt before the plan's, or a cheaper one of the same.
+    /// Returns a scheme that is better than the plan: one of an earlier attempt, or a cheaper one of the same attempt.
     pub fn better(&self, plan: Option<&Plan>) -> Result<Option<String>, TooMany> {
         for (terms, given) in self.attempts() {
             let same = plan.filter(|plan| plan.replicas.len() == terms.replicas && plan.gave_way.to_vec() == given);
@@ -106,7 +106,7 @@ impl Problem<'_> {
         Ok(plan.map(|_| "an attempt that is none".to_string()))
     }
 
-    /// The plan of the obvious planner, and the attempt that found it.
+    /// Returns the cost of the obvious planner's plan, and the attempt that found it.
     pub fn best(&self) -> Result<Option<(Cost, usize)>, TooMany> {
         for (index, (terms, _)) in self.attempts().into_iter().enumerate() {
             if let Some(cost) = self.cheapest(&terms, (u64::MAX, u64::MAX))? {
@@ -116,7 +116,7 @@ impl Problem<'_> {
         Ok(None)
     }
 
-    /// At which attempt a plan was found.
+    /// Returns the attempt that found a plan.
     pub fn attempt_of(&self, plan: &Plan) -> usize {
         let same = |(terms, given): &(Terms, Vec<GaveWay>)| {
             terms.replicas == plan.replicas.len() && *given == plan.gave_way.to_vec()
@@ -124,7 +124,7 @@ impl Problem<'_> {
         self.attempts().iter().position(same).expect("an attempt")
     }
 
-    /// Fixed cost and cost per page of a replica there.
+    /// Returns the fixed cost and the cost per page of a replica there.
     fn price(&self, replica: usize, (target, encoding): Choice) -> Cost {
         let weights = if replica == 0 { &self.policy.first } else { &self.policy.rest };
         let reads = if replica == 0 { self.want.reads } else { 0.0 };
@@ -151,7 +151,7 @@ impl Problem<'_> {
             && (persistent || !(durable || last && !self.policy.volatile))
     }
 
-    /// Whether a page is there already.
+    /// Returns whether a page is stored there already.
     fn kept(&self, page: u64, (target, encoding): Choice) -> bool {
         let encoding = self.costs.rates()[encoding].encoding;
         let same = |piece: &&Piece| usize::from(piece.target) == target && piece.encoding == encoding;
@@ -169,13 +169,18 @@ impl Problem<'_> {
             choices.iter().enumerate().map(|(r, of)| of.iter().map(|c| (*c, self.price(r, *c))).collect()).collect();
         let least = self.least_page(terms, &choices, &prices);
         let budget = self.policy.budget.filter(|_| terms.budget);
-        let budget = budget.map_or(u64::MAX, |budget| (budget.0 * (pages * PAGE) as f64) as u64);
-        let mut free = [0; MOST];
+        let budget = budget.map_or(u64::MAX, |budget| (budget.0 * (pages * PAGE_BYTES) as f64) as u64);
+        let mut free = [0; MAX_REPLICAS_AND_TARGETS];
         free[..targets].copy_from_slice(&self.space);
-        let start = State { last: [(usize::MAX, 0); MOST], pieces: [0; MOST], free, budget };
+        let start = State {
+            last: [(usize::MAX, 0); MAX_REPLICAS_AND_TARGETS],
+            pieces: [0; MAX_REPLICAS_AND_TARGETS],
+            free,
+            budget,
+        };
         let mut states = HashMap::from([(start, (0, 0))]);
         for page in 0..pages {
-            // Of two replicas at most one takes a page there, so that more space than this makes no difference.
+            // At most one of two replicas takes a page there, so more space makes no difference.
             let left = pages - page - 1;
             let mut next: HashMap<State, Cost> = HashMap::new();
             for (state, cost) in states {
@@ -194,7 +199,7 @@ impl Problem<'_> {
                     partial = extended;
                 }
                 for (mut state, cost) in partial {
-                    state.free.iter_mut().for_each(|free| *free = (*free).min(left * PAGE));
+                    state.free.iter_mut().for_each(|free| *free = (*free).min(left * PAGE_BYTES));
                     let best = next.entry(state).or_insert(cost);
                     *best = cost.min(*best);
                 }
@@ -207,7 +212,7 @@ impl Problem<'_> {
         Ok(states.into_values().min())
     }
 
-    /// The lower bound for the cost of a page of all replicas, part by part: on any targets that do not exclude each other.
+    /// Returns a lower bound of the cost of a page of all replicas, for any targets that do not exclude each other.
     fn least_page(&self, terms: &Terms, choices: &[Vec<Choice>], prices: &[HashMap<Choice, Cost>]) -> Cost {
         let mut pages = vec![(Vec::new(), (0, 0))];
         for replica in 0..terms.replicas {
@@ -226,7 +231,7 @@ impl Problem<'_> {
         (least(|cost| cost.0), least(|cost| cost.1))
     }
 
-    /// Whether a page of another replica is where one excludes this.
+    /// Returns whether a page of another replica excludes this choice.
     fn meets(&self, terms: &Terms, others: &[Choice], choice: Choice) -> bool {
         let of = |target: usize| &self.snapshot.targets()[target];
         others.iter().any(|other| {
@@ -234,12 +239,12 @@ impl Problem<'_> {
         })
     }
 
-    /// The part of a cost that a replica's enters.
+    /// Returns the part of the cost that a replica contributes to.
     fn part<'c>(&self, replica: usize, cost: &'c mut Cost) -> &'c mut u64 {
         if replica == 0 || !self.policy.is_async() { &mut cost.0 } else { &mut cost.1 }
     }
 
-    /// One page more of a replica.
+    /// Adds one page to a replica.
     #[expect(clippy::too_many_arguments, reason = "all of it matters")]
     fn put(
         &self,
@@ -264,7 +269,7 @@ impl Problem<'_> {
         let price = |price: u64| if kept { staying(price) } else { price };
         *self.part(replica, &mut cost) += price(per_page);
         if state.last[replica] != choice {
-            // A plain target holds all of a replica or nothing.
+            // A plain target holds a whole replica or nothing.
             if page > 0 && (of(choice.0).plain || of(state.last[replica].0).plain) {
                 return None;
             }
@@ -278,7 +283,7 @@ impl Problem<'_> {
         Some((state, cost))
     }
 
-    /// Whether a plan is one, and costs what it says.
+    /// Checks that a plan is valid and reports its cost correctly.
     pub fn check(&self, plan: &Plan) {
         let terms = self.attempts()[self.attempt_of(plan)].0;
         let mut free = self.space.clone();
@@ -311,7 +316,7 @@ impl Problem<'_> {
         assert_eq!(cost, (plan.cost.first, plan.cost.then));
         assert_eq!(moves, plan.moves);
         if let (Some(budget), true) = (self.policy.budget, terms.budget) {
-            assert!(plan.stored() as f64 <= budget.0 * (self.pages() * PAGE) as f64);
+            assert!(plan.stored() as f64 <= budget.0 * (self.pages() * PAGE_BYTES) as f64);
         }
         self.check_extents(plan, &terms);
     }
@@ -335,7 +340,7 @@ impl Problem<'_> {
     }
 }
 
-/// The share of the price that counts for replicas that stay where they are.
+/// Returns the reduced price of replicas that stay where they are.
 fn staying(price: u64) -> u64 {
     price - price / 20
 }

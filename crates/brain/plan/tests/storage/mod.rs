@@ -1,4 +1,4 @@
-//! Made-up storage for the tests.
+//! Synthetic storage for the tests.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use terrace_cost::Expected;
@@ -6,12 +6,13 @@ use terrace_plan::plan::Plan;
 use terrace_plan::policy::{Ask, Policy, Replicas, resolve};
 use terrace_plan::snapshot::{Snapshot, Target, Tier};
 
-pub const MIB: u64 = 1 << 20;
+pub const BYTES_PER_MIB: u64 = 1 << 20;
 
-/// A tier's name, whether it lasts, how many targets, bytes per second, seconds before the first byte, MiB of each.
+/// A tier's name, whether it survives a reboot, the number of targets, bytes per second, seconds before the first byte,
+/// MiB of each target.
 pub type Level = (&'static str, bool, u32, f64, f64, u64);
 
-/// Tiers of targets that are domains of their own, and read as fast as they write.
+/// Makes tiers whose targets are separate failure domains, and read as fast as they write.
 pub fn tiers(levels: &[Level]) -> (Vec<Tier>, Vec<Target>) {
     let mut targets = Vec::new();
     for (tier, &(_, _, count, speed, latency, mib)) in (0u8..).zip(levels) {
@@ -22,7 +23,7 @@ pub fn tiers(levels: &[Level]) -> (Vec<Tier>, Vec<Target>) {
                 read: speed,
                 write: speed,
                 latency,
-                free: mib * MIB,
+                free: mib * BYTES_PER_MIB,
                 reserved: 0,
                 load: 0.0,
                 lanes: 4,
@@ -44,13 +45,13 @@ pub fn expected(compress: f64, decompress: f64, ratio: f64) -> Expected {
     Expected::from_speeds(compress, decompress, ratio)
 }
 
-/// The policy of an operation's requirements.
+/// Returns the policy for an operation's requirements.
 pub fn policy(requirements: &[&str], ask: Ask, range: Replicas) -> Policy {
     let requirements = requirements.iter().map(|name| name.parse().expect("a requirement")).collect();
     resolve(&Ask { requirements, ..ask }, &Ask::default(), &Ask::default(), range).0
 }
 
-/// Each replica's targets.
+/// Returns the targets of each replica.
 pub fn targets(plan: &Plan) -> Vec<Vec<u8>> {
     plan.replicas.iter().map(|pieces| pieces.iter().map(|piece| piece.target).collect()).collect()
 }

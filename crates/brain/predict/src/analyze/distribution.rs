@@ -1,4 +1,4 @@
-//! How numbers are distributed: the family that fits best, if it fits at all.
+//! The distribution of numbers: the family that fits best, if one fits.
 
 use terrace_codec::Element;
 
@@ -8,7 +8,7 @@ use super::gamma::{below, normal_below};
 /// A family of distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Distribution {
-    /// All values between two as likely.
+    /// All values of a range are equally likely.
     Uniform,
     /// The normal distribution.
     Normal,
@@ -18,13 +18,14 @@ pub enum Distribution {
     Gamma,
 }
 
-/// Numbers that are looked at, at most.
-const MOST: usize = 1024;
-/// Numbers without which nothing is said.
-const LEAST: usize = 200;
-/// The largest distance of Kolmogorov and Smirnov, times the root of how many numbers, at which a family still fits. The
-/// parameters come from the numbers themselves: 0.9 for the normal (Lilliefors) to 1.36 with all of them known, at 5 %.
-const LIMITS: [(Distribution, f64); 4] = [
+/// At most this many numbers are examined.
+const MAX_STUDIED_NUMBERS: usize = 1024;
+/// Fewer numbers have no distribution.
+const MIN_STUDIED_NUMBERS: usize = 200;
+/// The largest Kolmogorov-Smirnov distance, times the square root of the number of values, at which a family still
+/// fits. The parameters come from the values themselves, so the limits at 5 % range from 0.9 for the normal
+/// distribution (Lilliefors) to 1.36 with all parameters known.
+const FIT_LIMITS: [(Distribution, f64); 4] = [
     (Distribution::Uniform, 1.36),
     (Distribution::Normal, 1.0),
     (Distribution::Exponential, 1.1),
@@ -32,11 +33,11 @@ const LIMITS: [(Distribution, f64); 4] = [
 ];
 
 impl Distribution {
-    /// That of the numbers in `sample`. None where no family fits, or where there are too few numbers, or too few
-    /// different ones.
+    /// Returns the distribution of the numbers in `sample`; `None` if no family fits, or if there are too few numbers
+    /// or too few different ones.
     pub fn of(elements: Elements, sample: &[u8]) -> Option<Distribution> {
         let mut numbers = numbers(elements, sample);
-        if numbers.len() < LEAST || numbers.iter().any(|n| !n.is_finite()) {
+        if numbers.len() < MIN_STUDIED_NUMBERS || numbers.iter().any(|n| !n.is_finite()) {
             return None;
         }
         numbers.sort_unstable_by(f64::total_cmp);
@@ -45,7 +46,7 @@ impl Distribution {
             return None;
         }
         let root = (numbers.len() as f64).sqrt();
-        let fits = LIMITS.iter().filter_map(|&(family, limit)| {
+        let fits = FIT_LIMITS.iter().filter_map(|&(family, limit)| {
             let distance = root * distance(family, &numbers)? / limit;
             (distance < 1.0).then_some((family, distance))
         });
@@ -53,7 +54,7 @@ impl Distribution {
     }
 }
 
-/// The largest gap between a family, fitted to sorted numbers, and the numbers.
+/// Returns the largest distance between a family, fitted to sorted numbers, and the numbers.
 fn distance(family: Distribution, sorted: &[f64]) -> Option<f64> {
     let count = sorted.len() as f64;
     let (least, most) = (*sorted.first()?, *sorted.last()?);
@@ -73,7 +74,8 @@ fn distance(family: Distribution, sorted: &[f64]) -> Option<f64> {
         Distribution::Normal => gap(&|n| normal_below((n - mean) / variance.sqrt())),
         Distribution::Exponential => gap(&|n| 1.0 - (-(n - least) / (mean - least)).exp()),
         Distribution::Gamma => {
-            // The usual approximation of the likeliest shape (Minka); of shape 1 it is the exponential's.
+            // The usual approximation of the most likely shape (Minka). The gamma distribution of shape 1 is the
+            // exponential distribution.
             let logs = sorted.iter().map(|n| n.ln()).sum::<f64>() / count;
             let s = mean.ln() - logs;
             if least <= 0.0 || s <= 0.0 || !s.is_finite() {
@@ -90,7 +92,7 @@ fn distance(family: Distribution, sorted: &[f64]) -> Option<f64> {
 
 fn numbers(elements: Elements, sample: &[u8]) -> Vec<f64> {
     let width = elements.element.width();
-    let stride = (sample.len() / width.max(1)).div_ceil(MOST).max(1);
+    let stride = (sample.len() / width.max(1)).div_ceil(MAX_STUDIED_NUMBERS).max(1);
     let chosen = sample.chunks_exact(width).step_by(stride);
     chosen
         .map(|bytes| {
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_told_apart() {
+    fn families_are_distinguished() {
         type Draw = fn(&mut Random) -> f64;
         let families: [(Distribution, Draw); 4] = [
             (Distribution::Uniform, |r| r.next() * 8.0 - 3.0),
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_no_family_is_of_none() {
+    fn numbers_of_no_family_have_no_distribution() {
         let two_humps = |r: &mut Random| r.normal() + if r.next() < 0.5 { 0.0 } else { 20.0 };
         assert_eq!(judged(two_humps, 1), None);
         assert_eq!(judged(|r| (r.next() * 5.0).floor(), 1), None);

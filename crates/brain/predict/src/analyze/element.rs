@@ -1,23 +1,24 @@
-//! The type of the elements: from what a caller says, from what a file says of itself, or from the numbers.
+//! The type of the elements: from the caller, from the file's metadata, or from the numbers.
 
 use terrace_codec::Element;
 
 /// Elements of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Elements {
-    /// Their type.
+    /// The type.
     pub element: Element,
-    /// Whether they are big-endian: then nothing but their width helps.
+    /// Whether they are big-endian. Then encodings can use only their width.
     pub big_endian: bool,
 }
 
 impl Elements {
-    /// Little-endian ones.
+    /// Makes little-endian elements.
     pub fn of(element: Element) -> Self {
         Elements { element, big_endian: false }
     }
 
-    /// From a name as NumPy, HDF5 or Zarr give it: `<f4`, `float32`, `>i2`, `int64`, `u1`, `double`. None for others.
+    /// Parses a name of NumPy, HDF5 or Zarr: `<f4`, `float32`, `>i2`, `int64`, `u1`, `double`. Returns `None` for other
+    /// names.
     pub fn from_dtype(dtype: &str) -> Option<Self> {
         let name = dtype.trim().to_ascii_lowercase();
         let (big_endian, name) = match name.split_at_checked(1)? {
@@ -40,7 +41,7 @@ impl Elements {
         Some(Elements { element, big_endian })
     }
 
-    /// From numbers of a width that is known to work: floats where nearly all are finite, neither huge nor tiny.
+    /// Determines the type of numbers of a known width: floats if nearly all are finite, and neither huge nor tiny.
     pub fn from_numbers(width: usize, sample: &[u8]) -> Option<Self> {
         let element = match width {
             2 => Element::I16,
@@ -55,7 +56,7 @@ impl Elements {
     }
 }
 
-/// Whether these are floats that someone would store, and not integers or bytes taken for floats.
+/// Returns whether these are plausible floats, rather than integers or bytes interpreted as floats.
 fn plausible(numbers: impl ExactSizeIterator<Item = f64>) -> bool {
     let (all, mut zeros) = (numbers.len(), 0);
     let odd = numbers

@@ -1,11 +1,11 @@
-//! Formats, by how they begin.
+//! File formats, recognised by their first bytes.
 
 /// The kind of file that bytes are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// HDF5, and so NetCDF 4.
+    /// HDF5, including NetCDF 4.
     Hdf5,
-    /// NetCDF 1 to 3, numbers big-endian.
+    /// NetCDF 1 to 3, with big-endian numbers.
     NetCdf,
     /// Apache Parquet.
     Parquet,
@@ -17,24 +17,24 @@ pub enum Format {
     Arrow,
     /// An array of NumPy.
     Npy,
-    /// FITS, numbers big-endian.
+    /// FITS, with big-endian numbers.
     Fits,
     /// An ELF program or library.
     Elf,
-    /// Compressed already, as a whole: images, sound, archives.
+    /// A file that is compressed as a whole: an image, sound, an archive.
     Compressed,
     /// JSON.
     Json,
-    /// Lines of equally many fields.
+    /// Lines with equal numbers of fields.
     Csv,
     /// Other text in UTF-8.
     Text,
-    /// None of these, or the beginning is not there.
+    /// None of these, or the beginning is missing.
     Unknown,
 }
 
-/// The first bytes of files.
-const SIGNATURES: &[(&[u8], Format)] = &[
+/// The first bytes of formats.
+const FILE_SIGNATURES: &[(&[u8], Format)] = &[
     (b"\x89HDF\r\n\x1a\n", Format::Hdf5),
     (b"CDF\x01", Format::NetCdf),
     (b"CDF\x02", Format::NetCdf),
@@ -60,31 +60,31 @@ const SIGNATURES: &[(&[u8], Format)] = &[
     (b"PK\x03\x04", Format::Compressed),
 ];
 
-/// Bytes of text that are looked at.
-const TEXT: usize = 4096;
-/// Lines that must agree on their number of fields.
-const LINES: usize = 3;
+/// At most this many bytes of text are examined.
+const MAX_TEXT_BYTES: usize = 4096;
+/// This many lines must have equal numbers of fields.
+const MIN_EQUAL_LINES: usize = 3;
 
 impl Format {
-    /// The format of a file that begins with `head`; a few KiB suffice.
+    /// Returns the format of a file that begins with `head`; a few KiB suffice.
     pub fn of(head: &[u8]) -> Format {
-        let signed = SIGNATURES.iter().find(|(signature, _)| head.starts_with(signature));
-        let text = text(&head[..head.len().min(TEXT)]);
+        let signed = FILE_SIGNATURES.iter().find(|(signature, _)| head.starts_with(signature));
+        let text = text(&head[..head.len().min(MAX_TEXT_BYTES)]);
         match (signed, text) {
-            // Some signatures are letters, with which a word may begin.
+            // Some signatures are letters that a word may begin with.
             (Some((signature, format)), text) if text.is_none() || signature.len() > 4 => *format,
             (_, Some(text)) => of_text(text),
             _ => Format::Unknown,
         }
     }
 
-    /// Whether it is one of text.
+    /// Returns whether it is a text format.
     pub fn is_text(self) -> bool {
         matches!(self, Format::Json | Format::Csv | Format::Text)
     }
 }
 
-/// The bytes as text, if they are; a character may be cut at the end.
+/// Returns the bytes as text if they are UTF-8; a character may be cut at the end.
 fn text(head: &[u8]) -> Option<&str> {
     let text = match std::str::from_utf8(head) {
         Ok(text) => text,
@@ -105,7 +105,7 @@ fn of_text(text: &str) -> Format {
     }
 }
 
-/// Whether it begins as JSON does: a bracket, and what may stand behind it.
+/// Returns whether text begins like JSON: a bracket, and a character that may follow it.
 fn is_json(text: &str) -> bool {
     let mut tokens = text.chars().filter(|c| !c.is_whitespace());
     match (tokens.next(), tokens.next()) {
@@ -129,7 +129,7 @@ fn is_table(text: &str, separator: char) -> bool {
             }
         })
         .count();
-    first > 0 && same >= LINES && differ <= 1
+    first > 0 && same >= MIN_EQUAL_LINES && differ <= 1
 }
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_by_their_beginnings() {
+    fn formats_are_recognised_by_their_first_bytes() {
         for (head, format) in [
             (&b"\x89HDF\r\n\x1a\n\0\0"[..], Format::Hdf5),
             (b"CDF\x02\0\0\0\0", Format::NetCdf),
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn a_character_may_be_cut() {
-        let text = "ä".repeat(TEXT);
-        assert_eq!(Format::of(&text.as_bytes()[..TEXT + 1]), Format::Text);
+        let text = "ä".repeat(MAX_TEXT_BYTES);
+        assert_eq!(Format::of(&text.as_bytes()[..MAX_TEXT_BYTES + 1]), Format::Text);
         assert_eq!(Format::of(format!(" {text}").as_bytes()), Format::Text);
     }
 }

@@ -1,9 +1,9 @@
-//! The incomplete gamma function, from which the distributions' own follow.
+//! The incomplete gamma function, which the distribution functions derive from.
 
 use std::f64::consts::PI;
 
-/// Coefficients of Lanczos's approximation, g = 7.
-const LANCZOS: [f64; 8] = [
+/// The coefficients of Lanczos's approximation for g = 7.
+const LANCZOS_COEFFICIENTS: [f64; 8] = [
     676.5203681218851,
     -1259.1392167224028,
     771.323_428_777_653_1,
@@ -14,15 +14,16 @@ const LANCZOS: [f64; 8] = [
     1.5056327351493116e-7,
 ];
 
-/// The logarithm of the gamma function of a positive number.
+/// Returns the logarithm of the gamma function of a positive number.
 fn ln_gamma(x: f64) -> f64 {
     let x = x - 1.0;
-    let sum: f64 = LANCZOS.iter().zip(1..).fold(0.999_999_999_999_809_9, |sum, (c, i)| sum + c / (x + f64::from(i)));
+    let sum: f64 =
+        LANCZOS_COEFFICIENTS.iter().zip(1..).fold(0.999_999_999_999_809_9, |sum, (c, i)| sum + c / (x + f64::from(i)));
     let t = x + 7.5;
     0.5 * (2.0 * PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
 }
 
-/// The share of a gamma distribution of this shape and scale 1 that lies below `x`.
+/// Returns the probability that a gamma distribution of this shape and scale 1 assigns to values below `x`.
 pub fn below(shape: f64, x: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -55,7 +56,7 @@ pub fn below(shape: f64, x: f64) -> f64 {
     (1.0 - front * h).clamp(0.0, 1.0)
 }
 
-/// The share of the standard normal distribution that lies below `x`.
+/// Returns the probability that the standard normal distribution assigns to values below `x`.
 pub fn normal_below(x: f64) -> f64 {
     0.5 + 0.5 * below(0.5, x * x / 2.0) * x.signum()
 }
@@ -64,7 +65,7 @@ pub fn normal_below(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The integral of the density, added up in small steps.
+    /// Integrates the density in small steps.
     fn slowly(shape: f64, x: f64) -> f64 {
         let (steps, total) = (200_000, ln_gamma(shape));
         let width = x / f64::from(steps);

@@ -16,8 +16,8 @@ pub use metadata::{Content, Metadata, Span, content};
 
 use terrace_codec::Error;
 
-use crate::candidates::{self, LZ4};
-use crate::probe::{Bench, SMALL, take_sample};
+use crate::candidates::{self, LZ4_INDEX};
+use crate::probe::{Bench, SMALL_SAMPLE_BYTES, take_sample};
 
 /// The result of an analysis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,11 +42,11 @@ impl Analysis {
     /// Analyzes the first block of a stream; `hint` is the caller's knowledge of the elements. Takes about 0.1 ms.
     ///
     /// # Errors
-    /// Where lz4's library fails.
+    /// [`Error`] if lz4's library fails.
     pub fn of(block: &[u8], hint: Option<Elements>) -> Result<Analysis, Error> {
         let format = Format::of(block);
-        let mut small = Vec::with_capacity(SMALL);
-        take_sample(block, SMALL, &mut small);
+        let mut small = Vec::with_capacity(SMALL_SAMPLE_BYTES);
+        take_sample(block, SMALL_SAMPLE_BYTES, &mut small);
         let Histogram { entropy, printable } = Histogram::of(&small);
         let said = content(&Metadata::new(format).hear(0, block), 0, block.len() as u64);
         let elements = match (hint, said) {
@@ -63,9 +63,9 @@ impl Analysis {
 /// Returns the elements whose filter reduces the size, if there are any.
 fn found(small: &[u8]) -> Result<Option<Elements>, Error> {
     let mut bench = Bench::default();
-    let mut run = |at: usize| bench.run(candidates::ALL[at].encoding, small, small.len() as u32, false);
-    let mut best = (run(LZ4)?.stored * MAX_FILTERED_SIZE_RATIO, None);
-    for (at, candidate) in candidates::ALL.iter().enumerate().filter(|(_, c)| c.is_filter()) {
+    let mut run = |at: usize| bench.run(candidates::ALL_CANDIDATES[at].encoding, small, small.len() as u32, false);
+    let mut best = (run(LZ4_INDEX)?.stored * MAX_FILTERED_SIZE_RATIO, None);
+    for (at, candidate) in candidates::ALL_CANDIDATES.iter().enumerate().filter(|(_, c)| c.is_filter()) {
         let stored = run(at)?.stored;
         if stored < best.0 {
             best = (stored, Some(candidate.width()));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn of_random_bytes_nothing_is_said() {
+    fn random_bytes_have_no_elements() {
         for skip in 0..50 {
             let analysis = Analysis::of(&random(100_000 + skip)[skip..], None).expect("analyzes");
             assert_eq!((analysis.format, analysis.elements, analysis.distribution), (Format::Unknown, None, None));

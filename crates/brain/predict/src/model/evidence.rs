@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::analyze::{Content, Format};
-use crate::candidates::COUNT;
+use crate::candidates::CANDIDATE_COUNT;
 use terrace_cost::Expected;
 
 /// Classes of bytes on which encodings perform similarly. A class is the basis of predictions before anything is
@@ -29,7 +29,7 @@ pub enum Class {
 }
 
 /// The number of classes.
-pub const CLASSES: usize = 7;
+pub const CLASS_COUNT: usize = 7;
 
 impl Class {
     /// Returns the class of bytes in a file of a format, with the content that the file's metadata declare, if any.
@@ -79,11 +79,11 @@ pub struct Evidence {
     /// The share of bytes that are text.
     pub printable: f64,
     /// The result of each candidate on the small sample.
-    pub small: [Option<Expected>; COUNT],
+    pub small: [Option<Expected>; CANDIDATE_COUNT],
     /// The result of each candidate on the large sample.
-    pub large: [Option<Expected>; COUNT],
+    pub large: [Option<Expected>; CANDIDATE_COUNT],
     /// The results on blocks of the candidates that were used since; a time of 0 was not measured.
-    pub real: [Option<Expected>; COUNT],
+    pub real: [Option<Expected>; CANDIDATE_COUNT],
 }
 
 impl Evidence {
@@ -93,9 +93,9 @@ impl Evidence {
             class,
             entropy: None,
             printable: 0.0,
-            small: [None; COUNT],
-            large: [None; COUNT],
-            real: [None; COUNT],
+            small: [None; CANDIDATE_COUNT],
+            large: [None; CANDIDATE_COUNT],
+            real: [None; CANDIDATE_COUNT],
         }
     }
 

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_value_is_taken_and_oddities_are_not() {
+    fn the_first_value_counts_and_invalid_values_do_not() {
         let mut median = Median::default();
         assert_eq!(median.known(), None);
         median.learn(f64::NAN);

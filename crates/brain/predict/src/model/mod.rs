@@ -9,7 +9,7 @@ mod record;
 mod regression;
 mod saved;
 
-pub use evidence::{CLASSES, Class, Evidence};
+pub use evidence::{CLASS_COUNT, Class, Evidence};
 pub use record::{Compared, Record};
 pub use saved::{LoadError, profiled};
 
@@ -20,7 +20,7 @@ use terrace_codec::{CodecId, Element};
 use median::Median;
 use regression::{REGRESSION_INPUTS, Regression};
 
-use crate::candidates::{ALL, LZ4, NONE};
+use crate::candidates::{ALL_CANDIDATES, LZ4_INDEX, NONE_INDEX};
 use terrace_cost::Expected;
 
 use crate::ProfiledTier;
@@ -68,7 +68,7 @@ struct Entry {
     /// The correction of the logarithm of the decoding time on the large sample.
     decode: Median,
     /// The logarithms of sizes, by class.
-    classes: [Median; CLASSES],
+    classes: [Median; CLASS_COUNT],
     /// The logarithms of the times to encode and to decode.
     times: Regression,
     /// The duration of a small and a large probe in seconds, on a machine of speed 1; 0 if unknown.
@@ -100,7 +100,7 @@ impl Model {
     pub fn new(machine: f64) -> Self {
         Model {
             machine,
-            entries: ALL.iter().map(|_| Entry::default()).collect(),
+            entries: ALL_CANDIDATES.iter().map(|_| Entry::default()).collect(),
             record: Record::default(),
             tiers: BTreeMap::new(),
         }
@@ -119,7 +119,7 @@ impl Model {
         let inputs = self.inputs(at, evidence, log_stored);
         let times = evidence.large[at].map(|probe| (probe.encode, probe.decode)).filter(|times| times.0 > 0.0);
         let basis = Basis { source, log, times, inputs };
-        if at == NONE {
+        if at == NONE_INDEX {
             return (Expected::NONE, basis);
         }
         let [encode, decode] = entry.times.predict(&inputs).map(|log| self.machine * log.clamp(-12.0, 12.0).exp());
@@ -155,7 +155,7 @@ impl Model {
     pub fn learn(&mut self, at: usize, basis: &Basis, stored: Option<f64>, encode: Option<f64>, decode: Option<f64>) {
         let machine = self.machine;
         let entry = &mut self.entries[at];
-        if at == NONE {
+        if at == NONE_INDEX {
             return;
         }
         // If the bytes hardly shrank, the error says nothing about other bytes.
@@ -181,7 +181,7 @@ impl Model {
 
     /// Learns the errors of small probes from large probes, and the usual results of the class from all probes.
     pub fn learn_from_probes(&mut self, evidence: &Evidence) {
-        for at in 0..ALL.len() {
+        for at in 0..ALL_CANDIDATES.len() {
             if let Some(large) = evidence.large[at] {
                 let (expected, _) = self.expect(at, evidence);
                 let without = Evidence { large: [None; _], real: [None; _], ..evidence.clone() };
@@ -222,7 +222,14 @@ impl Model {
             let time = evidence.small[at].map_or(0.0, |probe| probe.encode);
             if time > 0.0 { (time / self.machine).ln() } else { 0.0 }
         };
-        [1.0, log_stored, entropy / 8.0 - 0.7, evidence.printable - 0.4, time(LZ4), time(ALL[at].filter)]
+        [
+            1.0,
+            log_stored,
+            entropy / 8.0 - 0.7,
+            evidence.printable - 0.4,
+            time(LZ4_INDEX),
+            time(ALL_CANDIDATES[at].filter),
+        ]
     }
 }
 
@@ -242,15 +249,15 @@ impl Entry {
 /// and no filter of another width may be better. If nothing was measured, the candidate must rarely do harm.
 pub fn eligible(at: usize, evidence: &Evidence) -> bool {
     let told = !matches!(nearest_source(at, evidence).0, Source::Class(_));
-    let plain = ALL[at].encoding.element == Element::Bytes;
-    let guess =
-        evidence.is_empty() && (plain || evidence.class != Class::Unknown && ALL[at].encoding.codec != CodecId::Pco);
-    at == NONE || (told || guess) && fits(at, evidence)
+    let plain = ALL_CANDIDATES[at].encoding.element == Element::Bytes;
+    let guess = evidence.is_empty()
+        && (plain || evidence.class != Class::Unknown && ALL_CANDIDATES[at].encoding.codec != CodecId::Pco);
+    at == NONE_INDEX || (told || guess) && fits(at, evidence)
 }
 
 /// Returns whether the candidate's width is the one whose filter gave the best result with the same transform.
 pub fn fits(at: usize, evidence: &Evidence) -> bool {
-    let candidate = &ALL[at];
+    let candidate = &ALL_CANDIDATES[at];
     if !evidence.class.allows(candidate.width()) {
         return false;
     }
@@ -259,14 +266,15 @@ pub fn fits(at: usize, evidence: &Evidence) -> bool {
         return true;
     }
     let stored = |at: usize| evidence.small[at].map_or(f64::INFINITY, |probe| probe.stored);
-    let transform = ALL[candidate.filter].encoding.transform;
-    let others = (0..ALL.len()).filter(|at| ALL[*at].is_filter() && ALL[*at].encoding.transform == transform);
+    let transform = ALL_CANDIDATES[candidate.filter].encoding.transform;
+    let others = (0..ALL_CANDIDATES.len())
+        .filter(|at| ALL_CANDIDATES[*at].is_filter() && ALL_CANDIDATES[*at].encoding.transform == transform);
     others.min_by(|a, b| stored(*a).total_cmp(&stored(*b))) == Some(candidate.filter)
 }
 
 /// Returns the most reliable probe, and the logarithm of its size.
 fn nearest_source(at: usize, evidence: &Evidence) -> (Source, f64) {
-    let candidate = &ALL[at];
+    let candidate = &ALL_CANDIDATES[at];
     let small = |at: usize| evidence.small[at];
     let probes = [
         (Source::Large, evidence.large[at]),

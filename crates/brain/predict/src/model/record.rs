@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::candidates::COUNT;
+use crate::candidates::CANDIDATE_COUNT;
 use terrace_cost::Expected;
 
 /// The number of comparisons after which old ones lose weight.
@@ -57,7 +57,7 @@ pub struct Compared {
 
 impl Default for Record {
     fn default() -> Self {
-        Record { tallies: vec![Tally::default(); COUNT], spent: 0.0, transfer: 0.0 }
+        Record { tallies: vec![Tally::default(); CANDIDATE_COUNT], spent: 0.0, transfer: 0.0 }
     }
 }
 
@@ -92,7 +92,7 @@ impl Pair {
         self.off += off;
     }
 
-    /// Returns the comparison; None if there is none.
+    /// Returns the comparison, if there is one.
     pub fn compared(&self) -> Option<Compared> {
         let Pair { count, raw, predicted, realised, off } = *self;
         let compared = Compared { predicted: raw / predicted, realised: raw / realised, error: off / count };
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_and_errors_are_of_what_was_compared() {
+    fn means_and_errors_cover_the_comparisons() {
         let mut record = Record::default();
         let expected = Expected { stored: 0.5, encode: 2e-9, decode: 1e-9 };
         record.compare(3, &expected, 1000.0, [Some(0.4), None, Some(1e-9)]);

@@ -9,7 +9,7 @@ use super::record::Tally;
 use super::regression::{REGRESSION_INPUTS, REGRESSION_OUTPUTS, Regression};
 use super::{Entry, Model};
 use crate::ProfiledTier;
-use crate::candidates::{ALL, position};
+use crate::candidates::{ALL_CANDIDATES, position};
 
 /// Why a saved model cannot be loaded.
 #[non_exhaustive]
@@ -67,9 +67,9 @@ struct SavedEntry {
 impl Model {
     /// Returns the model as JSON.
     pub fn to_json(&self) -> String {
-        let encodings = ALL.iter().zip(&self.entries);
+        let encodings = ALL_CANDIDATES.iter().zip(&self.entries);
         let encodings = encodings.map(|(c, entry)| (c.encoding.to_string(), SavedEntry::from(entry))).collect();
-        let tallies = ALL.iter().zip(&self.record.tallies).filter(|(_, tally)| **tally != Tally::default());
+        let tallies = ALL_CANDIDATES.iter().zip(&self.record.tallies).filter(|(_, tally)| **tally != Tally::default());
         let record = SavedRecord {
             spent: self.record.spent,
             transfer: self.record.transfer,

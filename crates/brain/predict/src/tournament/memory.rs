@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use terrace_codec::Encoding;
 
 use super::{Predictor, Stream};
-use crate::candidates::{ALL, COUNT, NONE, position};
+use crate::candidates::{ALL_CANDIDATES, CANDIDATE_COUNT, NONE_INDEX, position};
 use crate::model::{Class, Evidence};
 use terrace_cost::Expected;
 
@@ -51,13 +51,13 @@ impl Predictor {
         let kinds = known.map(|known| {
             let evidence = &*known.evidence;
             let did = |at: usize| [evidence.small[at], evidence.large[at], evidence.real[at]];
-            let measured = (0..COUNT).filter(|at| did(*at).iter().any(Option::is_some));
+            let measured = (0..CANDIDATE_COUNT).filter(|at| did(*at).iter().any(Option::is_some));
             Kind {
                 class: evidence.class,
                 entropy: evidence.entropy,
                 printable: evidence.printable,
-                chosen: ALL[known.chosen].encoding,
-                measured: measured.map(|at| Measured { encoding: ALL[at].encoding, did: did(at) }).collect(),
+                chosen: ALL_CANDIDATES[known.chosen].encoding,
+                measured: measured.map(|at| Measured { encoding: ALL_CANDIDATES[at].encoding, did: did(at) }).collect(),
             }
         });
         Memory { machine: self.model.machine(), kinds: kinds.collect() }
@@ -79,7 +79,7 @@ impl Predictor {
             }
             if !evidence.is_empty() {
                 stream.add(kind.class, evidence);
-                stream.known(kind.class).chosen = position(kind.chosen).unwrap_or(NONE);
+                stream.known(kind.class).chosen = position(kind.chosen).unwrap_or(NONE_INDEX);
             }
         }
     }
@@ -110,14 +110,14 @@ mod tests {
         // So little comes that it earns no measurement.
         let (block, _) = made(4, 64 << 10, 7);
         let first = |mut stream| Predictor::default().choose(&mut stream, &block, &quick);
-        let (before, anew) = (first(recalled(&studied())), first(Stream::new()));
-        assert!(before.expected.stored < anew.expected.stored, "{before:?}, {anew:?}");
+        let (continued, new) = (first(recalled(&studied())), first(Stream::new()));
+        assert!(continued.expected.stored < new.expected.stored, "{continued:?}, {new:?}");
         let again = Predictor::default().remember(&recalled(&studied()));
         assert_eq!(again.kinds.len(), studied().kinds.len());
     }
 
     #[test]
-    fn what_is_no_measurement_is_not_remembered() {
+    fn invalid_measurements_are_not_remembered() {
         let mut memory = studied();
         for did in memory.kinds.iter_mut().flat_map(|kind| &mut kind.measured).flat_map(|one| &mut one.did).flatten() {
             (did.stored, did.encode) = (f64::NAN, -1.0);

@@ -13,7 +13,7 @@ use terrace_codec::Encoding;
 use terrace_cost::{Expected, Objective};
 use terrace_system::clock::thread_seconds;
 
-use crate::candidates::{ALL, NONE, position};
+use crate::candidates::{ALL_CANDIDATES, NONE_INDEX, position};
 use crate::model::{Basis, Class, Evidence, LoadError, Model, Source, eligible};
 use crate::probe::{Bench, measure_machine};
 
@@ -171,7 +171,10 @@ impl Predictor {
         let class = stream.class();
         let nothing = Evidence::none(class);
         let (kind, evidence) = stream.known_now().map_or((0, &nothing), |known| (known.kind, &known.evidence));
-        (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| self.choice(at, class, kind, evidence)).collect()
+        (0..ALL_CANDIDATES.len())
+            .filter(|at| eligible(*at, evidence))
+            .map(|at| self.choice(at, class, kind, evidence))
+            .collect()
     }
 
     /// Learns from the outcome of a choice, at once or when the bytes are read again.
@@ -187,7 +190,7 @@ impl Predictor {
         if let Some(known) = stream.known_of(choice.class, choice.kind) {
             known.chosen = choice.at;
         }
-        if choice.at == NONE {
+        if choice.at == NONE_INDEX {
             return;
         }
         let stored = outcome.stored.map(|stored| stored as f64 / bytes);
@@ -224,13 +227,13 @@ impl Predictor {
     fn choice(&self, at: usize, class: Class, kind: u32, evidence: &Evidence) -> Choice {
         let (expected, basis) = self.model.expect(at, evidence);
         let doubt = match basis.source {
-            _ if at == NONE || evidence.real[at].is_some() => 0.0,
+            _ if at == NONE_INDEX || evidence.real[at].is_some() => 0.0,
             Source::Large => 0.0,
             Source::Small => UNCERTAINTY_SURCHARGES[0],
             Source::StandIn => UNCERTAINTY_SURCHARGES[1],
             Source::Filter | Source::Class(_) => UNCERTAINTY_SURCHARGES[2],
         };
-        Choice { encoding: ALL[at].encoding, expected, doubt, at, class, kind, basis }
+        Choice { encoding: ALL_CANDIDATES[at].encoding, expected, doubt, at, class, kind, basis }
     }
 
     /// Returns the cheapest candidate among those with enough evidence.
@@ -239,8 +242,8 @@ impl Predictor {
             let choice = self.choice(at, evidence.class, 0, evidence);
             objective.cost(&choice.weighed(), bytes)
         };
-        let all = (0..ALL.len()).filter(|at| eligible(*at, evidence)).map(|at| (at, cost(at)));
-        all.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(NONE, |(at, _)| at)
+        let all = (0..ALL_CANDIDATES.len()).filter(|at| eligible(*at, evidence)).map(|at| (at, cost(at)));
+        all.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(NONE_INDEX, |(at, _)| at)
     }
 }
 
@@ -272,14 +275,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_guessed_from_less_counts_as_dearer() {
+    fn estimates_from_less_evidence_count_as_dearer() {
         let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
         predictor.study(&mut stream, &made(4, 1 << 20, 7).0, &slow());
         let known = stream.known_now().expect("studied");
         let choices = predictor.expected(&stream);
         let doubts = |large: bool| {
             let of = choices.iter().filter(move |choice| known.evidence.large[choice.at].is_some() == large);
-            of.filter(|choice| choice.at != NONE).map(|choice| choice.weighed().stored / choice.expected.stored - 1.0)
+            of.filter(|choice| choice.at != NONE_INDEX)
+                .map(|choice| choice.weighed().stored / choice.expected.stored - 1.0)
         };
         assert!(doubts(true).all(|doubt| doubt == 0.0) && doubts(true).count() > 3);
         assert!(doubts(false).all(|doubt| doubt > 0.03) && doubts(false).count() > 3);

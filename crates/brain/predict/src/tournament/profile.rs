@@ -9,9 +9,9 @@ use super::study::ENCODED_PIECE_BYTES;
 use super::{Choice, Predictor};
 use crate::ProfiledTier;
 use crate::analyze::{Analysis, Content, Elements, Histogram};
-use crate::candidates::{ALL, NONE};
+use crate::candidates::{ALL_CANDIDATES, NONE_INDEX};
 use crate::model::{Class, Evidence};
-use crate::probe::{LARGE, SMALL, take_sample};
+use crate::probe::{LARGE_SAMPLE_BYTES, SMALL_SAMPLE_BYTES, take_sample};
 
 /// Runs that take longer than this, in seconds, are done once; others are done twice.
 const MAX_REPEATED_RUN_SECONDS: f64 = 0.006;
@@ -32,13 +32,13 @@ impl Predictor {
     /// second.
     ///
     /// # Errors
-    /// Where a codec's library fails.
+    /// [`Error`] if a codec's library fails.
     pub fn profile(&mut self, block: &[u8], elements: Option<Elements>) -> Result<(), terrace_codec::Error> {
         let evidence = self.evidence(block, elements, true)?;
         let whole = block.len() as u32;
-        let mut real = vec![Expected::NONE; ALL.len()];
-        for at in (0..ALL.len()).filter(|at| *at != NONE) {
-            let encoding = ALL[at].encoding;
+        let mut real = vec![Expected::NONE; ALL_CANDIDATES.len()];
+        for at in (0..ALL_CANDIDATES.len()).filter(|at| *at != NONE_INDEX) {
+            let encoding = ALL_CANDIDATES[at].encoding;
             let first = self.bench.run(encoding, block, whole, true)?;
             real[at] = first;
             if (first.encode + first.decode) * block.len() as f64 <= MAX_REPEATED_RUN_SECONDS {
@@ -47,7 +47,7 @@ impl Predictor {
                 real[at].decode = first.decode.min(again.decode);
             }
         }
-        for (at, real) in real.iter().enumerate().filter(|(at, _)| *at != NONE) {
+        for (at, real) in real.iter().enumerate().filter(|(at, _)| *at != NONE_INDEX) {
             for less in weaken_evidence(&evidence, at) {
                 let (_, basis) = self.model.expect(at, &less);
                 self.model.learn(at, &basis, Some(real.stored), Some(real.encode), Some(real.decode));
@@ -59,7 +59,7 @@ impl Predictor {
     /// The expected cost of every candidate on a block after a probe of each on 8 KiB, or where `large` also on 64 KiB.
     ///
     /// # Errors
-    /// Where a codec's library fails.
+    /// [`Error`] if a codec's library fails.
     pub fn survey(
         &mut self,
         block: &[u8],
@@ -67,7 +67,7 @@ impl Predictor {
         large: bool,
     ) -> Result<Vec<Choice>, terrace_codec::Error> {
         let evidence = self.evidence(block, elements, large)?;
-        Ok((0..ALL.len()).map(|at| self.choice(at, evidence.class, 0, &evidence)).collect())
+        Ok((0..ALL_CANDIDATES.len()).map(|at| self.choice(at, evidence.class, 0, &evidence)).collect())
     }
 
     /// Probes every candidate.
@@ -79,16 +79,16 @@ impl Predictor {
     ) -> Result<Evidence, terrace_codec::Error> {
         let format = Analysis::of(block, elements)?.format;
         let [mut small, mut large] = [Vec::new(), Vec::new()];
-        take_sample(block, SMALL, &mut small);
-        take_sample(block, LARGE, &mut large);
+        take_sample(block, SMALL_SAMPLE_BYTES, &mut small);
+        take_sample(block, LARGE_SAMPLE_BYTES, &mut large);
         let Histogram { entropy, printable } = Histogram::of(&small);
         let class = Class::of(format, elements.map(Content::Numbers));
         let mut evidence = Evidence { entropy: Some(entropy), printable, ..Evidence::none(class) };
         let whole = block.len().min(ENCODED_PIECE_BYTES) as u32;
-        for at in (0..ALL.len()).filter(|at| *at != NONE) {
+        for at in (0..ALL_CANDIDATES.len()).filter(|at| *at != NONE_INDEX) {
             for (bytes, large) in [(&small, false), (&large, true)].into_iter().take(if both { 2 } else { 1 }) {
                 let start = thread_seconds();
-                let probe = self.bench.run(ALL[at].encoding, bytes, whole, large)?;
+                let probe = self.bench.run(ALL_CANDIDATES[at].encoding, bytes, whole, large)?;
                 self.model.learn_effort(at, large, thread_seconds() - start);
                 let measured = if large { &mut evidence.large } else { &mut evidence.small };
                 measured[at] = Some(probe);
@@ -107,9 +107,9 @@ fn weaken_evidence(evidence: &Evidence, at: usize) -> Vec<Evidence> {
         all.push(next);
     };
     less(&|e| e.large[at] = None);
-    if !ALL[at].is_filter() {
+    if !ALL_CANDIDATES[at].is_filter() {
         less(&|e| e.small[at] = None);
-        if let Some(stand_in) = ALL[at].stand_in {
+        if let Some(stand_in) = ALL_CANDIDATES[at].stand_in {
             less(&|e| e.small[stand_in] = None);
         }
     }

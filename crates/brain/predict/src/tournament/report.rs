@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Predictor;
-use crate::candidates::ALL;
+use crate::candidates::ALL_CANDIDATES;
 use crate::model::Compared;
 
 /// The quality of predictions, over all stores and streams of the predictor.
@@ -41,7 +41,7 @@ impl Predictor {
     pub fn report(&self) -> Report {
         let record = &self.model.record;
         let blocks = record.tallies.iter().map(|tally| tally.chosen).sum();
-        let rows = ALL.iter().zip(&record.tallies).map(|(candidate, tally)| ReportRow {
+        let rows = ALL_CANDIDATES.iter().zip(&record.tallies).map(|(candidate, tally)| ReportRow {
             encoding: candidate.encoding.to_string(),
             chosen: tally.chosen,
             share: if blocks > 0 { tally.chosen as f64 / blocks as f64 } else { 0.0 },

@@ -1,7 +1,7 @@
 //! The state of a stream.
 
 use crate::analyze::{Content, Elements, Format, Metadata, Span, content};
-use crate::model::{CLASSES, Class, Evidence};
+use crate::model::{CLASS_COUNT, Class, Evidence};
 use terrace_cost::Objective;
 
 /// A sequence of blocks that are likely to be similar: a file, a variable, a column. A stream stores the measurements
@@ -25,7 +25,7 @@ pub struct Stream {
     /// The objective of the last study.
     pub(crate) objective: Option<Objective>,
     /// The kinds of bytes of each class, the most recent first; at least one as soon as something is known.
-    known: [Vec<Known>; CLASSES],
+    known: [Vec<Known>; CLASS_COUNT],
     /// The number of kinds so far.
     kinds: u32,
 }

@@ -5,9 +5,9 @@ use terrace_system::clock::thread_seconds;
 
 use super::{Predictor, Stream};
 use crate::analyze::Histogram;
-use crate::candidates::{ALL, LZ4, NONE};
+use crate::candidates::{ALL_CANDIDATES, LZ4_INDEX, NONE_INDEX};
 use crate::model::{Class, Evidence, eligible, fits};
-use crate::probe::{LARGE, SMALL, take_sample};
+use crate::probe::{LARGE_SAMPLE_BYTES, SMALL_SAMPLE_BYTES, take_sample};
 
 /// The change of the logarithm of a sample's lz4 size above which a stream counts as changed.
 const MAX_PROBE_SIZE_CHANGE: f64 = 0.15;
@@ -76,7 +76,7 @@ impl<'a> Study<'a> {
         let known = stream.known(class);
         let stale = known.stale;
         let unsure = if stale { Found::Unknown } else { Found::Same };
-        let mut probes = vec![LZ4, ALL[known.chosen].filter];
+        let mut probes = vec![LZ4_INDEX, ALL_CANDIDATES[known.chosen].filter];
         probes.dedup();
         probes.retain(|at| known.evidence.small[*at].is_some());
         if !self.affords(self.effort(&probes)) {
@@ -106,21 +106,21 @@ impl<'a> Study<'a> {
     /// Runs the worthwhile probes that have not run yet: the filters, then the other candidates, then the best
     /// candidates on the large sample.
     fn deepen(&mut self, evidence: &mut Evidence) -> bool {
-        if !(0..ALL.len()).any(|at| at != NONE && self.is_fast(at, evidence)) {
+        if !(0..ALL_CANDIDATES.len()).any(|at| at != NONE_INDEX && self.is_fast(at, evidence)) {
             return false;
         }
-        let mut changed = self.try_probe(LZ4, evidence, false);
+        let mut changed = self.try_probe(LZ4_INDEX, evidence, false);
         if evidence.is_empty() {
             return changed;
         }
-        for at in (0..ALL.len()).filter(|at| ALL[*at].is_filter()) {
-            if evidence.class.allows(ALL[at].width()) && self.is_fast(at, evidence) {
+        for at in (0..ALL_CANDIDATES.len()).filter(|at| ALL_CANDIDATES[*at].is_filter()) {
+            if evidence.class.allows(ALL_CANDIDATES[at].width()) && self.is_fast(at, evidence) {
                 changed |= self.try_probe(at, evidence, false);
             }
         }
         let contenders = self.contenders(evidence);
         for at in self.ranked(&contenders, evidence) {
-            if ALL[at].stand_in.is_none() {
+            if ALL_CANDIDATES[at].stand_in.is_none() {
                 changed |= self.try_probe(at, evidence, false);
             }
         }
@@ -143,7 +143,7 @@ impl<'a> Study<'a> {
 
     /// Returns the candidates that may be chosen: fast enough, and of the element width whose filter is best.
     fn contenders(&self, evidence: &Evidence) -> Vec<usize> {
-        let all = (0..ALL.len()).filter(|at| *at != NONE && fits(*at, evidence));
+        let all = (0..ALL_CANDIDATES.len()).filter(|at| *at != NONE_INDEX && fits(*at, evidence));
         all.filter(|at| self.is_fast(*at, evidence)).collect()
     }
 
@@ -187,7 +187,7 @@ impl<'a> Study<'a> {
         let Predictor { model, bench, samples } = &mut *self.predictor;
         let sampled = &mut samples[usize::from(large)];
         if !self.sampled[usize::from(large)] {
-            take_sample(self.block, if large { LARGE } else { SMALL }, sampled);
+            take_sample(self.block, if large { LARGE_SAMPLE_BYTES } else { SMALL_SAMPLE_BYTES }, sampled);
             self.sampled[usize::from(large)] = true;
         }
         if evidence.is_empty() {
@@ -203,7 +203,7 @@ impl<'a> Study<'a> {
         let both = large && self.objective.reads_back();
         // A candidate that fails here would also fail on the block, so that it is recorded as never worthwhile.
         let failed = Expected { stored: 1.0, encode: 1.0, decode: 1.0 };
-        let probe = bench.run(ALL[at].encoding, sampled, whole, both).unwrap_or(failed);
+        let probe = bench.run(ALL_CANDIDATES[at].encoding, sampled, whole, both).unwrap_or(failed);
         model.learn_effort(at, large, thread_seconds() - start);
         let measured = if large { &mut evidence.large } else { &mut evidence.small };
         measured[at] = Some(probe);
@@ -217,7 +217,7 @@ mod tests {
     use terrace_cost::TargetRates;
 
     #[test]
-    fn kinds_of_bytes_that_come_by_turns_are_known_again() {
+    fn alternating_kinds_of_bytes_are_recognised() {
         let slow = Objective::time(TargetRates::from_speeds(1e6, 1e6, 0.0), 1.0);
         let [sparse, field] = [1, 4].map(|kind| made(kind, 1 << 20, 7).0);
         let (mut predictor, mut stream) = (Predictor::default(), Stream::new().with_length(1 << 30));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_that_has_not_come_for_longest_is_forgotten() {
+    fn the_least_recent_kind_is_forgotten() {
         let (mut stream, class) = (Stream::new(), Class::Unknown);
         let first = stream.known(class).kind;
         stream.add(class, Evidence::none(class));

@@ -10,17 +10,18 @@ pub struct Sums([u64; 8]);
 macro_rules! differences {
     ($apply:ident, $undo:ident, $word:ty, $signed:ty, $lanes:literal) => {
         fn $apply(all: &[u8], start: usize, out: &mut [u8]) {
-            const BYTES: usize = size_of::<$word>();
-            const STRIDE: usize = BYTES * $lanes;
+            const WORD_BYTES: usize = size_of::<$word>();
+            const STRIDE_BYTES: usize = WORD_BYTES * $lanes;
             let end = start + out.len();
-            let zeros = [0; STRIDE];
+            let zeros = [0; STRIDE_BYTES];
             // The first element of all has zeros before it.
-            let (head, skip) = if start == 0 { (&zeros[..STRIDE.min(end)], STRIDE.min(end)) } else { (&zeros[..0], 0) };
+            let (head, skip) =
+                if start == 0 { (&zeros[..STRIDE_BYTES.min(end)], STRIDE_BYTES.min(end)) } else { (&zeros[..0], 0) };
             let (out_head, out_rest) = out.split_at_mut(skip);
-            let before = if start == 0 { &all[..end - skip] } else { &all[start - STRIDE..end - STRIDE] };
+            let before = if start == 0 { &all[..end - skip] } else { &all[start - STRIDE_BYTES..end - STRIDE_BYTES] };
             for (now, before, out) in [(&all[..skip], head, out_head), (&all[start + skip..end], before, out_rest)] {
-                let numbers = now.as_chunks::<BYTES>().0.iter().zip(before.as_chunks::<BYTES>().0);
-                for (out, (now, before)) in out.as_chunks_mut::<BYTES>().0.iter_mut().zip(numbers) {
+                let numbers = now.as_chunks::<WORD_BYTES>().0.iter().zip(before.as_chunks::<WORD_BYTES>().0);
+                for (out, (now, before)) in out.as_chunks_mut::<WORD_BYTES>().0.iter_mut().zip(numbers) {
                     let difference = <$signed>::from_le_bytes(*now).wrapping_sub(<$signed>::from_le_bytes(*before));
                     *out = ((difference << 1) ^ (difference >> (<$signed>::BITS - 1))).to_le_bytes();
                 }

@@ -1,6 +1,6 @@
-//! Made-up data of the kinds that codecs tell apart.
+//! Synthetic data of the kinds on which codecs differ.
 
-/// Bytes of one kind, the same for the same seed.
+/// Makes bytes of one kind; equal seeds give equal bytes.
 pub fn bytes(kind: u8, length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut random = || {

@@ -1,15 +1,15 @@
-//! Matrices turned over: the source runs across the destination.
+//! Transposition of matrices: the rows of the source are the columns of the destination.
 //!
-//! Squares with the side of a cache line are turned over in registers: each line is read once, and written whole. Where the
-//! destination is larger than the caches, it is written past them.
+//! Squares with the side of a cache line are transposed in registers, so that each line is read once and written whole.
+//! If the destination is larger than the caches, it is written past them with streaming stores.
 
-use super::{Area, Level, STREAM, avx2, avx512, scalar, vectors};
+use super::{Area, Level, MIN_STREAMED_BYTES, avx2, avx512, scalar, vectors};
 use crate::moves::Move;
 
-/// Bytes of a cache line.
-pub(super) const LINE: usize = 64;
+/// The size of a cache line.
+pub(super) const CACHE_LINE_BYTES: usize = 64;
 
-/// A move of 4 or 8 bytes whose rows lie side by side in the source, its elements in the destination.
+/// A move of 4 or 8 bytes whose rows are adjacent in the source and whose elements are adjacent in the destination.
 #[derive(Debug)]
 pub(super) struct Across<'a>(&'a Move);
 
@@ -17,29 +17,29 @@ pub(super) struct Across<'a>(&'a Move);
 struct Order {
     rows: u64,
     elements: u64,
-    /// Whether the tiles, and the squares in each, go first along the elements of the destination.
+    /// Whether the tiles, and the squares of each tile, advance along the elements of the destination first.
     tiles_along: bool,
     along: bool,
 }
 
-/// For areas that fit into the caches: written lines lie side by side.
-const CACHED: Order = Order { rows: 64, elements: 512, tiles_along: true, along: true };
-/// For larger areas: read lines lie side by side and are prefetched; few pages are touched at a time.
-const STREAMED: Order = Order { rows: 128, elements: 128, tiles_along: false, along: false };
+/// The order for areas that fit into the caches: it writes adjacent lines.
+const CACHED_ORDER: Order = Order { rows: 64, elements: 512, tiles_along: true, along: true };
+/// The order for larger areas: it reads adjacent lines, prefetches them, and touches few pages at a time.
+const STREAMED_ORDER: Order = Order { rows: 128, elements: 128, tiles_along: false, along: false };
 
-/// Turns over a square with the side of a line.
+/// The transposition of one square with the side of a cache line.
 pub(super) struct Turn {
-    /// Bytes of an element, and of what is swapped in it.
+    /// The size of an element, and of the unit that is byte-swapped in it.
     pub size: usize,
     pub unit: usize,
-    /// By how much rows of the destination, and of the source, lie apart.
+    /// The distances between rows in the destination and in the source.
     pub steps: (isize, isize),
-    /// Whether lines are written past the caches.
+    /// Whether lines are written with streaming stores, past the caches.
     pub stream: bool,
 }
 
 impl Across<'_> {
-    /// None where the moves are others.
+    /// Returns `None` if the moves are not a transposition.
     pub fn new(list: &[Move]) -> Option<Across<'_>> {
         let [one] = list else { return None };
         let size = one.size as i64;
@@ -47,23 +47,24 @@ impl Across<'_> {
         (matches!(size, 4 | 8) && turned).then_some(Across(one))
     }
 
-    /// Carries the move out over an area that lies completely within the buffers, in registers that the machine has.
+    /// Executes the move for an area that lies completely within the buffers, with registers of the level, which the
+    /// machine must have.
     #[allow(unsafe_code, reason = "squares are parts of the area")]
     pub fn run(&self, area: Area, level: Level, to: &mut [u8], from: &[u8]) {
         let one = self.0;
         let (Some(&row), Some(&element)) = (one.steps.first(), one.steps.last()) else { return };
         let size = one.size as usize;
-        let side = (LINE / size) as u64;
+        let side = (CACHE_LINE_BYTES / size) as u64;
         let first = one.to + area.base.0;
-        // Elements before the first that begins a line, in every row alike.
-        let before = (to.as_ptr().wrapping_offset(first as isize) as usize).wrapping_neg() % LINE / size;
-        let stream = area.rows * area.elements * one.size > STREAM && row.0 % LINE as i64 == 0;
+        // The number of elements before the first cache line; it is the same in every row.
+        let before = (to.as_ptr().wrapping_offset(first as isize) as usize).wrapping_neg() % CACHE_LINE_BYTES / size;
+        let stream = area.rows * area.elements * one.size > MIN_STREAMED_BYTES && row.0 % CACHE_LINE_BYTES as i64 == 0;
         let before = if stream { (before as u64).min(area.elements) } else { 0 };
-        let stream = stream && (first + before as i64 * element.0 + to.as_ptr() as i64) % LINE as i64 == 0;
+        let stream = stream && (first + before as i64 * element.0 + to.as_ptr() as i64) % CACHE_LINE_BYTES as i64 == 0;
         let (rows, elements) = (area.rows / side * side, (area.elements - before) / side * side);
         let after = before + elements;
         let turn = Turn { size, unit: one.unit as usize, steps: (row.0 as isize, element.1 as isize), stream };
-        let order = if stream { STREAMED } else { CACHED };
+        let order = if stream { STREAMED_ORDER } else { CACHED_ORDER };
         order.squares((rows, elements), side, &mut |r, e| {
             let at = |to: i64, row: i64, element: i64| (to + row * r as i64 + element * (before + e) as i64) as isize;
             let source = from.as_ptr().wrapping_offset(at(one.from + area.base.1, row.1, element.1));
@@ -76,7 +77,7 @@ impl Across<'_> {
                 }
             }
         });
-        // What fills no square.
+        // The edges that fill no square.
         let rest = |first_row, rows, first_element, elements| Area { first_row, rows, first_element, elements, ..area };
         let rests = [
             rest(0, area.rows, 0, before),
@@ -85,7 +86,7 @@ impl Across<'_> {
         ];
         rests.into_iter().for_each(|rest| scalar::run(one, rest, to, from));
         if stream {
-            vectors::settle();
+            vectors::fence_streamed_stores();
         }
     }
 }
@@ -100,7 +101,7 @@ impl Order {
     }
 }
 
-/// Counts through two ranges, by steps: the second is the inner one, or the first.
+/// Iterates over two ranges by steps. The second range is the inner loop if `second` is set, otherwise the first.
 fn nested(second: bool, a: (u64, u64, u64), b: (u64, u64, u64), each: &mut dyn FnMut(u64, u64)) {
     let count = |(first, end, step): (u64, u64, u64)| (first..end).step_by(step as usize);
     if second {
@@ -110,7 +111,7 @@ fn nested(second: bool, a: (u64, u64, u64), b: (u64, u64, u64), each: &mut dyn F
     }
 }
 
-/// For each byte, where it comes from in its 16: elements are swapped in units of this number of bytes.
+/// Returns a shuffle mask for 16 bytes that swaps the bytes of each unit.
 pub(super) fn mask(unit: usize) -> [u8; 16] {
     std::array::from_fn(|byte| (byte / unit * unit + (unit - 1 - byte % unit)) as u8)
 }

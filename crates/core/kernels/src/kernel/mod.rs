@@ -1,4 +1,4 @@
-//! The inner loops: runs of equal moves, in the widest registers that there are.
+//! The inner loops: runs of equal moves, with the widest registers of the machine.
 
 #[cfg(target_arch = "x86_64")]
 mod across;
@@ -21,16 +21,16 @@ pub(crate) use vectors::turn_over;
 use crate::moves::Move;
 use vectors::Vectors;
 
-/// More bytes than this are written past the caches.
-pub(crate) const STREAM: u64 = 8 << 20;
+/// Larger destinations are written past the caches.
+pub(crate) const MIN_STREAMED_BYTES: u64 = 8 << 20;
 
-/// No vectors take more records at once.
-pub(crate) const GRAIN: u64 = 64;
+/// The largest number of records that a vector kernel moves at once.
+pub(crate) const MAX_VECTOR_RECORDS: u64 = 64;
 
 /// A part of the innermost two counts: rows, and elements in each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area {
-    /// The offset added to each place, in the destination and in the source.
+    /// The offset added to the start of each move, in the destination and in the source.
     pub base: (i64, i64),
     pub first_row: u64,
     pub rows: u64,
@@ -38,51 +38,52 @@ pub(crate) struct Area {
     pub elements: u64,
 }
 
-/// Those elements of each row of an area that can be moved in whole vectors without leaving the buffers.
+/// The elements of each row of an area that can be moved in whole vectors without leaving the buffers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
-    /// Elements before them.
+    /// The number of elements before them.
     first: u64,
-    /// How many.
+    /// The number of elements.
     count: u64,
-    /// Whether each vector that is written is a whole line.
+    /// Whether each written vector is a whole cache line.
     lines: bool,
 }
 
-/// Moves with two steps each, by row and by element, made ready.
+/// Prepared moves with two distances each, by row and by element.
 pub(crate) struct Kernel {
     parts: Vec<Part>,
-    /// Whether vectors that are whole lines are written past the caches.
+    /// Whether vectors that are whole cache lines are written past the caches.
     stream: bool,
 }
 
-/// Moves that are carried out together.
+/// Moves that are executed together.
 struct Part {
-    /// None: one by one.
+    /// The vector kernel; `None` if the moves run one by one.
     vectors: Option<Vectors>,
     moves: Vec<Move>,
 }
 
 impl Kernel {
-    /// Makes moves ready for registers of a level, which write past the caches or not.
+    /// Prepares moves for registers of a level. `stream` says whether they write past the caches.
     pub fn new(list: &[Move], level: Level, stream: bool) -> Kernel {
         Kernel { parts: vectors::parts(list, level, stream), stream }
     }
 
-    /// Whether all moves go through the source together, so that nothing of it is read again.
+    /// Returns whether all moves pass through the source together, so that each byte is read once.
     pub fn reads_once(&self) -> bool {
         matches!(&self.parts[..], [Part { vectors: Some(vectors), .. }] if vectors.read_once())
     }
 
-    /// Whether all moves are carried out in registers of 64 bytes.
+    /// Returns whether all moves use registers of 64 bytes.
     pub fn is_wide(&self) -> bool {
         self.parts.iter().all(|part| part.vectors.as_ref().is_some_and(Vectors::is_wide))
     }
 
-    /// Carries them out over an area, in blocks of rows and elements; the number of elements is a multiple of [`GRAIN`]. All that they
-    /// touch must lie within the buffers. The area begins with the first element.
+    /// Executes the moves for an area, in blocks of rows and elements. The number of elements of a block is a multiple
+    /// of [`MAX_VECTOR_RECORDS`]. All accessed bytes must lie within the buffers. The area begins with the first
+    /// element.
     pub fn run(&self, area: Area, block: (u64, u64), to: &mut [u8], from: &[u8]) {
-        let (rows, elements) = (block.0.max(1), block.1.max(GRAIN));
+        let (rows, elements) = (block.0.max(1), block.1.max(MAX_VECTOR_RECORDS));
         let span = |part: &Part| part.vectors.as_ref().map_or(Span::default(), |vectors| vectors.span(area, to, from));
         let spans: Vec<Span> = self.parts.iter().map(span).collect();
         for first_row in (0..area.rows).step_by(rows as usize) {
@@ -106,7 +107,7 @@ impl Kernel {
             }
         }
         if self.stream {
-            vectors::settle();
+            vectors::fence_streamed_stores();
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Machines whose registers are not used.
+//! Kernels for machines whose vector registers are not used.
 
 use super::{Area, Level, Part, Span};
 use crate::moves::Move;
 
-/// There are none.
+/// There are no vector kernels.
 pub(super) enum Vectors {}
 
 impl Vectors {
@@ -24,20 +24,20 @@ impl Vectors {
     }
 }
 
-/// Each move by itself.
+/// Returns each move as a part of its own.
 pub(super) fn parts(list: &[Move], _: Level, _: bool) -> Vec<Part> {
     vec![Part { vectors: None, moves: list.to_vec() }]
 }
 
-/// Never.
+/// Does nothing, and returns false.
 pub(crate) fn turn_over(_: &[Move], _: Area, _: Level, _: &mut [u8], _: &[u8]) -> bool {
     false
 }
 
-/// Nothing is written past the caches.
-pub(super) fn past_caches(to: &mut [u8], from: &[u8], _: *const u8, _: isize) {
+/// Copies bytes; nothing is written past the caches.
+pub(super) fn copy_past_caches(to: &mut [u8], from: &[u8], _: *const u8, _: isize) {
     to.copy_from_slice(from);
 }
 
-/// Nothing was written past the caches.
-pub(super) fn settle() {}
+/// Does nothing, because nothing was written past the caches.
+pub(super) fn fence_streamed_stores() {}

@@ -1,21 +1,21 @@
-//! Moves that fill their destination without gaps: an array, or records side by side.
+//! Moves that fill their destination without gaps: an array, or adjacent records.
 
 use crate::moves::Move;
 
-/// Fields side by side that are repeated side by side.
+/// Adjacent fields that form adjacent records in the destination.
 pub(super) struct Record<'a> {
     /// The fields, in order.
     pub fields: Vec<&'a Move>,
-    /// Where the first record goes.
+    /// The destination of the first record.
     pub to: i64,
-    /// Bytes of a record.
+    /// The size of a record.
     pub size: u64,
-    /// By how much the destination moves from row to row.
+    /// The distance between rows in the destination.
     pub row: i64,
 }
 
 impl<'a> Record<'a> {
-    /// None where the moves leave gaps, and where they are best copied as they are.
+    /// Returns `None` if the moves leave gaps, and if plain copies are best.
     pub fn of(list: &'a [Move]) -> Option<Record<'a>> {
         let first = list.first()?;
         let (stride, row) = (first.steps.last()?.0, first.steps.first()?.0);
@@ -34,21 +34,21 @@ impl<'a> Record<'a> {
     }
 
     #[cfg(target_arch = "x86_64")]
-    /// The number of records after which a record's end is also the end of a vector of this number of bytes.
+    /// Returns the number of records after which a record and a vector of `width` bytes end at the same byte.
     pub fn period(&self, width: u64) -> u64 {
         period(self.size as i64, width)
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-/// For each byte of a field, which it is before units are swapped.
+/// For each byte of a field, returns its index before units are byte-swapped.
 pub(super) fn swapped(field: &Move) -> impl Iterator<Item = i64> + Clone {
     let (size, unit) = (field.size as i64, field.unit as i64);
     (0..size).step_by(unit as usize).flat_map(move |first| (first..first + unit).rev())
 }
 
 #[cfg(target_arch = "x86_64")]
-/// The number of steps of this number of bytes after which a vector ends with one.
+/// Returns the number of steps after which a step and a vector of `width` bytes end at the same byte.
 pub(super) fn period(step: i64, width: u64) -> u64 {
     width / divisor(step.unsigned_abs(), width)
 }

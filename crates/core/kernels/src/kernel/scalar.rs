@@ -1,9 +1,9 @@
-//! Single moves, for any size.
+//! Single moves of any size.
 
 use super::Area;
 use crate::moves::Move;
 
-/// One move, over an area.
+/// Executes one move for an area.
 pub(super) fn run(one: &Move, area: Area, to: &mut [u8], from: &[u8]) {
     let row = one.steps.first().copied().unwrap_or((0, 0));
     let step = one.steps.last().copied().unwrap_or((0, 0));
@@ -27,7 +27,7 @@ pub(super) fn run(one: &Move, area: Area, to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Elements of a size that the compiler knows.
+/// Moves elements of a size that the compiler knows.
 fn elements<const SIZE: usize>(
     to_start: i64,
     from_start: i64,
@@ -48,7 +48,7 @@ fn elements<const SIZE: usize>(
     }
 }
 
-/// Copies a run of bytes, swapping each unit of it.
+/// Copies a run of bytes and swaps the bytes of each unit.
 pub(crate) fn copy(at: i64, source: i64, size: u64, unit: u64, to: &mut [u8], from: &[u8]) {
     let (at, source, size) = (at as usize, source as usize, size as usize);
     let (Some(to), Some(from)) = (to.get_mut(at..at + size), from.get(source..source + size)) else { return };
@@ -56,7 +56,7 @@ pub(crate) fn copy(at: i64, source: i64, size: u64, unit: u64, to: &mut [u8], fr
     swap_in(to, unit);
 }
 
-/// Swaps each unit of a buffer.
+/// Swaps the bytes of each unit of a buffer.
 fn swap_in(bytes: &mut [u8], unit: u64) {
     fn all<const N: usize>(bytes: &mut [u8]) {
         for unit in bytes.as_chunks_mut::<N>().0 {

@@ -1,35 +1,36 @@
-//! Large arrays, or records, written past the caches, whatever lines they begin in.
+//! Large arrays or records that are written past the caches, at any alignment.
 //!
-//! A block of them is put together in memory that the caches hold, and copied from there, line by line.
+//! Blocks are assembled in a buffer that stays in the caches, and copied from there line by line.
 
 use smallvec::smallvec;
 
 use super::record::Record;
-use super::{Area, GRAIN, Kernel, Level, vectors};
+use super::{Area, Kernel, Level, MAX_VECTOR_RECORDS, vectors};
 use crate::moves::Move;
 
-/// Bytes of a block.
-const BLOCK: u64 = 96 << 10;
-/// Records that are shorter are put together quicker than they are copied.
-const LONG: u64 = 32;
-/// Bytes of a page.
-const PAGE: u64 = 4 << 10;
+/// The size of a block.
+const BLOCK_BYTES: u64 = 96 << 10;
+/// Shorter records are assembled faster than they are copied.
+const MIN_STAGED_RECORD_BYTES: u64 = 32;
+/// The size of a page.
+const PAGE_BYTES: u64 = 4 << 10;
 
-/// Arrays, or records, made ready.
+/// Prepared moves into arrays or records.
 pub(crate) struct Stage {
-    /// Moves blocks, as if they were rows, to where they are copied from.
+    /// Moves elements into the buffer of a block, as if it were a row.
     kernel: Kernel,
-    /// Elements in a block.
+    /// The number of elements in a block.
     elements: u64,
-    /// The moves, and from where on they are in a block.
+    /// The moves, and their offsets in a block.
     moves: Vec<(Move, usize)>,
-    /// Where records go in the end, and their size.
+    /// The destination of records and their size, if the moves fill records.
     records: Option<(i64, u64)>,
     memory: Vec<u8>,
 }
 
 impl Stage {
-    /// None where moves do not each fill an array, row by row alike, nor together records of arrays that lie pages apart.
+    /// Returns `None` unless each move fills an array with equal rows, or all moves together fill records from arrays
+    /// that lie whole pages apart.
     pub fn new(list: &[Move], level: Level) -> Option<Stage> {
         let first = list.first()?;
         let is_array = |one: &Move| {
@@ -37,12 +38,13 @@ impl Stage {
             one.size < 64 && element.is_some_and(|step| step.0 == one.size as i64) && row == first.steps.first()
         };
         let arrays = list.len() >= 2 && list.iter().all(is_array);
-        let record = record_of(list).filter(|(_, size)| !arrays && *size >= LONG && are_pages_apart(list));
+        let record =
+            record_of(list).filter(|(_, size)| !arrays && *size >= MIN_STAGED_RECORD_BYTES && are_pages_apart(list));
         if level == Level::Scalar || !arrays && record.is_none() {
             return None;
         }
         let size: u64 = list.iter().map(|one| one.size).sum();
-        let elements = (BLOCK / size / GRAIN).max(1) * GRAIN;
+        let elements = (BLOCK_BYTES / size / MAX_VECTOR_RECORDS).max(1) * MAX_VECTOR_RECORDS;
         let (mut staged, mut moves, mut end) = (Vec::new(), Vec::new(), 0);
         for one in list {
             let step = one.steps.last()?.1;
@@ -62,7 +64,7 @@ impl Stage {
         Some(Stage { kernel, elements, moves, records: record, memory: vec![0; end] })
     }
 
-    /// Carries the moves out over an area. All that they touch must lie within the buffers.
+    /// Executes the moves for an area. All accessed bytes must lie within the buffers.
     pub fn run(&mut self, area: Area, to: &mut [u8], from: &[u8]) {
         for row in 0..area.rows as i64 {
             for (block, first) in (0..).zip((0..area.elements).step_by(self.elements as usize)) {
@@ -71,11 +73,11 @@ impl Stage {
                 let shift = self.moves.first().map_or((0, 0), |(one, _)| shift(one));
                 let base = (0, area.base.1 + shift.1);
                 let here = Area { base, first_row: block, rows: 1, first_element: 0, elements };
-                self.kernel.run(here, (1, elements.next_multiple_of(GRAIN)), &mut self.memory, from);
+                self.kernel.run(here, (1, elements.next_multiple_of(MAX_VECTOR_RECORDS)), &mut self.memory, from);
                 for (one, start) in &self.moves {
                     let step = one.steps.last().map_or(0, |step| step.1);
                     let next = base.1 + one.from + step * (first + self.elements) as i64;
-                    // Of records as many bytes are written as the move brings, wherever they go.
+                    // For records, the copied bytes are contiguous in the destination.
                     let (next, start, at) = match self.records {
                         None => (next + step.signum() * *start as i64, *start, one.to + (one.size * first) as i64),
                         Some((to, size)) => {
@@ -89,21 +91,22 @@ impl Stage {
                     if let (Some(to), Some(bytes)) =
                         (to.get_mut(at..at + length), self.memory.get(start..start + length))
                     {
-                        vectors::past_caches(to, bytes, ahead, step.signum() as isize * 64);
+                        vectors::copy_past_caches(to, bytes, ahead, step.signum() as isize * 64);
                     }
                 }
             }
         }
-        vectors::settle();
+        vectors::fence_streamed_stores();
     }
 }
 
-/// Whether sources lie apart by whole pages: then they meet in the same few places of a cache, and are best read a while each.
+/// Returns whether sources lie whole pages apart. They then compete for the same few sets of a cache, and reading each
+/// for a while is best.
 fn are_pages_apart(list: &[Move]) -> bool {
-    list.windows(2).all(|pair| matches!(pair, [a, b] if (b.from - a.from).unsigned_abs().is_multiple_of(PAGE)))
+    list.windows(2).all(|pair| matches!(pair, [a, b] if (b.from - a.from).unsigned_abs().is_multiple_of(PAGE_BYTES)))
 }
 
-/// Where records go that moves fill without gaps, row by row alike, and their size.
+/// Returns the destination and the size of the records that the moves fill without gaps, with equal rows.
 fn record_of(list: &[Move]) -> Option<(i64, u64)> {
     let record = Record::of(list)?;
     let row = (record.row, record.fields.first()?.steps.first()?.1);

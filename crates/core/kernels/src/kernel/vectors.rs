@@ -1,4 +1,4 @@
-//! Moves in vectors: which are carried out how.
+//! The choice of vector kernels for moves.
 
 use std::arch::x86_64::{__m128i, _MM_HINT_T0, _mm_loadu_si128, _mm_prefetch, _mm_sfence, _mm_stream_si128};
 
@@ -7,27 +7,28 @@ use super::avx2::square::{self, Square};
 use super::{Area, Level, Part, Span, avx2, avx512};
 use crate::moves::Move;
 
-/// How moves are carried out in vectors.
+/// A vector kernel.
 pub(super) enum Vectors {
-    /// In AVX-512.
+    /// A program in AVX-512.
     Wide(avx512::program::Program),
-    /// In AVX-512, by stages.
+    /// A network of stages in AVX-512.
     Network(avx512::network::Network),
-    /// In AVX2.
+    /// A program in AVX2.
     Program(avx2::program::Program),
-    /// In AVX2.
+    /// A square in AVX2.
     Square(Square),
 }
 
-/// Groups moves: in AVX-512 by programs or a network for all; in AVX2 in squares where they fall into some, into gapless records and arrays by
-/// programs; others one by one.
+/// Groups moves. In AVX-512, programs or a network execute all of them. In AVX2, squares execute the moves that form
+/// squares, and programs execute gapless records and arrays. Other moves run one by one.
 pub(super) fn parts(list: &[Move], level: Level, stream: bool) -> Vec<Part> {
     if level >= Level::Avx512 {
         let wide = |moves: Vec<Move>| {
             let program = avx512::program::Program::new(&moves)?;
             Some(Part { vectors: Some(Vectors::Wide(program)), moves })
         };
-        // Where the caches hold all, what is read once is best: by one group of registers, by stages, or in squares.
+        // If the caches hold everything, kernels that read the source once are best: one group of registers, stages, or
+        // squares.
         let once = |part: &Part| part.vectors.as_ref().is_some_and(Vectors::read_once);
         let all = wide(list.to_vec());
         if !stream
@@ -52,7 +53,7 @@ pub(super) fn parts(list: &[Move], level: Level, stream: bool) -> Vec<Part> {
     };
     let (squares, rest) =
         if list.len() > 1 && level >= Level::Avx2 { square::split(list) } else { (Vec::new(), list.to_vec()) };
-    // A record that squares do not fill is better put together at once.
+    // A record that squares do not fill is better assembled by one program.
     let scatters = squares.iter().any(|(square, _)| !square.gather);
     if level >= Level::Avx2
         && (squares.is_empty() || (scatters && !rest.is_empty()))
@@ -65,7 +66,7 @@ pub(super) fn parts(list: &[Move], level: Level, stream: bool) -> Vec<Part> {
 }
 
 impl Vectors {
-    /// Whether nothing of the source is read again.
+    /// Returns whether each byte of the source is read only once.
     pub fn read_once(&self) -> bool {
         match self {
             Vectors::Wide(program) => program.groups.len() == 1,
@@ -74,12 +75,12 @@ impl Vectors {
         }
     }
 
-    /// Whether its registers have 64 bytes.
+    /// Returns whether its registers have 64 bytes.
     pub fn is_wide(&self) -> bool {
         matches!(self, Vectors::Wide(_) | Vectors::Network(_))
     }
 
-    /// The part of an area that can be moved.
+    /// Returns the part of an area that can be moved.
     pub fn span(&self, area: Area, to: &[u8], from: &[u8]) -> Span {
         let count = match self {
             Vectors::Wide(program) => return program.span(area, to, from),
@@ -90,10 +91,11 @@ impl Vectors {
         Span { first: 0, count, lines: false }
     }
 
-    /// Moves an area that lies within its span; past the caches only where all that is written is whole lines.
+    /// Moves an area that lies within its span. It writes past the caches only if all destinations are whole lines.
     #[allow(unsafe_code, reason = "the span says what may be touched")]
     pub fn run(&self, area: Area, stream: bool, to: &mut [u8], from: &[u8]) {
-        // SAFETY: vectors are made only for registers that the machine has, and in a span all that is touched is in the buffers.
+        // SAFETY: kernels are made only for registers that the machine has, and a span contains only accesses within
+        // the buffers.
         unsafe {
             match self {
                 Vectors::Wide(program) => avx512::run::run(program, area, stream, to, from),
@@ -107,24 +109,24 @@ impl Vectors {
     }
 }
 
-/// Turns a matrix over, where that is all that a move does. False, and nothing is done, where it is not. All of the area must
-/// lie within the buffers.
+/// Transposes a matrix, if that is all that the move does; otherwise does nothing and returns false. All of the area
+/// must lie within the buffers.
 pub(crate) fn turn_over(list: &[Move], area: Area, level: Level, to: &mut [u8], from: &[u8]) -> bool {
     let across = Across::new(list).filter(|_| level >= Level::Avx2);
     across.map(|across| across.run(area, level, to, from)).is_some()
 }
 
-/// Copies bytes, past the caches where they are whole lines. With each line, one of what will be read next is fetched: from
-/// `ahead` on, by `step`.
+/// Copies bytes; whole lines are written past the caches. With each line, one line of the next reads is prefetched:
+/// from `ahead` on, by `step`.
 #[allow(unsafe_code, reason = "vector stores take pointers")]
-pub(super) fn past_caches(to: &mut [u8], from: &[u8], ahead: *const u8, step: isize) {
+pub(super) fn copy_past_caches(to: &mut [u8], from: &[u8], ahead: *const u8, step: isize) {
     // SAFETY: any bytes can be a line.
     let (first, lines, last) = unsafe { to.align_to_mut::<Line>() };
     let (start, from) = from.split_at(first.len());
     let (middle, end) = from.split_at(size_of_val(lines));
     first.copy_from_slice(start);
     for ((line, from), number) in lines.iter_mut().zip(middle.as_chunks::<64>().0).zip(0..) {
-        // SAFETY: what is not there is not fetched.
+        // SAFETY: a prefetch may name any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(ahead.wrapping_offset(step * number).cast::<i8>()) };
         for (to, from) in line.0.as_chunks_mut::<16>().0.iter_mut().zip(from.as_chunks::<16>().0) {
             // SAFETY: every x86-64 has SSE2; both have 16 bytes, and a line is aligned.
@@ -136,13 +138,13 @@ pub(super) fn past_caches(to: &mut [u8], from: &[u8], ahead: *const u8, step: is
     last.copy_from_slice(end);
 }
 
-/// A line of the caches.
+/// A cache line.
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
-/// Orders what was written past the caches before all that is written from now on.
+/// Orders the streaming stores before all later stores. Without the fence, another core could see a later store first.
 #[allow(unsafe_code, reason = "every x86-64 has the instruction")]
-pub(super) fn settle() {
+pub(super) fn fence_streamed_stores() {
     // SAFETY: it belongs to SSE.
     unsafe { _mm_sfence() }
 }

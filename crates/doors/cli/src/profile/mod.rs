@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use terrace::Config;
-use terrace_predict::made::{KINDS, made};
+use terrace_predict::made::{KIND_COUNT, made};
 use terrace_predict::{Predictor, ProfiledTier};
 
 use crate::arguments::Profile;
@@ -61,7 +61,7 @@ pub fn profile(store: &Path, asked: &Profile, show: Show) -> Result<bool> {
 fn codecs(predictor: &mut Predictor, data: Option<&Path>, time: Duration, show: Show) -> Result<u64> {
     let (start, bar) = (Instant::now(), show.steps(time.as_millis() as u64));
     let given = data.map_or_else(|| Ok(Vec::new()), sample_blocks)?;
-    let made_ones = (0..).flat_map(|seed| (0..KINDS).map(move |kind| made(kind, BLOCK_BYTES, seed)));
+    let made_ones = (0..).flat_map(|seed| (0..KIND_COUNT).map(move |kind| made(kind, BLOCK_BYTES, seed)));
     let all = given.into_iter().map(|(name, bytes)| (name, bytes, None));
     let all = all.chain(made_ones.map(|(bytes, elements)| ("made data".to_owned(), bytes, elements)));
     let mut blocks = 0;

@@ -40,8 +40,8 @@ impl Asked {
             let none = |name: &str| wrong(format!("no tier is named {name:?}; name one of those described"));
             snapshot.tiers_named(names.iter().map(String::as_str)).map_err(none)
         };
-        if let Some(replicas) = self.replicas.filter(|replicas| !(1..=Replicas::LIMIT).contains(replicas)) {
-            return Err(wrong(format!("replicas = {replicas}; give 1 to {}", Replicas::LIMIT)));
+        if let Some(replicas) = self.replicas.filter(|replicas| !(1..=Replicas::MAX_COUNT).contains(replicas)) {
+            return Err(wrong(format!("replicas = {replicas}; give 1 to {}", Replicas::MAX_COUNT)));
         }
         if self.tiers.as_ref().is_some_and(Vec::is_empty) {
             return Err(wrong("tiers = [] leaves no tier to write to; name some, or leave `tiers` out".into()));
@@ -56,7 +56,7 @@ impl Asked {
             tiers: self.tiers.as_ref().map(named).transpose()?,
             volatile: Some(self.volatile),
         };
-        let most = Replicas { max: Replicas::LIMIT, ..Replicas::default() };
+        let most = Replicas { max: Replicas::MAX_COUNT, ..Replicas::default() };
         let (policy, resolutions) = resolve(&Ask::default(), &asked, &Ask::default(), most);
         if let Some(reason) = reason_without_target(&policy, snapshot) {
             return Err(wrong(reason));
@@ -87,7 +87,7 @@ impl Asked {
 
     /// Whether the policy requests a number of replicas, and not only as many as possible.
     fn counts(&self, policy: &Policy) -> bool {
-        self.replicas.is_some() || (policy.budget.is_none() && policy.replicas < Replicas::LIMIT)
+        self.replicas.is_some() || (policy.budget.is_none() && policy.replicas < Replicas::MAX_COUNT)
     }
 
     /// Returns the encoding for all replicas, if one is named. Its costs must be known.

@@ -16,9 +16,9 @@ impl System {
     /// Reads up to `size` bytes and passes them to `answer`.
     pub fn read_bytes(&self, handle: FileHandle, offset: u64, size: u32, answer: impl FnOnce(Answer<&[u8]>)) {
         thread_local! {
-            static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+            static REPLY_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
-        BUFFER.with_borrow_mut(|buffer| {
+        REPLY_BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(buffer.len().max(size as usize), 0);
             let out = &mut buffer[..size as usize];
             match self.opened(handle) {

@@ -21,7 +21,7 @@ use fuser::{
 use rustix_futex_sync::RwLock;
 use terrace::files::{FileResult, Owner, Setting};
 use terrace::{Files, Trusted};
-use terrace_tree::{Node, Open, ROOT, Tree};
+use terrace_tree::{Node, Open, ROOT_NODE, Tree};
 
 use crate::answer::{attributes, errno, nanoseconds, special};
 use crate::handles::Handles;
@@ -351,4 +351,4 @@ impl Filesystem for System {
     }
 }
 
-const _: () = assert!(ROOT == INodeNo::ROOT.0);
+const _: () = assert!(ROOT_NODE == INodeNo::ROOT.0);

@@ -1,4 +1,4 @@
-//! A store mounted for a test, and unmounted at its end, however that comes.
+//! A store that is mounted for a test, and unmounted when the test ends or panics.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -18,9 +18,9 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// None, with a word, where nothing can be mounted.
+    /// Mounts a store. Returns `None` and prints why if nothing can be mounted.
     pub fn new() -> Option<Mounted> {
-        // Other users are to reach it, too.
+        // Other users need access, too.
         let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir().unwrap();
         let text = format!(
             "[store]\nreplicas = {{ min = 1, max = 2, default = 2 }}\n\
@@ -55,7 +55,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A program that `make test` installs, or that is on the path; none, with a word, where it is not.
+/// Finds a program that `make test` installs, or that is on the path. Returns `None` and prints why if it is missing.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -66,7 +66,7 @@ pub fn tool(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Runs a program in a directory and returns what it prints, which fails the test where the program fails.
+/// Runs a program in a directory and returns its output; fails the test if the program fails.
 pub fn run<A: AsRef<OsStr>>(program: &Path, arguments: impl IntoIterator<Item = A>, at: &Path) -> String {
     let output = Command::new(program).args(arguments).current_dir(at).env("LC_ALL", "C").output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -7,7 +7,7 @@ use terrace::files::Stat;
 use terrace_tree::{Listed, Node, Tree};
 
 use super::fids::Held;
-use super::record::{DIRECTORY, Qid, Record};
+use super::record::{MODE_DIRECTORY, Qid, Record};
 use super::refusal::{Answer, BAD_OFFSET, errno};
 
 /// An open directory, with its content when it was last read from the start.
@@ -60,7 +60,7 @@ pub fn qid(node: &Node) -> Qid {
 }
 
 fn mode(stat: &Stat) -> u32 {
-    stat.mode & 0o777 | if stat.kind == Kind::Directory { DIRECTORY } else { 0 }
+    stat.mode & 0o777 | if stat.kind == Kind::Directory { MODE_DIRECTORY } else { 0 }
 }
 
 /// Passes a file's attributes to `use_it`. Users and groups are given as numbers.

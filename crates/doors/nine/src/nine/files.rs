@@ -6,7 +6,7 @@ use terrace_tree::{Node, Open};
 
 use super::directory::{Directory, qid};
 use super::fids::{Fid, Held, State};
-use super::record::{DIRECTORY, Qid, TEMPORARY};
+use super::record::{MODE_DIRECTORY, MODE_TEMPORARY, Qid};
 use super::refusal::{Answer, BAD_USE, errno};
 use super::session::Session;
 
@@ -79,19 +79,19 @@ impl Session {
     pub(super) fn create(&mut self, fid: u32, name: &[u8], perm: u32, mode: u8) -> Answer<Qid> {
         let fid = self.fids.get_mut(fid)?;
         let mode = Mode::of(mode);
-        let kind = perm & !(0o777 | TEMPORARY);
+        let kind = perm & !(0o777 | MODE_TEMPORARY);
         if fid.is_open() {
             return Err(BAD_USE);
         }
-        if kind != 0 && kind != DIRECTORY {
+        if kind != 0 && kind != MODE_DIRECTORY {
             return Err(errno(libc::EOPNOTSUPP));
         }
         let above: Node = self.tree.node(fid.held.number(), None)?;
-        let owner = self.tree.node(terrace_tree::ROOT, None)?.stat.owner;
+        let owner = self.tree.node(terrace_tree::ROOT_NODE, None)?.stat.owner;
         let (parent, inherited) = (above.number, above.stat.mode);
         let (node, state) = match kind {
-            DIRECTORY if !mode.only_reads() => return Err(errno(libc::EISDIR)),
-            DIRECTORY => {
+            MODE_DIRECTORY if !mode.only_reads() => return Err(errno(libc::EISDIR)),
+            MODE_DIRECTORY => {
                 let mode = perm & (!0o777 | inherited & 0o777) & 0o777;
                 let node = self.tree.make_directory(parent, name, mode, owner)?;
                 (node, State::Directory(Directory::default()))

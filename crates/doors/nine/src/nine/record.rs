@@ -3,9 +3,9 @@
 use super::message::{Damaged, Fields};
 
 /// The mode bit of a directory.
-pub const DIRECTORY: u32 = 1 << 31;
+pub const MODE_DIRECTORY: u32 = 1 << 31;
 /// The mode bit of a file that is not backed up; it has no effect here.
-pub const TEMPORARY: u32 = 1 << 26;
+pub const MODE_TEMPORARY: u32 = 1 << 26;
 
 /// The identity of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Record<'a> {
     pub device: u32,
     /// Its identity.
     pub qid: Qid,
-    /// Permissions, and [`DIRECTORY`].
+    /// Permissions, and [`MODE_DIRECTORY`].
     pub mode: u32,
     /// The time of access: seconds since 1970.
     pub accessed: u32,
@@ -47,7 +47,7 @@ pub struct Record<'a> {
 
 impl<'a> Record<'a> {
     /// Changes no attribute: a request to make everything durable.
-    pub const UNTOUCHED: Record<'static> = Record {
+    pub const NO_CHANGE: Record<'static> = Record {
         kind: u16::MAX,
         device: u32::MAX,
         qid: Qid { kind: u8::MAX, version: u32::MAX, path: u64::MAX },

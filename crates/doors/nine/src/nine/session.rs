@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use terrace_tree::{ROOT, Tree};
+use terrace_tree::{ROOT_NODE, Tree};
 
 use super::directory::{qid, record};
 use super::fids::{Fid, Fids, Held};
@@ -116,7 +116,7 @@ impl Session {
             return Err(UNKNOWN_FID);
         }
         self.fids.check_free(fid)?;
-        let mut node = self.tree.node(ROOT, None)?;
+        let mut node = self.tree.node(ROOT_NODE, None)?;
         let mut held = Held::of(&self.tree, &node);
         for name in aname.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             node = self.tree.find(held.number(), name)?;

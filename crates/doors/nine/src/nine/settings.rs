@@ -4,7 +4,7 @@ use terrace::Kind;
 use terrace::files::Setting;
 
 use super::directory::record;
-use super::record::{DIRECTORY, Record};
+use super::record::{MODE_DIRECTORY, Record};
 use super::refusal::{Answer, NO_CONVERSION, NO_WSTAT, errno};
 use super::session::Session;
 
@@ -14,7 +14,7 @@ impl Session {
         let fid = self.fids.get(fid)?;
         let number = fid.held.number();
         let tree = &self.tree;
-        if *wanted == Record::UNTOUCHED {
+        if *wanted == Record::NO_CHANGE {
             let synced = match fid.open() {
                 Some(open) => tree.sync(open),
                 None => tree.sync_number(number),
@@ -64,7 +64,7 @@ fn check(wanted: &Record, known: &Record) -> Answer<()> {
     }
     match (wanted.mode ^ known.mode) & !0o777 {
         0 => Ok(()),
-        DIRECTORY => Err(NO_CONVERSION),
+        MODE_DIRECTORY => Err(NO_CONVERSION),
         _ => Err(errno(libc::EOPNOTSUPP)),
     }
 }

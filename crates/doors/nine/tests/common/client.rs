@@ -1,24 +1,24 @@
-//! A 9P2000 client, written from the manual's pages and not with the server's code.
+//! A 9P2000 client that was written from the manual, without the server's code.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// `Rerror`'s text, or what went wrong with the connection.
+/// The error is the text of an `Rerror`, or a failure of the connection.
 pub type Result<T> = std::result::Result<T, String>;
 
 pub trait Connection: Read + Write + Send {}
 impl<T: Read + Write + Send> Connection for T {}
 
-/// A connection with its root as fid 0.
+/// A connection whose fid 0 is the root.
 pub struct Client {
     connection: Box<dyn Connection>,
     pub msize: u32,
     next: u32,
 }
 
-/// The contents of a `Rstat` or a directory entry.
+/// The content of an `Rstat` or of a directory entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     pub name: String,
@@ -29,15 +29,15 @@ pub struct Told {
     pub version: u32,
 }
 
-pub const READ: u8 = 0;
-pub const WRITE: u8 = 1;
-pub const BOTH: u8 = 2;
-pub const CUT: u8 = 0x10;
-pub const REMOVE: u8 = 0x40;
-pub const APPEND: u8 = 0x80;
-pub const DIRECTORY: u32 = 0x8000_0000;
+pub const OPEN_READ: u8 = 0;
+pub const OPEN_WRITE: u8 = 1;
+pub const OPEN_READ_WRITE: u8 = 2;
+pub const OPEN_TRUNCATE: u8 = 0x10;
+pub const OPEN_REMOVE_ON_CLOSE: u8 = 0x40;
+pub const MODE_APPEND: u8 = 0x80;
+pub const MODE_DIRECTORY: u32 = 0x8000_0000;
 
-/// Fields of a message.
+/// The fields of a message.
 #[derive(Default)]
 pub struct Body(pub Vec<u8>);
 
@@ -54,7 +54,7 @@ impl Body {
     }
 }
 
-/// Reads numbers and texts off bytes.
+/// Reads numbers and texts from bytes.
 struct Taken<'a>(&'a [u8]);
 
 impl Taken<'_> {
@@ -101,7 +101,7 @@ impl Client {
         Client::try_over(connection).unwrap()
     }
 
-    /// The same, where it may be turned away.
+    /// Like [`Client::over`], for a server that may refuse the connection.
     pub fn try_over(connection: Box<dyn Connection>) -> Result<Client> {
         let mut client = Client { connection, msize: 8192, next: 1 };
         client.version(u32::MAX)?;
@@ -128,7 +128,7 @@ impl Client {
         Ok((kind, tag, body))
     }
 
-    /// A request and its answer.
+    /// Sends a request and returns the answer.
     pub fn ask(&mut self, kind: u8, body: Body) -> Result<Vec<u8>> {
         let tag = if kind == 100 { 0xffff } else { 7 };
         self.send(kind, tag, &body.0).map_err(|error| error.to_string())?;
@@ -154,7 +154,7 @@ impl Client {
         self.ask(104, Body::default().n(4, fid.into()).n(4, 0xffff_ffff).s("tester").s(aname)).map(drop)
     }
 
-    /// A new fid for a path below the root.
+    /// Returns a new fid for a path below the root.
     pub fn walk(&mut self, path: &str) -> Result<u32> {
         self.walk_from(0, path)
     }
@@ -222,7 +222,7 @@ impl Client {
         told
     }
 
-    /// Changes what is given; nothing at all is a wish that the file be durable.
+    /// Changes the given attributes. Without any, it asks the server to make the file durable.
     pub fn wstat(&mut self, fid: u32, mode: Option<u32>, length: Option<u64>, name: &str) -> Result<()> {
         let none = u64::MAX;
         let record = Body::default().n(2, none).n(4, none).n(1, none).n(4, none).n(8, none);
@@ -238,9 +238,9 @@ impl Client {
         self.wstat(fid, None, None, "")
     }
 
-    /// All of a file, in messages as long as they may be.
+    /// Reads a whole file, in messages of the maximum length.
     pub fn read_all(&mut self, path: &str) -> Result<Vec<u8>> {
-        let fid = self.open(path, READ)?;
+        let fid = self.open(path, OPEN_READ)?;
         let mut all = Vec::new();
         loop {
             let read = self.read(fid, all.len() as u64, u32::MAX)?;
@@ -252,7 +252,7 @@ impl Client {
         }
     }
 
-    /// Writes all, in messages as long as they may be.
+    /// Writes all bytes, in messages of the maximum length.
     pub fn write_all(&mut self, fid: u32, bytes: &[u8]) -> Result<()> {
         let unit = self.msize as usize - 24;
         for (at, part) in (0..).step_by(unit).zip(bytes.chunks(unit)) {
@@ -261,9 +261,9 @@ impl Client {
         Ok(())
     }
 
-    /// The contents of a directory, read in pieces of this size.
+    /// Lists a directory, in pieces of this size.
     pub fn list(&mut self, path: &str, count: u32) -> Result<Vec<Told>> {
-        let fid = self.open(path, READ)?;
+        let fid = self.open(path, OPEN_READ)?;
         let (mut all, mut offset) = (Vec::new(), 0);
         loop {
             let read = self.read(fid, offset, count)?;

@@ -1,4 +1,4 @@
-//! A store served for a test.
+//! A store that is served for a test.
 
 #![allow(dead_code)] // Each test uses some of it.
 
@@ -41,7 +41,7 @@ impl Served {
     }
 }
 
-/// Bytes that are all different enough.
+/// Makes pseudo-random bytes.
 pub fn bytes(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |_| {

@@ -1,4 +1,4 @@
-"""NumPy arrays as objects: the type of their elements tells Terrace how to encode them, and comes back with them."""
+"""NumPy arrays as objects. Their dtype determines the encoding, and is stored with them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ ORDER = "numpy.order"
 
 
 def is_array(data: object) -> TypeIs[NDArray[Any]]:
-    """Whether it is an array, found out without importing NumPy."""
+    """Returns whether an object is an array, without importing NumPy."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(data, numpy.ndarray)
 
 
 def as_array(data: object) -> Any:
-    """One of NumPy's scalars as an array of no dimensions; anything else as it is."""
+    """Converts a NumPy scalar to an array without dimensions; returns other objects unchanged."""
     numpy = sys.modules.get("numpy")
     return numpy.asarray(data) if numpy is not None and isinstance(data, numpy.generic) else data
 
 
 def element(dtype: numpy.dtype[Any]) -> str | None:
-    """The type's name in Terrace's encodings; none where it has none."""
+    """Returns the name of a dtype in Terrace's encodings, or `None` if it has no name."""
     if dtype.byteorder == ">" or (dtype.byteorder == "=" and sys.byteorder == "big"):
         return None
     if dtype.kind == "c":
@@ -42,13 +42,13 @@ def element(dtype: numpy.dtype[Any]) -> str | None:
         return "u8"
     if dtype.kind == "U" or (dtype.kind == "V" and dtype.itemsize == 32):
         return "u32" if dtype.kind == "U" else "r32"
-    # Half floats have no name of their own, but their bytes are as those of other numbers of two bytes.
+    # Half floats have no name of their own; transforms treat all numbers of two bytes alike.
     name = "u16" if dtype.str[1:] == "f2" else f"{dtype.kind}{dtype.itemsize * 8}"
     return name if name in {"i16", "i32", "i64", "u16", "u32", "u64", "f32", "f64"} else None
 
 
 def laid_out(array: NDArray[Any]) -> tuple[memoryview, dict[str, str]]:
-    """The array's bytes, copied only where they have gaps, and the attributes that tell what they are."""
+    """Returns the array's bytes, copied only if they are not contiguous, and attributes that describe them."""
     import numpy
 
     if numpy.ma.is_masked(array):
@@ -67,7 +67,7 @@ def laid_out(array: NDArray[Any]) -> tuple[memoryview, dict[str, str]]:
 
 
 def empty(stat: Object) -> NDArray[Any]:
-    """An array that has room for what `stat` tells of."""
+    """Makes an uninitialised array for an object with these attributes."""
     import numpy
 
     said = stat.attributes
@@ -80,12 +80,12 @@ def empty(stat: Object) -> NDArray[Any]:
 
 
 def room(array: NDArray[Any]) -> memoryview:
-    """The array's memory, to be filled."""
+    """Returns the array's memory, which the caller fills."""
     return view(array.reshape(-1, order="A"))
 
 
 def view(flat: NDArray[Any]) -> memoryview:
-    """The bytes of an array of one dimension; those of dates are not had otherwise."""
+    """Returns the bytes of an array of one dimension. Arrays of dates have no buffer of their own."""
     import numpy
 
     return memoryview(flat.view(numpy.uint8))  # type: ignore[arg-type, unused-ignore]

@@ -1,4 +1,4 @@
-"""What can go wrong. The words of each exception say what, where, and what to do next."""
+"""The exceptions. Each message says what failed, where, and what to do next."""
 
 
 class TerraceError(Exception):
@@ -12,7 +12,7 @@ class NotFoundError(TerraceError, FileNotFoundError):
 
 
 class BadKeyError(TerraceError, ValueError):
-    """No object may have this key."""
+    """The key is not valid."""
 
     key: str
 
@@ -28,7 +28,7 @@ class ReplacedError(ConflictError):
 
 
 class UnreadableError(TerraceError, OSError):
-    """No good replica is left of bytes that were asked for."""
+    """All replicas of requested bytes are damaged or unreachable."""
 
     key: str
     start: int
@@ -37,30 +37,30 @@ class UnreadableError(TerraceError, OSError):
 
 
 class TooLargeError(TerraceError, OSError):
-    """An offset or a length is beyond what an object can have: 2^63 - 1 bytes."""
+    """An offset or a length exceeds the maximum size of an object: 2^63 - 1 bytes."""
 
     key: str
 
 
 class NoSpaceError(TerraceError, OSError):
-    """No tier can take the bytes."""
+    """No tier has room for the bytes."""
 
     tiers: str
 
 
 class StillOwedError(TerraceError, TimeoutError):
-    """Replicas are still owed when the time was up."""
+    """Replicas are still owed when the time limit is reached."""
 
     owed: int
     seconds: int
 
 
 class ConfigError(TerraceError, ValueError):
-    """The configuration cannot be used."""
+    """The configuration is not valid."""
 
 
 class StoreError(TerraceError):
-    """The directory holds no store, or one that cannot be opened."""
+    """The directory contains no store, or a store that cannot be opened."""
 
 
 class CatalogError(TerraceError):
@@ -68,4 +68,4 @@ class CatalogError(TerraceError):
 
 
 class FailedError(TerraceError, OSError):
-    """The system refused something."""
+    """The operating system refused an operation."""

@@ -1,4 +1,4 @@
-"""What was weighed for some bytes, what won, and why, for a terminal and for a notebook."""
+"""The planner's alternatives for some bytes, for a terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from html import escape
 from typing import Any
 
 CHEAPEST = 3
-"""Encodings of each tier that are shown, beside those that are chosen."""
+"""The number of encodings of each tier that are shown besides the chosen ones."""
 HEAD = ("replica", "tier", "encoding", "stored", "cost", "verdict")
 STYLE = "text-align: left; font-weight: {}; padding: 0 0.8em 0 0"
 
 
 @dataclass(frozen=True)
 class Row:
-    """An encoding on a tier, weighed for a replica."""
+    """An encoding on a tier, considered for a replica."""
 
     replica: int
     tier: str
@@ -28,20 +28,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What the store would do with some bytes, and why; prints as a table."""
+    """The placement of some bytes, and the alternatives to it. It prints as a table."""
 
     report: dict[str, Any]
     words: str
 
     @property
     def data(self) -> dict[str, Any]:
-        """All that is known, as `terrace explain --json` has it."""
+        """The whole explanation, as `terrace explain --json` prints it."""
         found: dict[str, Any] = self.report["of"]
         return found
 
     @property
     def rows(self) -> list[Row]:
-        """All that was weighed."""
+        """All alternatives."""
         return list(self._rows())
 
     def _rows(self) -> Iterator[Row]:
@@ -52,7 +52,7 @@ class Explanation:
                 yield Row(number, weighed["tier"], encoding, weighed["stored"], weighed["cost"], verdict, chosen)
 
     def _shown(self) -> list[Row]:
-        """What is chosen, and of each tier the cheapest."""
+        """Returns the chosen encodings, and the cheapest ones of each tier."""
         seen: dict[tuple[int, str], int] = {}
         shown = []
         for row in sorted(self._rows(), key=lambda row: row.cost):
@@ -71,7 +71,7 @@ class Explanation:
 
     @property
     def summary(self) -> str:
-        """What the bytes are, and how they would be stored, in a line."""
+        """The type of the bytes and their placement, in a line."""
         of, data = self.data["explanation"], self.data
         placed = sum(bool(replica["pieces"]) for replica in of["replicas"])
         known = ", ".join(filter(None, [data["format"], data["elements"], data["distribution"]]))

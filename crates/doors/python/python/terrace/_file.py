@@ -1,4 +1,4 @@
-"""An open file as Python's `io` has it."""
+"""Open files with the interface of Python's `io`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class Mode(NamedTuple):
-    """How a file is opened."""
+    """The mode of an open file."""
 
     kind: str
     """One of r, w, a, x."""
     both: bool
-    """Whether it is read and written."""
+    """Whether the file is open for reading and writing."""
 
     @classmethod
     def parse(cls, mode: str) -> Mode:
-        """What a mode such as `"r+b"` means, as `open` has it."""
+        """Parses a mode such as `"r+b"`, like `open`."""
         kinds = [letter for letter in mode if letter in "rwax"]
         if len(kinds) != 1:
             raise ValueError(f"mode {mode!r} must have exactly one of r (read), w (write), a (append), x (create)")
@@ -40,9 +40,9 @@ class Mode(NamedTuple):
 
 
 class RawFile(io.RawIOBase):
-    """A file without a buffer of its own: the engine keeps back what is written.
+    """A file without a buffer of its own; the engine buffers writes.
 
-    `kept` leaves the engine's file open when this is closed: a transaction gives it a name later.
+    With `kept`, the engine's file stays open when this one is closed, because a transaction will name it later.
     """
 
     def __init__(self, file: File, name: str, mode: str, *, appends: bool, kept: bool = False) -> None:
@@ -85,7 +85,7 @@ class RawFile(io.RawIOBase):
     def write(self, data: Buffer) -> int:
         self._allow(self._mode.writes, "writing")
         if self._appends:
-            # The store decides where the bytes go: a length that was looked up may be another's end by now.
+            # The store determines the position, because other writers may have appended since a length was looked up.
             count = memoryview(data).nbytes  # type: ignore[arg-type]
             self._at = self.file.append(data) + count
             return count
@@ -119,7 +119,7 @@ class RawFile(io.RawIOBase):
 
 
 class Opened:
-    """What fsspec's files have beside what Python's have. `mode` and `name` are those of the file below."""
+    """The attributes that fsspec's files have in addition to Python's. `mode` and `name` are those of the raw file."""
 
     fs: AbstractFileSystem
     path: str
@@ -127,25 +127,25 @@ class Opened:
     raw: Any
     closed: bool
     commit: Callable[[], None]
-    """Ends a transaction, as `discard` does."""
+    """Commits a file of a transaction; `discard` discards it."""
     discard: Callable[[], None]
 
     def flush(self) -> None:
-        """Hands all on to the store, where others see it: Python's own buffer hands it on to the file below only."""
+        """Flushes all bytes to the store, where others see them. Python's own buffer flushes only to the raw file."""
         super().flush()  # type: ignore[misc]
         if self.raw.writable():
             self.raw.flush()
 
     @property
     def size(self) -> int:
-        """Bytes that the file has now, with those that are in the buffer."""
+        """The length of the file in bytes, including buffered bytes."""
         if not self.closed and self.raw.writable():
             self.flush()
         length: int = self.fs.size(self.path) if self.closed else self.raw.file.stat().length
         return length
 
     def info(self) -> dict[str, Any]:
-        """What the file system tells of it."""
+        """Returns the file system's description of the file."""
         details: dict[str, Any] = self.fs.info(self.path)
         return details
 
@@ -153,7 +153,7 @@ class Opened:
 
 
 class Reader(Opened, io.BufferedReader):
-    """For reading."""
+    """A file that is open for reading."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reopened, (self.fs, self.path, self.mode, self.tell())
@@ -163,15 +163,15 @@ class Reader(Opened, io.BufferedReader):
 
 
 class Writer(Opened, io.BufferedWriter):
-    """For writing."""
+    """A file that is open for writing."""
 
 
 class Random(Opened, io.BufferedRandom):
-    """For both."""
+    """A file that is open for reading and writing."""
 
 
 def buffered(raw: RawFile, fs: AbstractFileSystem, path: str, buffer: int) -> Reader | Writer | Random:
-    """The file with a buffer."""
+    """Returns a file with a buffer."""
     made = {(True, False): Reader, (False, True): Writer, (True, True): Random}[raw.readable(), raw.writable()]
     file: Reader | Writer | Random = made(raw, buffer)
     file.fs, file.path, file.blocksize = fs, path, buffer
@@ -180,7 +180,7 @@ def buffered(raw: RawFile, fs: AbstractFileSystem, path: str, buffer: int) -> Re
 
 
 def reopened(fs: AbstractFileSystem, path: str, mode: str, at: int) -> Any:
-    """A file that was pickled while it was open for reading."""
+    """Restores a pickled file that was open for reading."""
     file = fs._open(path, mode)
     file.seek(at)
     return file

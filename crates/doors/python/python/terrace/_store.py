@@ -1,4 +1,4 @@
-"""`Store`: the engine's, with NumPy arrays, iteration, and explanations that print well."""
+"""`Store`: the native store, with NumPy arrays, iteration, and printable explanations."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 PAGE = 1000
 OWN = b".terrace"
-"""Below which lies what the store keeps for itself."""
+"""The store's own objects are below this name."""
 
 
 def default_directory() -> Path:
-    """The store that is used where none is named: `TERRACE_STORE`, or the one in the user's data directory."""
+    """Returns the default store: `TERRACE_STORE`, or the one in the user's data directory."""
     if named := os.environ.get("TERRACE_STORE"):
         return Path(named)
     data = os.environ.get("XDG_DATA_HOME", "")
@@ -31,9 +31,9 @@ def default_directory() -> Path:
 
 
 class Store(_terrace.Store):
-    """An open store. Many threads may use one at once; a process that forks may go on using it in the child.
+    """An open store. Many threads may use it at once, and so may the child of a process that forks.
 
-    Keywords say what the application requires, and are the same as those of `put`: `min_storage=True`,
+    Keywords are the application's requirements, and are the same as those of `put`: `min_storage=True`,
     `max_durability=4`, `replicas=2`, `ack="durable"`, `weights="archival"`, `budget="3x"`.
     """
 
@@ -47,7 +47,7 @@ class Store(_terrace.Store):
         config: str | os.PathLike[str] | None = None,
         **application: Unpack[Options],
     ) -> Self:
-        """Makes a store with the tiers of the configuration file `config`, or with those found on this machine."""
+        """Makes a store with the tiers of the configuration file `config`, or with the tiers found on this machine."""
         _terrace.Store.init(directory, config)
         return cls(directory, **application)
 
@@ -60,10 +60,11 @@ class Store(_terrace.Store):
         progress: Progress | None = None,
         **options: Unpack[Options],
     ) -> Receipt:
-        """Writes a whole object; what the key named before is replaced at once.
+        """Writes a whole object, and replaces an earlier object of the key atomically.
 
-        `data` is anything with a buffer, and must not be changed until the call returns. Of a NumPy array or scalar the
-        dtype and shape are kept, and `get_array` gives it back. `progress` is called with bytes done and in all.
+        `data` is any object with a buffer, and must not be changed until the call returns. The dtype and shape of a
+        NumPy array or scalar are stored with it, so that `get_array` can restore it. `progress` is called with the
+        number of bytes done and the total number.
         """
         data = _arrays.as_array(data)
         if _arrays.is_array(data):
@@ -73,7 +74,7 @@ class Store(_terrace.Store):
         return super().put(key, data, attributes=attributes, progress=progress, **options)
 
     def get_array(self, key: Key) -> NDArray[Any]:
-        """A NumPy array that was put, as it was."""
+        """Returns the NumPy array that was put under a key."""
         made: list[NDArray[Any]] = []
 
         def make(stat: Object) -> memoryview:
@@ -84,7 +85,8 @@ class Store(_terrace.Store):
         return made[-1]
 
     def ls(self, prefix: Key = "") -> Iterator[Object]:
-        """All objects at or below `prefix`, in order of keys; the store's own only where they are asked for."""
+        """Iterates over the objects at or below `prefix` in key order. The store's own objects are left out unless
+        `prefix` names them."""
         after: Key | None = None
         asked = os.fsencode(prefix).split(b"/")[0] == OWN
         while page := self.page(prefix, after, PAGE):
@@ -99,9 +101,9 @@ class Store(_terrace.Store):
         what_if: Sequence[str] = (),
         **options: Unpack[Options],
     ) -> Explanation:
-        """What the store would do with bytes, or with what is stored under the key, and why. Nothing is written.
+        """Explains how the store would place bytes, or the object of the key, without writing anything.
 
-        `what_if` supposes something else of tiers: `["tier.nvme.capacity=2TiB"]`.
+        `what_if` assumes other properties of tiers: `["tier.nvme.capacity=2TiB"]`.
         """
         data = _arrays.as_array(data)
         if _arrays.is_array(data):
@@ -127,5 +129,5 @@ class Store(_terrace.Store):
 
 
 def reopened(cls: type[Store], directory: Path, application: Options) -> Store:
-    """A store that was pickled."""
+    """Restores a pickled store."""
     return cls(directory, **application)

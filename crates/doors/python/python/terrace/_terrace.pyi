@@ -1,4 +1,4 @@
-"""The native half: what the engine does."""
+"""The native half of the package, which calls the engine."""
 
 from collections.abc import Callable
 from os import PathLike
@@ -19,7 +19,7 @@ Requirement: TypeAlias = bool | int
 __version__: str
 
 class Options(TypedDict, total=False):
-    """What a store or a call requires. A number is one of replicas."""
+    """Requirements of a store or a call. The number of a requirement is a number of replicas."""
 
     require: str | list[str]
     replicas: int | None
@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     min_storage: Requirement
 
 class Receipt:
-    """What a write has reached; `Store.wait` brings it up to date."""
+    """The state that a write has reached; `Store.wait` updates it."""
 
     @property
     def key(self) -> str: ...
@@ -51,31 +51,31 @@ class Receipt:
         """The commit that made the write visible."""
     @property
     def want(self) -> int:
-        """Replicas that each extent is to have."""
+        """The planned number of replicas of each extent."""
     @property
     def asked(self) -> int:
-        """Replicas that were asked for; more than `want` where there are too few failure domains."""
+        """The requested number of replicas; more than `want` if there are too few failure domains."""
     @property
     def have(self) -> int:
-        """Replicas that each extent has at least."""
+        """The smallest number of replicas of an extent so far."""
     @property
     def durable(self) -> bool:
-        """Whether all of it survives a loss of power."""
+        """Whether the write survives a power failure."""
     @property
     def owed(self) -> int:
-        """Replicas that are still to be made."""
+        """The number of pending replicas."""
     @property
     def owed_to(self) -> list[tuple[str, str, int]]:
-        """Tier, target and number of these."""
+        """The tier, target and number of pending replicas."""
     @property
     def bytes(self) -> int:
-        """Bytes written, before encoding and replication."""
+        """The number of bytes written, before encoding and replication."""
     @property
     def stored(self) -> int:
-        """Bytes that the replicas made by the call itself take."""
+        """The size of the replicas that the call itself has made."""
 
 class Object:
-    """What is known about an object. `mtime` is in nanoseconds since 1970."""
+    """The attributes of an object. `mtime` is in nanoseconds since 1970."""
 
     @property
     def key(self) -> str: ...
@@ -106,9 +106,9 @@ class Store:
     def application(self) -> Options: ...
     @property
     def block(self) -> int:
-        """Bytes that are planned at a time."""
+        """The number of bytes that are planned at a time."""
     def close(self) -> None:
-        """Waits, for a minute at most, until nothing is owed and all is durable."""
+        """Waits at most a minute until nothing is owed and everything is durable, and closes the store."""
     def put(
         self,
         key: Key,
@@ -126,45 +126,46 @@ class Store:
         progress: Progress | None = None,
         **keywords: Unpack[Options],
     ) -> Receipt:
-        """Writes a file as an object, in bounded memory, with its time of modification and mode."""
+        """Writes a file as an object, with its modification time and mode, in bounded memory."""
     def get_file(self, key: Key, path: str | PathLike[str], *, progress: Progress | None = None) -> int:
-        """Writes an object to a file; its length."""
+        """Writes an object to a file. Returns its length."""
     def write_at(self, key: Key, offset: int, data: Buffer, **keywords: Unpack[Options]) -> Receipt:
-        """Writes a range of an object, which is made if it does not exist. Other ranges stay, whatever others write."""
+        """Writes a range of an object, which is created if it does not exist. Other ranges stay unchanged, even while
+        others write them."""
     def append(self, key: Key, data: Buffer, **keywords: Unpack[Options]) -> tuple[int, Receipt]:
-        """Writes behind an object's last byte, wherever that is at the commit, and makes it where there is none; where
-        the bytes are. Nothing is lost, whoever appends at the same time."""
+        """Appends to an object, which is created if it does not exist. Returns the position of the bytes. Concurrent
+        appends lose no bytes."""
     def set_length(self, key: Key, length: int) -> None:
-        """Cuts an object, or extends it with zeros."""
+        """Truncates an object, or extends it with zeros."""
     def get(self, key: Key) -> bytes:
-        """The whole object."""
+        """Returns the whole object."""
     def read(self, key: Key, start: int = 0, end: int | None = None) -> bytes:
-        """Bytes `start` up to, not including, `end`; fewer only at the object's end."""
+        """Returns the bytes from `start` up to, not including, `end`; fewer only at the object's end."""
     def read_into(self, key: Key, out: WriteableBuffer | NDArray[Any], offset: int = 0) -> int:
-        """Fills a buffer from byte `offset` on; the number of bytes read."""
+        """Fills a buffer from byte `offset` on. Returns the number of bytes read."""
     def get_made(self, key: Key, make: Callable[[Object], WriteableBuffer]) -> Any:
-        """Reads a whole object into the buffer that `make` makes for it; that buffer."""
+        """Reads a whole object into the buffer that `make` returns for it. Returns the buffer."""
     def stat(self, key: Key) -> Object: ...
     def find(self, key: Key) -> Object | None:
-        """The same; none where no object has the key."""
+        """Returns an object's attributes, or `None` if no object has the key."""
     def page(self, prefix: Key, after: Key | None, limit: int) -> list[Object]: ...
     def delete(self, key: Key) -> None: ...
     def rename(self, key: Key, to: Key) -> None:
-        """Gives an object another key; one that had it is replaced. No bytes move."""
+        """Gives an object another key, and replaces an object of that key. No bytes move."""
     def wait(self, receipt: Receipt, level: Ack) -> None:
-        """Waits until a write has reached a level."""
+        """Waits until a write has reached a level, and updates the receipt."""
     def sync(self) -> None:
-        """Waits until nothing is owed, and makes all durable."""
+        """Waits until nothing is owed and everything is durable."""
     def locate(self, key: Key) -> dict[str, Any]:
-        """Where each extent is, and how it is encoded, as `terrace locate --json` has it."""
+        """Returns the position and the encoding of each extent, as `terrace locate --json` prints them."""
     def status(self) -> dict[str, Any]:
-        """The store at a glance, as `terrace status --json` has it."""
+        """Returns the state of the store, as `terrace status --json` prints it."""
     def plan(
         self, key: Key, data: Buffer, what_if: list[str] = ..., **keywords: Unpack[Options]
     ) -> tuple[dict[str, Any], str]: ...
 
 class Stat:
-    """What is known about a file. Times are nanoseconds since 1970."""
+    """The attributes of a file. Times are nanoseconds since 1970."""
 
     @property
     def id(self) -> int | None: ...
@@ -194,7 +195,7 @@ class Files:
     def remove_directory(self, path: Key) -> None: ...
     def rename(self, path: Key, to: Key) -> None: ...
     def create_unnamed(self) -> File:
-        """A file that nobody sees before `name` gives it a name; closed without one it is gone."""
+        """Creates a file that is invisible until `name` gives it a name. It is deleted if it is closed without one."""
     def name(self, file: File, path: Key, replace: bool) -> None: ...
     def open(self, path: Key) -> File: ...
     def create(self, path: Key, exclusive: bool = False) -> File: ...
@@ -208,8 +209,8 @@ class File:
     def read_rest(self, offset: int) -> bytes: ...
     def write_at(self, offset: int, data: Buffer) -> int: ...
     def append(self, data: Buffer) -> int:
-        """Writes behind the last byte, wherever that is when the bytes reach the store; where that is as far as is
-        known now."""
+        """Appends bytes. Returns their position as far as it is known, because other writers may append before the
+        bytes reach the store."""
     def set_length(self, length: int) -> None: ...
     def flush(self) -> None: ...
     def sync(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Files that appear under their names when a transaction ends, as it does or not at all."""
+"""Files of a transaction, which get their names when it is committed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ APPENDED = 64 << 20
 
 
 def deferred(fs: TerraceFileSystem, path: str, mode: str, buffer: int) -> Any:
-    """A file that has no name before it is committed; killed before that, nothing of it stays.
+    """Opens a file that has no name until it is committed. If the process is killed before that, nothing of it stays.
 
-    What is appended is appended when it is committed, behind what others have appended by then. What is both read and
-    written is a copy.
+    Appended bytes are appended at the commit, after bytes that others have appended by then. A file that is open for
+    reading and writing is a copy.
     """
     parsed = Mode.parse(mode)
     if fs.isdir(path):
@@ -56,7 +56,7 @@ def deferred(fs: TerraceFileSystem, path: str, mode: str, buffer: int) -> Any:
 
 
 def append(fs: TerraceFileSystem, path: str, source: Any) -> None:
-    """Appends a file's bytes to another, in pieces that each stay together."""
+    """Appends a file's bytes to another file, in pieces that each stay together."""
     length, at = source.stat().length, 0
     with contextlib.closing(fs.files.create(path)) as target:
         while at < length:

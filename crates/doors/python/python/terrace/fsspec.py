@@ -1,4 +1,4 @@
-"""Terrace for fsspec, and so for pandas, xarray, dask, pyarrow, h5py and Zarr: `terrace://key`."""
+"""Terrace for fsspec, and thereby for pandas, xarray, dask, pyarrow, h5py and Zarr: `terrace://key`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUFFER = 64 << 10
 class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """A store's objects as files.
 
-    `store` is the store's directory; without it, `TERRACE_STORE`. `options` are the keywords of `terrace.Store`:
+    `store` is the store's directory; the default is `TERRACE_STORE`. `options` are the keywords of `terrace.Store`:
     `fsspec.filesystem("terrace", store="/scratch/store", options={"min_storage": True})`.
     """
 
@@ -205,13 +205,13 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
         path, parsed = self._strip_protocol(path), Mode.parse(mode)
         buffer = block_size if isinstance(block_size, int) and block_size > 0 else BUFFER
         if not parsed.writes and cache_type is not None:
-            # Whoever names a cache, as `blockcache::` does, has one of his own behind the file.
+            # A caller that names a cache, like `blockcache::`, has a buffer of its own.
             self.files.open(path).close()
             return CachedFile(self, path, mode, buffer, cache_type=cache_type, **kwargs)
         if parsed.writes and not autocommit:
             file = deferred(self, path, mode, buffer)
             if parsed.kind == "r":
-                # fsspec takes those for readers.
+                # fsspec treats these as readers, and does not commit them itself.
                 self.transaction.files.append(file)
             return file
         if parsed.kind == "r":
@@ -224,7 +224,7 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return buffered(RawFile(native, path, mode, appends=parsed.kind == "a"), self, path, buffer)
 
     def _replace(self, path: str, source: Any) -> None:
-        """Gives a file all bytes of another, at once: it is never there in part."""
+        """Replaces a file with all bytes of another one, atomically."""
         if self._intrans:
             with self.open(path, "wb") as target:
                 shutil.copyfileobj(source, target, COPIED)
@@ -238,7 +238,7 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
         target.commit()
 
     def sync(self) -> None:
-        """Makes durable all that was written."""
+        """Makes all written bytes durable."""
         self.files.sync()
 
     def _make_parent(self, path: str) -> None:
@@ -247,7 +247,7 @@ class TerraceFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class CachedFile(AbstractBufferedFile):  # type: ignore[misc]
-    """A file that is read by way of one of fsspec's caches."""
+    """A file that is read through one of fsspec's caches."""
 
     def _fetch_range(self, start: int, end: int) -> bytes:
         fetched: bytes = self.fs.cat_file(self.path, start, end)
@@ -255,14 +255,14 @@ class CachedFile(AbstractBufferedFile):  # type: ignore[misc]
 
 
 def described(path: str, stat: _terrace.Stat) -> dict[str, Any]:
-    """A file as fsspec tells of it; times in seconds since 1970."""
+    """Describes a file for fsspec, with times in seconds since 1970."""
     facts = {"mode": stat.mode, "uid": stat.uid, "gid": stat.gid, "ino": stat.id}
     times = {"mtime": stat.modified / 1e9, "created": stat.changed / 1e9}
     return {"name": path, "size": stat.length, "type": stat.kind, **facts, **times}
 
 
 def teller(callback: Callback) -> Any:
-    """Tells a callback of fsspec's how far a copy is; none where it does not want to know."""
+    """Returns a function that reports the progress of a copy to a callback of fsspec, or `None` for the default one."""
     if callback is DEFAULT_CALLBACK:
         return None
 
@@ -274,8 +274,8 @@ def teller(callback: Callback) -> Any:
 
 
 def inside(source: Any, target: Any, is_directory: Callable[[str], bool]) -> Any:
-    """Where a directory that lies in the root goes: below a directory that is there. fsspec by itself sees that only of
-    directories in other directories."""
+    """Returns the destination of a directory in the root: below an existing directory. fsspec itself considers this
+    only for directories in other directories."""
     if not (isinstance(source, str) and isinstance(target, str)) or source.endswith("/") or has_magic(source):
         return target
     name = TerraceFileSystem._strip_protocol(source)
@@ -284,5 +284,5 @@ def inside(source: Any, target: Any, is_directory: Callable[[str], bool]) -> Any
 
 
 def has_magic(path: str) -> bool:
-    """Whether a path is a pattern."""
+    """Returns whether a path is a pattern."""
     return any(mark in path for mark in "*?[")

@@ -1,6 +1,6 @@
-"""Chunks of Zarr arrays: the array's metadata tells the type of their elements, so that Terrace encodes them well.
+"""Chunks of Zarr arrays. The metadata of an array tells the type of its elements, which Terrace uses to encode them.
 
-That needs chunks that Zarr itself has not compressed: `uncompressed` makes xarray write such.
+This works only for chunks that Zarr has not compressed; `uncompressed` makes xarray write such chunks.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ CHUNK = re.compile(r"c|\d+(\.\d+)*")
 """A component of a chunk's key below its array."""
 METADATA = ("zarr.json", ".zarray")
 ORDERLY = {"bytes", "transpose", "crc32c"}
-"""Codecs that leave a chunk's elements as they are."""
+"""Codecs that keep the bytes of a chunk's elements."""
 KNOWN: dict[tuple[str, str], tuple[int, str | None]] = {}
-"""Of each array's metadata, by store and key: its generation, and what it says."""
+"""The known metadata of arrays, by store and key: the generation, and the element type."""
 MOST_KNOWN = 4096
 
 
 def element(store: Store, key: str) -> str | None:
-    """The type of a chunk's elements, by its name in Terrace; none for what is no chunk or is compressed."""
+    """Returns Terrace's name for the type of a chunk's elements, or `None` if the key is not an uncompressed chunk."""
     array, _, last = key.rpartition("/")
     while array and CHUNK.fullmatch(last):
         for name in METADATA:
@@ -39,7 +39,7 @@ def element(store: Store, key: str) -> str | None:
 
 
 def said(store: Store, key: str) -> str | None:
-    """What an array's metadata says: nothing where there is none, an empty word where the elements have no type."""
+    """Returns the type that an array's metadata declares: `None` without metadata, empty if the type has no name."""
     if (found := store.find(key)) is None:
         return None
     place = str(store.directory), key
@@ -55,7 +55,7 @@ def said(store: Store, key: str) -> str | None:
 
 
 def declared(metadata: dict[str, Any]) -> str | None:
-    """The type that an array's metadata declares of bytes that are stored as they are."""
+    """Returns the declared type of the elements, or `None` if chunks are compressed."""
     if metadata.get("zarr_format") == 2:
         plain = not metadata.get("compressor") and not metadata.get("filters")
         return _arrays.element(dtype_of(metadata["dtype"])) if plain else None
@@ -63,7 +63,7 @@ def declared(metadata: dict[str, Any]) -> str | None:
 
 
 def plain_codecs(codecs: list[dict[str, Any]]) -> bool:
-    """Whether a chunk holds its elements as they are, little-endian; a shard holds such chunks and an index."""
+    """Returns whether chunks contain plain little-endian elements; a shard contains such chunks and an index."""
     for codec in codecs:
         said = codec.get("configuration", {})
         if codec["name"] == "sharding_indexed":
@@ -74,7 +74,7 @@ def plain_codecs(codecs: list[dict[str, Any]]) -> bool:
 
 
 def dtype_of(name: Any) -> numpy.dtype[Any]:
-    """The dtype of a name in Zarr's metadata."""
+    """Returns the dtype for a name in Zarr's metadata."""
     import numpy
 
     if isinstance(name, dict):
@@ -84,6 +84,6 @@ def dtype_of(name: Any) -> numpy.dtype[Any]:
 
 
 def uncompressed(dataset: xarray.Dataset, zarr_format: int = 3) -> dict[str, dict[str, Any]]:
-    """The `encoding` by which `Dataset.to_zarr` leaves compressing to Terrace."""
+    """Returns the `encoding` with which `Dataset.to_zarr` leaves compression to Terrace."""
     name = "compressors" if zarr_format == 3 else "compressor"
     return {str(variable): {name: None} for variable in dataset.variables}

@@ -127,7 +127,7 @@ mod tests {
 
     /// The poster's Fig. 1, in which order alone gets from 200 to 110.
     #[test]
-    fn the_posters_example_receives_no_more_than_there() {
+    fn receives_equal_those_of_the_posters_example() {
         let (alone, nodes) = ([100, 100, 10, 10, 10, 10], [0, 1, 2, 3, 4, 5]);
         let ring = Ring::new(unordered(&nodes), &nodes);
         assert_eq!(received(&by_rank(&alone, &alone, &ring, 3)), 200);
@@ -137,7 +137,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_a_rank_has_alone_can_be_laid_into_its_shares(
+        fn unique_chunks_of_a_rank_fit_into_its_shares(
             alone in prop::collection::vec(prop_oneof![Just(0u64), Just(10), Just(1000), 0..2000u64], 1..30),
             per_node in 1u32..4, copies in 1usize..6,
         ) {
@@ -157,7 +157,7 @@ mod tests {
         }
 
         #[test]
-        fn the_level_is_where_all_that_is_given_has_gone(work in prop::collection::vec(0u64..100, 1..20), more in 0u64..3000) {
+        fn the_level_distributes_the_whole_amount(work in prop::collection::vec(0u64..100, 1..20), more in 0u64..3000) {
             let level = balance_level(&work, more);
             let given = |level: u64| work.iter().map(|work| level.saturating_sub(*work)).sum::<u64>();
             prop_assert!(given(level) >= more && (level == 0 || given(level - 1) < more));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn many_ranks_have_the_same_to_do() {
+    fn many_ranks_get_equal_work() {
         let nodes: Vec<u32> = (0..408).map(|rank| rank / 12).collect();
         let alone: Vec<u64> = (0..408).map(|rank| if rank % 7 == 0 { 1000 } else { 100 }).collect();
         let dealt = by_load(&alone, &alone, &Ring::new(unordered(&nodes), &nodes), 3);

@@ -103,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_chunk_is_on_as_many_nodes_as_asked_and_sent_by_those_who_have_it(
+        fn every_chunk_is_on_the_requested_number_of_nodes_and_sent_by_holders(
             chunks in prop::collection::vec(
                 (prop::collection::btree_set(0u32..12, 2..8), prop::collection::btree_set(0u32..6, 0..4)), 1..20),
             per_node in 1u32..4, copies in 1usize..7,

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survivors_of_a_death_are_told_wherever_they_are() {
+    fn survivors_of_a_death_get_an_error_wherever_they_are() {
         for call in 0..6 {
             let done = Threads::on(&[0, 1, 2]).kill(1, call).run(|world| {
                 world.barrier()?;
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_is_there_after_the_fence() {
+    fn puts_are_complete_after_the_fence() {
         let read = Threads::on(&[0, 0, 0, 0]).run(|world| {
             let mine = [world.rank() as u8 + 1];
             let mut window = world.window(4)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use terrace::{Config, Store};
 
-/// Stores of nodes, in a directory that goes with them.
+/// The stores of nodes, in a directory that is removed with them.
 pub struct Place {
     dir: TempDir,
     made: usize,
@@ -28,7 +28,7 @@ impl Place {
         Store::init(&at.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
     }
 
-    /// Makes a new store whose first tier is lost when the machine is switched off; that tier's directory.
+    /// Makes a new store whose first tier is volatile. Returns the directory of that tier.
     pub fn volatile(&mut self) -> (Store, PathBuf) {
         self.made += 1;
         let at = self.dir.path().join(self.made.to_string());
@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// The files below a directory.
+/// Lists the files below a directory.
 pub fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -54,8 +54,8 @@ pub fn files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A chunk's length in these tests.
-pub const CHUNK: usize = 256;
+/// The size of a chunk in these tests.
+pub const CHUNK_BYTES: usize = 256;
 
 fn random(seed: u64) -> impl Iterator<Item = u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -67,13 +67,13 @@ fn random(seed: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// A chunk's bytes, by number.
+/// Returns the bytes of a chunk, by number.
 pub fn chunk(number: u64) -> Vec<u8> {
-    random(number).take(CHUNK).collect()
+    random(number).take(CHUNK_BYTES).collect()
 }
 
-/// Two buffers of a rank: chunks that all ranks have, some that neighbours share, some of its own, one twice, a short end.
-/// `round` changes a few.
+/// Makes two buffers of a rank: chunks that all ranks have, chunks that neighbours share, chunks of its own, one of
+/// them twice, and a short end. `round` changes a few chunks.
 pub fn buffers(rank: u32, round: u64) -> Vec<Vec<u8>> {
     let rank = u64::from(rank);
     let all = (0..12).chain([3, 3]);
@@ -88,7 +88,7 @@ pub fn slices(buffers: &[Vec<u8>]) -> Vec<&[u8]> {
     buffers.iter().map(Vec::as_slice).collect()
 }
 
-/// All sets of `count` of `0..of`.
+/// Returns all sets of `count` elements of `0..of`.
 pub fn sets(of: usize, count: usize) -> Vec<Vec<usize>> {
     let all = (0u32..1 << of).filter(|set| set.count_ones() as usize == count);
     all.map(|set| (0..of).filter(|i| set & (1 << i) != 0).collect()).collect()

@@ -10,7 +10,7 @@ use terrace_cost::Weights;
 use terrace_plan::explain::{Explanation, explain};
 use terrace_plan::plan::{GaveWay, Memo, Piece, Plan, Want, plan, replan};
 use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
-use terrace_plan::snapshot::{MAX_TARGETS, PAGE, Snapshot, Target, TargetSet, Tier, TierSet};
+use terrace_plan::snapshot::{MAX_TARGETS, PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
 
 use super::{Placed, Placement, Places};
 use crate::devices::{self, Device, Tiers};
@@ -143,7 +143,7 @@ impl Planner {
         let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
         let targets = among(tiers, |device| !stay || holds(device));
         let want = Want { bytes: bytes as u64, reads: site.reads, targets };
-        let pages = (bytes as u64).div_ceil(PAGE) as u32;
+        let pages = (bytes as u64).div_ceil(PAGE_BYTES) as u32;
         let piece = |replica: &Replica| {
             let target = tiers.devices.iter().position(|device| device.id == replica.target)? as u8;
             Some(Piece { start: 0, pages, target, encoding: replica.encoding, stored: replica.stored.into() })
@@ -333,5 +333,5 @@ fn placement(plan: &Plan, tiers: &Tiers, bytes: usize) -> Placement {
         Some(Placed { target: tiers.devices.get(usize::from(target))?.id, encoding })
     };
     let replicas = pieces().filter_map(|piece| placed((piece.target, piece.encoding))).collect();
-    Placement { length: bytes.min((u64::from(pages) * PAGE) as usize), replicas, is_slow: false }
+    Placement { length: bytes.min((u64::from(pages) * PAGE_BYTES) as usize), replicas, is_slow: false }
 }

@@ -1,4 +1,4 @@
-//! A store to test with.
+//! A store for tests.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use terrace::{Config, Store};
 
-/// A store's configuration: memory and two disks, all below a folder.
+/// Returns a configuration of memory and two disks, all below a folder.
 pub fn config(dir: &Path) -> Config {
     let d = dir.display();
     let text = format!(
@@ -17,7 +17,7 @@ pub fn config(dir: &Path) -> Config {
     Config::parse(&text, "test").unwrap()
 }
 
-/// A new store.
+/// Makes a new store.
 pub fn store(dir: &Path) -> Store {
     Store::init(&dir.join("store"), &config(dir)).unwrap()
 }

@@ -8,7 +8,7 @@ use crate::layout::{Layout, Placed, is_regular};
 pub struct Stored<'a> {
     /// The layout.
     pub layout: &'a Layout,
-    /// The number of its first file among the windows that are given to the plan.
+    /// The index of its first file among the windows of a request.
     pub first_file: usize,
     /// The read rate in bytes per second. Only the ratio to other replicas matters.
     pub rate: f64,

@@ -30,14 +30,14 @@ struct Cut<'e, E> {
     each: &'e mut dyn FnMut(Clipped) -> Result<(), E>,
 }
 
-/// For one field, the values of the outermost count that touch the request, and those that lie within it.
+/// For one field, the values of the outermost count that touch the request, and the values that lie within it.
 struct Reach {
     touched: (i64, i64),
     whole: (i64, i64),
 }
 
 impl<E> Cut<'_, E> {
-    /// `counts` are those that are still free; each field's last steps belong to them.
+    /// Handles the remaining `counts`; the last steps of each field belong to them.
     fn level(&mut self, fields: Vec<Field>, counts: &[u64]) -> Result<(), E> {
         let Some((&outer, inner)) = counts.split_first() else { return self.leaf(fields, counts) };
         let depth = counts.len();
@@ -57,11 +57,11 @@ impl<E> Cut<'_, E> {
         let moves = field.steps.iter().rev().zip(inner.iter().rev());
         let span = field.size as i64 + moves.map(|(step, count)| step.0 * (*count as i64 - 1)).sum::<i64>();
         let count = outer as i64;
-        // Touched: a + x * stride + span > start, and a + x * stride < end.
+        // A value touches the request if a + x * stride + span > start and a + x * stride < end.
         let first = (self.start - field.a - span).div_euclid(stride) + 1;
         let last = (self.end - field.a + stride - 1).div_euclid(stride);
         let touched = (first.clamp(0, count), last.clamp(0, count));
-        // Whole: a + x * stride >= start, and a + x * stride + span <= end.
+        // A value lies within it if a + x * stride >= start and a + x * stride + span <= end.
         let first = (self.start - field.a + stride - 1).div_euclid(stride);
         let last = (self.end - field.a - span).div_euclid(stride) + 1;
         let whole = (first.clamp(0, count), last.clamp(0, count));
@@ -112,7 +112,7 @@ impl<E> Cut<'_, E> {
         Ok(())
     }
 
-    /// Single runs of bytes; counts that are left move nothing in the view.
+    /// Handles single runs of bytes. The remaining counts do not move them in the view.
     fn leaf(&mut self, fields: Vec<Field>, counts: &[u64]) -> Result<(), E> {
         let mut whole = Vec::new();
         for field in last_steps(fields, counts.len()) {
@@ -136,12 +136,12 @@ impl<E> Cut<'_, E> {
     }
 }
 
-/// The step of the outermost of the last `depth` counts.
+/// Returns the steps of the outermost of the last `depth` counts.
 fn step(field: &Field, depth: usize) -> (i64, i64) {
     field.steps.len().checked_sub(depth).and_then(|i| field.steps.get(i)).copied().unwrap_or((0, 0))
 }
 
-/// The field at one value of the outermost of the last `depth` counts.
+/// Returns the field at one value of the outermost of the last `depth` counts.
 fn moved(field: &Field, value: i64, depth: usize) -> Field {
     let step = step(field, depth);
     Field { a: field.a + step.0 * value, b: field.b + step.1 * value, ..field.clone() }

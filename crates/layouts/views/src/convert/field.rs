@@ -7,11 +7,11 @@ use crate::model::Part;
 /// A run of bytes that is moved repeatedly, once for each combination of its group's counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Field {
-    /// Where they are in the view.
+    /// The offset of the first run in the view.
     pub a: i64,
-    /// Where they are in the stored file.
+    /// The offset of the first run in the stored file.
     pub b: i64,
-    /// How many.
+    /// The length of a run.
     pub size: u64,
     /// The unit in bytes in which their order is reversed; 1 means no swap.
     pub unit: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Group {
 }
 
 impl Field {
-    /// A part of an element.
+    /// Makes a field of a part of an element.
     pub fn part(&self, part: Part, swap: bool) -> Field {
         let (a, b) = (self.a + part.offset as i64, self.b + part.offset as i64);
         Field { a, b, size: part.size, unit: if swap { part.unit } else { 1 }, steps: self.steps.clone() }

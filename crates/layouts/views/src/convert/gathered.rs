@@ -17,7 +17,7 @@ pub struct Gathered {
 #[derive(Clone, Debug)]
 struct Part {
     touched: Touched,
-    /// Where its bytes begin in memory.
+    /// The start of its bytes in memory.
     at: usize,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct Step {
     pub b: i64,
 }
 
-/// Elements that both sides have.
+/// The elements that both sides have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Joined {
     pub a: i64,
@@ -81,7 +81,7 @@ impl Joins {
         }
     }
 
-    /// Two plain strides.
+    /// Solves for two single digits.
     fn single(&mut self, x: i128, p: Part, y: i128, q: Part, mut at: Joined) {
         let one = Progression { start: x, step: p.weight, count: p.count };
         let other = Progression { start: y, step: q.weight, count: q.count };
@@ -128,7 +128,7 @@ impl Joins {
         let least = (y - x - span(&inner_a)).div_euclid(p.weight);
         let most = (y - x + span(&inner_b)).div_euclid(p.weight);
         for ahead in least..=most {
-            // The digit of a is that of b and `ahead`.
+            // The digit of a is the digit of b plus `ahead`.
             let first = (-ahead).max(0);
             let end = i128::from(q.count).min(i128::from(p.count) - ahead);
             if first >= end {
@@ -150,7 +150,8 @@ impl Joins {
         let (Some(&p), Some(&q)) = (a.first(), b.first()) else { return Ok(()) };
         let common = common(p.weight, q.weight);
         let (times_p, times_q) = (common / p.weight, common / q.weight);
-        // One weight divides the other, or the factors are small, and each digit is long enough to be cut.
+        // Either one weight divides the other, or the factors are small; in both cases each digit must be long enough
+        // to be cut.
         let long = |digit: Part, times: i128| times == 1 || i128::from(digit.count) > times;
         let fits = (times_p == 1 || times_q == 1 || times_p.max(times_q) <= MAX_DIVIDED_FACTOR)
             && long(p, times_p)
@@ -203,7 +204,7 @@ fn cut(digits: &[Part], times: i128) -> Vec<(i128, Vec<Part>, i64)> {
     parts
 }
 
-/// The least common multiple, or a number too large to be useful.
+/// Returns the least common multiple, or a number that is too large to be useful.
 fn common(a: i128, b: i128) -> i128 {
     let (mut x, mut y) = (a, b);
     while y != 0 {

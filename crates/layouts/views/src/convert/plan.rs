@@ -30,7 +30,7 @@ pub struct Plan {
 pub(crate) enum Part {
     /// Fields that are repeated equally often.
     Group(Group),
-    /// Elements without groups are moved one by one.
+    /// Elements that no groups describe are moved one by one.
     Pair(Pair),
 }
 
@@ -38,11 +38,11 @@ pub(crate) enum Part {
 pub(crate) struct Route<'a> {
     pub view: &'a Placed,
     pub stored: &'a Placed,
-    /// The file's number among those given to the plan.
+    /// The file's index among those given to the plan.
     pub file: usize,
 }
 
-/// The turns of a leaf: where the view has it, and the first turn of that, and the next that is free.
+/// The offset of a leaf in the view, the first turn of its elements, and the next free turn.
 #[derive(Clone, Copy, Default)]
 struct Turns {
     place: Option<u64>,
@@ -50,8 +50,8 @@ struct Turns {
     next: usize,
 }
 
-/// Names groups whose fields can move together: the file, how often the leaf came before, the counts, and which of them do not
-/// move one of the ends.
+/// The key of groups whose fields can move together: the file, the number of earlier occurrences of the leaf, the
+/// counts, and for each count whether it leaves one of the ends in place.
 type Key = (usize, usize, Vec<(u64, bool, bool)>);
 
 impl Plan {
@@ -126,7 +126,8 @@ impl Plan {
     }
 }
 
-/// The elements that both ends of a route have, each with its turn: repetitions in the view that are not of one box have their own.
+/// Returns the elements that both ends of a route have, each with its turn. Repetitions in the view that do not form
+/// one box have a turn of their own.
 fn fields(route: &Route, all: bool) -> Result<Vec<(usize, Field, Vec<u64>)>, Misfit> {
     if !is_regular(route.view) {
         return Err(Misfit::TooComplex);

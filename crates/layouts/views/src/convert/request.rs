@@ -10,18 +10,18 @@ use terrace_kernels::{Hull, Move, Moves};
 /// A part of a stored file, in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
-    /// Where it begins in the file.
+    /// The start in the file.
     pub start: u64,
-    /// Its bytes.
+    /// The bytes.
     pub bytes: &'a [u8],
 }
 
 /// A part of a stored file, in memory, to be written to.
 #[derive(Debug)]
 pub struct WindowMut<'a> {
-    /// Where it begins in the file.
+    /// The start in the file.
     pub start: u64,
-    /// Its bytes.
+    /// The bytes.
     pub bytes: &'a mut [u8],
 }
 
@@ -31,21 +31,21 @@ pub enum Missing {
     /// The request is not within the view.
     #[error("bytes {start}..{end} are not within the view, which is {length} long; ask for less")]
     Beyond {
-        /// The first byte asked for.
+        /// The first requested byte.
         start: u64,
-        /// The byte after the last.
+        /// The first byte after the request.
         end: u64,
-        /// The view's length.
+        /// The length of the view.
         length: u64,
     },
     /// The request needs bytes of a stored file that are not in memory.
     #[error("bytes {start}..{end} of stored file {file} are needed and not given; see `Plan::touches`")]
     File {
-        /// The file's number.
+        /// The index of the file.
         file: usize,
-        /// The first byte that is needed.
+        /// The first needed byte.
         start: i64,
-        /// The byte after the last.
+        /// The first byte after the needed ones.
         end: i64,
     },
 }
@@ -66,7 +66,7 @@ impl Plan {
     /// Reads bytes of the view from `offset` on, from the stored files. Padding reads as zeros.
     ///
     /// # Errors
-    /// Where the request is not within the view, or a window lacks what it needs.
+    /// [`Missing`] if the request is not within the view, or if a window lacks a needed byte.
     pub fn read(&self, offset: u64, out: &mut [u8], files: &[Window]) -> Result<(), Missing> {
         let range = self.within(offset, out.len())?;
         if !self.dense {
@@ -86,7 +86,7 @@ impl Plan {
     /// Writes bytes of the view from `offset` on, into the stored files. Bytes of padding are dropped.
     ///
     /// # Errors
-    /// Where the request is not within the view, or a window lacks what it needs.
+    /// [`Missing`] if the request is not within the view, or if a window lacks a needed byte.
     pub fn write(&self, offset: u64, bytes: &[u8], files: &mut [WindowMut]) -> Result<(), Missing> {
         let range = self.within(offset, bytes.len())?;
         self.boxes(range, true, &mut |clipped| {
@@ -139,7 +139,7 @@ pub(super) fn out_of_files(clipped: &Clipped, offset: u64) -> Moves {
     moves(clipped, |field| ((field.a - offset as i64, field.b), |step| step))
 }
 
-/// A place and its steps: which end is the destination.
+/// Converts a step from (view, file) to (destination, source).
 type End = fn((i64, i64)) -> (i64, i64);
 
 fn moves(clipped: &Clipped, ends: impl Fn(&Field) -> ((i64, i64), End)) -> Moves {
@@ -156,7 +156,7 @@ fn moves(clipped: &Clipped, ends: impl Fn(&Field) -> ((i64, i64), End)) -> Moves
     Moves { counts: clipped.counts.clone(), list }
 }
 
-/// Bytes `first..last` of the view's side of a move. Where units are swapped and cut through, single bytes move.
+/// Returns bytes `first..last` of the view's side of a move. If a cut divides a swapped unit, single bytes move.
 fn part(whole: &Move, first: u64, last: u64, to_view: bool) -> Vec<Move> {
     let mut parts = Vec::new();
     let mut at = first;
@@ -182,7 +182,7 @@ fn part(whole: &Move, first: u64, last: u64, to_view: bool) -> Vec<Move> {
     parts
 }
 
-/// Whether moves lie within the request and the window; `sides` gives the view's and the file's.
+/// Returns whether moves lie within the request and the window; `sides` selects the view's and the file's.
 fn checked(
     moves: &Moves,
     clipped: &Clipped,

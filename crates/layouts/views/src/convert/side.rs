@@ -3,12 +3,12 @@
 use crate::layout::{Digit, Part, Placed, Walk, nests};
 use crate::model::Misfit;
 
-/// Elements of a leaf, as a side has them.
+/// Elements of a leaf on one side.
 #[derive(Clone, Debug)]
 pub(crate) struct Piece {
-    /// Where the first lies.
+    /// The offset of the first element.
     pub offset: i64,
-    /// Each dimension of the leaf.
+    /// The dimensions of the leaf.
     pub dimensions: Vec<Dimension>,
     /// Repetitions: count and stride.
     pub repeats: Vec<(u64, i64)>,
@@ -18,14 +18,15 @@ pub(crate) struct Piece {
 #[derive(Clone, Debug)]
 pub(crate) struct Dimension {
     pub start: i128,
-    /// The largest weight first; each is larger than all that those after it can make up.
+    /// The digits, largest weight first. Each weight is larger than the sum of the digits after it can be.
     pub digits: Vec<Part>,
 }
 
 /// Maximum number of boxes of a leaf. No useful layout has more, and the limit bounds memory and time.
 pub(crate) const MAX_PIECES: usize = 4096;
 
-/// The boxes of a placed leaf; it must be regular. `all` is with each repetition of an element, else there is one.
+/// Returns the boxes of a placed leaf, which must be regular. With `all`, every repetition of an element is included,
+/// otherwise one.
 pub(crate) fn pieces(placed: &Placed, all: bool) -> Result<Vec<Piece>, Misfit> {
     if placed.count() == 0 {
         return Ok(Vec::new());
@@ -74,7 +75,7 @@ fn to(offset: i128, stride: u64, times: u64) -> Result<i64, Misfit> {
     i64::try_from(offset + i128::from(stride) * i128::from(times)).map_err(|_| Misfit::TooLarge)
 }
 
-/// Adds the digits of a loop to a dimension. Where the index falls as the loop rises, the digits are counted backwards.
+/// Adds the digits of a loop to a dimension. If the index falls as the loop rises, the digits are counted backwards.
 fn turn(piece: &mut Piece, dimension: usize, coefficient: i128, run: &Run) -> Result<(), Misfit> {
     let Some(own) = piece.dimensions.get_mut(dimension) else { return Ok(()) };
     own.start += coefficient * i128::from(run.start);
@@ -94,14 +95,15 @@ fn turn(piece: &mut Piece, dimension: usize, coefficient: i128, run: &Run) -> Re
     Ok(())
 }
 
-/// Values of a loop that are `start` and all that digits make up.
+/// The values of a loop that are `start` plus any combination of the digits.
 pub(crate) struct Run {
     pub start: u64,
     pub offset: u64,
     pub digits: Vec<Digit>,
 }
 
-/// A loop's values from 0 to its length, as runs: what a tile or a curve has beyond the length is left out.
+/// Returns the values of a loop from 0 to its length, as runs. Values beyond the length, which tiles and curves have,
+/// are left out.
 pub(crate) fn runs(walk: &Walk) -> Vec<Run> {
     let mut runs = Vec::new();
     let (mut start, mut offset, mut left) = (0, 0, walk.length);

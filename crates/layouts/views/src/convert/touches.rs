@@ -11,15 +11,15 @@ use terrace_kernels::{Move, Moves};
 /// Bytes of a stored file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Touched {
-    /// The file's number.
+    /// The index of the file.
     pub file: usize,
-    /// Its bytes.
+    /// The bytes.
     pub bytes: Range<u64>,
     /// Whether the request certainly touches every byte of the range. A write then does not need the old bytes.
     pub whole: bool,
 }
 
-/// A request has at most this many ranges; beyond it, ranges are joined whatever their distance.
+/// The maximum number of ranges of a request. Beyond it, ranges are joined at any distance.
 const MAX_RANGES: u64 = 65_536;
 
 impl Plan {
@@ -27,7 +27,7 @@ impl Plan {
     /// bytes apart are merged. For a write plan, these are the bytes that the write changes.
     ///
     /// # Errors
-    /// Where the request is not within the view.
+    /// [`Missing`] if the request is not within the view.
     pub fn touches(&self, offset: u64, length: u64, gap: u64) -> Result<Vec<Touched>, Missing> {
         let range = self.within(offset, usize::try_from(length).unwrap_or(usize::MAX))?;
         let mut found: Vec<(usize, i64, i64, bool)> = Vec::new();
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// Where moves with equal steps lie side by side and fill the shortest of these, as the fields of a struct do, one stands for all.
+/// Merges adjacent moves with equal steps that fill the shortest step, as the fields of a struct do.
 fn interleaved(moves: &mut Moves) {
     let Some(first) = moves.list.first() else { return };
     let steps = |one: &Move| one.steps.iter().map(|step| step.0).collect::<Vec<_>>();
@@ -78,8 +78,8 @@ fn interleaved(moves: &mut Moves) {
     }
 }
 
-/// The ranges of a move's destination, and whether all of each is touched. Counts whose steps are short are one range, others are
-/// gone through while there is room.
+/// Calls `each` with the ranges of a move's destination, and whether every byte of the range is touched. Counts with
+/// short steps give one range; other counts are enumerated as long as there are at most `most` ranges.
 fn spread(one: &Move, counts: &[u64], gap: i64, most: u64, each: &mut dyn FnMut(i64, i64, bool)) {
     let mut steps: Vec<(i64, i64)> = Vec::new();
     let mut start = one.to;

@@ -6,7 +6,7 @@ use super::side::runs;
 use crate::layout::{Digit, Placed, Walk};
 use crate::model::Affine;
 
-/// A leaf of a view, and where it is stored.
+/// A leaf of a view, and its stored counterpart.
 #[derive(Clone, Debug)]
 pub(crate) struct Pair {
     pub view: Placed,
@@ -19,8 +19,8 @@ impl Pair {
         Pair { view: route.view.clone(), stored: route.stored.clone(), file: route.file }
     }
 
-    /// The elements that lie, if only in part, in these bytes of the view, in their order there. `all` is for each of their
-    /// copies. Stops at an error of `each`.
+    /// Calls `each` for the elements that overlap these bytes of the view, in their order there. With `all`, every
+    /// stored copy of an element is included. Stops at an error of `each`.
     pub(crate) fn each<E>(
         &self,
         start: u64,
@@ -61,7 +61,7 @@ impl Pair {
             let beyond = self.view.loops.iter().zip(&*values).any(|(walk, (_, value))| *value >= walk.length);
             return if beyond { Ok(()) } else { self.element(at, values, all, each) };
         };
-        // Skip digits before the request instead of testing each.
+        // Skip digits before the request instead of testing each value.
         let below = span - outer.stride * (outer.count - 1) + self.view.primitive.size();
         let first = start.saturating_sub(at + below).checked_div(outer.stride).unwrap_or(0);
         for digit in first..outer.count {
@@ -83,7 +83,7 @@ impl Pair {
         Ok(())
     }
 
-    /// One element: its index, and where that is stored.
+    /// Handles one element: computes its index and its stored offset.
     fn element<E>(
         &self,
         at: u64,
@@ -130,7 +130,7 @@ fn repeats(placed: &Placed, walk: &Walk) -> bool {
     !placed.index.iter().flat_map(|affine| &affine.terms).any(|(index, _)| *index == walk.number)
 }
 
-/// Returns the place of an element in a regular leaf, if the leaf has it.
+/// Returns the offset of an element in a regular leaf, if the leaf contains it.
 fn locate(placed: &Placed, index: &[i128]) -> Option<u64> {
     let mut place = placed.offset;
     for (affine, wanted) in placed.index.iter().zip(index) {
@@ -139,7 +139,7 @@ fn locate(placed: &Placed, index: &[i128]) -> Option<u64> {
         for (number, coefficient) in &affine.terms {
             let walk = placed.loops.iter().find(|walk| walk.number == *number)?;
             let coefficient = i128::from(*coefficient);
-            // Counted backwards, a falling index rises.
+            // A negative coefficient counts backwards, so that the index rises.
             if coefficient < 0 {
                 left -= coefficient * i128::from(walk.length.checked_sub(1)?);
             }

@@ -19,15 +19,15 @@ use crate::model::Model;
 /// A format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A NumPy file, or a file with a dtype written as in Python.
+    /// A NumPy file, or a file with a dtype in Python's notation.
     Numpy,
-    /// The metadata of a Zarr array of version 2 or 3, or a group's folder.
+    /// The metadata of a Zarr array of version 2 or 3, or the folder of a group.
     Zarr,
     /// A C header.
     C,
     /// A classic NetCDF file.
     Netcdf,
-    /// An HDF5 file; NetCDF-4 files are that, too.
+    /// An HDF5 file, including NetCDF-4 files.
     Hdf5,
 }
 
@@ -46,20 +46,20 @@ impl FromStr for Format {
     }
 }
 
-/// Something cannot be imported.
+/// Why a file cannot be imported.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
     #[error("it cannot be read")]
     Io(#[from] std::io::Error),
-    /// Neither name nor bytes tell what it is.
+    /// Neither the name nor the content identifies the format.
     #[error("it is not known what this is; say --from numpy, zarr, c, netcdf or hdf5")]
     Unknown,
-    /// It does not say what its format says it should.
+    /// The file violates its format.
     #[error("{0}")]
     Bad(String),
-    /// The language has no word for it.
+    /// The language cannot express the content.
     #[error("{0}, which the dataset language cannot say")]
     Unsupported(String),
 }
@@ -72,7 +72,7 @@ pub(crate) fn unsupported<T>(what: impl Into<String>) -> Result<T, Error> {
     Err(Error::Unsupported(what.into()))
 }
 
-/// At most this many bytes of a file are read: metadata is small.
+/// The maximum number of bytes that are read from a file; metadata is small.
 const MAX_METADATA_BYTES: u64 = 4 << 20;
 
 /// The result of importing a file.
@@ -84,11 +84,12 @@ pub struct Imported {
     pub left_out: Vec<String>,
 }
 
-/// The declaration of a file's contents: a dataset, and a view that is the file's layout. `count` is how many structs of a C
-/// header there are. An HDF5 file's views have its variables one after the other, which in the file may lie anywhere.
+/// Returns a declaration of a file's content: a dataset, and a view with the file's layout. `count` is the number of
+/// structs of a C header. An HDF5 file's views store the variables one after the other, which need not be their
+/// positions in the file.
 ///
 /// # Errors
-/// Where the file cannot be read or understood, or the language cannot say what it holds.
+/// [`Error`] if the file cannot be read or understood, or if the language cannot express its content.
 pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<Imported, Error> {
     if path.is_dir() && zarr::is_group(path) {
         let imported = zarr::group(path)?;
@@ -112,7 +113,7 @@ pub fn import(path: &Path, format: Option<Format>, count: u64) -> Result<Importe
     Ok(Imported { declaration: formatted(&imported.declaration)?, ..imported })
 }
 
-/// The text as `fmt` writes it; one that makes no sense is an error.
+/// Formats the text as `fmt` does. An invalid declaration is an error.
 fn formatted(text: &str) -> Result<String, Error> {
     let mut diagnostics = Diagnostics::default();
     let parsed = language::parse(text, 0, &mut diagnostics);
@@ -139,7 +140,7 @@ fn guess(path: &Path, bytes: &[u8]) -> Option<Format> {
     })
 }
 
-/// A name that the language takes.
+/// Returns a valid identifier for a name.
 pub(crate) fn identifier(name: &str) -> String {
     let mut clean: String = name.chars().map(|c| if c.is_alphanumeric() || c == '_' { c } else { '_' }).collect();
     if clean.chars().next().is_none_or(|c| c.is_numeric()) {
@@ -148,12 +149,12 @@ pub(crate) fn identifier(name: &str) -> String {
     clean
 }
 
-/// Names of variables, each once.
+/// The names of variables, without duplicates.
 #[derive(Default)]
 pub(crate) struct Names(HashSet<String>);
 
 impl Names {
-    /// The name for what lies at a path, one that no other has.
+    /// Returns a name for a path that no other path has.
     pub fn of(&mut self, path: &[String]) -> String {
         let plain = identifier(&path.join("_"));
         let mut name = plain.clone();
@@ -167,7 +168,7 @@ impl Names {
     }
 }
 
-/// A declaration: a comment, lines of the dataset, and one view with all its variables.
+/// Returns a declaration: a comment, the lines of the dataset, and one view with all its variables.
 pub(crate) fn declaration(comment: &str, lines: &[String], flags: &str, variables: &[String]) -> String {
     let mut text = format!("// {comment}\ndataset {{\n");
     for line in lines {

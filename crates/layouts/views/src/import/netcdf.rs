@@ -4,13 +4,13 @@ use super::{Error, bad, declaration, identifier, unsupported};
 
 struct Reader<'a> {
     rest: &'a [u8],
-    /// CDF-5 counts with 8 bytes.
+    /// CDF-5 uses counts of 8 bytes.
     wide: bool,
 }
 
 struct Variable {
     name: String,
-    /// Lengths; 0 first for one value per record.
+    /// The lengths. A 0 at the front means one value per record.
     shape: Vec<u64>,
     kind: &'static str,
     size: u64,
@@ -21,7 +21,7 @@ struct Variable {
 /// Maximum length of lists and names. No real file reaches it, and it bounds memory for damaged files.
 const MAX_LIST_LENGTH: u64 = 65_536;
 
-/// The declaration of a file that begins with these bytes.
+/// Returns the declaration of a file that begins with these bytes.
 pub(super) fn header(bytes: &[u8]) -> Result<String, Error> {
     let Some((&[b'C', b'D', b'F', version @ (1 | 2 | 5)], rest)) = bytes.split_first_chunk() else {
         return bad("it is no classic NetCDF file");
@@ -76,7 +76,7 @@ fn kind(code: u64) -> Result<(&'static str, u64), Error> {
     })
 }
 
-/// Variables at their places; records are structs.
+/// Writes variables at their offsets; records are structs.
 fn lay(variables: &[Variable], records: u64) -> Result<String, Error> {
     let (mut lines, mut names, mut at) = (Vec::new(), Vec::new(), 0u64);
     let mut gap = |lines: &mut Vec<String>, at: u64, to: u64| -> Result<(), Error> {
@@ -104,7 +104,7 @@ fn lay(variables: &[Variable], records: u64) -> Result<String, Error> {
         for v in &recorded {
             let own = v.shape.get(1..).unwrap_or_default();
             fields.push(format!("{} {}{}", v.name, shape(own), v.kind));
-            // Each is padded to 4 bytes, unless it is the only one.
+            // Each variable is padded to 4 bytes, unless it is the only one.
             let short = bytes(v, own).next_multiple_of(4) - bytes(v, own);
             if short > 0 && recorded.len() > 1 {
                 fields.push(format!("_padding_{} [{short}]uint8", v.name));

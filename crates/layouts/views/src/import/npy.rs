@@ -1,4 +1,4 @@
-//! NumPy files, and dtypes.
+//! NumPy files and dtypes.
 
 use super::python::{Value, literal};
 use super::{Error, bad, declaration, identifier, unsupported};
@@ -6,7 +6,8 @@ use super::{Error, bad, declaration, identifier, unsupported};
 /// The header of a NumPy file.
 pub(super) const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
-/// A NumPy file: its header is a variable, too, so that the view is the file byte for byte.
+/// Returns the declaration of a NumPy file. Its header is a variable as well, so that the view equals the file byte for
+/// byte.
 pub(super) fn file(bytes: &[u8], name: &str) -> Result<String, Error> {
     let wide = bytes.get(6).is_some_and(|major| *major > 1);
     let length = match bytes.get(8..12) {
@@ -30,7 +31,7 @@ pub(super) fn file(bytes: &[u8], name: &str) -> Result<String, Error> {
     Ok(declaration("A NumPy file, header included.", &lines, &flags, &["header".to_owned(), name.to_owned()]))
 }
 
-/// A dtype and its number of elements.
+/// Returns the declaration of `count` elements of a dtype.
 pub(super) fn dtype(text: &str, name: &str, count: u64) -> Result<String, Error> {
     let mut order = Order::default();
     let kind = kind(&literal(text)?, &mut order)?;
@@ -38,7 +39,7 @@ pub(super) fn dtype(text: &str, name: &str, count: u64) -> Result<String, Error>
     Ok(declaration("Elements of a NumPy dtype.", &lines, &format!(" packed{}", order.flag()), &[name.to_owned()]))
 }
 
-/// `[3, 4]`, or nothing for no dimensions.
+/// Formats lengths as `[3, 4]`; empty without dimensions.
 pub(super) fn lengths(shape: &[i64]) -> String {
     if shape.is_empty() {
         return String::new();
@@ -46,7 +47,7 @@ pub(super) fn lengths(shape: &[i64]) -> String {
     format!("[{}]", shape.iter().map(i64::to_string).collect::<Vec<_>>().join(", "))
 }
 
-/// Which byte comes first, as far as is known.
+/// The byte order so far; `None` if unknown.
 #[derive(Default)]
 pub(super) struct Order(Option<bool>);
 
@@ -63,7 +64,7 @@ impl Order {
     }
 }
 
-/// A type in our words.
+/// Returns a type in the language.
 pub(super) fn kind(descr: &Value, order: &mut Order) -> Result<String, Error> {
     match descr {
         Value::Text(text) => simple(text, order),
@@ -89,7 +90,7 @@ fn simple(text: &str, order: &mut Order) -> Result<String, Error> {
         ("M" | "m", 8) => "int64".to_owned(),
         ("S" | "a" | "V", 1..) => format!("[{size}]uint8"),
         ("U", 1..) => format!("[{size}]uint32"),
-        // Names, as NumPy writes a plain dtype.
+        // The names that NumPy writes for plain dtypes.
         (word, _) if rest.parse::<crate::model::Primitive>().is_ok() && word != "string" => rest.to_owned(),
         _ => return unsupported(format!("it has the type {text:?}")),
     };
@@ -100,7 +101,7 @@ fn simple(text: &str, order: &mut Order) -> Result<String, Error> {
     Ok(name)
 }
 
-/// Fields as `(name, type)` or `(name, type, shape)`.
+/// Parses fields as `(name, type)` or `(name, type, shape)`.
 fn fields_of(fields: &[Value], order: &mut Order) -> Result<String, Error> {
     let mut lines = Vec::new();
     for (i, field) in fields.iter().enumerate() {
@@ -117,7 +118,7 @@ fn fields_of(fields: &[Value], order: &mut Order) -> Result<String, Error> {
     Ok(format!("struct {{ {} }}", lines.join("; ")))
 }
 
-/// Fields as lists of names, types and offsets; what is between them is padding.
+/// Parses fields as lists of names, types and offsets; the gaps between them become padding.
 fn spread(descr: &Value, order: &mut Order) -> Result<String, Error> {
     let list = |key: &str| descr.get(key).and_then(Value::list);
     let (Some(names), Some(formats)) = (list("names"), list("formats")) else {
@@ -156,7 +157,7 @@ fn spread(descr: &Value, order: &mut Order) -> Result<String, Error> {
     Ok(format!("struct {{ {} }}", lines.join("; ")))
 }
 
-/// The bytes that a type takes.
+/// Returns the size of a type.
 fn size(kind: &str) -> Result<i64, Error> {
     use crate::language::{Diagnostics, parse};
     let mut diagnostics = Diagnostics::default();

@@ -1,4 +1,4 @@
-//! Literals as Python writes them.
+//! Python literals.
 
 use super::{Error, bad};
 
@@ -7,7 +7,7 @@ use super::{Error, bad};
 pub(super) enum Value {
     Text(String),
     Number(i64),
-    /// `True`, `None` and the like.
+    /// `True`, `None` and other names.
     Word(String),
     /// A tuple or a list.
     List(Vec<Value>),
@@ -15,18 +15,18 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The value of a map's key.
+    /// Returns the value of a key of a map.
     pub fn get(&self, key: &str) -> Option<&Value> {
         let Value::Map(pairs) = self else { return None };
         pairs.iter().find(|(known, _)| *known == Value::Text(key.to_owned())).map(|(_, value)| value)
     }
 
-    /// A list's values.
+    /// Returns the values of a list.
     pub fn list(&self) -> Option<&[Value]> {
         if let Value::List(values) = self { Some(values) } else { None }
     }
 
-    /// A list of lengths; a number is one of its own.
+    /// Returns a list of lengths; a number is a list of one.
     pub fn lengths(&self) -> Option<Vec<i64>> {
         let number = |value: &Value| if let Value::Number(number) = value { Some(*number) } else { None };
         match self {
@@ -40,7 +40,7 @@ impl Value {
     }
 }
 
-/// The literal that a text is; what calls it, as `dtype(...)`, is left out.
+/// Parses a literal. A call around it, as in `dtype(...)`, is skipped.
 pub(super) fn literal(text: &str) -> Result<Value, Error> {
     let mut rest = text.trim();
     for call in ["numpy.dtype(", "np.dtype(", "dtype("] {
@@ -51,7 +51,7 @@ pub(super) fn literal(text: &str) -> Result<Value, Error> {
     let mut reader = Reader { rest, depth: 0 };
     let value = reader.value()?;
     let after = reader.rest.trim_start();
-    // Further arguments, such as align=True, change what is written before them already.
+    // Further arguments, such as align=True, are already reflected in the text before them.
     if after.is_empty() || after.starts_with(',') {
         Ok(value)
     } else {
@@ -109,7 +109,7 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    /// Values up to a closing mark, and what stands behind a colon.
+    /// Parses values up to a closing mark, each with an optional value after a colon.
     fn items(&mut self, close: char) -> Result<Vec<(Value, Option<Value>)>, Error> {
         let mut items = Vec::new();
         self.rest = self.rest.get(1..).unwrap_or_default();

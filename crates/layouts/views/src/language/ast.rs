@@ -1,13 +1,13 @@
-//! A file as it was written. Two trees are equal where they say the same; places do not count.
+//! The syntax tree of a file. Two trees are equal if they mean the same; positions do not count.
 
 use super::Span;
 
-/// A name where it stands.
+/// A name with its position.
 #[derive(Clone, Debug)]
 pub struct Name {
     /// The name.
     pub text: String,
-    /// Its place.
+    /// The position.
     pub span: Span,
 }
 
@@ -17,12 +17,12 @@ impl PartialEq for Name {
     }
 }
 
-/// Something with a place.
+/// A node with its position.
 #[derive(Clone, Debug)]
 pub struct At<T> {
-    /// What.
+    /// The node.
     pub what: T,
-    /// Where.
+    /// The position.
     pub span: Span,
 }
 
@@ -35,20 +35,20 @@ impl<T: PartialEq> PartialEq for At<T> {
 /// A file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
-    /// Its sections, as written.
+    /// The sections in the order of the text.
     pub sections: Vec<At<Section>>,
 }
 
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Section {
-    /// The contents.
+    /// The variables and types.
     Dataset(Vec<At<Declaration>>),
-    /// How somebody sees it.
+    /// A view of the dataset.
     View(View),
-    /// How it is stored.
+    /// A replica of the dataset.
     Replica(Replica),
-    /// More sections, in another file; named by the section's keyword.
+    /// More sections in another file. The first field is the keyword of the section.
     Include(&'static str, String),
 }
 
@@ -89,13 +89,13 @@ pub type Expression = At<Term>;
 /// A term of arithmetic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Term {
-    /// A number, never negative, and as it was written.
+    /// A number, which is never negative, and its text.
     Integer(i64, String),
     /// A constant, a variable that holds a size, or an index.
     Name(String),
     /// `-x`
     Negative(Box<Expression>),
-    /// `x + y`, and so on: one of `+ - * / %`.
+    /// `x + y` and so on: one of `+ - * / %`.
     Binary(char, Box<Expression>, Box<Expression>),
 }
 
@@ -104,16 +104,16 @@ pub enum Term {
 pub struct View {
     /// Its name.
     pub name: Name,
-    /// Its flags, as written.
+    /// The flags in the order of the text.
     pub flags: Vec<At<Flag>>,
-    /// Its contents, in the order of the file.
+    /// The contents in the order of the text.
     pub declarations: Vec<At<ViewDeclaration>>,
 }
 
 /// A flag of a view.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Flag {
-    /// Nothing can be written through it.
+    /// The view is read-only.
     ReadOnly,
     /// The usual order of elements: row-major.
     Default,
@@ -127,13 +127,13 @@ pub enum Flag {
     Blocked(Expression),
     /// Along the Z-order curve.
     ZOrder,
-    /// The lowest byte first.
+    /// Little-endian.
     Little,
-    /// The highest byte first.
+    /// Big-endian.
     Big,
-    /// No padding at all.
+    /// No padding.
     Packed,
-    /// Fields and structs as C aligns them.
+    /// Fields and structs aligned as in C.
     Aligned,
     /// Each variable begins at a multiple of this number of bytes.
     Align(Expression),
@@ -148,7 +148,7 @@ pub enum ViewDeclaration {
     Variable(Name, Selection, Reference),
 }
 
-/// Which part of something is seen.
+/// The visible part of something.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
     /// All of it.
@@ -157,7 +157,7 @@ pub enum Selection {
     Named(Name),
     /// Some fields of a struct.
     Fields(Vec<At<ViewField>>),
-    /// An array of such; without indices, as long as what it sees.
+    /// An array of selections. Without indices, it is as long as the array that it shows.
     Array(Vec<Index>, Box<Selection>),
 }
 
@@ -166,7 +166,7 @@ pub enum Selection {
 pub struct Index {
     /// Its name.
     pub name: Name,
-    /// It stays below this.
+    /// The index stays below this bound.
     pub bound: Option<Expression>,
 }
 
@@ -175,9 +175,9 @@ pub struct Index {
 pub struct ViewField {
     /// Their names.
     pub names: Vec<Name>,
-    /// Which part of each.
+    /// The visible part of each.
     pub selection: Selection,
-    /// Of what, where it is not the field of that name.
+    /// The origin, if it is not the field of the same name.
     pub source: Option<Reference>,
 }
 
@@ -186,16 +186,16 @@ pub struct ViewField {
 pub struct Reference {
     /// The variable, or the field of the struct around.
     pub base: Name,
-    /// The way from there.
+    /// The path from the base.
     pub steps: Vec<Step>,
 }
 
 /// A step of a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// To an element.
+    /// A step to an element.
     Index(At<Vec<Expression>>),
-    /// To a field.
+    /// A step to a field.
     Field(Name),
 }
 
@@ -204,9 +204,9 @@ pub enum Step {
 pub struct Replica {
     /// Its name.
     pub name: Name,
-    /// Its file, where that is named otherwise.
+    /// The name of its file, if it differs.
     pub file: Option<String>,
-    /// Whether all that its views leave out is added.
+    /// Whether it also stores everything that its views leave out.
     pub complete: bool,
     /// Its lines.
     pub lines: Vec<At<ReplicaLine>>,
@@ -229,7 +229,7 @@ pub enum ReplicaLine {
     Backend(Name),
 }
 
-/// When a write reaches a replica.
+/// The time at which a write reaches a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consistency {
     /// Before the write returns.

@@ -1,56 +1,56 @@
-//! Diagnostics: what is wrong with a declaration, and what to do about it.
+//! Diagnostics: defects of a declaration, and advice.
 
 use super::Span;
 
-/// Something to tell about a declaration.
+/// A defect of a declaration, or a suspicious construct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The defect, in a sentence.
+    /// The description, in a sentence.
     pub message: String,
-    /// Where.
+    /// The position.
     pub span: Span,
-    /// Other places that matter, and why.
+    /// Other relevant positions with a reason each.
     pub labels: Vec<(Span, String)>,
     /// The advice.
     pub help: Option<String>,
 }
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// The declaration cannot be used.
     Error,
-    /// It can, but is perhaps not what was meant.
+    /// The declaration can be used, but may not be what the author meant.
     Warning,
 }
 
 impl Diagnostic {
-    /// An error.
+    /// Makes an error.
     pub fn error(span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic { severity: Severity::Error, message: message.into(), span, labels: Vec::new(), help: None }
     }
 
-    /// A warning.
+    /// Makes a warning.
     pub fn warning(span: Span, message: impl Into<String>) -> Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(span, message) }
     }
 
-    /// With what to do next.
+    /// Adds advice.
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// With another place.
+    /// Adds another position.
     pub fn label(mut self, span: Span, why: impl Into<String>) -> Diagnostic {
         self.labels.push((span, why.into()));
         self
     }
 }
 
-/// The findings so far, at most as many as a person can read.
+/// The diagnostics so far, limited to a readable number.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     found: Vec<Diagnostic>,
@@ -59,7 +59,7 @@ pub struct Diagnostics {
 impl Diagnostics {
     const MAX_DIAGNOSTICS: usize = 100;
 
-    /// Adds one, unless there are too many or it was said before. Where there are too many, an error takes a warning's place.
+    /// Adds a diagnostic, unless it is a duplicate or the limit is reached. At the limit, an error replaces a warning.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         let said = |d: &Diagnostic| d.span == diagnostic.span && d.message == diagnostic.message;
         if self.found.iter().any(said) {
@@ -74,19 +74,19 @@ impl Diagnostics {
         }
     }
 
-    /// Whether there is an error among them.
+    /// Returns whether there is an error.
     pub fn failed(&self) -> bool {
         self.found.iter().any(|d| d.severity == Severity::Error)
     }
 
-    /// All, in the order of the text.
+    /// Returns all diagnostics in the order of the text.
     pub fn sorted(mut self) -> Vec<Diagnostic> {
         self.found.sort_by_key(|d| d.span);
         self.found
     }
 }
 
-/// The known name that is nearest to a wrong one, if it is near.
+/// Returns the known name nearest to a wrong name, if one is near enough.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if wrong.len() > 64 {
         return None;
@@ -98,7 +98,7 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     known.into_iter().take(10_000).filter_map(|name| Some((near(&name)?, name))).min().map(|(_, name)| name)
 }
 
-/// A help that names the nearest known name, where one is near, and else lists the first few.
+/// Returns advice that names the nearest known name, or lists the first few if none is near.
 pub(crate) fn suggest<'a>(wrong: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<String> {
     if let Some(name) = nearest(wrong, known.clone()) {
         return Some(format!("did you mean `{name}`?"));

@@ -1,4 +1,4 @@
-//! A declaration and the files that it includes.
+//! A declaration and its included files.
 
 use std::io;
 use std::path::Path;
@@ -6,24 +6,24 @@ use std::path::Path;
 use super::ast::{At, File, Section};
 use super::{Diagnostic, Diagnostics, Span, parse};
 
-/// A file that was read.
+/// A file.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its name, as included.
+    /// The name in the include line.
     pub name: String,
     /// Its text.
     pub text: String,
 }
 
-/// All files that were read, by the number that a [`Span`] gives them.
+/// All files, by the index that a [`Span`] names.
 pub type Sources = Vec<Source>;
 
 const MAX_INCLUDED_FILES: usize = 256;
 /// Maximum length of a declaration in bytes; a larger file is not a declaration.
 const MAX_DECLARATION_BYTES: usize = 16 << 20;
 
-/// Reads a declaration and all that it includes. `load` gets a name relative to the folder of the file that it is written in, with
-/// that folder before it.
+/// Reads a declaration and everything that it includes. `load` gets a name that is relative to the folder of the
+/// including file, preceded by that folder.
 pub fn read(
     name: &str,
     text: String,

@@ -1,4 +1,4 @@
-//! The dataset language: text to tree and back. `docs/dataset-language.md` is its reference.
+//! The dataset language: parsing and formatting. `docs/dataset-language.md` is its reference.
 
 pub mod ast;
 mod diagnostic;
@@ -16,11 +16,11 @@ pub use print::print;
 pub use span::Span;
 pub use token::Trivia;
 
-/// A file, and the comments in it.
+/// A parsed file with its comments.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
-    /// Its text.
+    /// The syntax tree.
     pub file: ast::File,
-    /// Comments and blank lines, in order.
+    /// The comments and blank lines, in order.
     pub trivia: Vec<Trivia>,
 }

@@ -1,9 +1,9 @@
-//! Where something stands in the text.
+//! Positions in the text.
 
-/// Bytes `start..end` of one of the files that were read.
+/// Bytes `start..end` of one of the files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The file: its number in [`Sources`](crate::Sources).
+    /// The index of the file in [`Sources`](crate::Sources).
     pub file: usize,
     /// The first byte.
     pub start: usize,
@@ -12,12 +12,12 @@ pub struct Span {
 }
 
 impl Span {
-    /// From the beginning of this to the end of the other.
+    /// Returns the span from the start of this one to the end of the other.
     pub fn to(self, end: Span) -> Span {
         Span { end: end.end.max(self.start), ..self }
     }
 
-    /// The place just behind.
+    /// Returns the empty span after this one.
     pub fn after(self) -> Span {
         Span { start: self.end, ..self }
     }

@@ -1,25 +1,25 @@
-//! The words of the language.
+//! The tokens of the language.
 
 use logos::Logos;
 
 use super::{Diagnostic, Diagnostics, Span};
 
-/// A word's kind.
+/// The kind of a token.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]
 #[logos(skip r"[ \t\r]+")]
 pub enum Kind {
-    /// A name or a keyword: which of the two, its place tells.
+    /// A name or a keyword; its position decides.
     #[regex(r"[\p{L}_][\p{L}\p{N}_]*")]
     #[token("read-only", priority = 50)]
     #[token("on-close", priority = 50)]
     Word,
-    /// A number, perhaps with a unit: `12`, `0x1f`, `1_000`, `2s`.
+    /// A number with an optional unit: `12`, `0x1f`, `1_000`, `2s`.
     #[regex(r"[0-9][0-9A-Za-z_]*")]
     Number,
-    /// A text in quotes.
+    /// A quoted text.
     #[regex(r#""[^"\n]*""#)]
     Text,
-    /// A mark.
+    /// A punctuation mark.
     #[regex(r"[{}\[\](),;=+\-*/%.<]")]
     Mark,
     /// The end of a line.
@@ -31,18 +31,18 @@ pub enum Kind {
     Comment,
 }
 
-/// A word with its place.
+/// A token with its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Token<'a> {
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its text.
+    /// The text.
     pub text: &'a str,
-    /// Its place.
+    /// The position.
     pub span: Span,
 }
 
-/// Words that matter to the parser, and comments and blank lines, which matter to the printer.
+/// The tokens for the parser, and the comments and blank lines for the printer.
 pub(crate) struct Tokens<'a> {
     pub words: Vec<Token<'a>>,
     pub trivia: Vec<Trivia>,
@@ -51,16 +51,16 @@ pub(crate) struct Tokens<'a> {
 /// Text that the grammar ignores and a formatter keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trivia {
-    /// The comment, or none for a blank line.
+    /// The comment, or `None` for a blank line.
     pub comment: Option<String>,
     /// Whether it has a line of its own.
     pub alone: bool,
-    /// Where it is.
+    /// The position.
     pub span: Span,
 }
 
-/// Cuts a text into words. Newlines that end nothing are left out: those within brackets, after a mark that wants more, and
-/// before `=` and `{`.
+/// Splits a text into tokens. Newlines that end nothing are dropped: those within brackets, those after a mark that
+/// needs an operand, and those before `=` and `{`.
 pub(crate) fn cut<'a>(text: &'a str, file: usize, diagnostics: &mut Diagnostics) -> Tokens<'a> {
     let mut words: Vec<Token<'a>> = Vec::new();
     let mut trivia = Vec::new();
@@ -76,7 +76,7 @@ pub(crate) fn cut<'a>(text: &'a str, file: usize, diagnostics: &mut Diagnostics)
             Kind::Comment => {
                 let alone = text.get(last_end..range.start).unwrap_or_default().contains('\n') || last_end == 0;
                 trivia.push(Trivia { comment: Some(slice.trim_end().to_owned()), alone, span });
-                // A comment over many lines ends a line, as the newline within it would.
+                // A comment of several lines ends a line, as its newline would.
                 empty = false;
             }
             Kind::Newline => {

@@ -7,19 +7,19 @@ use crate::model::{Arrangement, Misfit};
 pub struct Digit {
     /// The weight of one step in the index.
     pub weight: u64,
-    /// How many values it has.
+    /// The number of values.
     pub count: u64,
-    /// How many bytes one step is.
+    /// The distance of one step in bytes.
     pub stride: u64,
 }
 
-/// A product that is no file's length is an error.
+/// Multiplies; a product that no file's length can reach is an error.
 pub(super) fn times(a: u64, b: u64) -> Result<u64, Misfit> {
     a.checked_mul(b).filter(|product| *product <= i64::MAX as u64).ok_or(Misfit::TooLarge)
 }
 
-/// Arranges elements of `size` bytes in an array of these lengths, the fastest dimension first. Returns the digits of each
-/// dimension, and the bytes that all take. What a tile or a curve has beyond the array is padding.
+/// Arranges elements of `size` bytes in an array of these lengths, the fastest dimension first. Returns the digits of
+/// each dimension, and the size of all of them. Positions of a tile or a curve outside the array are padding.
 pub(super) fn arrange(
     lengths: &[u64],
     size: u64,
@@ -64,7 +64,8 @@ fn tiled(lengths: &[u64], size: u64, shape: &[u64]) -> Result<(Vec<Vec<Digit>>, 
     Ok((digits, stride))
 }
 
-/// The curve that takes one bit of each index in turn, from the lowest on. Lengths are rounded up to powers of two.
+/// Arranges elements along the curve that takes one bit of each index in turn, lowest bits first. Lengths are rounded
+/// up to powers of two.
 fn curve(lengths: &[u64], size: u64) -> Result<(Vec<Vec<Digit>>, u64), Misfit> {
     let bits: Vec<u32> = lengths.iter().map(|&l| if l < 2 { 0 } else { u64::BITS - (l - 1).leading_zeros() }).collect();
     let mut digits = vec![Vec::new(); lengths.len()];
@@ -77,7 +78,7 @@ fn curve(lengths: &[u64], size: u64) -> Result<(Vec<Vec<Digit>>, u64), Misfit> {
             }
         }
     }
-    // An empty array takes no bytes, whatever its other lengths are.
+    // An empty array takes no bytes, regardless of its other lengths.
     let empty = lengths.contains(&0);
     Ok((digits, if empty { 0 } else { stride }))
 }

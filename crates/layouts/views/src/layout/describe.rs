@@ -1,36 +1,37 @@
-//! Layouts in the words of other formats: arrays of elements, each at an offset, with the lengths and types of NumPy and HDF5.
+//! Descriptions of layouts for other formats: arrays of elements at offsets, with the lengths and types of NumPy and
+//! HDF5.
 
 use super::{Layout, Placed};
 use crate::model::{Arrangement, Node, Primitive, View};
 
-/// A variable of a view, as an array that lies in one piece, the last index fastest.
+/// A variable of a view as a contiguous array, with the last index fastest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Described {
     /// Its name.
     pub name: String,
-    /// Its first byte in the view.
+    /// The offset in the view.
     pub offset: u64,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Its lengths; none for a single element.
+    /// The lengths; empty for a single element.
     pub lengths: Vec<u64>,
-    /// The type of its elements.
+    /// The type of the elements.
     pub element: Element,
 }
 
 /// The type of an element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Element {
-    /// A primitive, and whether the highest byte comes first.
+    /// A primitive, and whether it is big-endian.
     Primitive(Primitive, bool),
-    /// Members with their names and offsets, and how many bytes all take.
+    /// Members with their names and offsets, and the size of the struct.
     Struct(Vec<(String, u64, Element)>, u64),
-    /// An array of this number of elements.
+    /// An array of elements with these lengths.
     Array(Vec<u64>, Box<Element>),
 }
 
 impl Element {
-    /// How many bytes it takes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         match self {
             Element::Primitive(primitive, _) => primitive.size(),
@@ -41,8 +42,8 @@ impl Element {
 }
 
 impl Layout {
-    /// A view's variables, from this layout's `first` on, where other formats have words for how they lie: not in tiles
-    /// or blocks, nor along a curve.
+    /// Describes a view's variables, from this layout's variable `first` on. Returns `None` if other formats cannot
+    /// express the layout: in tiles, in blocks, or along a curve.
     pub fn describe(&self, view: &View, first: usize) -> Option<Vec<Described>> {
         if view.style.arrangement != Arrangement::Plain {
             return None;
@@ -62,8 +63,8 @@ impl Layout {
     }
 }
 
-/// The element that a node is; `leaves` are those that are left, `depth` is how many loops are around it, `size` its bytes where that is
-/// known from outside.
+/// Describes a node as an element. `leaves` are the remaining leaves, `depth` is the number of loops around the node,
+/// `size` is its size if the surrounding structure determines it.
 fn element(node: &Node, leaves: &mut &[&Placed], base: u64, depth: usize, size: Option<u64>) -> Option<Element> {
     match node {
         Node::Leaf(_) => {
@@ -90,7 +91,7 @@ fn element(node: &Node, leaves: &mut &[&Placed], base: u64, depth: usize, size: 
     }
 }
 
-/// A primitive that takes `size` bytes: texts of an aligned view may be padded, which a struct can say.
+/// Describes a primitive that takes `size` bytes. Texts of an aligned view may be padded, which a struct can express.
 fn padded(primitive: Primitive, big: bool, size: u64) -> Element {
     match primitive {
         Primitive::String(most) if size > primitive.size() => {

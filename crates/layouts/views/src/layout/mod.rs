@@ -1,4 +1,4 @@
-//! Where each element of a view or a replica lies in its file.
+//! The offset of each element of a view or a replica in its file.
 
 mod arrange;
 mod describe;
@@ -14,81 +14,82 @@ pub(crate) use regular::{Part, is_regular, nests};
 
 use crate::model::{Affine, Misfit, Primitive};
 
-/// Where everything lies.
+/// The offsets of all elements.
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
-    /// The length of each file. A view has one; a replica has more where the size of something varies.
+    /// The length of each file. A view has one file; a replica has more if the size of a variable varies.
     pub files: Vec<u64>,
-    /// The variables, in order.
+    /// The variables in order.
     pub variables: Vec<Extent>,
-    /// Their primitive parts, in the order of the files.
+    /// The primitive parts of the variables, in the order of the files.
     pub leaves: Vec<Placed>,
-    /// The head of its one file, if its format has one; empty otherwise.
+    /// The head of its only file if the format has one; otherwise empty.
     pub head: Vec<u8>,
 }
 
-/// Where a variable lies.
+/// The position of a variable.
 #[derive(Clone, Debug)]
 pub struct Extent {
-    /// Its name, with that of its view before it where there are several.
+    /// The name. If there are several views, it begins with the name of the view.
     pub name: String,
-    /// Its file.
+    /// The index of the file.
     pub file: usize,
-    /// Its first byte.
+    /// The first byte.
     pub offset: u64,
-    /// How many bytes it takes, padding within it included.
+    /// The size in bytes, including padding within the variable.
     pub size: u64,
 }
 
-/// An array of primitives, where it lies.
+/// An array of primitives with its position.
 #[derive(Clone, Debug)]
 pub struct Placed {
-    /// The variable's number in the layout.
+    /// The index of the variable in the layout.
     pub variable: usize,
-    /// The leaf of the dataset.
+    /// The index of the leaf of the dataset.
     pub leaf: usize,
-    /// Its path within the layout, as in `data.a`.
+    /// The path within the layout, as in `data.a`.
     pub path: String,
     /// Its type.
     pub primitive: Primitive,
-    /// Whether the highest byte comes first.
+    /// Whether it is big-endian.
     pub big: bool,
-    /// Its file.
+    /// The index of the file.
     pub file: usize,
-    /// Where its first element lies.
+    /// The offset of the first element.
     pub offset: u64,
-    /// The element of the leaf, by the loops.
+    /// The index of the element in the leaf, in terms of the loops.
     pub index: Vec<Affine>,
     /// The loops around it, outermost first.
     pub loops: Vec<Walk>,
 }
 
-/// How a loop moves through a file.
+/// The movement of a loop through a file.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// The loop's number in its variable.
+    /// The index of the loop in its variable.
     pub number: usize,
-    /// How often it runs.
+    /// The number of iterations.
     pub length: u64,
-    /// Its value is the sum of digit times weight, the place the sum of digit times stride; the largest weight comes first.
+    /// The digits, largest weight first. The loop's value is the sum of digit times weight, the offset is the sum of
+    /// digit times stride.
     pub digits: Vec<Digit>,
 }
 
 impl Placed {
-    /// How many elements it has.
+    /// Returns the number of elements.
     pub fn count(&self) -> u64 {
         self.loops.iter().fold(1, |product, walk| product.saturating_mul(walk.length))
     }
 }
 
 impl Layout {
-    /// Whether each element of the dataset has places that can be computed: no index moves along two dimensions at once, and
+    /// Returns whether the offsets of each element can be computed: no index moves along two dimensions at once, and
     /// indices that share a dimension are like the digits of a number.
     pub fn is_regular(&self) -> bool {
         self.leaves.iter().all(is_regular)
     }
 
-    /// One file of it by itself, as if it were a view.
+    /// Returns one file as if it were a view.
     pub fn of_file(&self, file: usize) -> Layout {
         let own = |placed: &&Placed| placed.file == file;
         Layout {
@@ -99,7 +100,7 @@ impl Layout {
         }
     }
 
-    /// A leaf by itself, in one piece, as the loops around it run.
+    /// Returns the layout of a single leaf in contiguous order of its loops.
     pub fn of_leaf(&self, number: usize) -> Layout {
         let Some(placed) = self.leaves.get(number) else { return Layout::default() };
         let mut stride = placed.primitive.size();
@@ -113,7 +114,7 @@ impl Layout {
         Layout { files: vec![stride], variables, leaves: vec![leaf], head: Vec::new() }
     }
 
-    /// Whether both have each element that both have at the same place.
+    /// Returns whether all elements that both layouts contain have the same offsets.
     pub fn lies_as(&self, other: &Layout) -> bool {
         let digits = |walk: &Walk| walk.digits.iter().map(|digit| (digit.weight, digit.stride)).collect::<Vec<_>>();
         let walks = |placed: &Placed| placed.loops.iter().map(|w| (w.number, digits(w))).collect::<Vec<_>>();
@@ -125,7 +126,7 @@ impl Layout {
         self.leaves.len() == other.leaves.len() && self.leaves.iter().zip(&other.leaves).all(alike)
     }
 
-    /// Whether both are the same, of arrays equally long.
+    /// Returns whether both are equal, for arrays of equal lengths.
     pub fn is_same(&self, other: &Layout) -> bool {
         let lengths = |layout: &Layout| -> Vec<u64> {
             layout.leaves.iter().flat_map(|placed| &placed.loops).map(|walk| walk.length).collect()
@@ -133,7 +134,7 @@ impl Layout {
         self.files == other.files && self.head == other.head && self.lies_as(other) && lengths(self) == lengths(other)
     }
 
-    /// The same behind a head.
+    /// Moves the layout behind a head.
     fn behind(mut self, head: Vec<u8>) -> Result<Layout, Misfit> {
         let length = head.len() as u64;
         for file in &mut self.files {
@@ -144,7 +145,7 @@ impl Layout {
         Ok(Layout { head, ..self })
     }
 
-    /// The bytes of elements; the rest is padding.
+    /// Returns the number of bytes without padding.
     pub fn payload(&self) -> u64 {
         self.leaves
             .iter()

@@ -1,4 +1,4 @@
-//! Placing variables, one after the other.
+//! Places variables one after another.
 
 use super::arrange::{Digit, arrange, times};
 use super::hdf5::behind_head;
@@ -7,21 +7,21 @@ use crate::model::{
     Arrangement, Backend, Dataset, Length, Misfit, Node, Packing, Replica, Sizes, Style, View, ViewVariable,
 };
 
-/// The layout of a view's file.
+/// Returns the layout of a view's file.
 ///
 /// # Errors
-/// Where a slice leaves its array, or the file would be too large.
+/// [`Misfit`] if a slice leaves its array, or if the file is too large.
 pub fn of_view(view: &View, dataset: &Dataset, sizes: &Sizes) -> Result<Layout, Misfit> {
     let mut placer = Placer { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: false };
     placer.view(view, "")?;
     Ok(placer.layout)
 }
 
-/// The layout of a replica's files (III-B of the paper): views at multiples of 8, and a new file after each variable whose
-/// size varies. An HDF5 file's head comes before all.
+/// Returns the layout of a replica's files (III-B of the paper): views at multiples of 8, and a new file after each
+/// variable whose size varies. The head of an HDF5 file precedes everything.
 ///
 /// # Errors
-/// Where a slice leaves its array, a file would be too large, or is to be an HDF5 file and cannot be.
+/// [`Misfit`] if a slice leaves its array, if a file is too large, or if HDF5 cannot express the layout.
 pub fn of_replica(replica: &Replica, views: &[View], dataset: &Dataset, sizes: &Sizes) -> Result<Layout, Misfit> {
     let mut placer = Placer { dataset, sizes, layout: Layout { files: vec![0], ..Layout::default() }, split: true };
     let views: Vec<&View> = replica.views.iter().filter_map(|number| views.get(*number)).chain(&replica.rest).collect();
@@ -42,7 +42,7 @@ struct Placer<'a> {
     split: bool,
 }
 
-/// The values that the parts of one variable share.
+/// The values that all parts of one variable share.
 struct Variable<'a> {
     dataset: &'a Dataset,
     style: &'a Style,
@@ -51,7 +51,7 @@ struct Variable<'a> {
     file: usize,
 }
 
-/// Bytes, and at multiples of what they begin.
+/// A size and an alignment in bytes.
 #[derive(Clone, Copy)]
 struct Size {
     bytes: u64,
@@ -76,7 +76,7 @@ impl Placer<'_> {
             let lengths = variable.lengths(self.dataset, self.sizes)?;
             let place = Variable { dataset: self.dataset, style: &view.style, lengths, number, file };
             let size = place.size(&variable.node)?;
-            // Alignment counts from the view's beginning, so that its bytes are the same wherever it is stored.
+            // Alignment is relative to the start of the view, so that its bytes are the same at any offset.
             let offset = start + up(end - start, size.align.max(view.style.align))?;
             let name = format!("{prefix}{}", variable.name);
             place.put(&variable.node, &name, offset, &mut Vec::new(), &mut self.layout.leaves)?;
@@ -114,7 +114,7 @@ impl Variable<'_> {
                 Ok(match self.style.packing {
                     Packing::Packed => Size { bytes, align: 1 },
                     Packing::Paper => Size { bytes, align },
-                    // A text is a struct in C: its length and its bytes.
+                    // In C, a text is a struct of its length and its bytes.
                     Packing::Aligned => Size { bytes: up(bytes, align)?, align },
                 })
             }
@@ -146,7 +146,7 @@ impl Variable<'_> {
         }
     }
 
-    /// The bytes of a struct without padding.
+    /// Returns the size of a node without padding.
     fn flat(&self, node: &Node) -> Result<u64, Misfit> {
         match node {
             Node::Struct(members) => members.iter().try_fold(0, |sum, (_, member)| plus(sum, self.flat(member)?)),
@@ -154,7 +154,7 @@ impl Variable<'_> {
         }
     }
 
-    /// How many elements a block of this array has, where it is in blocks.
+    /// Returns the number of elements of a block if this array is stored in blocks.
     fn block(&self, element: &Node) -> Option<u64> {
         match (&self.style.arrangement, element) {
             (Arrangement::Blocked(length), Node::Struct(_)) => Some(*length),
@@ -162,7 +162,7 @@ impl Variable<'_> {
         }
     }
 
-    /// The lengths of loops, the fastest first.
+    /// Returns the lengths of loops, fastest first.
     fn fastest_first(&self, loops: &[usize]) -> Vec<(usize, u64)> {
         let mut all: Vec<(usize, u64)> =
             loops.iter().map(|l| (*l, self.lengths.get(*l).copied().unwrap_or(0))).collect();
@@ -180,7 +180,7 @@ impl Variable<'_> {
         Ok((walks.rev().collect(), bytes))
     }
 
-    /// As [`Self::strides`], for blocks: the fastest loop gets a digit within the block, whose stride is left 0.
+    /// Like [`Self::strides`], for blocks: the fastest loop gets a digit within the block, whose stride stays 0.
     fn blocks(&self, loops: &[usize], flat: u64, block: u64) -> Result<(Vec<Walk>, u64), Misfit> {
         let mut stride = times(flat, block)?;
         let mut walks = Vec::new();
@@ -197,7 +197,7 @@ impl Variable<'_> {
         Ok((walks, stride))
     }
 
-    /// Places a node and all that is in it.
+    /// Places a node and its descendants.
     fn put(
         &self,
         node: &Node,
@@ -237,7 +237,7 @@ impl Variable<'_> {
                 if let Some(block) = self.block(element) {
                     let (walks, _) = self.blocks(loops, self.flat(element)?, block)?;
                     around.extend(walks);
-                    // The fastest loop is the innermost; its last digit is the one within the block.
+                    // The fastest loop is the innermost. Its last digit is the one within the block.
                     let inner = around.len() - 1;
                     self.put_block(element, path, offset, (inner, block), around, out)?;
                 } else {
@@ -251,7 +251,7 @@ impl Variable<'_> {
         Ok(())
     }
 
-    /// Places the fields of a block, each as an array of its own. Returns how many bytes they take.
+    /// Places the fields of a block, each as an array of its own. Returns their size.
     fn put_block(
         &self,
         node: &Node,

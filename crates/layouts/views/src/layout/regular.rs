@@ -1,4 +1,4 @@
-//! Indices that are positional numbers: each element has one place, which can be computed.
+//! Indices that are positional numbers, so that the offset of each element can be computed.
 
 use super::Placed;
 
@@ -10,7 +10,7 @@ pub(crate) struct Part {
     pub stride: i64,
 }
 
-/// Returns whether the places of each element can be computed from its index.
+/// Returns whether the offset of each element can be computed from its index.
 pub(crate) fn is_regular(placed: &Placed) -> bool {
     let mut used = Vec::new();
     placed.index.iter().all(|affine| {

@@ -1,4 +1,4 @@
-//! Expressions that are a constant, or a sum of indices times constants.
+//! Affine expressions: a constant plus a sum of indices times constants.
 
 use std::collections::HashMap;
 
@@ -10,16 +10,16 @@ use crate::language::{Diagnostic, suggest};
 pub struct Affine {
     /// The constant term.
     pub constant: i64,
-    /// The index's number and its coefficient, in order.
+    /// The number of each index and its coefficient, in order.
     pub terms: Vec<(usize, i64)>,
 }
 
 /// The meaning of names.
 pub(crate) struct Names<'a> {
     pub constants: &'a HashMap<String, i64>,
-    /// Indices, by number; inner ones last.
+    /// The indices by number; inner ones last.
     pub indices: &'a [(String, usize)],
-    /// Named in the error where neither is found.
+    /// Returns whether a name is a variable, to improve the error for an unknown name.
     pub variables: &'a dyn Fn(&str) -> bool,
 }
 
@@ -28,7 +28,7 @@ impl Affine {
         Affine { constant: 0, terms: vec![(number, 1)] }
     }
 
-    /// The value of an expression; the error is ready to be shown.
+    /// Evaluates an expression. The error is a complete diagnostic.
     pub(crate) fn of(expression: &Expression, names: &Names) -> Result<Affine, Diagnostic> {
         let span = expression.span;
         let large = || Diagnostic::error(span, "the value is larger than 2^63");
@@ -100,7 +100,7 @@ impl Affine {
         Some(self)
     }
 
-    /// The least and the greatest value where each index stays below its length. None if that is beyond all bounds.
+    /// Returns the smallest and the largest value if each index stays below its length; `None` if they overflow.
     pub fn range(&self, lengths: &[u64]) -> Option<(i128, i128)> {
         let (mut least, mut most) = (i128::from(self.constant), i128::from(self.constant));
         for (index, coefficient) in &self.terms {

@@ -1,14 +1,14 @@
-//! Whether views and replicas fit together.
+//! Checks that views and replicas fit together.
 
 use super::set::{Set, all, around, both, count, covered, repeated, seen};
 use super::view::ViewVariable;
 use super::{Dataset, Misfit, Model, Replica, Sizes, View};
 use crate::language::{Diagnostic, Diagnostics};
 
-/// Arrays of variable size are checked as if they were so long.
+/// Checks assume this length for arrays of variable size.
 const ASSUMED_ARRAY_LENGTH: u64 = 1 << 20;
 
-/// Sizes for checking, where the real ones are in data that is not there yet.
+/// Returns sizes for checks that run before the data with the real sizes exists.
 pub(crate) fn supposed(dataset: &Dataset) -> Sizes {
     (0..dataset.variables.len()).map(|variable| (variable, ASSUMED_ARRAY_LENGTH)).collect()
 }
@@ -23,7 +23,7 @@ fn sees(variable: &ViewVariable, lengths: &[u64]) -> Vec<Stored> {
     variable.node.leaves().iter().map(|s| Stored { leaf: s.leaf, set: seen(s, lengths) }).collect()
 }
 
-/// Checks slices, and warns of what is seen twice. False where a slice is wrong.
+/// Checks slices, and warns about elements that are shown twice. Returns false if a slice is wrong.
 pub(crate) fn view(view: &View, dataset: &Dataset, diagnostics: &mut Diagnostics) -> bool {
     let sizes = supposed(dataset);
     let mut held: Vec<(Stored, &ViewVariable)> = Vec::new();
@@ -67,7 +67,7 @@ pub(crate) fn view(view: &View, dataset: &Dataset, diagnostics: &mut Diagnostics
     good
 }
 
-/// The leaves that the replica's views do not show completely.
+/// Returns the leaves that the replica's views do not show completely.
 pub(crate) fn left_out(replica: &Replica, views: &[View], dataset: &Dataset) -> Vec<usize> {
     let sizes = supposed(dataset);
     let by_leaf = sets_by_leaf(&[replica], views, dataset, &sizes);
@@ -78,7 +78,7 @@ pub(crate) fn left_out(replica: &Replica, views: &[View], dataset: &Dataset) -> 
     by_leaf.iter().enumerate().filter_map(lacks).collect()
 }
 
-/// Whether replicas store all that views see.
+/// Returns whether replicas store everything that views show.
 pub(crate) fn stored<'a>(
     seen: impl Iterator<Item = &'a View>,
     by: &[&Replica],
@@ -112,7 +112,7 @@ fn sets_by_leaf(replicas: &[&Replica], views: &[View], dataset: &Dataset, sizes:
     by_leaf
 }
 
-/// Whether what the views need is stored, and what nobody stores.
+/// Checks that replicas store the elements that views need, and warns about variables that no replica stores completely.
 pub(crate) fn coverage(model: &Model, diagnostics: &mut Diagnostics) {
     if model.replicas.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! The dataset section, resolved.
+//! The resolved dataset section.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use super::{Length, Member, Primitive, Shape};
 use crate::language::ast::{At, Declaration, Expression, Field, Name, Term, Type};
 use crate::language::{Diagnostic, Diagnostics, Span, suggest};
 
-/// The contents.
+/// The contents of a dataset.
 #[derive(Clone, Debug, Default)]
 pub struct Dataset {
     /// The variables, in order.
     pub variables: Vec<Variable>,
-    /// Their primitive parts, in order.
+    /// The primitive parts of the variables, in order.
     pub leaves: Vec<Leaf>,
     pub(crate) constants: HashMap<String, i64>,
     pub(crate) types: HashMap<String, Shape>,
@@ -26,13 +26,13 @@ pub struct Variable {
     pub name: String,
     /// Its type.
     pub shape: Shape,
-    /// Where it is declared.
+    /// The position of the declaration.
     pub span: Span,
-    /// The first of its leaves.
+    /// The index of its first leaf.
     pub leaf: usize,
 }
 
-/// An array of primitives: one member of a variable, over all dimensions around it.
+/// An array of primitives: one member of a variable, with all dimensions around it.
 #[derive(Clone, Debug)]
 pub struct Leaf {
     /// Its path, as in `data.position`.
@@ -49,7 +49,7 @@ const MAX_TYPE_DEPTH: usize = 64;
 const MAX_DIMENSIONS: usize = 32;
 
 impl Dataset {
-    /// The variable of a name.
+    /// Returns the index of the variable with this name.
     pub fn variable(&self, name: &str) -> Option<usize> {
         self.variables.iter().position(|variable| variable.name == name)
     }
@@ -97,7 +97,7 @@ pub(crate) fn dataset(declarations: &[&At<Declaration>], diagnostics: &mut Diagn
 struct Resolver<'a, 'd> {
     dataset: Dataset,
     types: HashMap<&'a str, (&'a Type, Span)>,
-    /// Types that are being resolved.
+    /// The types that are being resolved.
     open: Vec<&'a str>,
     depth: usize,
     diagnostics: &'d mut Diagnostics,
@@ -210,7 +210,7 @@ impl<'a> Resolver<'a, '_> {
         whole.then(|| Shape::Struct(members.into()))
     }
 
-    /// A named type; types may be used before they are defined.
+    /// Resolves a named type. Types may be used before they are defined.
     fn named(&mut self, name: &str, span: Span) -> Option<Shape> {
         if let Some(shape) = self.dataset.types.get(name) {
             return Some(shape.clone());

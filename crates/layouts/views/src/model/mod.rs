@@ -26,16 +26,16 @@ use crate::language::{Diagnostic, Diagnostics, Span};
 /// A declaration.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    /// The contents.
+    /// The dataset.
     pub dataset: Dataset,
-    /// How it is seen.
+    /// The views.
     pub views: Vec<View>,
-    /// How it is stored.
+    /// The replicas.
     pub replicas: Vec<Replica>,
 }
 
 impl Model {
-    /// Resolves the sections of a file, each by itself. The checks that involve several sections are left to the caller.
+    /// Resolves each section of a file by itself. The caller runs the checks that involve several sections.
     pub(crate) fn resolve(file: &File, diagnostics: &mut Diagnostics) -> Model {
         let mut model = Model::default();
         let datasets = file.sections.iter().filter_map(|section| match &section.what {
@@ -50,7 +50,7 @@ impl Model {
                 Diagnostic::error(start, "there is no dataset section").help("write dataset { var a [100]float32 }"),
             );
         }
-        // What is wrong with the dataset would be said again for each view.
+        // Each view would repeat the errors of the dataset.
         if diagnostics.failed() {
             return model;
         }
@@ -99,7 +99,7 @@ impl Model {
         replicas.iter().filter_map(|number| self.replicas.get(*number)).collect()
     }
 
-    /// The view of a name.
+    /// Returns the view with this name.
     pub fn view(&self, name: &str) -> Option<&View> {
         self.views.iter().find(|view| view.name == name)
     }

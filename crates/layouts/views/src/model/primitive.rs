@@ -1,4 +1,4 @@
-//! Types that have no parts in the language.
+//! Primitive types.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub enum Primitive {
     Float64,
     Complex64,
     Complex128,
-    /// Text of at most this number of bytes, behind an int16 with its length.
+    /// Text of at most this number of bytes, after an int16 with its length.
     String(u16),
 }
 
@@ -45,19 +45,19 @@ const PRIMITIVE_NAMES: [(&str, Primitive); 14] = [
 ];
 const MAX_STRING_BYTES: u16 = i16::MAX as u16;
 
-/// A run of bytes of an element, which are swapped in units.
+/// A run of bytes of an element that is swapped in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Where it begins in the element.
+    /// The offset in the element.
     pub offset: u64,
-    /// How long it is.
+    /// The length in bytes.
     pub size: u64,
-    /// How long each number in it is.
+    /// The size of each number in it.
     pub unit: u64,
 }
 
 impl Primitive {
-    /// How many bytes an element takes.
+    /// Returns the size of an element in bytes.
     pub fn size(self) -> u64 {
         match self {
             Int8 | Uint8 | Bool => 1,
@@ -69,7 +69,7 @@ impl Primitive {
         }
     }
 
-    /// Its natural alignment (III-B 1 of the paper); a complex number's is that of its parts.
+    /// Returns the natural alignment (III-B 1 of the paper); a complex number has the alignment of its parts.
     pub fn alignment(self) -> u64 {
         match self {
             Complex64 => 4,
@@ -79,7 +79,7 @@ impl Primitive {
         }
     }
 
-    /// Its bytes, by the unit in which a change of endianness swaps them.
+    /// Returns the runs of bytes, with the unit in which a change of endianness swaps them.
     pub fn parts(self) -> Vec<Part> {
         let whole = |unit| vec![Part { offset: 0, size: self.size(), unit }];
         match self {
@@ -91,12 +91,12 @@ impl Primitive {
         }
     }
 
-    /// Whether it can say how long an array is.
+    /// Returns whether it can be the length of an array.
     pub fn is_integer(self) -> bool {
         matches!(self, Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 | Uint64)
     }
 
-    /// The value of an integer; none where its bytes are not as many as it has, or it is no integer.
+    /// Returns the value of an integer; `None` if `bytes` has another length, or if this is not an integer type.
     pub fn integer(self, bytes: &[u8], big: bool) -> Option<i128> {
         let mut value: i128 = 0;
         if !self.is_integer() || bytes.len() as u64 != self.size() {
@@ -111,7 +111,7 @@ impl Primitive {
         Some(if signed && value >> (bits - 1) == 1 { value - (1 << bits) } else { value })
     }
 
-    /// The names of all, with `string` for any length.
+    /// Returns the names of all types; `string` stands for any length.
     pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         PRIMITIVE_NAMES.iter().map(|(name, _)| *name).chain(["string16"])
     }

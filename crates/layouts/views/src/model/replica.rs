@@ -1,4 +1,4 @@
-//! Replicas, resolved.
+//! Resolved replicas.
 
 use std::collections::HashMap;
 
@@ -11,37 +11,37 @@ use crate::language::{Diagnostic, Diagnostics, Span, suggest};
 pub struct Replica {
     /// Its name.
     pub name: String,
-    /// Where it is declared.
+    /// The position of the declaration.
     pub span: Span,
-    /// Its file's name, where that is another.
+    /// The name of its file, if it differs.
     pub file: Option<String>,
-    /// Whether all that its views leave out is added.
+    /// Whether it also stores everything that its views leave out.
     pub complete: bool,
-    /// Its views, by number, in order.
+    /// The indices of its views, in order.
     pub views: Vec<usize>,
-    /// When a write reaches it.
+    /// The time at which a write reaches it.
     pub consistency: Consistency,
     /// Whether a write in place is logged first.
     pub atomic: bool,
-    /// On which tiers; empty for any.
+    /// The tiers that may store it; empty for any tier.
     pub tiers: Vec<String>,
-    /// Under which encoding, where that is said.
+    /// The encoding, if one is declared.
     pub codec: Option<String>,
-    /// Requirements, in order.
+    /// The requirements in order.
     pub requirements: Vec<String>,
-    /// As what it is stored.
+    /// The storage format.
     pub backend: Backend,
     /// The parts that its views leave out, if it is complete.
     pub rest: Option<View>,
 }
 
-/// As what a replica is stored.
+/// The storage format of a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// The bytes of its views.
     #[default]
     Raw,
-    /// An HDF5 file: a head, and the bytes of its views behind it.
+    /// An HDF5 file: a head, followed by the bytes of its views.
     Hdf5,
 }
 

@@ -1,4 +1,4 @@
-//! Sets of elements of a leaf, as products of progressions, and the number of elements that no set of a list contains.
+//! Sets of elements of a leaf as products of progressions, and the number of elements that no set of a list contains.
 
 use super::view::{Seen, ViewVariable};
 use super::{Dataset, Sizes};
@@ -59,7 +59,7 @@ pub(crate) fn seen(seen: &Seen, lengths: &[u64]) -> Option<Set> {
     Some(set)
 }
 
-/// Loops around a leaf that move nothing: its elements are repeated.
+/// Returns the loops around a leaf that do not change the element: they repeat it.
 pub(crate) fn repeated(seen: &Seen, around: &[usize], lengths: &[u64]) -> bool {
     around.iter().any(|number| {
         let used = seen.index.iter().flat_map(|affine| &affine.terms).any(|(index, _)| index == number);
@@ -87,7 +87,7 @@ pub(crate) fn meet(a: Progression, b: Progression) -> Progression {
     if (b.start - a.start) % divisor != 0 {
         return none;
     }
-    // The first member of `a` that is in the endless `b`.
+    // Find the first member of `a` that is in the endless `b`.
     let times = ((b.start - a.start) / divisor).checked_mul(inverse).map(|t| t.rem_euclid(b.step / divisor));
     let Some(first) = times.and_then(|t| a.start.checked_add(a.step.checked_mul(t)?)) else { return none };
     let Some(step) = (a.step / divisor).checked_mul(b.step) else { return none };
@@ -100,7 +100,7 @@ pub(crate) fn meet(a: Progression, b: Progression) -> Progression {
     Progression { start, step, count: u64::try_from((end - start) / step + 1).unwrap_or(u64::MAX) }
 }
 
-/// The greatest common divisor, and x with `a * x = divisor` modulo b.
+/// Returns the greatest common divisor, and x with `a * x = divisor` modulo b.
 fn bezout(a: i128, b: i128) -> (i128, i128) {
     let (mut old, mut new) = ((a, 1), (b, 0));
     while new.0 != 0 {
@@ -129,7 +129,7 @@ pub(crate) fn covered(set: &Set, list: &[Set]) -> Option<u128> {
     steps(set, list, &mut 10_000)
 }
 
-/// Each leaf that a variable sees, with the loops around it.
+/// Returns each leaf that a variable shows, with the loops around it.
 pub(crate) fn around(variable: &ViewVariable) -> Vec<(&Seen, Vec<usize>)> {
     use super::view::Node;
     fn walk<'a>(node: &'a Node, loops: &mut Vec<usize>, all: &mut Vec<(&'a Seen, Vec<usize>)>) {

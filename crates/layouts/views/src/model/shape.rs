@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::Primitive;
 
-/// A type, resolved.
+/// A resolved type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shape {
     /// A number or a text.
     Primitive(Primitive),
     /// Members, in order.
     Struct(Arc<[Member]>),
-    /// Elements, by these lengths.
+    /// Elements with these lengths.
     Array(Arc<[Length]>, Arc<Shape>),
 }
 
@@ -22,21 +22,21 @@ pub struct Member {
     pub name: String,
     /// Its type.
     pub shape: Shape,
-    /// How many leaves it has.
+    /// The number of its leaves.
     pub(crate) leaves: usize,
 }
 
-/// How long an array is in one dimension.
+/// The length of an array in one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Always so long.
+    /// A constant length.
     Fixed(u64),
-    /// As long as this variable of the dataset says.
+    /// The value of this variable of the dataset.
     Variable(usize),
 }
 
 impl Shape {
-    /// How many leaves it has: primitive members, however deep.
+    /// Returns the number of leaves: primitive members at any depth.
     pub fn leaves(&self) -> usize {
         match self {
             Shape::Primitive(_) => 1,
@@ -45,7 +45,7 @@ impl Shape {
         }
     }
 
-    /// Whether its size depends on a variable.
+    /// Returns whether the size depends on a variable.
     pub fn varies(&self) -> bool {
         match self {
             Shape::Primitive(_) => false,

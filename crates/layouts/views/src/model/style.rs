@@ -1,4 +1,4 @@
-//! How a view lays its elements out.
+//! The layout flags of a view.
 
 use std::collections::HashMap;
 
@@ -9,49 +9,49 @@ use crate::language::{Diagnostic, Diagnostics, Span};
 /// A view's flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// Nothing can be written through it.
+    /// The view is read-only.
     pub read_only: bool,
-    /// The first index is the fastest, not the last.
+    /// The first index is the fastest instead of the last.
     pub row_minor: bool,
-    /// How elements of arrays are arranged.
+    /// The arrangement of the elements of arrays.
     pub arrangement: Arrangement,
-    /// The highest byte first.
+    /// Numbers are big-endian.
     pub big: bool,
-    /// Where fields and variables begin.
+    /// The alignment of fields and variables.
     pub packing: Packing,
     /// Each variable begins at a multiple of this number of bytes; 1 means the alignment of its type.
     pub align: u64,
 }
 
-/// How elements of arrays are arranged.
+/// The arrangement of the elements of arrays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Arrangement {
     /// One after the other.
     #[default]
     Plain,
-    /// In tiles of this shape; one number is for all dimensions.
+    /// In tiles of this shape; a single number applies to all dimensions.
     Tiled(Vec<u64>),
-    /// Structs in blocks of this number, each stored field by field.
+    /// Structs in blocks of this many, each block stored field by field.
     Blocked(u64),
     /// Along the Z-order curve.
     ZOrder,
 }
 
-/// Where fields and variables begin.
+/// The alignment of fields and variables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Packing {
     /// Variables aligned by their first field, structs without padding (III-B of the paper).
     #[default]
     Paper,
-    /// Without any padding.
+    /// No padding.
     Packed,
-    /// As C does it.
+    /// The alignment of C.
     Aligned,
 }
 
 const MAX_ALIGNMENT_BYTES: i64 = 1 << 20;
 
-/// The combined meaning of flags.
+/// Combines flags.
 pub(crate) fn style(flags: &[At<Flag>], constants: &HashMap<String, i64>, diagnostics: &mut Diagnostics) -> Style {
     let mut style = Style { align: 1, ..Style::default() };
     let mut said: Vec<(u8, Span)> = Vec::new();

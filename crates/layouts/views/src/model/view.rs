@@ -1,19 +1,19 @@
-//! Views, resolved.
+//! Resolved views.
 
 use super::affine::Affine;
 use super::{Dataset, Length, Packing, Style};
 use crate::language::Span;
 
-/// How somebody sees the dataset.
+/// A view of the dataset.
 #[derive(Clone, Debug)]
 pub struct View {
     /// Its name.
     pub name: String,
-    /// Where it is declared.
+    /// The position of the declaration.
     pub span: Span,
     /// Its flags.
     pub style: Style,
-    /// Its variables, in the order of the file.
+    /// The variables in the order of the text.
     pub variables: Vec<ViewVariable>,
 }
 
@@ -22,20 +22,20 @@ pub struct View {
 pub struct ViewVariable {
     /// Its name.
     pub name: String,
-    /// Where it is declared.
+    /// The position of the declaration.
     pub span: Span,
     /// Its structure.
     pub node: Node,
-    /// The indices that run over its arrays.
+    /// The indices of its arrays.
     pub loops: Vec<Loop>,
 }
 
 /// An index of a view's array.
 #[derive(Clone, Debug)]
 pub struct Loop {
-    /// Its name; that of an array without named indices is empty.
+    /// The name; empty for an array without named indices.
     pub name: String,
-    /// It stays below this, where that is said.
+    /// The declared bound, if there is one.
     pub bound: Option<u64>,
 }
 
@@ -46,23 +46,23 @@ pub enum Node {
     Leaf(Seen),
     /// Members, in order, with their names.
     Struct(Vec<(String, Node)>),
-    /// An array over these loops.
+    /// An array with these loops.
     Array(Vec<usize>, Box<Node>),
 }
 
-/// Which element of a leaf is seen, by the loops around.
+/// The element of a leaf that is shown, in terms of the loops around.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// The leaf's number in the dataset.
+    /// The index of the leaf in the dataset.
     pub leaf: usize,
     /// The index in each of its dimensions.
     pub index: Vec<Affine>,
 }
 
-/// How long the arrays of variable size are: by the number of the variable that says so.
+/// The lengths of arrays of variable size, by the index of the variable that determines them.
 pub type Sizes = std::collections::BTreeMap<usize, u64>;
 
-/// A view does not fit the dataset.
+/// Why a view does not fit the dataset.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Misfit {
     /// An index leaves its array.
@@ -70,32 +70,32 @@ pub enum Misfit {
     OutOfBounds {
         /// The leaf's path.
         leaf: String,
-        /// The least index.
+        /// The smallest index.
         least: i128,
-        /// The greatest.
+        /// The largest index.
         most: i128,
-        /// The array's length.
+        /// The length of the array.
         length: u64,
     },
-    /// An index without a bound, which nothing else bounds.
+    /// An index that nothing bounds.
     #[error("nothing says where the index `{index}` ends; write [{index} < 10]")]
     Unbounded {
-        /// The index.
+        /// The name of the index.
         index: String,
     },
-    /// More bytes than a file can have.
+    /// The size exceeds the maximum size of a file.
     #[error("it is larger than 2^63 bytes; make an array shorter")]
     TooLarge,
     /// The construct that an HDF5 file cannot hold.
     #[error("it is to be an HDF5 file, but {0}")]
     NoHdf5(String),
-    /// More parts than can be handled.
+    /// There are too many parts.
     #[error("it falls into too many pieces; use a simpler arrangement or slice")]
     TooComplex,
 }
 
 impl Node {
-    /// Calls `each` with every leaf that is seen.
+    /// Calls `each` with every leaf that is shown.
     pub fn visit<'a>(&'a self, each: &mut dyn FnMut(&'a Seen)) {
         match self {
             Node::Leaf(seen) => each(seen),
@@ -104,7 +104,7 @@ impl Node {
         }
     }
 
-    /// All leaves that are seen.
+    /// Returns all leaves that are shown.
     pub fn leaves(&self) -> Vec<&Seen> {
         let mut all = Vec::new();
         self.visit(&mut |seen| all.push(seen));
@@ -113,7 +113,7 @@ impl Node {
 }
 
 impl Length {
-    /// The length where variable ones are these; one that is not known is 0.
+    /// Returns the length for these sizes; an unknown variable length counts as 0.
     pub fn at(self, sizes: &Sizes) -> u64 {
         match self {
             Length::Fixed(length) => length,
@@ -123,10 +123,10 @@ impl Length {
 }
 
 impl ViewVariable {
-    /// How often each of its loops runs: as long as all its indices stay in bounds.
+    /// Returns the number of iterations of each loop: the largest number for which all indices stay in bounds.
     ///
     /// # Errors
-    /// Where an index leaves its array whatever the loop's length is, or nothing bounds a loop.
+    /// [`Misfit`] if an index leaves its array for every length of the loop, or if nothing bounds a loop.
     pub fn lengths(&self, dataset: &Dataset, sizes: &Sizes) -> Result<Vec<u64>, Misfit> {
         let mut lengths: Vec<Option<u64>> = self.loops.iter().map(|l| l.bound).collect();
         let leaves = self.node.leaves();
@@ -181,7 +181,8 @@ impl ViewVariable {
     }
 }
 
-/// For how many values from 0 on `constant + coefficient * value` is below the length; none if not even for 0.
+/// Returns for how many values from 0 on `constant + coefficient * value` is below the length; `None` if not even for
+/// 0.
 fn runs(constant: i64, coefficient: i64, length: u64) -> Option<u64> {
     let start = u64::try_from(constant).ok().filter(|start| *start < length)?;
     let step = coefficient.unsigned_abs();
@@ -195,13 +196,13 @@ fn out(dataset: &Dataset, seen: &Seen, least: i128, most: i128, length: u64) -> 
 }
 
 impl View {
-    /// The same elements, one after the other without padding, the last index fastest.
+    /// Returns a view of the same elements in contiguous row-major order without padding.
     pub fn plain(&self) -> View {
         let style = Style { big: self.style.big, packing: Packing::Packed, align: 1, ..Style::default() };
         View { style, ..self.clone() }
     }
 
-    /// A view that holds whole leaves, one array after the other.
+    /// Returns a view that holds whole leaves, one array after another.
     pub(crate) fn of_leaves(dataset: &Dataset, leaves: &[usize]) -> View {
         let variable = |&leaf: &usize| {
             let declared = dataset.leaves.get(leaf)?;

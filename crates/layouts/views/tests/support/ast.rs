@@ -1,4 +1,4 @@
-//! Random trees: what they say need not make sense.
+//! Random trees, which need not be valid.
 
 use terrace_views::Span;
 use terrace_views::language::ast::*;
@@ -126,7 +126,7 @@ fn line(r: &mut Random) -> ReplicaLine {
     }
 }
 
-/// A random file.
+/// Makes a random file.
 pub fn file(r: &mut Random) -> File {
     File { sections: r.list(0, 5, |r| at(section(r))) }
 }

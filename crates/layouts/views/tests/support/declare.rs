@@ -1,4 +1,4 @@
-//! Random declarations. Most of them make sense.
+//! Random declarations, most of them valid.
 
 use super::Random;
 
@@ -12,11 +12,11 @@ enum Kind {
     Plain(&'static str),
     Struct(Vec<(String, Kind)>),
     Array(Vec<u64>, Box<Kind>),
-    /// As long as the variable `n`.
+    /// An array whose length is the value of the variable `n`.
     Varying(u64, Box<Kind>),
 }
 
-const PRIMITIVES: [&str; 16] = [
+const PRIMITIVE_TYPES: [&str; 16] = [
     "int8",
     "int16",
     "int32",
@@ -44,7 +44,7 @@ fn kind(r: &mut Random, depth: u64, room: &mut u64) -> Kind {
             *room = (*room / lengths.iter().product::<u64>()).max(1);
             Kind::Array(lengths, Box::new(kind(r, depth - 1, room)))
         }
-        _ => Kind::Plain(r.of(&PRIMITIVES)),
+        _ => Kind::Plain(r.of(&PRIMITIVE_TYPES)),
     }
 }
 
@@ -82,7 +82,7 @@ fn flags(r: &mut Random) -> String {
     flags
 }
 
-/// A slice of an array: indices on the left, and on the right.
+/// Makes a slice of an array: the indices on the left side and on the right side.
 fn slice(r: &mut Random, lengths: &[u64], next: &mut u64) -> (String, String) {
     let (mut left, mut right) = (Vec::new(), Vec::new());
     let mut new = |bound: Option<u64>, left: &mut Vec<String>| {
@@ -100,7 +100,7 @@ fn slice(r: &mut Random, lengths: &[u64], next: &mut u64) -> (String, String) {
                 format!("{} + {}", new(Some(bound), &mut left), r.below(length - bound + 1))
             }
             4 | 5 if length > 3 => {
-                // Digits of an index; sometimes they overlap, and sometimes they leave gaps.
+                // The digits of an index; sometimes they overlap, and sometimes they leave gaps.
                 let inner = 1 + r.below(length / 2);
                 let step = if r.chance(70) { inner } else { 1 + r.below(length / 2) };
                 let room = length.saturating_sub(inner) / step + 1;
@@ -111,7 +111,7 @@ fn slice(r: &mut Random, lengths: &[u64], next: &mut u64) -> (String, String) {
         });
     }
     if r.chance(4) && lengths.len() == 2 {
-        // Along the diagonal.
+        // A diagonal.
         let i = new(None, &mut left);
         right = vec![i.clone(), i];
         left = left.split_off(left.len() - 1);
@@ -125,7 +125,7 @@ fn slice(r: &mut Random, lengths: &[u64], next: &mut u64) -> (String, String) {
     if left.is_empty() {
         new(Some(1), &mut left);
     }
-    // An index that is bounded by nothing else would need it.
+    // An index that nothing else bounds needs a bound.
     let used = |name: &String| {
         name.contains('<') || right.iter().any(|e| e.split(|c: char| !c.is_alphanumeric()).any(|w| w == name))
     };
@@ -142,7 +142,7 @@ fn slice(r: &mut Random, lengths: &[u64], next: &mut u64) -> (String, String) {
     (left, format!("[{}]", right.join(", ")))
 }
 
-/// A view's part of something: the selection, and the steps of the reference.
+/// Makes a view's part of something: the selection, and the steps of the reference.
 fn part(r: &mut Random, kind: &Kind, next: &mut u64) -> (String, String) {
     match kind {
         Kind::Plain(_) => (String::new(), String::new()),
@@ -187,7 +187,7 @@ fn part(r: &mut Random, kind: &Kind, next: &mut u64) -> (String, String) {
     }
 }
 
-/// A declaration.
+/// Makes a declaration.
 pub fn declaration(r: &mut Random) -> String {
     let mut out = String::from("dataset {\n");
     let mut made: Vec<Made> = Vec::new();
@@ -201,7 +201,7 @@ pub fn declaration(r: &mut Random) -> String {
             Kind::Varying(
                 1 + r.below(4),
                 Box::new(Kind::Struct(vec![
-                    ("x".into(), Kind::Plain(r.of(&PRIMITIVES))),
+                    ("x".into(), Kind::Plain(r.of(&PRIMITIVE_TYPES))),
                     ("y".into(), Kind::Plain("int16")),
                 ])),
             )

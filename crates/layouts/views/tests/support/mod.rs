@@ -1,4 +1,4 @@
-//! Code that the tests share.
+//! Code that several tests use.
 
 #![allow(dead_code)]
 
@@ -6,7 +6,7 @@ pub mod ast;
 pub mod declare;
 pub mod oracle;
 
-/// Numbers that a seed decides.
+/// A generator of random numbers; equal seeds give equal numbers.
 pub struct Random(u64);
 
 impl Random {
@@ -21,12 +21,12 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         (self.next() >> 11) % end.max(1)
     }
 
-    /// In this number of a hundred cases.
+    /// Returns true in `percent` of a hundred cases.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! The meaning of each byte of a file, computed element by element from the language's reference and nothing else.
+//! The meaning of each byte of a file, computed element by element from the language's reference alone.
 
 use terrace_views::model::{
     Arrangement, Leaf, Length, Model, Node, Packing, Replica, Sizes, Style, View, ViewVariable,
@@ -6,14 +6,14 @@ use terrace_views::model::{
 
 /// A byte of an element: the leaf, the element's number in row-major order, and the byte in little-endian order.
 pub type Origin = (usize, u64, u64);
-/// The meaning of each byte of a file; padding is none.
+/// The meaning of each byte of a file; `None` for padding.
 pub type Image = Vec<Option<Origin>>;
 
-/// A dataset's values: the bytes of each leaf, its elements in row-major order.
+/// A dataset's values: the bytes of each leaf, with its elements in row-major order.
 pub struct Memory(Vec<(u64, Vec<u8>)>);
 
 impl Memory {
-    /// Random values.
+    /// Makes random values.
     pub fn random(r: &mut super::Random, model: &Model, sizes: &Sizes) -> Memory {
         let leaf = |leaf: &Leaf| {
             let count: u64 = leaf.lengths.iter().map(|length| length.at(sizes)).product();
@@ -22,14 +22,14 @@ impl Memory {
         Memory(model.dataset.leaves.iter().map(leaf).collect())
     }
 
-    /// Zeros.
+    /// Makes zeros.
     pub fn zero(model: &Model, sizes: &Sizes) -> Memory {
         let mut memory = Memory(model.dataset.leaves.iter().map(|leaf| (leaf.primitive.size(), Vec::new())).collect());
         memory.resize(model, sizes);
         memory
     }
 
-    /// Arrays become longer by zeros, or shorter; only the outermost length may change.
+    /// Resizes arrays; new elements are zero. Only the outermost length may change.
     pub fn resize(&mut self, model: &Model, sizes: &Sizes) {
         for ((size, bytes), leaf) in self.0.iter_mut().zip(&model.dataset.leaves) {
             let count: u64 = leaf.lengths.iter().map(|length| length.at(sizes)).product();
@@ -42,12 +42,12 @@ impl Memory {
         &mut bytes[(element * *size + byte) as usize]
     }
 
-    /// A file's bytes.
+    /// Returns a file's bytes.
     pub fn render(&mut self, image: &Image) -> Vec<u8> {
         image.iter().map(|origin| origin.map_or(0, |origin| *self.byte(origin))).collect()
     }
 
-    /// Takes in what is written to a file; what is written to an element twice is what comes last.
+    /// Applies a write to a file. If an element is written twice, the last write wins.
     pub fn absorb(&mut self, image: &Image, offset: usize, bytes: &[u8]) {
         for (origin, byte) in image[offset..].iter().zip(bytes) {
             if let Some(origin) = origin {
@@ -57,12 +57,12 @@ impl Memory {
     }
 }
 
-/// The image of a view's file.
+/// Returns the image of a view's file.
 pub fn view(view: &View, model: &Model, sizes: &Sizes) -> Image {
     images(&[view], model, sizes, false).remove(0)
 }
 
-/// The images of a replica's files.
+/// Returns the images of a replica's files.
 pub fn replica(replica: &Replica, model: &Model, sizes: &Sizes) -> Vec<Image> {
     let views: Vec<&View> = replica.views.iter().map(|i| &model.views[*i]).chain(&replica.rest).collect();
     images(&views, model, sizes, true)
@@ -146,7 +146,7 @@ impl One<'_> {
         }
     }
 
-    /// Lengths in storage order, the slowest first, and the tile.
+    /// Returns the lengths in storage order, the slowest first, and the tile.
     fn grid(&self, loops: &[usize]) -> (Vec<u64>, Option<Vec<u64>>) {
         let mut lengths: Vec<u64> = loops.iter().map(|l| self.lengths[*l]).collect();
         let mut tile = match &self.style.arrangement {
@@ -161,7 +161,7 @@ impl One<'_> {
         (lengths, tile)
     }
 
-    /// How many cells an array has, those of padding included.
+    /// Returns the number of cells of an array, including padding.
     fn cells(&self, loops: &[usize], element: &Node) -> u64 {
         let (mut lengths, tile) = self.grid(loops);
         if lengths.contains(&0) {
@@ -179,7 +179,7 @@ impl One<'_> {
         lengths.iter().product()
     }
 
-    /// The number of the cell of an element.
+    /// Returns the number of an element's cell.
     fn cell(&self, loops: &[usize], values: &[u64]) -> u64 {
         let (lengths, tile) = self.grid(loops);
         let mut at: Vec<u64> = loops.iter().map(|l| values[*l]).collect();
@@ -257,7 +257,7 @@ impl One<'_> {
                 continue;
             }
             let Arrangement::Blocked(block) = self.style.arrangement else { unreachable!() };
-            // Cells are counted as if each row were a multiple of the block long.
+            // Cells are counted as if the length of each row were a multiple of the block.
             let (lengths, _) = self.grid(loops);
             let fast = *lengths.last().unwrap();
             let (row, x) = (cell / fast, cell % fast);
@@ -266,7 +266,7 @@ impl One<'_> {
         }
     }
 
-    /// One element of a block, each of its fields in the field's own array.
+    /// Places one element of a block, with each of its fields in the field's own array.
     fn block(&self, node: &Node, at: u64, block: u64, x: u64, values: &mut Vec<u64>, file: &mut Image) {
         if let Node::Struct(members) = node {
             let mut at = at;

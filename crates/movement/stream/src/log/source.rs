@@ -227,11 +227,11 @@ mod tests {
     use crate::stream::Stream;
     use terrace::{Ack, Config, Store};
 
-    const REQUESTS: u64 = 1200;
-    const WORKERS: usize = 8;
+    const REQUEST_COUNT: u64 = 1200;
+    const WORKER_COUNT: usize = 8;
 
     #[test]
-    fn what_many_workers_finish_at_once_is_remembered() {
+    fn requests_that_many_workers_finish_at_once_are_recorded() {
         let dir = tempfile::tempdir().expect("a folder");
         let config =
             format!("[[tier]]\nname = 'disk'\nkind = 'directory'\ntargets = ['{}/disk']", dir.path().display());
@@ -239,7 +239,7 @@ mod tests {
         let store = Store::init(&dir.path().join("store"), &config).expect("a store");
         let stream = Stream::open(&store, "s", Ack::Placed).expect("a stream");
         let producer: Name = b"p".as_slice().into();
-        for sequence in 1..=REQUESTS {
+        for sequence in 1..=REQUEST_COUNT {
             let origin = Some(Origin { producer: producer.clone(), sequence });
             let request = Request::append(format!("to/{}", sequence % 7), sequence.to_le_bytes().to_vec());
             stream.append_framed(vec![Framed { request, origin }]).expect("appends");
@@ -247,9 +247,9 @@ mod tests {
         let control = Arc::new(Control::default());
         control.drain();
         let source = LogSource::new(stream.log.clone(), Arc::new(stream.ledger()), control, 0);
-        let mut parts: Vec<Vec<Entry>> = (0..WORKERS).map(|_| Vec::new()).collect();
+        let mut parts: Vec<Vec<Entry>> = (0..WORKER_COUNT).map(|_| Vec::new()).collect();
         while let Pulled::Moves(moves) = source.pull(1 << 20).expect("pulls") {
-            moves.into_iter().enumerate().for_each(|(at, one)| parts[at % WORKERS].push(one));
+            moves.into_iter().enumerate().for_each(|(at, one)| parts[at % WORKER_COUNT].push(one));
         }
         std::thread::scope(|scope| {
             for part in parts {
@@ -258,7 +258,7 @@ mod tests {
         });
         source.trim(true).expect("trims");
         let stream = Stream::open(&store, "s", Ack::Placed).expect("a stream");
-        assert_eq!(stream.producer("p").expect("a producer").next(), REQUESTS + 1);
-        assert_eq!(stream.log.head().expect("a head").map(|(next, _)| next), Some(REQUESTS + 1));
+        assert_eq!(stream.producer("p").expect("a producer").next(), REQUEST_COUNT + 1);
+        assert_eq!(stream.log.head().expect("a head").map(|(next, _)| next), Some(REQUEST_COUNT + 1));
     }
 }

@@ -1,4 +1,4 @@
-//! Code that the tests of streams share.
+//! Code that several tests of streams use.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -10,12 +10,12 @@ use terrace::{Config, Store};
 use terrace_stream::destinations::{Destination, Files, Keys, Outcome};
 use terrace_stream::{Failure, Position, Run, Settings};
 
-/// A number from the environment.
+/// Returns a number from the environment.
 pub fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// Ends the process where one of its threads panics, for which the others would wait.
+/// Ends the process if one of its threads panics, because the others would wait for that thread forever.
 pub fn fail_as_a_whole() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -24,7 +24,7 @@ pub fn fail_as_a_whole() {
     }));
 }
 
-/// The same numbers for the same seed.
+/// A generator of random numbers; equal seeds give equal numbers.
 pub struct Random(u64);
 
 impl Random {
@@ -46,7 +46,7 @@ impl Random {
     }
 }
 
-/// The configuration of memory above a disk.
+/// Returns the configuration of memory above a disk.
 pub fn config(dir: &Path) -> Config {
     let d = dir.display();
     let text = format!(
@@ -57,12 +57,12 @@ pub fn config(dir: &Path) -> Config {
     Config::parse(&text, "test").unwrap()
 }
 
-/// A store with memory above a disk.
+/// Makes a store with memory above a disk.
 pub fn store(dir: &Path) -> Store {
     Store::init(&dir.join("store"), &config(dir)).unwrap()
 }
 
-/// Small, so that each thing happens often.
+/// Returns settings with small limits, so that each event happens often.
 pub fn settings() -> Settings {
     Settings {
         max_bytes: 100_000,
@@ -74,8 +74,8 @@ pub fn settings() -> Settings {
     }
 }
 
-/// Destinations of all kinds, by the first part of the name. `flaky` fails now and then, after it has written; `bad`
-/// always, unless all is healthy.
+/// Destinations of all kinds, selected by the first part of the name. `flaky` sometimes fails after it has written;
+/// `bad` always fails, unless all is healthy.
 pub struct Routed {
     files: Files,
     keys: Keys,
@@ -128,7 +128,7 @@ impl Destination for Routed {
     }
 }
 
-/// The contents of a destination.
+/// Returns the content of a destination.
 pub fn requests_of(store: &Store, archive: &Path, name: &[u8]) -> Vec<u8> {
     let name = std::str::from_utf8(name).unwrap();
     match name.starts_with("key/") {
@@ -137,7 +137,7 @@ pub fn requests_of(store: &Store, archive: &Path, name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The contents of a tree of files, by name; hidden ones too.
+/// Returns the content of a tree of files by name, including hidden files.
 pub fn tree(root: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
     let mut all = std::collections::BTreeMap::new();
     let Ok(entries) = std::fs::read_dir(root) else { return all };
@@ -149,7 +149,7 @@ pub fn tree(root: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
                 all.extend(tree(&entry.path()).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes)));
             }
             kind if kind.is_file() => {
-                // It may have been removed meanwhile.
+                // The file may have been removed meanwhile.
                 if let Ok(bytes) = std::fs::read(entry.path()) {
                     all.insert(name, bytes);
                 }
@@ -160,7 +160,7 @@ pub fn tree(root: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
     all
 }
 
-/// Waits for what must come soon.
+/// Waits for a condition that must soon hold.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = std::time::Instant::now();
     while !is_so() {

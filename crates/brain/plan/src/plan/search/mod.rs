@@ -118,8 +118,8 @@ struct Run<'a> {
 /// If a write does not wait for all replicas, the search first fixes the cheapest cost of replica 0, and then minimises
 /// the cost of the others for one of the cheapest placements of replica 0.
 pub(super) fn search(mut goal: Goal, work: &mut Search) -> (Option<Cost>, bool) {
-    work.current.resize_with(usize::from(Replicas::LIMIT), Vec::new);
-    work.best.resize_with(usize::from(Replicas::LIMIT), Vec::new);
+    work.current.resize_with(usize::from(Replicas::MAX_COUNT), Vec::new);
+    work.best.resize_with(usize::from(Replicas::MAX_COUNT), Vec::new);
     work.current.iter_mut().for_each(Vec::clear);
     let splits = |candidate: &Candidate| candidate.tight || candidate.held;
     let tight = goal.budget < u64::MAX || work.lists.iter().flatten().any(splits);

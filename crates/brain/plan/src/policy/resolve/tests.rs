@@ -14,14 +14,14 @@ fn resolved(levels: [&[&str]; 3]) -> (Policy, Vec<String>) {
 }
 
 #[test]
-fn nothing_asked_is_the_papers_default() {
+fn without_requirements_the_papers_default_applies() {
     let (policy, log) = resolved([&[], &[], &[]]);
     assert_eq!(policy, Policy::default());
     assert!(log.is_empty());
 }
 
 #[test]
-fn every_row_of_the_table_holds_alone() {
+fn every_row_of_the_table_applies_by_itself() {
     let weights = |c, d, r| Weights::new(c, d, r).expect("weights");
     for (name, replicas, ack, [c, d, r]) in [
         ("min_read_latency", 5, Ack::Placed, [0.0, 1.0, 0.0]),
@@ -51,7 +51,7 @@ fn a_number_sets_the_replicas_within_the_range() {
 }
 
 #[test]
-fn of_two_that_conflict_the_higher_level_stands_then_the_first() {
+fn of_conflicting_requirements_the_higher_level_wins_then_the_first() {
     let (policy, log) = resolved([&["min_write_latency"], &[], &["max_durability"]]);
     assert_eq!((policy.ack, policy.replicas), (Ack::Placed, 3));
     assert_eq!(
@@ -65,14 +65,14 @@ fn of_two_that_conflict_the_higher_level_stands_then_the_first() {
 }
 
 #[test]
-fn what_is_dropped_drops_nothing_in_turn() {
+fn a_dropped_requirement_drops_no_other() {
     let (policy, log) = resolved([&["max_durability"], &["min_storage"], &["max_load_balance"]]);
     assert!(policy.spread);
     assert_eq!(log.len(), 1, "{log:?}");
 }
 
 #[test]
-fn fast_reads_and_little_storage_go_together() {
+fn fast_reads_and_small_storage_combine() {
     for levels in [[&["min_read_latency", "min_storage"][..], &[], &[]], [&["min_storage"], &[], &["min_read_latency"]]]
     {
         let (policy, log) = resolved(levels);
@@ -93,14 +93,14 @@ fn complements_of_a_level_add_up_and_hide_those_below() {
 }
 
 #[test]
-fn a_level_switches_off_what_lower_ones_ask_for() {
+fn a_level_switches_off_requirements_of_lower_levels() {
     let (policy, log) = resolved([&["max_durability=false"], &["max_durability"], &[]]);
     assert_eq!(policy, Policy::default());
     assert_eq!(log, ["max_durability (application) is switched off by a level above"]);
 }
 
 #[test]
-fn what_is_said_outright_wins_over_requirements_of_its_level() {
+fn explicit_settings_override_requirements_of_their_level() {
     let operation = Ask { replicas: Some(2), ack: Some(Ack::Replicated), ..asks(&["max_durability"]) };
     let (policy, log) = resolve(&operation, &Ask::default(), &Ask::default(), Replicas::default());
     assert_eq!((policy.replicas, policy.ack, log.len()), (2, Ack::Replicated, 2));
@@ -110,7 +110,7 @@ fn what_is_said_outright_wins_over_requirements_of_its_level() {
 }
 
 #[test]
-fn a_budget_asks_for_as_many_replicas_as_it_pays() {
+fn a_budget_requests_as_many_replicas_as_fit() {
     let application = Ask { budget: Some(Budget(3.0)), ..Ask::default() };
     let range = Replicas { max: 9, ..Replicas::default() };
     let (policy, _) = resolve(&Ask::default(), &application, &Ask::default(), range);
@@ -118,7 +118,7 @@ fn a_budget_asks_for_as_many_replicas_as_it_pays() {
 }
 
 #[test]
-fn every_conflict_drops_the_later_and_says_so() {
+fn every_conflict_drops_and_reports_the_later_requirement() {
     let mut conflicts = 0;
     for first in Requirement::ALL {
         for second in Requirement::ALL {
@@ -142,7 +142,7 @@ fn every_conflict_drops_the_later_and_says_so() {
 }
 
 #[test]
-fn every_complement_holds_in_full_and_says_so() {
+fn every_complement_applies_in_full_and_is_reported() {
     let (policy, log) = resolved([&["max_write_availability"], &["max_load_balance"], &[]]);
     assert!(policy.any_target && policy.spread);
     let serve = "max_write_availability and max_load_balance complement each other: both serve where replicas go";

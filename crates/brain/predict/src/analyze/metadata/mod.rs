@@ -1,4 +1,4 @@
-//! The metadata of self-describing files: which ranges contain numbers of which type, and which ranges are compressed.
+//! The metadata of self-describing files: the ranges with numbers of one type, and the compressed ranges.
 //!
 //! A file arrives in windows, one block at a time, as it is written. The parser uses what a window contains completely,
 //! and ignores references out of it. It does not trust the bytes: lengths and counts are bounds-checked, and invalid
@@ -46,7 +46,7 @@ impl Span {
     }
 }
 
-/// Hears what a file says of itself, window by window.
+/// Parses the metadata of a file, window by window.
 #[derive(Clone, Debug)]
 pub struct Metadata {
     format: Format,
@@ -55,7 +55,7 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Of a file of some format.
+    /// Starts parsing a file of this format.
     pub fn new(format: Format) -> Self {
         Metadata { format, pending: hdf5::Pending::default() }
     }

@@ -1,18 +1,18 @@
-//! NetCDF classic, 64-bit offset and 64-bit data: a header with all variables and their places; numbers big-endian.
+//! NetCDF classic, 64-bit offset and 64-bit data: a header with all variables and their offsets; big-endian numbers.
 
 use terrace_codec::Element;
 
 use super::window::{Fields, Window};
 use super::{Content, Elements, MAX_ENTRIES_PER_WINDOW, Span};
 
-/// Tags of lists in the header.
-const DIMENSIONS: u64 = 0x0A;
-const VARIABLES: u64 = 0x0B;
-const ATTRIBUTES: u64 = 0x0C;
-/// The number of records where a writer did not know it.
-const STREAMING: u64 = u32::MAX as u64;
+/// The tags of lists in the header.
+const TAG_DIMENSIONS: u64 = 0x0A;
+const TAG_VARIABLES: u64 = 0x0B;
+const TAG_ATTRIBUTES: u64 = 0x0C;
+/// Writers that do not know the number of records store this.
+const UNKNOWN_RECORD_COUNT: u64 = u32::MAX as u64;
 
-/// Widths of numbers, by version.
+/// The widths of numbers, which depend on the version.
 #[derive(Clone, Copy)]
 struct Widths {
     count: usize,
@@ -35,7 +35,7 @@ pub fn spans(window: Window) -> Option<Vec<Span>> {
     };
     let records = fields.big(widths.count)?;
     let mut unlimited = None;
-    for number in 0..list(&mut fields, DIMENSIONS, widths)? {
+    for number in 0..list(&mut fields, TAG_DIMENSIONS, widths)? {
         name(&mut fields, widths)?;
         if fields.big(widths.count)? == 0 {
             unlimited = Some(number);
@@ -43,7 +43,7 @@ pub fn spans(window: Window) -> Option<Vec<Span>> {
     }
     attributes(&mut fields, widths)?;
     let mut variables = Vec::new();
-    for _ in 0..list(&mut fields, VARIABLES, widths)? {
+    for _ in 0..list(&mut fields, TAG_VARIABLES, widths)? {
         variables.push(variable(&mut fields, widths, unlimited)?);
         if variables.len() > MAX_ENTRIES_PER_WINDOW {
             return None;
@@ -54,11 +54,11 @@ pub fn spans(window: Window) -> Option<Vec<Span>> {
         spans.extend(Span::new(variable.start, variable.length, Content::Numbers(variable.elements)));
     }
     let recorded: Vec<&Variable> = variables.iter().filter(|variable| variable.records).collect();
-    spans.extend(in_records(&recorded, if records == STREAMING { 0 } else { records }));
+    spans.extend(in_records(&recorded, if records == UNKNOWN_RECORD_COUNT { 0 } else { records }));
     Some(spans)
 }
 
-/// Variables that grow lie interleaved, a record after the other.
+/// Variables along the record dimension are interleaved, one record after another.
 fn in_records(variables: &[&Variable], records: u64) -> Vec<Span> {
     let stride = variables.iter().map(|variable| variable.length).fold(0, u64::saturating_add);
     let Some(first) = variables.first() else { return Vec::new() };
@@ -75,7 +75,7 @@ fn in_records(variables: &[&Variable], records: u64) -> Vec<Span> {
     places.take(MAX_ENTRIES_PER_WINDOW).filter_map(span).collect()
 }
 
-/// How many entries a list has. An absent one is two zeros.
+/// Returns the number of entries of a list. Two zeros stand for an absent list.
 fn list(fields: &mut Fields, tag: u64, widths: Widths) -> Option<u64> {
     let found = fields.big(4)?;
     let count = fields.big(widths.count)?;
@@ -88,7 +88,7 @@ fn name(fields: &mut Fields, widths: Widths) -> Option<()> {
 }
 
 fn attributes(fields: &mut Fields, widths: Widths) -> Option<()> {
-    for _ in 0..list(fields, ATTRIBUTES, widths)? {
+    for _ in 0..list(fields, TAG_ATTRIBUTES, widths)? {
         name(fields, widths)?;
         let width = elements(fields.big(4)?)?.element.width();
         let count = usize::try_from(fields.big(widths.count)?).ok()?;
@@ -143,7 +143,8 @@ mod tests {
         out.resize(out.len().next_multiple_of(4), 0);
     }
 
-    /// Two dimensions, an attribute, a fixed variable of doubles, and two of records: floats and shorts.
+    /// Makes a file with two dimensions, an attribute, a fixed variable of doubles, and two record variables: floats
+    /// and shorts.
     fn file() -> Vec<u8> {
         let mut out = b"CDF\x01".to_vec();
         put(&mut out, &[3, 0x0A, 2]);
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_cut_short_says_nothing() {
+    fn a_truncated_header_gives_no_spans() {
         let file = file();
         for length in 0..file.len() {
             assert_eq!(Metadata::new(Format::NetCdf).hear(0, &file[..length]), []);

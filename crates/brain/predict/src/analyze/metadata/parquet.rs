@@ -1,24 +1,24 @@
-//! Parquet: a footer in Thrift's compact protocol, at the end, tells the type, codec and place of each column's chunks.
-//! So the window must hold the whole file.
+//! Parquet: a footer at the end, in Thrift's compact protocol, describes the type, codec and offset of each column
+//! chunk. The window must contain the whole file.
 
 use terrace_codec::Element;
 
 use super::window::{Fields, Window};
 use super::{Content, Elements, MAX_ENTRIES_PER_WINDOW, Span};
 
-/// Structures within structures, at most.
-const DEPTH: usize = 16;
-/// Kinds of fields in the compact protocol.
-const TRUE: u8 = 1;
-const FALSE: u8 = 2;
-const BYTE: u8 = 3;
-const DOUBLE: u8 = 7;
-const BINARY: u8 = 8;
-const LIST: u8 = 9;
-const SET: u8 = 10;
-const STRUCT: u8 = 12;
-/// Encodings of values that are the values themselves, or say how long runs of them are.
-const PLAIN: [i64; 3] = [0, 3, 4];
+/// The maximum depth of nested structures.
+const MAX_STRUCT_DEPTH: usize = 16;
+/// The kinds of fields in the compact protocol.
+const KIND_TRUE: u8 = 1;
+const KIND_FALSE: u8 = 2;
+const KIND_BYTE: u8 = 3;
+const KIND_DOUBLE: u8 = 7;
+const KIND_BINARY: u8 = 8;
+const KIND_LIST: u8 = 9;
+const KIND_SET: u8 = 10;
+const KIND_STRUCT: u8 = 12;
+/// Encodings that store the values themselves, or their run lengths.
+const PLAIN_ENCODINGS: [i64; 3] = [0, 3, 4];
 
 #[derive(Default)]
 struct Chunk {
@@ -37,11 +37,11 @@ pub fn spans(window: Window) -> Option<Vec<Span>> {
     let mut chunks = Vec::new();
     // FileMetaData.row_groups, RowGroup.columns, ColumnChunk.meta_data.
     structure(&mut Fields(rest.get(footer..)?), 0, &mut |number, kind, fields| match (number, kind) {
-        (4, LIST) => list(fields, 1, &mut |group| {
+        (4, KIND_LIST) => list(fields, 1, &mut |group| {
             structure(group, 2, &mut |number, kind, fields| match (number, kind) {
-                (1, LIST) => list(fields, 3, &mut |column| {
+                (1, KIND_LIST) => list(fields, 3, &mut |column| {
                     structure(column, 4, &mut |number, kind, fields| match (number, kind) {
-                        (3, STRUCT) => {
+                        (3, KIND_STRUCT) => {
                             chunks.push(chunk(fields)?);
                             (chunks.len() <= MAX_ENTRIES_PER_WINDOW).then_some(true)
                         }
@@ -80,10 +80,10 @@ fn chunk(fields: &mut Fields) -> Option<Chunk> {
     structure(fields, 5, &mut |number, kind, fields| {
         match (number, kind) {
             (1, _) => chunk.kind = zigzag(fields)?,
-            (2, LIST) => {
+            (2, KIND_LIST) => {
                 let plain = &mut chunk.plain;
                 list(fields, 6, &mut |fields| {
-                    *plain &= PLAIN.contains(&zigzag(fields)?);
+                    *plain &= PLAIN_ENCODINGS.contains(&zigzag(fields)?);
                     Some(())
                 })?;
             }
@@ -98,13 +98,14 @@ fn chunk(fields: &mut Fields) -> Option<Chunk> {
     Some(chunk)
 }
 
-/// Calls for each field of a structure with its number and kind; one that the call does not read is passed over.
+/// Calls `each` for every field of a structure with its number and kind. Fields that the call does not read are
+/// skipped.
 fn structure(
     fields: &mut Fields,
     depth: usize,
     visit: &mut dyn FnMut(i64, u8, &mut Fields) -> Option<bool>,
 ) -> Option<()> {
-    (depth < DEPTH).then_some(())?;
+    (depth < MAX_STRUCT_DEPTH).then_some(())?;
     let mut number = 0;
     loop {
         let head = fields.byte()?;
@@ -122,7 +123,7 @@ fn structure(
 }
 
 fn list(fields: &mut Fields, depth: usize, visit: &mut dyn FnMut(&mut Fields) -> Option<()>) -> Option<()> {
-    (depth < DEPTH).then_some(())?;
+    (depth < MAX_STRUCT_DEPTH).then_some(())?;
     let (count, _) = head_of_list(fields)?;
     (0..count).try_for_each(|_| visit(fields))
 }
@@ -135,23 +136,23 @@ fn head_of_list(fields: &mut Fields) -> Option<(u64, u8)> {
 
 fn pass(fields: &mut Fields, kind: u8, depth: usize) -> Option<()> {
     match kind {
-        TRUE | FALSE => Some(()),
-        BYTE => fields.skip(1),
-        DOUBLE => fields.skip(8),
-        BINARY => {
+        KIND_TRUE | KIND_FALSE => Some(()),
+        KIND_BYTE => fields.skip(1),
+        KIND_DOUBLE => fields.skip(8),
+        KIND_BINARY => {
             let length = usize::try_from(varint(fields)?).ok()?;
             fields.skip(length)
         }
-        LIST | SET => {
-            (depth < DEPTH).then_some(())?;
+        KIND_LIST | KIND_SET => {
+            (depth < MAX_STRUCT_DEPTH).then_some(())?;
             let (count, kind) = head_of_list(fields)?;
             // A flag in a list takes a byte, unlike one in a structure.
-            let kind = if matches!(kind, TRUE | FALSE) { BYTE } else { kind };
+            let kind = if matches!(kind, KIND_TRUE | KIND_FALSE) { KIND_BYTE } else { kind };
             (0..count).try_for_each(|_| pass(fields, kind, depth + 1))
         }
-        STRUCT => structure(fields, depth, &mut |_, _, _| Some(false)),
+        KIND_STRUCT => structure(fields, depth, &mut |_, _, _| Some(false)),
         4..=6 => varint(fields).map(drop),
-        // No file of Parquet has a map.
+        // Parquet uses no maps.
         _ => None,
     }
 }

@@ -15,7 +15,7 @@ impl<'a> Window<'a> {
         self.base.saturating_add(self.bytes.len() as u64)
     }
 
-    /// The fields from a place in the file on, if it is in the window.
+    /// Returns the fields from an offset of the file on, if it is in the window.
     pub fn at(&self, place: u64) -> Option<Fields<'a>> {
         let skip = usize::try_from(place.checked_sub(self.base)?).ok()?;
         Some(Fields(self.bytes.get(skip..)?))
@@ -27,7 +27,7 @@ impl<'a> Window<'a> {
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next bytes.
+    /// Takes the next bytes.
     pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
@@ -39,24 +39,24 @@ impl<'a> Fields<'a> {
         self.take(length).map(drop)
     }
 
-    /// The next byte.
+    /// Takes the next byte.
     pub fn byte(&mut self) -> Option<u8> {
         self.take(1)?.first().copied()
     }
 
-    /// A little-endian number of up to eight bytes.
+    /// Takes a little-endian number of up to eight bytes.
     pub fn little(&mut self, width: usize) -> Option<u64> {
         (width <= 8).then_some(())?;
         Some(self.take(width)?.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// A big-endian number of up to eight bytes.
+    /// Takes a big-endian number of up to eight bytes.
     pub fn big(&mut self, width: usize) -> Option<u64> {
         (width <= 8).then_some(())?;
         Some(self.take(width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// A little-endian number of bytes, or of things.
+    /// Takes a little-endian count or length.
     pub fn count(&mut self, width: usize) -> Option<usize> {
         usize::try_from(self.little(width)?).ok()
     }

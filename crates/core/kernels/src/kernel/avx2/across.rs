@@ -1,4 +1,4 @@
-//! Squares of a matrix turned over, by way of a square of memory that stays in the first-level cache.
+//! Transposition of squares by a buffer that stays in the first-level cache.
 
 #![allow(unsafe_code, reason = "vector loads and stores take pointers; callers have checked what they reach")]
 
@@ -10,43 +10,43 @@ use std::arch::x86_64::{
 };
 use std::mem::MaybeUninit;
 
-use crate::kernel::across::{LINE, Turn, mask};
+use crate::kernel::across::{CACHE_LINE_BYTES, Turn, mask};
 
-/// Bytes of a register.
-const REGISTER: usize = 32;
-/// So far ahead the source is fetched.
-const AHEAD: usize = 2 * LINE;
+/// The size of a register.
+const REGISTER_BYTES: usize = 32;
+/// The source is prefetched this far ahead.
+const PREFETCH_DISTANCE_BYTES: usize = 2 * CACHE_LINE_BYTES;
 
-/// A square in memory.
+/// The buffer for a square.
 #[repr(align(64))]
-struct Square(MaybeUninit<[u8; LINE * (LINE / 4)]>);
+struct Square(MaybeUninit<[u8; CACHE_LINE_BYTES * (CACHE_LINE_BYTES / 4)]>);
 
-/// Turns over a square.
+/// Transposes a square.
 ///
 /// # Safety
-/// The machine must have AVX2, and a line at each step be readable, and writable, and aligned where it is streamed.
+/// The machine must have AVX2. A line at each step must be readable and writable, and aligned if it is streamed.
 #[target_feature(enable = "avx2")]
 pub(in crate::kernel) unsafe fn turn(turn: &Turn, to: *mut u8, from: *const u8) {
     let mut square = Square(MaybeUninit::uninit());
     let square = square.0.as_mut_ptr().cast::<u8>();
-    // SAFETY: what the caller promises.
+    // SAFETY: the caller promises all of it.
     unsafe {
         match turn.size {
             4 => read::<4>(square, from, turn.steps.1, mask(turn.unit)),
             _ => read::<8>(square, from, turn.steps.1, mask(turn.unit)),
         }
-        put(square, LINE / turn.size, to, turn.steps.0, turn.stream);
+        put(square, CACHE_LINE_BYTES / turn.size, to, turn.steps.0, turn.stream);
     }
 }
 
-/// Reads lines of the source, and puts them down turned over.
+/// Reads lines of the source and stores them transposed.
 ///
 /// # Safety
-/// The machine must have AVX2, and a line at each step from `from` be readable for each element of a side.
+/// The machine must have AVX2. For each element of a side, a line at its step from `from` must be readable.
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn read<const SIZE: usize>(square: *mut u8, from: *const u8, step: isize, mask: [u8; 16]) {
-    let lanes = REGISTER / SIZE;
+    let lanes = REGISTER_BYTES / SIZE;
     // SAFETY: a mask has 16 bytes; the caller promises the source; the square has a line for each row.
     unsafe {
         let mask = _mm256_broadcastsi128_si256(_mm_loadu_si128(mask.as_ptr().cast::<__m128i>()));
@@ -56,14 +56,14 @@ unsafe fn read<const SIZE: usize>(square: *mut u8, from: *const u8, step: isize,
                 for (lane, line) in lines.iter_mut().enumerate().take(lanes) {
                     let from = from.offset(step * (element + lane) as isize);
                     if row == 0 {
-                        _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD).cast::<i8>());
+                        _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(PREFETCH_DISTANCE_BYTES).cast::<i8>());
                     }
                     let from = from.add(row * SIZE);
                     *line = _mm256_shuffle_epi8(_mm256_loadu_si256(from.cast::<__m256i>()), mask);
                 }
                 let lines = if SIZE == 4 { eight(lines) } else { four(lines) };
                 for (lane, line) in lines.iter().enumerate().take(lanes) {
-                    let to = square.add((row + lane) * LINE + element * SIZE);
+                    let to = square.add((row + lane) * CACHE_LINE_BYTES + element * SIZE);
                     _mm256_store_si256(to.cast::<__m256i>(), *line);
                 }
             }
@@ -71,17 +71,17 @@ unsafe fn read<const SIZE: usize>(square: *mut u8, from: *const u8, step: isize,
     }
 }
 
-/// Writes the rows of a square, each a line.
+/// Writes each row of the square as a line.
 ///
 /// # Safety
-/// The machine must have AVX2, a line at each step from `to` be writable, and aligned where it is streamed.
+/// The machine must have AVX2. A line at each step from `to` must be writable, and aligned if it is streamed.
 #[target_feature(enable = "avx2")]
 #[inline]
 unsafe fn put(square: *const u8, side: usize, to: *mut u8, step: isize, stream: bool) {
     for row in 0..side {
         // SAFETY: the caller promises it.
         unsafe {
-            let from = square.add(row * LINE).cast::<__m256i>();
+            let from = square.add(row * CACHE_LINE_BYTES).cast::<__m256i>();
             let to = to.offset(step * row as isize).cast::<__m256i>();
             let (low, high) = (_mm256_load_si256(from), _mm256_load_si256(from.add(1)));
             if stream {
@@ -95,7 +95,7 @@ unsafe fn put(square: *const u8, side: usize, to: *mut u8, step: isize, stream: 
     }
 }
 
-/// Turns over eight by eight elements of 4 bytes.
+/// Transposes eight by eight elements of 4 bytes.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn eight(v: [__m256i; 8]) -> [__m256i; 8] {
@@ -116,7 +116,7 @@ fn eight(v: [__m256i; 8]) -> [__m256i; 8] {
     })
 }
 
-/// Turns over four by four elements of 8 bytes; the rest of the lines stays.
+/// Transposes four by four elements of 8 bytes; the rest of the lines stays.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn four(v: [__m256i; 8]) -> [__m256i; 8] {

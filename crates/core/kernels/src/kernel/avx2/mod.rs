@@ -1,4 +1,4 @@
-//! Registers of 32 bytes.
+//! Kernels for registers of 32 bytes.
 
 pub(super) mod across;
 pub(super) mod program;

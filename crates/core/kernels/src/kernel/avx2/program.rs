@@ -1,80 +1,83 @@
-//! Byte shuffles that put records together, sixteen bytes at a time.
+//! Byte shuffles that assemble records, sixteen bytes at a time.
 //!
-//! A destination without gaps is seen as vectors of 16 bytes. After some whole number of records, a period, its pattern begins
-//! again. Each vector of a period is put together from a few windows of 16 bytes of the source; where each of their bytes goes,
-//! a mask says. The same program serves any fields, sizes, strides and byte orders.
+//! A program divides a destination without gaps into vectors of 16 bytes. Their pattern repeats after a period, which
+//! is a whole number of records. Each vector of a period is assembled from a few windows of 16 bytes of the source; a
+//! mask says where each of their bytes goes. The same program handles any fields, sizes, strides and byte orders.
 
 use crate::kernel::Area;
 use crate::kernel::record::{Record, swapped};
 use crate::moves::Move;
 
-/// Bytes of a vector.
-pub(in crate::kernel) const WIDTH: usize = 16;
+/// The size of a vector.
+pub(in crate::kernel) const VECTOR_BYTES: usize = 16;
 /// Longer periods gain nothing over single moves.
-const LONGEST: u64 = 1024;
+const MAX_PERIOD_BYTES: u64 = 1024;
 /// More windows than this per vector cost as much as single moves.
 pub(super) const MOST_WINDOWS: usize = 16;
 
-/// How to fill the vectors of one period.
+/// The instructions that fill the vectors of one period.
 #[derive(Debug)]
 pub(in crate::kernel) struct Program {
-    /// Records in a period.
+    /// The number of records in a period.
     pub records: u64,
-    /// Bytes of a period in the destination.
+    /// The size of a period in the destination.
     pub period: u64,
-    /// Where the first record goes.
+    /// The destination of the first record.
     pub to: i64,
-    /// By how much the destination moves from row to row.
+    /// The distance between rows in the destination.
     pub row: i64,
     /// The vectors, in order.
     pub vectors: Vec<Vec<Window>>,
 }
 
-/// Sixteen bytes of the source, and where each goes.
+/// Sixteen bytes of the source, and the destination of each.
 #[derive(Debug)]
 pub(in crate::kernel) struct Window {
-    /// Where it begins.
+    /// The start of the window.
     pub from: i64,
-    /// By how much it moves from period to period.
+    /// The distance of the window from period to period.
     pub step: i64,
-    /// By how much it moves from row to row.
+    /// The distance of the window from row to row.
     pub row: i64,
-    /// For each byte of the vector, the byte of the window; 0x80 where another window gives it.
-    pub mask: [u8; WIDTH],
+    /// For each byte of the vector, the index of a byte of the window, or 0x80 if another window provides it.
+    pub mask: [u8; VECTOR_BYTES],
 }
 
 impl Program {
-    /// The program of moves that fill their destination without gaps; none for others, and where it gains nothing.
+    /// Makes the program of moves that fill their destination without gaps. Returns `None` for other moves, and if a
+    /// program gains nothing.
     pub fn record(list: &[Move]) -> Option<Program> {
         let record = Record::of(list)?;
-        let records = record.period(WIDTH as u64);
+        let records = record.period(VECTOR_BYTES as u64);
         let period = records * record.size;
-        if period > LONGEST {
+        if period > MAX_PERIOD_BYTES {
             return None;
         }
         let mut program = Program { records, period, to: record.to, row: record.row, vectors: Vec::new() };
         let bytes = sources(&record, records);
-        for vector in bytes.chunks(WIDTH) {
+        for vector in bytes.chunks(VECTOR_BYTES) {
             program.vectors.push(windows(vector, records).filter(|windows| windows.len() <= MOST_WINDOWS)?);
         }
         Some(program)
     }
 
-    /// Where the destination of an area begins.
+    /// Returns the start of an area in the destination.
     pub fn start(&self, area: Area) -> i64 {
         let period = (area.first_element / self.records) as i64;
         area.base.0 + self.to + self.row * area.first_row as i64 + self.period as i64 * period
     }
 
-    /// For how many elements of each row all windows and vectors of pairs of periods lie within buffers of these lengths.
+    /// Returns for how many elements of each row the windows and vectors of whole pairs of periods lie within buffers
+    /// of these lengths.
     pub fn limit(&self, area: Area, to: usize, from: usize) -> u64 {
-        // A window may reach beyond what it is needed for. Where that is beyond the buffer, the last few are left to others.
+        // A window may read more bytes than it uses. The last few elements are left to other kernels if those bytes are
+        // beyond the buffer.
         let most = area.elements / self.records / 2;
         let fits = |pairs: &u64| {
             let (least, most) = self.reach(area, pairs * 2);
             least >= 0 && most <= from as i64
         };
-        let first = most.saturating_sub(WIDTH as u64).max(1);
+        let first = most.saturating_sub(VECTOR_BYTES as u64).max(1);
         let Some(pairs) = (first..=most).rev().find(fits) else { return 0 };
         let start = self.start(area);
         let end = start + self.row * (area.rows as i64 - 1) + (self.period * pairs * 2) as i64;
@@ -82,7 +85,7 @@ impl Program {
         if inside { pairs * 2 * self.records } else { 0 }
     }
 
-    /// The beginnings and ends of the windows of an area of this number of periods.
+    /// Returns the smallest start and the largest end of the windows of an area with this number of periods.
     fn reach(&self, area: Area, periods: u64) -> (i64, i64) {
         let (mut least, mut most) = (i64::MAX, i64::MIN);
         for window in self.vectors.iter().flatten() {
@@ -90,7 +93,7 @@ impl Program {
             for row in [0, window.row * (area.rows as i64 - 1)] {
                 for step in [0, window.step * (periods as i64 - 1)] {
                     least = least.min(start + row + step);
-                    most = most.max(start + row + step + WIDTH as i64);
+                    most = most.max(start + row + step + VECTOR_BYTES as i64);
                 }
             }
         }
@@ -99,25 +102,25 @@ impl Program {
 }
 
 impl Window {
-    /// Where the first window of an area begins.
+    /// Returns the start of the window in an area.
     pub fn start(&self, program: &Program, area: Area) -> i64 {
         let period = (area.first_element / program.records) as i64;
         area.base.1 + self.from + self.row * area.first_row as i64 + self.step * period
     }
 }
 
-/// Where a byte comes from.
+/// The origin of a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Source {
-    /// By how much it moves from record to record.
+    /// Its distance from record to record.
     step: i64,
-    /// By how much it moves from row to row.
+    /// Its distance from row to row.
     row: i64,
-    /// Its place.
+    /// Its offset in the source.
     from: i64,
 }
 
-/// The places from which the bytes of this number of records come.
+/// Returns the origins of the bytes of this number of records.
 fn sources(record: &Record, records: u64) -> Vec<Source> {
     let mut sources = Vec::new();
     for number in 0..records as i64 {
@@ -130,7 +133,7 @@ fn sources(record: &Record, records: u64) -> Vec<Source> {
     sources
 }
 
-/// The fewest windows that hold these bytes, in periods of this number of records.
+/// Finds the smallest set of windows that contains these bytes, in periods of this number of records.
 fn windows(bytes: &[Source], records: u64) -> Option<Vec<Window>> {
     let mut order: Vec<usize> = (0..bytes.len()).collect();
     order.sort_unstable_by_key(|i| bytes.get(*i));
@@ -138,9 +141,9 @@ fn windows(bytes: &[Source], records: u64) -> Option<Vec<Window>> {
     for i in order {
         let &Source { from, step, row } = bytes.get(i)?;
         let step = step * records as i64;
-        let fits = |w: &Window| w.step == step && w.row == row && from - w.from < WIDTH as i64;
+        let fits = |w: &Window| w.step == step && w.row == row && from - w.from < VECTOR_BYTES as i64;
         if !windows.last().is_some_and(fits) {
-            windows.push(Window { from, step, row, mask: [0x80; WIDTH] });
+            windows.push(Window { from, step, row, mask: [0x80; VECTOR_BYTES] });
         }
         let window = windows.last_mut()?;
         *window.mask.get_mut(i)? = (from - window.from) as u8;

@@ -1,4 +1,4 @@
-//! Programs in AVX2: two periods at once, one in each half of a register.
+//! Execution of programs in AVX2: two periods at a time, one in each half of a register.
 
 #![allow(unsafe_code, reason = "vector loads and stores take pointers; callers have checked what they reach")]
 
@@ -8,10 +8,10 @@ use std::arch::x86_64::{
     _mm256_shuffle_epi8, _mm256_storeu_si256,
 };
 
-use super::program::{MOST_WINDOWS, Program, WIDTH, Window};
+use super::program::{MOST_WINDOWS, Program, VECTOR_BYTES, Window};
 use crate::kernel::Area;
 
-/// Carries out this number of pairs of periods of each row.
+/// Executes this number of pairs of periods of each row.
 ///
 /// # Safety
 /// The machine must have AVX2, and all windows and vectors of the area must lie within the buffers.
@@ -30,9 +30,9 @@ pub(in crate::kernel) unsafe fn run(program: &Program, area: Area, pairs: u64, t
         for (start, window) in starts.iter_mut().zip(vector) {
             *start = window.start(program, area) as isize;
         }
-        // SAFETY: what this function's caller promises.
+        // SAFETY: the caller promises all of it.
         unsafe {
-            let to = place.to.offset(first + (i * WIDTH) as isize);
+            let to = place.to.offset(first + (i * VECTOR_BYTES) as isize);
             fill(vector, &starts, Place { to, ..place });
         }
     }
@@ -57,9 +57,9 @@ unsafe fn fill(windows: &[Window], starts: &[isize; MOST_WINDOWS], place: Place)
     macro_rules! with {
         ($($count:literal)*) => {
             match (windows.len(), equal) {
-                // SAFETY: what this function's caller promises.
+                // SAFETY: the caller promises all of it.
                 $(($count, true) => unsafe { fill_from::<$count, true>(windows, starts, place) },)*
-                // SAFETY: the same.
+                // SAFETY: the caller promises all of it.
                 $(($count, false) => unsafe { fill_from::<$count, false>(windows, starts, place) },)*
                 _ => {}
             }
@@ -69,7 +69,7 @@ unsafe fn fill(windows: &[Window], starts: &[isize; MOST_WINDOWS], place: Place)
     with!(1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16);
 }
 
-/// `EQUAL` says that all windows move equally from period to period.
+/// Fills one vector of each period. `EQUAL` says that all windows advance equally from period to period.
 ///
 /// # Safety
 /// As for [`run`], with `COUNT` windows.
@@ -88,9 +88,9 @@ unsafe fn fill_from<const COUNT: usize, const EQUAL: bool>(
     }
     for row in 0..place.rows {
         let mut at: [isize; COUNT] = std::array::from_fn(|i| starts[i] + rows[i] * row);
-        // With equal steps, one pointer moves, and the others are at fixed distances.
+        // With equal steps, one pointer advances, and the others are at fixed distances from it.
         let apart: [isize; COUNT] = std::array::from_fn(|i| at[i] - at[0]);
-        // SAFETY: the caller promises that all places reached are in the buffers.
+        // SAFETY: the caller promises that all accessed bytes are in the buffers.
         unsafe {
             let mut to = place.to.offset(place.row * row);
             for _ in 0..place.pairs {
@@ -105,7 +105,7 @@ unsafe fn fill_from<const COUNT: usize, const EQUAL: bool>(
                     };
                     sum = _mm256_or_si256(sum, _mm256_shuffle_epi8(both, masks[i]));
                 }
-                if place.period == WIDTH as isize {
+                if place.period == VECTOR_BYTES as isize {
                     _mm256_storeu_si256(to.cast::<__m256i>(), sum);
                 } else {
                     _mm_storeu_si128(to.cast::<__m128i>(), _mm256_castsi256_si128(sum));
@@ -121,7 +121,7 @@ unsafe fn fill_from<const COUNT: usize, const EQUAL: bool>(
     }
 }
 
-/// Sixteen bytes from each of two places.
+/// Loads sixteen bytes from each of two addresses.
 ///
 /// # Safety
 /// Both must be readable.

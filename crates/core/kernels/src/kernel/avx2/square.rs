@@ -1,32 +1,33 @@
-//! Fields of 4 or 8 bytes, sixteen bytes of a record at a time: small squares of elements are turned over in registers.
+//! Transposition of fields of 4 or 8 bytes in small squares, sixteen bytes of a record at a time.
 //!
-//! Where up to four fields of 4 bytes, or two of 8, lie within 16 bytes of a record, those bytes of eight records, or of four, are
-//! loaded once and give a vector for each field. The other way round, vectors of fields give 16 bytes of each record.
+//! If up to four fields of 4 bytes, or two of 8 bytes, lie within 16 bytes of a record, these bytes of eight or four
+//! records are loaded once and give a vector for each field. In the opposite direction, the vectors of the fields give
+//! 16 bytes of each record.
 
-use super::program::WIDTH;
+use super::program::VECTOR_BYTES;
 use crate::kernel::Area;
 use crate::moves::Move;
 
 /// Fields that are moved together.
 #[derive(Debug)]
 pub(in crate::kernel) struct Square {
-    /// Bytes of a field: 4 or 8.
+    /// The size of a field: 4 or 8.
     pub size: usize,
-    /// From records into an array for each field, or the other way round.
+    /// Whether records become an array for each field; otherwise arrays become records.
     pub gather: bool,
-    /// Where the arrays begin; as many as there are fields.
+    /// The starts of the arrays, one for each field.
     pub arrays: Vec<i64>,
-    /// Where the 16 bytes of the first record begin.
+    /// The start of the 16 bytes of the first record.
     pub record: i64,
-    /// The distance of records.
+    /// The distance between records.
     pub stride: i64,
-    /// By how much arrays and records move from row to row.
+    /// The distances between rows in the arrays and in the records.
     pub rows: (i64, i64),
-    /// For each byte, as the squares are turned, where it is in the record's 16; or the other way round.
-    pub mask: [u8; WIDTH],
+    /// A shuffle mask between the order of a transposed square and the order of the record's 16 bytes.
+    pub mask: [u8; VECTOR_BYTES],
 }
 
-/// Squares, each with the moves that it carries out, and moves that fall into none.
+/// Splits moves into squares, each with its moves, and moves that fit into no square.
 pub(in crate::kernel) fn split(list: &[Move]) -> (Vec<(Square, Vec<Move>)>, Vec<Move>) {
     let (mut squares, mut rest) = (Vec::new(), Vec::new());
     let mut left: Vec<&Move> = list.iter().collect();
@@ -35,8 +36,8 @@ pub(in crate::kernel) fn split(list: &[Move]) -> (Vec<(Square, Vec<Move>)>, Vec<
     while let Some(&first) = left.get(at) {
         let alike = left.iter().skip(at).take_while(|one| like(first, one)).copied();
         let run: Vec<&Move> = if gathers(first) {
-            let most = WIDTH / first.size.max(1) as usize;
-            alike.take_while(|one| one.from + one.size as i64 <= first.from + WIDTH as i64).take(most).collect()
+            let most = VECTOR_BYTES / first.size.max(1) as usize;
+            alike.take_while(|one| one.from + one.size as i64 <= first.from + VECTOR_BYTES as i64).take(most).collect()
         } else {
             let next = |(i, one): (usize, &Move)| one.to == first.to + (i as u64 * first.size) as i64;
             alike.enumerate().take_while(|(i, one)| next((*i, one))).map(|(_, one)| one).collect()
@@ -60,21 +61,22 @@ fn steps(one: &Move) -> ((i64, i64), (i64, i64)) {
     (one.steps.first().copied().unwrap_or((0, 0)), one.steps.last().copied().unwrap_or((0, 0)))
 }
 
-/// Whether a move fills an array of its own.
+/// Returns whether a move fills an array of its own.
 fn gathers(one: &Move) -> bool {
     steps(one).1.0 == one.size as i64
 }
 
-/// Whether two moves can be in one square.
+/// Returns whether two moves can be in one square.
 fn like(a: &Move, b: &Move) -> bool {
     let array = |one: &Move| if gathers(one) { steps(one).1.0 } else { steps(one).1.1 };
     matches!(a.size, 4 | 8) && a.size == b.size && steps(a) == steps(b) && array(a) == a.size as i64
 }
 
-/// The squares of a run of fields; the last may take in some of the one before, since it must be full to be written.
+/// Returns the squares of a run of fields. A square must be full to be written, so the last one may repeat fields of
+/// the one before it.
 fn squares_of(run: &[&Move]) -> Vec<(Square, Vec<Move>)> {
     let Some(first) = run.first() else { return Vec::new() };
-    let full = WIDTH / first.size.max(1) as usize;
+    let full = VECTOR_BYTES / first.size.max(1) as usize;
     let gather = gathers(first);
     if !matches!(first.size, 4 | 8) || run.len() < if gather { 2 } else { full } {
         return Vec::new();
@@ -92,7 +94,7 @@ fn square(fields: &[&Move], gather: bool) -> (Square, Vec<Move>) {
     let (row, step) = fields.first().map_or(((0, 0), (0, 0)), |first| steps(first));
     let record = fields.iter().map(|one| end(one).1).min().unwrap_or(0);
     let size = fields.first().map_or(4, |first| first.size as usize);
-    let mut mask = [0x80; WIDTH];
+    let mut mask = [0x80; VECTOR_BYTES];
     for (i, one) in fields.iter().enumerate() {
         for byte in 0..size {
             let unit = one.unit as usize;
@@ -111,24 +113,24 @@ fn square(fields: &[&Move], gather: bool) -> (Square, Vec<Move>) {
 }
 
 impl Square {
-    /// How many records are turned over at once.
+    /// Returns how many records are transposed at a time.
     pub fn records(&self) -> u64 {
         32 / self.size as u64
     }
 
-    /// Where arrays and records of an area begin, beside their own places.
+    /// Returns the offsets of an area, to be added to the starts of arrays and records.
     pub fn start(&self, area: Area) -> (i64, i64) {
         let base = if self.gather { area.base } else { (area.base.1, area.base.0) };
         let (row, element) = (area.first_row as i64, area.first_element as i64);
         (base.0 + self.rows.0 * row + self.size as i64 * element, base.1 + self.rows.1 * row + self.stride * element)
     }
 
-    /// For how many elements of each row all that is touched lies within buffers of these lengths.
+    /// Returns for how many elements of each row all accessed bytes lie within buffers of these lengths.
     pub fn limit(&self, area: Area, to: usize, from: usize) -> u64 {
         let (arrays, records) = if self.gather { (to as i64, from as i64) } else { (from as i64, to as i64) };
         let start = self.start(area);
         let mut turns = area.elements / self.records();
-        // Sixteen bytes of the last records may reach beyond the buffer.
+        // The sixteen bytes of the last records may reach beyond the buffer.
         for _ in 0..4 {
             let count = (turns * self.records()) as i64;
             let inside = |first: i64, row: i64, span: i64, least: i64, length: i64| {
@@ -141,7 +143,7 @@ impl Square {
             if turns > 0
                 && area.rows > 0
                 && self.arrays.iter().all(array)
-                && inside(start.1 + self.record, self.rows.1, WIDTH as i64, reach, records)
+                && inside(start.1 + self.record, self.rows.1, VECTOR_BYTES as i64, reach, records)
             {
                 return turns * self.records();
             }

@@ -1,4 +1,4 @@
-//! Squares in AVX2.
+//! Execution of squares in AVX2.
 
 #![allow(unsafe_code, reason = "vector loads and stores take pointers; callers have checked what they reach")]
 
@@ -14,7 +14,7 @@ use crate::kernel::Area;
 /// Transposes this number of squares of each row.
 ///
 /// # Safety
-/// The machine must have AVX2, and all that is touched for the area must lie within the buffers.
+/// The machine must have AVX2, and all bytes that are accessed for the area must lie within the buffers.
 pub(in crate::kernel) unsafe fn run(square: &Square, area: Area, turns: u64, to: &mut [u8], from: &[u8]) {
     let start = square.start(area);
     for row in 0..area.rows as isize {
@@ -25,7 +25,7 @@ pub(in crate::kernel) unsafe fn run(square: &Square, area: Area, turns: u64, to:
         let arrays = [arrays(0), arrays(1), arrays(2), arrays(3)];
         let record = (square.record + start.1) as isize + square.rows.1 as isize * row;
         let (stride, turns, count) = (square.stride as isize, turns as isize, square.arrays.len());
-        // SAFETY: the caller promises that all places are in the buffers; of arrays, `count` are.
+        // SAFETY: the caller promises that all accessed bytes are in the buffers; `count` arrays are accessed.
         unsafe {
             let mask = _mm_loadu_si128(square.mask.as_ptr().cast::<__m128i>());
             match (square.gather, square.size) {
@@ -42,7 +42,7 @@ pub(in crate::kernel) unsafe fn run(square: &Square, area: Area, turns: u64, to:
     }
 }
 
-/// Sides of a square: four elements of 4 bytes, or two of 8, in each half of a register.
+/// Transposes the sides of a square: four elements of 4 bytes, or two of 8, in each half of a register.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn turn<const SIDE: usize>(v: [__m256i; 4]) -> [__m256i; 4] {
@@ -55,7 +55,7 @@ fn turn<const SIDE: usize>(v: [__m256i; 4]) -> [__m256i; 4] {
 }
 
 /// # Safety
-/// As for [`run`]; `count` of the arrays are written.
+/// As for [`run`]; `count` arrays are written.
 #[target_feature(enable = "avx2")]
 unsafe fn gather<const SIDE: usize>(
     to: *mut u8,
@@ -69,7 +69,7 @@ unsafe fn gather<const SIDE: usize>(
     let mask = _mm256_broadcastsi128_si256(mask);
     let side = SIDE as isize;
     for i in 0..turns {
-        // SAFETY: what the caller promises.
+        // SAFETY: the caller promises all of it.
         unsafe {
             let record = from.offset(i * 2 * side * stride);
             let mut v = [mask; 4];
@@ -103,7 +103,7 @@ unsafe fn scatter<const SIDE: usize>(
     let mask = _mm256_broadcastsi128_si256(mask);
     let side = SIDE as isize;
     for i in 0..turns {
-        // SAFETY: what the caller promises.
+        // SAFETY: the caller promises all of it.
         unsafe {
             let mut v = [mask; 4];
             for k in 0..SIDE {

@@ -1,4 +1,4 @@
-//! Squares of a matrix turned over in registers.
+//! Transposition of squares in registers.
 
 #![allow(unsafe_code, reason = "vector loads and stores take pointers; callers have checked what they reach")]
 
@@ -8,18 +8,18 @@ use std::arch::x86_64::{
     _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
-use crate::kernel::across::{LINE, Turn, mask};
+use crate::kernel::across::{CACHE_LINE_BYTES, Turn, mask};
 
-/// So far ahead the source is fetched, where the caches do not hold it.
-const AHEAD: usize = 2 * LINE;
+/// The source is prefetched this far ahead if the caches do not hold it.
+const PREFETCH_DISTANCE_BYTES: usize = 2 * CACHE_LINE_BYTES;
 
-/// Turns over a square.
+/// Transposes a square.
 ///
 /// # Safety
-/// The machine must have AVX-512, and a line at each step be readable, and writable, and aligned where it is streamed.
+/// The machine must have AVX-512. A line at each step must be readable and writable, and aligned if it is streamed.
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(in crate::kernel) unsafe fn turn(turn: &Turn, to: *mut u8, from: *const u8) {
-    // SAFETY: what the caller promises.
+    // SAFETY: the caller promises all of it.
     unsafe {
         if turn.size == 4 {
             let lines = sixteen(read::<16>(turn, from));
@@ -39,10 +39,10 @@ unsafe fn read<const SIDE: usize>(turn: &Turn, from: *const u8) -> [__m512i; SID
     let mut lines = [_mm512_setzero_si512(); SIDE];
     for (number, line) in lines.iter_mut().enumerate() {
         let from = from.wrapping_offset(turn.steps.1 * number as isize);
-        // SAFETY: the caller promises it; what is not there is not fetched.
+        // SAFETY: the caller promises it; a prefetch may name any address.
         unsafe {
             if turn.stream {
-                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(AHEAD).cast::<i8>());
+                _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(PREFETCH_DISTANCE_BYTES).cast::<i8>());
             }
             *line = _mm512_loadu_si512(from.cast::<__m512i>());
         }
@@ -56,7 +56,7 @@ unsafe fn read<const SIDE: usize>(turn: &Turn, from: *const u8) -> [__m512i; SID
 }
 
 /// # Safety
-/// The machine must have AVX-512, and this number of lines must be writable, and aligned where they are streamed.
+/// The machine must have AVX-512, and this number of lines must be writable, and aligned if they are streamed.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 unsafe fn put<const SIDE: usize>(turn: &Turn, to: *mut u8, lines: [__m512i; SIDE]) {
@@ -67,7 +67,7 @@ unsafe fn put<const SIDE: usize>(turn: &Turn, to: *mut u8, lines: [__m512i; SIDE
     }
 }
 
-/// Turns over sixteen by sixteen elements of 4 bytes.
+/// Transposes sixteen by sixteen elements of 4 bytes.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 fn sixteen(v: [__m512i; 16]) -> [__m512i; 16] {
@@ -93,7 +93,7 @@ fn sixteen(v: [__m512i; 16]) -> [__m512i; 16] {
     lines
 }
 
-/// Turns over eight by eight elements of 8 bytes.
+/// Transposes eight by eight elements of 8 bytes.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 fn eight(v: [__m512i; 8]) -> [__m512i; 8] {
@@ -111,7 +111,7 @@ fn eight(v: [__m512i; 8]) -> [__m512i; 8] {
     lines
 }
 
-/// Turns over four by four quarters.
+/// Transposes four by four quarters of registers.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 fn quarters([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {

@@ -1,53 +1,55 @@
-//! Vectors that are made of the same registers.
+//! Groups of vectors that are assembled from the same registers.
 //!
-//! Where many registers are loaded, some at a time are first packed into one: what the vectors need of them, side by side.
+//! If many registers are loaded, several at a time are first packed into one, which then holds the needed bytes of all
+//! of them.
 
-use super::program::{Place, WIDTH};
+use super::program::{Place, VECTOR_BYTES};
 use super::source::{Source, Stretches};
 
-/// As many registers are loaded at once. More cost as much as single moves.
+/// The maximum number of registers that are loaded at once. More cost as much as single moves.
 const MOST_INPUTS: usize = 16;
 
-/// Parts that are loaded together, and the vectors made from them. They move equally from record to record.
+/// Registers that are loaded together, and the vectors assembled from them. They advance equally from record to record.
 #[derive(Debug)]
 pub(in crate::kernel) struct Group {
     pub shape: Shape,
-    /// Where the registers are loaded from; where they fill no last pack, the last repeats.
+    /// The addresses of the registers. The last one repeats to fill the last pack.
     pub inputs: Vec<Place>,
-    /// Where the vectors are written to.
+    /// The addresses of the vectors.
     pub outputs: Vec<Place>,
-    /// For each input: what of it is packed.
+    /// For each input, the selection of the bytes that are packed.
     pub packing: Vec<Pick>,
-    /// For each output, and each pack: what of it is written.
+    /// For each output and each pack, the selection of the bytes that are written.
     pub picks: Vec<Pick>,
 }
 
-/// How many registers are loaded, and how many vectors written.
+/// The number of registers that are loaded, and of vectors that are written.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::kernel) struct Shape {
     pub packs: usize,
-    /// Registers in a pack.
+    /// The number of registers in a pack.
     pub size: usize,
-    /// As many vectors are written: all that they take shall be in registers.
+    /// The maximum number of vectors, so that all operands fit into registers.
     pub most: usize,
 }
 
-/// One step of a chain: for each byte, which it is of what was picked up to then, or, from 64 on, of the next register. The first
-/// two registers are picked from at once, by the step of the second; the first has one of its own only where it is alone.
+/// One step of a chain of selections. Each index below 64 selects a byte of the result so far; each index from 64 on
+/// selects a byte of the next register. The step of the second register selects from the first two at once; the first
+/// one has a step of its own only if it is the only one.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub(in crate::kernel) struct Pick(pub [u8; WIDTH]);
+pub(in crate::kernel) struct Pick(pub [u8; VECTOR_BYTES]);
 
-/// A vector to be written.
+/// A vector that will be written.
 pub(super) struct Vector {
     place: Place,
-    sources: [Source; WIDTH],
-    /// The registers that it is made of, as bits.
+    sources: [Source; VECTOR_BYTES],
+    /// The set of the registers that it is assembled from, as bits.
     registers: u64,
 }
 
 impl Vector {
-    pub fn new(place: Place, sources: [Source; WIDTH]) -> Vector {
+    pub fn new(place: Place, sources: [Source; VECTOR_BYTES]) -> Vector {
         let registers = sources.iter().fold(0, |registers, source| registers | 1 << source.register);
         Vector { place, sources, registers }
     }
@@ -65,7 +67,7 @@ impl Shape {
     }
 }
 
-/// Puts vectors into groups; none where one needs too many registers.
+/// Puts vectors into groups. Returns `None` if a vector needs too many registers.
 pub(super) fn groups(vectors: &[Vector], stretches: &Stretches) -> Option<Vec<Group>> {
     let mut left: Vec<&Vector> = vectors.iter().collect();
     let mut groups = Vec::new();
@@ -74,7 +76,8 @@ pub(super) fn groups(vectors: &[Vector], stretches: &Stretches) -> Option<Vec<Gr
         let inputs = stretches.places(first.registers);
         let alike = |other: &&Vector| other.registers == first.registers && other.place.step == first.place.step;
         let all: Vec<&Vector> = left.iter().copied().filter(alike).collect();
-        // Neighbours may need the same part of a register, so that every other one fits better. A single one always fits.
+        // Neighbours may need the same part of a register, so that every other vector fits better. A single vector
+        // always fits.
         let choices = [1, 2].map(|apart| all.iter().copied().step_by(apart).take(shape.most).collect::<Vec<_>>());
         let packed = (1..=shape.most).rev().flat_map(|count| choices.iter().map(move |some| some.get(..count)));
         let (some, group) = packed.flatten().find_map(|some| Some((some, Group::new(shape, &inputs, some)?)))?;
@@ -85,7 +88,7 @@ pub(super) fn groups(vectors: &[Vector], stretches: &Stretches) -> Option<Vec<Gr
 }
 
 impl Group {
-    /// None where not all that the vectors need of a pack fits into a register.
+    /// Returns `None` if the bytes that the vectors need from a pack do not fit into one register.
     fn new(shape: Shape, inputs: &[Place], vectors: &[&Vector]) -> Option<Group> {
         let stay = Pick(std::array::from_fn(|byte| byte as u8));
         let mut inputs = inputs.to_vec();
@@ -93,7 +96,7 @@ impl Group {
         let mut packing = vec![stay.clone(); inputs.len()];
         let mut picks = vec![stay; vectors.len() * shape.packs];
         let steps = steps(shape, vectors.first()?.registers);
-        let mut packed = [[0u8; WIDTH]; MOST_INPUTS];
+        let mut packed = [[0u8; VECTOR_BYTES]; MOST_INPUTS];
         let mut lengths = [0u8; MOST_INPUTS];
         for (vector, picks) in vectors.iter().zip(picks.chunks_mut(shape.packs)) {
             for (byte, source) in vector.sources.iter().enumerate() {
@@ -120,27 +123,27 @@ impl Group {
     }
 }
 
-/// By which steps of chains the bytes of an input are picked, and from where these count them.
+/// The steps of chains that select the bytes of an input, and the first index of the input in them.
 #[derive(Clone, Copy, Default)]
 struct Step {
     input: usize,
     pack: usize,
-    /// Among all steps that pack.
+    /// The index among all packing steps.
     pack_step: usize,
     pack_from: u8,
-    /// Among those that write a vector.
+    /// The index among the steps that write a vector.
     step: usize,
     from: u8,
 }
 
-/// For each register that is used, its steps.
-fn steps(shape: Shape, registers: u64) -> [Step; WIDTH] {
+/// Returns the steps of each register that is used.
+fn steps(shape: Shape, registers: u64) -> [Step; VECTOR_BYTES] {
     // A chain begins with its first two registers.
     let chain = |at: usize, length: usize| match at {
         0 => (usize::from(length > 1), 0),
-        _ => (at, WIDTH as u8),
+        _ => (at, VECTOR_BYTES as u8),
     };
-    let mut steps = [Step::default(); WIDTH];
+    let mut steps = [Step::default(); VECTOR_BYTES];
     let used = steps.iter_mut().enumerate().filter(|(register, _)| registers >> register & 1 == 1);
     for (input, (_, slot)) in used.enumerate() {
         let pack = input / shape.size;

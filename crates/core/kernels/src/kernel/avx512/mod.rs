@@ -1,4 +1,4 @@
-//! Registers of 64 bytes.
+//! Kernels for registers of 64 bytes.
 
 pub(super) mod across;
 mod group;

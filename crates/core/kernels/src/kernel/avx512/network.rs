@@ -1,55 +1,58 @@
-//! Records of fields turned into arrays, or arrays into records, by stages of permutations.
+//! Conversion of records into arrays, or of arrays into records, by stages of permutations.
 //!
-//! A register begins with all fields of a few records. In each stage two registers with the same fields of neighbouring records
-//! become two with half of the fields of all these records, until each has a single field. Into records the same goes backwards.
+//! At first, a register contains all fields of a few records. Each stage turns two registers with the same fields of
+//! neighbouring records into two registers with half of the fields of all these records, until each register has a
+//! single field. The conversion into records runs the stages backwards.
 
 use super::group::Pick;
-use super::program::{Place, WIDTH};
+use super::program::{Place, VECTOR_BYTES};
 use crate::kernel::record::{Record, swapped};
 use crate::kernel::{Area, Span};
 use crate::moves::Move;
 
-/// As many registers are held at once, at most.
-pub(super) const MOST: usize = 8;
+/// The maximum number of registers that are held at once.
+pub(super) const MAX_HELD_REGISTERS: usize = 8;
 
 /// Permutations between the registers of a group of records.
 #[derive(Debug)]
 pub(in crate::kernel) struct Network {
-    /// Records that are moved at once, a period.
+    /// The number of records that are moved at once, a period.
     pub records: u64,
-    /// From records into arrays, or the other way round.
+    /// Whether records become arrays; otherwise arrays become records.
     pub gather: bool,
-    /// Where the first register with whole records is, by how much the next ones are further on, and how much of each is theirs.
+    /// The place of the first register with whole records, the distance to the next ones, and the number of bytes that
+    /// each contributes.
     pub whole: Place,
     pub apart: i64,
     pub valid: usize,
-    /// Where registers with a single field are; none for those that are not needed. The first is.
+    /// The places of the registers with a single field; `None` for registers that are not needed. The first one is
+    /// always needed.
     pub singles: Vec<Option<Place>>,
-    /// For each stage and register: what it picks of the pair that it is in.
+    /// For each stage and register, the selection from the register's pair.
     pub picks: Vec<Pick>,
 }
 
-/// A byte of a record, named by the numbers of the record, of its field, and of the byte as it is in the destination.
+/// A byte of a record, identified by the record, the field, and its position in the destination.
 type Byte = u32;
-/// None.
-const NONE: Byte = Byte::MAX;
+/// No byte: the position is not used.
+const NO_BYTE: Byte = Byte::MAX;
 
 fn named(record: u64, field: usize, byte: i64) -> Byte {
     (record as u32) << 16 | (field as u32) << 8 | byte as u32
 }
 
-/// Fields that are in one register.
+/// The fields in one register.
 #[derive(Clone, Default)]
 struct Held {
-    /// Their numbers; none where the register is not needed.
+    /// The indexes of the fields; empty if the register is not needed.
     fields: Vec<usize>,
-    /// The first record, and how many there are.
+    /// The first record, and the number of records.
     first: u64,
     records: u64,
 }
 
 impl Network {
-    /// None for moves that are others, and for those that take too many registers.
+    /// Returns `None` for other moves, and for moves that need too many registers.
     pub fn new(list: &[Move]) -> Option<Network> {
         let first = list.first()?;
         let (row, element) = (first.steps.first()?, first.steps.last()?);
@@ -66,12 +69,12 @@ impl Network {
         if stride < extent {
             return None;
         }
-        // As many that more than half of a register is theirs.
-        let fits = |records: &i64| (records - 1) * stride + extent <= WIDTH as i64;
+        // Each register contains enough records to fill more than half of it.
+        let fits = |records: &i64| (records - 1) * stride + extent <= VECTOR_BYTES as i64;
         let together = [32, 16, 8, 4, 2, 1].into_iter().find(fits)? as u64;
         let least = list.iter().map(|one| one.size).min()?;
-        let count = WIDTH as u64 / least / together;
-        if count < 2 || count as usize > MOST {
+        let count = VECTOR_BYTES as u64 / least / together;
+        if count < 2 || count as usize > MAX_HELD_REGISTERS {
             return None;
         }
         let levels = levels(list, count, together)?;
@@ -107,7 +110,7 @@ impl Network {
         })
     }
 
-    /// The part of an area that can be moved.
+    /// Returns the part of an area that can be moved.
     pub fn span(&self, area: Area, to: &[u8], from: &[u8]) -> Span {
         let mut starts = (0, area.elements as i64 - self.records as i64);
         let (record, array) = if self.gather {
@@ -115,14 +118,15 @@ impl Network {
         } else {
             ((area.base.0, to.len()), (area.base.1, from.len()))
         };
-        // Registers overlap by less than half, so that no other reaches beyond the last.
+        // Registers overlap by less than half, so that no other register reaches beyond the last one.
         for number in [0, self.singles.len() as i64 - 1] {
             let place = Place { at: self.whole.at + self.apart * number, ..self.whole };
-            // Of records that are written, nothing behind them is touched.
-            starts = place.within(starts, if self.gather { WIDTH } else { self.valid }, record.0, area, record.1);
+            // When records are written, no bytes after them may be touched.
+            starts =
+                place.within(starts, if self.gather { VECTOR_BYTES } else { self.valid }, record.0, area, record.1);
         }
         for place in self.singles.iter().flatten() {
-            starts = place.within(starts, WIDTH, array.0, area, array.1);
+            starts = place.within(starts, VECTOR_BYTES, array.0, area, array.1);
         }
         let (least, most) = starts;
         if least > most || area.rows == 0 {
@@ -133,17 +137,17 @@ impl Network {
     }
 }
 
-/// Whether one end of a move fills an array, in elements of a power of two.
+/// Returns whether one end of a move fills an array, in elements whose size is a power of two.
 fn is_array(one: &Move, end: fn(&(i64, i64)) -> i64) -> bool {
     one.size.is_power_of_two() && one.steps.last().is_some_and(|step| end(step) == one.size as i64)
 }
 
-/// Whether the ends of two moves move alike.
+/// Returns whether the ends of two moves advance equally.
 fn same(one: &Move, first: &Move, end: fn(&(i64, i64)) -> i64) -> bool {
     one.steps.len() == first.steps.len() && one.steps.iter().zip(&first.steps).all(|(a, b)| end(a) == end(b))
 }
 
-/// The fields and records in each register, before the first stage and after each.
+/// Returns the fields and records in each register, before the first stage and after each stage.
 fn levels(list: &[Move], count: u64, together: u64) -> Option<Vec<Vec<Held>>> {
     let mut order: Vec<usize> = (0..list.len()).collect();
     order.sort_by_key(|i| std::cmp::Reverse(list.get(*i).map_or(0, |one| one.size)));
@@ -153,7 +157,7 @@ fn levels(list: &[Move], count: u64, together: u64) -> Option<Vec<Vec<Held>>> {
     let mut levels = vec![level.clone()];
     let done = |held: &Held| match &held.fields[..] {
         [] => true,
-        [_] => size(&held.fields) * held.records == WIDTH as u64,
+        [_] => size(&held.fields) * held.records == VECTOR_BYTES as u64,
         _ => false,
     };
     for stage in 0..count.ilog2() {
@@ -164,7 +168,7 @@ fn levels(list: &[Move], count: u64, together: u64) -> Option<Vec<Vec<Held>>> {
                 continue;
             }
             let records = held.records * 2;
-            let fits = |fields: &[usize]| size(fields) * records <= WIDTH as u64;
+            let fits = |fields: &[usize]| size(fields) * records <= VECTOR_BYTES as u64;
             let half = (1..=held.fields.len()).rev().find(|half| held.fields.get(..*half).is_some_and(fits))?;
             let (some, rest) = held.fields.split_at_checked(half)?;
             if !fits(rest) {
@@ -178,9 +182,9 @@ fn levels(list: &[Move], count: u64, together: u64) -> Option<Vec<Vec<Held>>> {
     level.iter().all(done).then_some(levels)
 }
 
-/// The bytes of whole records, as they lie in memory.
+/// Returns the bytes of whole records in memory order.
 fn wholes(list: &[Move], held: &Held, swap: bool, place: impl Fn(&Move) -> i64, stride: i64) -> Vec<Byte> {
-    let mut bytes = vec![NONE; WIDTH];
+    let mut bytes = vec![NO_BYTE; VECTOR_BYTES];
     for record in 0..held.records {
         for (number, one) in list.iter().enumerate() {
             for (byte, source) in (0..).zip(swapped(one)) {
@@ -194,10 +198,10 @@ fn wholes(list: &[Move], held: &Held, swap: bool, place: impl Fn(&Move) -> i64, 
     bytes
 }
 
-/// The bytes of a field, as they lie in memory.
+/// Returns the bytes of a field in memory order.
 fn singles(list: &[Move], held: &Held, gather: bool) -> Vec<Byte> {
     let Some((number, one)) = held.fields.first().and_then(|i| Some((*i, list.get(*i)?))) else { return Vec::new() };
-    let mut bytes = vec![NONE; WIDTH];
+    let mut bytes = vec![NO_BYTE; VECTOR_BYTES];
     for record in 0..held.records {
         for (byte, source) in (0..).zip(swapped(one)) {
             let at = record as i64 * one.size as i64 + if gather { byte } else { source };
@@ -209,7 +213,7 @@ fn singles(list: &[Move], held: &Held, gather: bool) -> Vec<Byte> {
     bytes
 }
 
-/// The bytes of a few fields, record by record.
+/// Returns the bytes of a few fields, record by record.
 fn between(list: &[Move], held: &Held) -> Vec<Byte> {
     let mut bytes = Vec::new();
     for record in held.first..held.first + held.records {
@@ -221,13 +225,13 @@ fn between(list: &[Move], held: &Held) -> Vec<Byte> {
     bytes
 }
 
-/// The parts that each register of a stage picks from its pair.
+/// Returns the selections of each register of a stage from its pair.
 fn stage_of(stage: usize, before: &[Vec<Byte>], after: &[Vec<Byte>]) -> Option<Vec<Pick>> {
     let pick = |(slot, bytes): (usize, &Vec<Byte>)| {
         let pair = [before.get(slot & !(1 << stage))?, before.get(slot | 1 << stage)?];
-        let mut pick = Pick([0; WIDTH]);
-        for (to, byte) in pick.0.iter_mut().zip(bytes).filter(|(_, byte)| **byte != NONE) {
-            let of = |side: usize| Some(side * WIDTH + pair.get(side)?.iter().position(|other| other == byte)?);
+        let mut pick = Pick([0; VECTOR_BYTES]);
+        for (to, byte) in pick.0.iter_mut().zip(bytes).filter(|(_, byte)| **byte != NO_BYTE) {
+            let of = |side: usize| Some(side * VECTOR_BYTES + pair.get(side)?.iter().position(|other| other == byte)?);
             *to = of(0).or_else(|| of(1))? as u8;
         }
         Some(pick)

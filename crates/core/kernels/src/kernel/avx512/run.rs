@@ -1,4 +1,4 @@
-//! Programs in AVX-512: each byte of a register is picked from those of two others.
+//! Execution of programs in AVX-512: each byte of a register is selected from two other registers.
 
 #![allow(unsafe_code, reason = "vector loads and stores take pointers; callers have checked what they reach")]
 
@@ -11,11 +11,11 @@ use super::group::{Group, Pick};
 use super::program::{Place, Program};
 use crate::kernel::Area;
 
-/// Carries a program out over an area of whole periods.
+/// Executes a program for an area of whole periods.
 ///
 /// # Safety
-/// The machine must have AVX-512 with VBMI, all inputs and outputs must lie within the buffers, and outputs be aligned where they
-/// are streamed.
+/// The machine must have AVX-512 with VBMI. All inputs and outputs must lie within the buffers, and outputs must be
+/// aligned if they are streamed.
 pub(in crate::kernel) unsafe fn run(program: &Program, area: Area, stream: bool, to: &mut [u8], from: &[u8]) {
     let work = Work { area, records: program.records as isize, stream, to: to.as_mut_ptr(), from: from.as_ptr() };
     for group in &program.groups {
@@ -23,9 +23,9 @@ pub(in crate::kernel) unsafe fn run(program: &Program, area: Area, stream: bool,
         macro_rules! with {
             ($($packs:literal $size:literal,)*) => {
                 match (group.shape.packs, group.shape.size, equal) {
-                    // SAFETY: what this function's caller promises.
+                    // SAFETY: the caller promises all of it.
                     $(($packs, $size, true) => unsafe { sized::<$packs, $size, true>(group, work) },)*
-                    // SAFETY: the same.
+                    // SAFETY: the caller promises all of it.
                     $(($packs, $size, false) => unsafe { sized::<$packs, $size, false>(group, work) },)*
                     _ => {}
                 }
@@ -47,7 +47,7 @@ struct Work {
 /// # Safety
 /// As for [`run`], with `PACKS` packs of this number of inputs.
 unsafe fn sized<const PACKS: usize, const SIZE: usize, const EQUAL: bool>(group: &Group, work: Work) {
-    // SAFETY: what this function's caller promises.
+    // SAFETY: the caller promises all of it.
     unsafe {
         match group.outputs.len() {
             1 => fill::<PACKS, SIZE, 1, EQUAL>(group, work),
@@ -59,7 +59,7 @@ unsafe fn sized<const PACKS: usize, const SIZE: usize, const EQUAL: bool>(group:
     }
 }
 
-/// `EQUAL` says that all inputs move equally from period to period.
+/// Fills the vectors of each period. `EQUAL` says that all inputs advance equally from period to period.
 ///
 /// # Safety
 /// As for [`run`], with these numbers of inputs and outputs.
@@ -97,14 +97,15 @@ unsafe fn fill<const PACKS: usize, const SIZE: usize, const WRITTEN: usize, cons
             for o in 0..WRITTEN {
                 let to = to[o].wrapping_offset(period * step).cast::<__m512i>();
                 let vector = picked(&picks[o], &packs);
-                // SAFETY: the caller promises that all outputs lie within the destination, and are aligned to be streamed.
+                // SAFETY: the caller promises that all outputs lie within the destination, and are aligned if they are
+                // streamed.
                 unsafe { if work.stream { _mm512_stream_si512(to, vector) } else { _mm512_storeu_si512(to, vector) } }
             }
         }
     }
 }
 
-/// Chains, in registers.
+/// Loads the chains into registers.
 #[target_feature(enable = "avx512f,avx512vbmi")]
 #[inline]
 fn loaded<const LENGTH: usize, const CHAINS: usize>(picks: &[Pick]) -> [[__m512i; LENGTH]; CHAINS] {
@@ -120,7 +121,7 @@ fn loaded<const LENGTH: usize, const CHAINS: usize>(picks: &[Pick]) -> [[__m512i
     chains
 }
 
-/// The parts that a chain picks from registers.
+/// Selects the bytes of a chain from registers.
 #[target_feature(enable = "avx512f,avx512vbmi")]
 #[inline]
 fn picked<const LENGTH: usize>(picks: &[__m512i; LENGTH], registers: &[__m512i; LENGTH]) -> __m512i {

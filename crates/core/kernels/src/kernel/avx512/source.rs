@@ -1,38 +1,38 @@
 //! The source of a period, as registers.
 
-use super::program::{Place, WIDTH};
+use super::program::{Place, VECTOR_BYTES};
 use crate::kernel::record::{Record, swapped};
 use crate::moves::Move;
 
-/// More registers than a set of them tells apart are too many.
-const MOST: usize = u64::BITS as usize;
+/// The maximum number of registers: a set of registers is one number with a bit for each.
+const MAX_SET_REGISTERS: usize = u64::BITS as usize;
 
-/// Stretches of the source that have all bytes of a period, cut into registers.
+/// Stretches of the source that together contain all bytes of a period, divided into registers.
 pub(super) struct Stretches(Vec<Stretch>);
 
 struct Stretch {
     start: i64,
     end: i64,
-    /// By how much it moves from record to record, and from row to row.
+    /// The distances from record to record and from row to row.
     steps: (i64, i64),
-    /// The number of its first register.
+    /// The index of its first register.
     register: usize,
 }
 
-/// A byte of the source.
+/// A byte of the source: a register, and a byte in it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Source {
     pub register: u8,
     pub byte: u8,
 }
 
-/// By how much the source moves from record to record, and from row to row.
+/// Returns the distances of the source from record to record and from row to row.
 fn steps(one: &Move) -> (i64, i64) {
     (one.steps.last().map_or(0, |step| step.1), one.steps.first().map_or(0, |step| step.1))
 }
 
 impl Stretches {
-    /// None where they have too many bytes.
+    /// Returns `None` if the stretches need too many registers.
     pub fn of(list: &[Move], period: u64) -> Option<Stretches> {
         let stretch = |one: &Move| {
             let last = one.from + steps(one).0 * (period as i64 - 1);
@@ -51,12 +51,12 @@ impl Stretches {
         let mut registers = 0;
         for stretch in &mut joined {
             stretch.register = registers;
-            registers += ((stretch.end - stretch.start) as usize).div_ceil(WIDTH);
+            registers += ((stretch.end - stretch.start) as usize).div_ceil(VECTOR_BYTES);
         }
-        (registers <= MOST).then_some(Stretches(joined))
+        (registers <= MAX_SET_REGISTERS).then_some(Stretches(joined))
     }
 
-    /// Where the bytes of a period of records come from.
+    /// Returns the origins of the bytes of a period of records.
     pub fn sources(&self, record: &Record, period: u64) -> Option<Vec<Source>> {
         let mut sources = vec![Source::default(); (period * record.size) as usize];
         for field in &record.fields {
@@ -68,20 +68,23 @@ impl Stretches {
             for (bytes, number) in sources.chunks_mut(record.size as usize).zip(0..) {
                 for (source, byte) in bytes.iter_mut().skip(first).zip(&order) {
                     let at = (from + steps.0 * number + byte) as usize;
-                    *source = Source { register: (stretch.register + at / WIDTH) as u8, byte: (at % WIDTH) as u8 };
+                    *source = Source {
+                        register: (stretch.register + at / VECTOR_BYTES) as u8,
+                        byte: (at % VECTOR_BYTES) as u8,
+                    };
                 }
             }
         }
         Some(sources)
     }
 
-    /// Where those registers are loaded from whose bits are set.
+    /// Returns the places of the registers in a set.
     pub fn places(&self, registers: u64) -> Vec<Place> {
         let place = |stretch: &Stretch, register: usize| {
-            let at = stretch.start + ((register - stretch.register) * WIDTH) as i64;
+            let at = stretch.start + ((register - stretch.register) * VECTOR_BYTES) as i64;
             Place { at, step: stretch.steps.0, row: stretch.steps.1 }
         };
-        let set = (0..MOST).filter(|register| registers >> register & 1 == 1);
+        let set = (0..MAX_SET_REGISTERS).filter(|register| registers >> register & 1 == 1);
         set.filter_map(|register| Some(place(self.0.iter().rfind(|s| s.register <= register)?, register))).collect()
     }
 }

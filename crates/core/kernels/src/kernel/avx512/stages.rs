@@ -1,4 +1,4 @@
-//! Networks in AVX-512.
+//! Execution of networks in AVX-512.
 
 #![allow(unsafe_code, reason = "vector loads and stores take pointers; callers have checked what they reach")]
 
@@ -8,11 +8,12 @@ use std::arch::x86_64::{
 };
 
 use super::group::Pick;
-use super::network::{MOST, Network};
-use super::program::{Place, WIDTH};
+use super::network::{MAX_HELD_REGISTERS, Network};
+use super::program::{Place, VECTOR_BYTES};
 use crate::kernel::Area;
 
-/// A block for each register, by its number: eight in a loop would be kept in memory.
+/// Expands to a block for each register, by its index. The compiler would keep the registers in memory if this were a
+/// loop of eight.
 macro_rules! each {
     ($count:ident, $number:ident, $block:block) => {
         each!($count, $number, $block, 0 1 2 3 4 5 6 7)
@@ -25,10 +26,10 @@ macro_rules! each {
     };
 }
 
-/// So far ahead arrays are fetched: nobody else guesses that as many are read.
-const AHEAD: usize = 512;
+/// Arrays are prefetched this far ahead: the hardware does not predict reads of this many arrays.
+const PREFETCH_DISTANCE_BYTES: usize = 512;
 
-/// Carries a network out over an area of whole periods.
+/// Executes a network for an area of whole periods.
 ///
 /// # Safety
 /// The machine must have AVX-512 with VBMI, and all places of the network must lie within the buffers.
@@ -52,7 +53,7 @@ pub(in crate::kernel) unsafe fn run(network: &Network, area: Area, to: &mut [u8]
             valid: network.valid,
         };
         let equal = ends.singles.iter().all(|(_, step)| *step == ends.singles[0].1);
-        // SAFETY: what this function's caller promises.
+        // SAFETY: the caller promises all of it.
         unsafe {
             match (network.singles.len(), network.gather, equal) {
                 (2, true, true) => gather::<2, 1, true>(&network.picks, &ends, to, from),
@@ -73,19 +74,20 @@ pub(in crate::kernel) unsafe fn run(network: &Network, area: Area, to: &mut [u8]
     }
 }
 
-/// Where registers are loaded from and stored to in a row.
+/// The addresses that registers are loaded from and stored to in a row.
 struct Ends {
-    /// The first with whole records, how far apart they are, and by how much they move from period to period.
+    /// The first register with whole records, the distance between such registers, and their distance from period to
+    /// period.
     whole: isize,
     apart: isize,
     step: isize,
-    /// Those with a single field, and by how much they move.
-    singles: [(isize, isize); MOST],
+    /// The registers with a single field, and their distances from period to period.
+    singles: [(isize, isize); MAX_HELD_REGISTERS],
     periods: isize,
     valid: usize,
 }
 
-/// Turns records into arrays. `EQUAL` says that all arrays move equally.
+/// Turns records into arrays. `EQUAL` says that all arrays advance equally.
 ///
 /// # Safety
 /// As for [`run`], with these numbers of registers and stages.
@@ -114,7 +116,7 @@ unsafe fn gather<const N: usize, const STAGES: usize, const EQUAL: bool>(
         if STAGES > 2 {
             v = picked::<N, 4>(v, &picks[2]);
         }
-        // What is not needed is written where the first will be.
+        // Registers that are not needed are written to the address of the first one, before it.
         each!(N, I, {
             let i = N - 1 - I;
             let here = if EQUAL { to[i].wrapping_offset(period * equal) } else { to[i] };
@@ -128,7 +130,7 @@ unsafe fn gather<const N: usize, const STAGES: usize, const EQUAL: bool>(
     }
 }
 
-/// Turns arrays into records. `EQUAL` says that all arrays move equally.
+/// Turns arrays into records. `EQUAL` says that all arrays advance equally.
 ///
 /// # Safety
 /// As for [`run`], with these numbers of registers and stages.
@@ -144,15 +146,15 @@ unsafe fn scatter<const N: usize, const STAGES: usize, const EQUAL: bool>(
     let mut from: [*const u8; N] = std::array::from_fn(|i| from.wrapping_offset(ends.singles[i].0));
     let mut to = to.wrapping_offset(ends.whole);
     let (apart, step, equal) = (ends.apart, ends.step, ends.singles[0].1);
-    let mask = u64::MAX >> (WIDTH - ends.valid);
+    let mask = u64::MAX >> (VECTOR_BYTES - ends.valid);
     for period in 0..ends.periods {
         let mut v = [_mm512_setzero_si512(); N];
         each!(N, I, {
             let i = I;
             let here = if EQUAL { from[i].wrapping_offset(period * equal) } else { from[i] };
-            // SAFETY: the caller promises that all of them lie within the source; what is not there is not fetched.
+            // SAFETY: the caller promises that all of them lie within the source; a prefetch may name any address.
             unsafe {
-                _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(AHEAD).cast::<i8>());
+                _mm_prefetch::<_MM_HINT_T0>(here.wrapping_add(PREFETCH_DISTANCE_BYTES).cast::<i8>());
                 v[i] = _mm512_loadu_si512(here.cast::<__m512i>());
             }
             if !EQUAL {
@@ -166,7 +168,7 @@ unsafe fn scatter<const N: usize, const STAGES: usize, const EQUAL: bool>(
             v = picked::<N, 2>(v, &picks[STAGES - 2]);
         }
         v = picked::<N, 1>(v, &picks[STAGES - 1]);
-        // What is not a record's is written over by the next one's.
+        // The next record overwrites bytes that do not belong to this one.
         each!(N, I, {
             if I + 1 < N {
                 // SAFETY: the caller promises that all of them lie within the destination.
@@ -174,13 +176,14 @@ unsafe fn scatter<const N: usize, const STAGES: usize, const EQUAL: bool>(
             }
         });
         let last = to.wrapping_offset(apart * (N - 1) as isize);
-        // SAFETY: the same.
+        // SAFETY: the caller promises it, and the mask excludes bytes beyond the last record.
         unsafe { _mm512_mask_storeu_epi8(last.cast::<i8>(), mask, v[N - 1]) };
         to = to.wrapping_offset(step);
     }
 }
 
-/// One stage: each register picks of the pair that it is in, which lies so far apart.
+/// Executes one stage: each register selects bytes from the pair that it forms with the register `APART` further on or
+/// back.
 #[target_feature(enable = "avx512f,avx512bw,avx512vbmi")]
 #[inline]
 fn picked<const N: usize, const APART: usize>(mut v: [__m512i; N], picks: &[Pick; N]) -> [__m512i; N] {

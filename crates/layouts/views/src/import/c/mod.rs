@@ -1,4 +1,4 @@
-//! Structs of C headers, as the usual 64-bit compilers lay them out.
+//! Structs of C headers, laid out like the usual 64-bit compilers do.
 
 mod words;
 
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use super::{Error, bad, declaration, unsupported};
 use words::{Word, words};
 
-/// The declaration of the structs in a header, and an array of the last.
+/// Returns a declaration of the structs in a header, with an array of the last one.
 pub(super) fn header(text: &str, count: u64) -> Result<String, Error> {
     let (words, lines) = words(text)?;
     let mut reader = Reader {
@@ -33,21 +33,21 @@ pub(super) fn header(text: &str, count: u64) -> Result<String, Error> {
     Ok(declaration("Structs of a C header.", &reader.lines, flags, &["data".to_owned()]))
 }
 
-/// A struct that was declared.
+/// A declared struct.
 struct Struct {
     packed: bool,
-    /// Why it cannot be said how it lies: one is packed, and one in it is not, or the other way round.
+    /// Why its layout is unknown: a packed struct contains one that is not packed, or the other way round.
     mixed: Option<String>,
 }
 
 struct Reader {
     words: Vec<Word>,
     at: usize,
-    /// Names of types, and what they are called here.
+    /// The names of types, and their names in the language.
     types: HashMap<String, String>,
-    /// Names of types that nothing here stands for, and what they are.
+    /// The names of types without a counterpart in the language, and a description of each.
     others: HashMap<String, &'static str>,
-    /// Structs, as they are called here.
+    /// The structs, by their names in the language.
     structs: HashMap<String, Struct>,
     lines: Vec<String>,
     last: Option<String>,
@@ -58,7 +58,7 @@ impl Reader {
         self.words.get(self.at).map_or("", |word| &word.text)
     }
 
-    /// The state of `#pragma pack` at the next word.
+    /// Returns the alignment of `#pragma pack` at the next word.
     fn pack(&self) -> u64 {
         self.words.get(self.at).map_or(0, |word| word.pack)
     }
@@ -75,7 +75,7 @@ impl Reader {
         is
     }
 
-    /// A declaration at the top; what is no struct is passed over.
+    /// Parses a declaration at the top level; skips everything that is not a struct.
     fn declaration(&mut self) -> Result<(), Error> {
         let typedef = self.eat("typedef");
         if self.peek() == "struct" && self.has_body()? {
@@ -111,7 +111,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether the struct that comes next has its fields here.
+    /// Returns whether the body of the next struct follows here.
     fn has_body(&mut self) -> Result<bool, Error> {
         let start = self.at;
         self.at += 1;
@@ -125,7 +125,7 @@ impl Reader {
         Ok(has)
     }
 
-    /// The names that a typedef gives to a struct.
+    /// Parses the names that a typedef gives to a struct.
     fn names(&mut self, kind: &str) -> Result<(), Error> {
         let (mut other, mut open) = (None, 0);
         while !matches!(self.peek(), ";" | "") {
@@ -141,7 +141,7 @@ impl Reader {
                         Some(what) => drop(self.others.insert(name.to_owned(), what)),
                         None => drop(self.types.insert(name.to_owned(), kind.to_owned())),
                     }
-                    // What is behind it is no name of a type.
+                    // The rest of the declarator is not the name of a type.
                     loop {
                         match self.peek() {
                             ";" | "" => break,
@@ -159,7 +159,7 @@ impl Reader {
         Ok(())
     }
 
-    /// `struct [attributes] [tag] { fields } [attributes]`; its name here.
+    /// Parses `struct [attributes] [tag] { fields } [attributes]`. Returns the name in the language.
     fn structure(&mut self, depth: usize) -> Result<String, Error> {
         if depth > 16 {
             return bad("structs are nested more than 16 levels deep");
@@ -201,7 +201,7 @@ impl Reader {
         Ok(tag)
     }
 
-    /// Fields of one type, which it returns.
+    /// Parses fields of one type. Returns the type.
     fn fields(&mut self, fields: &mut Vec<String>, depth: usize) -> Result<String, Error> {
         let kind = self.kind(depth)?;
         loop {
@@ -237,7 +237,7 @@ impl Reader {
         }
     }
 
-    /// Whether attributes say that something is packed.
+    /// Parses attributes. Returns whether one of them is `packed`.
     fn attributes(&mut self) -> Result<bool, Error> {
         let words = self.passed()?;
         let has = |name: &str| words.iter().any(|word| word.trim_matches('_') == name);
@@ -249,7 +249,7 @@ impl Reader {
         Ok(has("packed"))
     }
 
-    /// Passes attributes over; their words.
+    /// Skips attributes. Returns their words.
     fn passed(&mut self) -> Result<Vec<String>, Error> {
         let mut words = Vec::new();
         while matches!(self.peek(), "__attribute__" | "_Alignas" | "alignas" | "__attribute") {
@@ -269,7 +269,7 @@ impl Reader {
         Ok(words)
     }
 
-    /// A type, up to the name that follows it.
+    /// Parses a type up to the name that follows it.
     fn kind(&mut self, depth: usize) -> Result<String, Error> {
         let mut basic: Vec<String> = Vec::new();
         loop {

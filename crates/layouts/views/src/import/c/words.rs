@@ -2,14 +2,14 @@
 
 use super::super::{Error, unsupported};
 
-/// A word, or a sign.
+/// A word or a punctuation mark.
 pub(super) struct Word {
     pub text: String,
     /// The current value of `#pragma pack`; 0 if there is none.
     pub pack: u64,
 }
 
-/// The words of a header, and its constants as lines of a declaration.
+/// Returns the words of a header, and its constants as lines of a declaration.
 pub(super) fn words(text: &str) -> Result<(Vec<Word>, Vec<String>), Error> {
     let (mut words, mut lines): (Vec<Word>, Vec<String>) = Default::default();
     let (mut pack, mut pushed) = (0, Vec::new());
@@ -32,7 +32,7 @@ pub(super) fn words(text: &str) -> Result<(Vec<Word>, Vec<String>), Error> {
     Ok((words, lines))
 }
 
-/// The alignment after a `#pragma pack`.
+/// Returns the alignment after a `#pragma pack`.
 fn packed(directive: &str, pack: u64, pushed: &mut Vec<u64>) -> Result<u64, Error> {
     let said: String = directive.chars().filter(|c| !c.is_whitespace()).collect();
     let inner = said.strip_prefix("pragmapack(").and_then(|rest| rest.strip_suffix(')'));

@@ -1,4 +1,4 @@
-//! HDF5's types in our words.
+//! Conversion of HDF5's types to the language.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use hdf5_reader::{ByteOrder, CompoundField, Datatype, StringSize};
 
 use crate::import::identifier;
 
-/// Which byte comes first in numbers, as far as is known.
+/// The byte order of the numbers so far; `None` if unknown.
 #[derive(Default)]
 pub struct Order(pub Option<bool>);
 
@@ -24,7 +24,7 @@ impl Order {
     }
 }
 
-/// `[3, 4]`, or nothing for no dimensions.
+/// Formats lengths as `[3, 4]`; empty without dimensions.
 pub fn lengths(shape: &[u64]) -> String {
     match shape {
         [] => String::new(),
@@ -32,7 +32,7 @@ pub fn lengths(shape: &[u64]) -> String {
     }
 }
 
-/// A type in our words, or why there are none.
+/// Returns a type in the language, or the reason why there is none.
 pub fn kind(datatype: &Datatype, order: &mut Order) -> Result<String, String> {
     Ok(match datatype {
         Datatype::FixedPoint { size: size @ (1 | 2 | 4 | 8), signed, byte_order } => {
@@ -47,7 +47,7 @@ pub fn kind(datatype: &Datatype, order: &mut Order) -> Result<String, String> {
             order.also((*size).into(), *byte_order)?;
             format!("uint{}", u32::from(*size) * 8)
         }
-        // As h5py and PyTables write them.
+        // Booleans are written like this by h5py and PyTables.
         Datatype::Enum { base, members } => match (&**base, &members[..]) {
             (Datatype::FixedPoint { size: 1, .. }, [a, b]) if a.name == "FALSE" && b.name == "TRUE" => {
                 "bool".to_owned()
@@ -75,7 +75,7 @@ pub fn kind(datatype: &Datatype, order: &mut Order) -> Result<String, String> {
     })
 }
 
-/// The byte order of a complex number, as h5py and others write it, if it is one.
+/// Returns the byte order of a complex number as h5py and others write it; `None` if this is not one.
 fn complex(size: u32, fields: &[CompoundField]) -> Option<ByteOrder> {
     let [real, imaginary] = fields else { return None };
     let names = [("r", "i"), ("re", "im"), ("real", "imag"), ("real", "imaginary")];
@@ -85,7 +85,7 @@ fn complex(size: u32, fields: &[CompoundField]) -> Option<ByteOrder> {
     (named && placed && real.datatype == imaginary.datatype).then_some(*byte_order)
 }
 
-/// Fields where they are, with what is between them.
+/// Writes fields at their offsets, with padding between them.
 fn compound(size: u64, fields: &[CompoundField], order: &mut Order) -> Result<String, String> {
     let mut fields: Vec<&CompoundField> = fields.iter().collect();
     fields.sort_by_key(|field| field.byte_offset);
@@ -111,7 +111,7 @@ fn compound(size: u64, fields: &[CompoundField], order: &mut Order) -> Result<St
     Ok(format!("struct {{ {} }}", lines.join("; ")))
 }
 
-/// How long an element is.
+/// Returns the size of an element.
 fn bytes(datatype: &Datatype) -> u64 {
     match datatype {
         Datatype::FixedPoint { size, .. }
@@ -123,7 +123,7 @@ fn bytes(datatype: &Datatype) -> u64 {
         | Datatype::Compound { size, .. } => (*size).into(),
         Datatype::Enum { base, .. } => bytes(base),
         Datatype::Array { base, dims } => dims.iter().fold(bytes(base), |all, length| all.saturating_mul(*length)),
-        // These are no types of ours.
+        // The language has no such types.
         Datatype::String { .. } | Datatype::VarLen { .. } => 0,
     }
 }

@@ -1,7 +1,7 @@
-//! HDF5 files, and so NetCDF-4 files: a variable for each dataset, in one view, or in one for each byte order.
+//! HDF5 files, including NetCDF-4 files: a variable for each dataset, in one view, or in one view for each byte order.
 //!
-//! The language has no groups: a dataset's path becomes its name. Where its bytes lie in the file is not told, as they may be in
-//! compressed chunks.
+//! The language has no groups, so a dataset's path becomes its name. The declaration does not tell the position of the
+//! bytes in the file, because they may be in compressed chunks.
 
 mod kinds;
 
@@ -24,7 +24,7 @@ const VALUELESS_DIMENSION_NAME: &str = "This is a netCDF dimension but not a net
 /// Maximum memory for an object's header, which a damaged file may claim to be larger.
 const MAX_HEADER_BYTES: usize = 16 << 20;
 
-/// The declaration of a file.
+/// Returns the declaration of a file.
 pub(super) fn file(path: &Path) -> Result<Imported, Error> {
     let options = OpenOptions::default().with_max_object_header_bytes(MAX_HEADER_BYTES);
     let file = Hdf5File::open_with_options(path, options).map_err(damaged)?;
@@ -42,11 +42,11 @@ fn damaged(error: hdf5_reader::error::Error) -> Error {
     Error::Bad(format!("it cannot be understood as HDF5: {error}"))
 }
 
-/// A dataset in our words.
+/// A dataset in the language.
 struct Variable {
     name: String,
     kind: String,
-    /// Whether its numbers have the highest byte first; none for what has one byte only.
+    /// Whether its numbers are big-endian; `None` if it has only single bytes.
     big: Option<bool>,
 }
 
@@ -56,7 +56,7 @@ struct Found {
     variables: Vec<Variable>,
     names: Names,
     left_out: Vec<String>,
-    /// Addresses: a group or dataset may have several names, and hold itself.
+    /// The visited addresses: a group or dataset may have several names, and contain itself.
     seen: HashSet<u64>,
 }
 
@@ -70,7 +70,7 @@ impl Found {
             return bad("its groups are nested deeper than 64");
         }
         let (mut groups, mut datasets) = group.member_names().map_err(damaged)?;
-        // Newer files have them in an order of their own.
+        // Newer files store them in another order.
         groups.sort();
         datasets.sort();
         for name in datasets {
@@ -97,7 +97,7 @@ impl Found {
         Ok(())
     }
 
-    /// Takes a dataset in, or tells why not.
+    /// Adds a dataset, or notes why it is left out.
     fn dataset(&mut self, dataset: &Dataset, path: &[String]) -> Result<(), String> {
         let marked = dataset.attribute("NAME").and_then(|name| name.read_string());
         if marked.is_ok_and(|name| name.starts_with(VALUELESS_DIMENSION_NAME)) {

@@ -7,27 +7,27 @@ use std::path::Path;
 use super::super::{Error, Imported, MAX_METADATA_BYTES, Names, bad, unsupported};
 use super::{ARRAY_FILE_NAMES, Array, array, parsed};
 
-/// The file that says, in version 2, that a folder is a group.
+/// A folder with this file is a group of version 2.
 const GROUP_FILE_NAME: &str = ".zgroup";
 /// Limits on nesting and on the number of arrays; groups beyond them are refused.
 const MAX_GROUP_DEPTH: usize = 64;
 const MAX_ARRAYS: usize = 65_536;
 
-/// Whether a folder is a group.
+/// Returns whether a folder is a group.
 pub(in crate::import) fn is_group(folder: &Path) -> bool {
     let says = text(&folder.join(ARRAY_FILE_NAMES[0])).and_then(|text| parsed(&text).ok());
     folder.join(GROUP_FILE_NAME).is_file()
         || says.is_some_and(|json| json.get("node_type").is_some_and(|kind| kind == "group"))
 }
 
-/// The contents of a file of metadata, if there is one.
+/// Reads a metadata file, if it exists.
 fn text(path: &Path) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(MAX_METADATA_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-/// The declaration of a group: a variable and a view for each array in it.
+/// Returns the declaration of a group: a variable and a view for each of its arrays.
 pub(in crate::import) fn group(folder: &Path) -> Result<Imported, Error> {
     let mut found = Arrays::default();
     found.group(folder, &mut Vec::new())?;
@@ -59,7 +59,7 @@ impl Arrays {
         }
         let mut inner: Vec<_> = fs::read_dir(folder)?.collect::<Result<_, _>>()?;
         inner.sort_by_key(fs::DirEntry::file_name);
-        // A link may lead back to where it is.
+        // A symbolic link may lead back to a parent folder.
         for entry in inner.into_iter().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             let folder = entry.path();
             path.push(entry.file_name().to_string_lossy().into_owned());

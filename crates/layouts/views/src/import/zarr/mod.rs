@@ -9,10 +9,10 @@ use super::npy::{Order, kind, lengths};
 use super::python::Value;
 use super::{Error, bad, declaration, unsupported};
 
-/// The files that say that a folder is an array.
+/// A folder with one of these files is an array.
 pub(super) const ARRAY_FILE_NAMES: [&str; 2] = ["zarr.json", ".zarray"];
 
-/// The declaration of an array. Its chunks are tiles.
+/// Returns the declaration of an array. Its chunks are tiles.
 pub(super) fn metadata(text: &str, name: &str) -> Result<String, Error> {
     let name = match name.trim_matches('_') {
         "" | "zarr" | "zarray" => "data",
@@ -23,7 +23,7 @@ pub(super) fn metadata(text: &str, name: &str) -> Result<String, Error> {
     Ok(declaration("A Zarr array: its chunks, decoded, one after the other.", &lines, &flags, &[name.to_owned()]))
 }
 
-/// An array in our words: its type, and the flags of a view that lies as it does.
+/// An array in the language: its type, and the flags of a view with its layout.
 struct Array {
     kind: String,
     flags: String,
@@ -47,7 +47,7 @@ fn array(json: &Json) -> Result<Array, Error> {
     Ok(Array { kind: format!("{}{kind}", lengths(&shape)), flags })
 }
 
-/// The type, its order, the chunks, and whether the first index is the fastest.
+/// The type, its byte order, the chunks, and whether the first index is the fastest.
 type Found = (String, &'static str, Json, bool);
 
 fn second(json: &Json) -> Result<Found, Error> {
@@ -85,7 +85,7 @@ fn third(json: &Json) -> Result<Found, Error> {
     Ok((kind, if big { " big" } else { "" }, grid.unwrap_or_default(), minor))
 }
 
-/// JSON as the Python that it was.
+/// Converts JSON to the Python literal that it was written from.
 fn python(json: &Json) -> Value {
     match json {
         Json::String(text) => Value::Text(text.clone()),

@@ -8,7 +8,7 @@ const DECLARATION_KEYWORDS: [&str; 3] = ["const", "type", "var"];
 
 impl Parser<'_, '_> {
     pub(super) fn dataset(&mut self) -> Result<Vec<At<Declaration>>> {
-        // The released parser names datasets; the name means nothing.
+        // The released parser of the paper accepts a name for the dataset. It has no meaning.
         if !self.is("{") && self.peek().is_some() {
             self.name("`{`")?;
         }

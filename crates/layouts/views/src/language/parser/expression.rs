@@ -1,4 +1,4 @@
-//! Arithmetic.
+//! Arithmetic expressions.
 
 use super::{Parser, Result, Wrong};
 use crate::language::Diagnostic;
@@ -10,7 +10,7 @@ impl Parser<'_, '_> {
         self.sum(0)
     }
 
-    /// Operators that bind at least this strongly, from the left.
+    /// Parses operators with at least this precedence; they are left-associative.
     fn sum(&mut self, least: u8) -> Result<Expression> {
         let mut left = self.factor()?;
         let mut length = 0;
@@ -58,7 +58,7 @@ impl Parser<'_, '_> {
     }
 }
 
-/// An operator, and how strongly it binds.
+/// Returns an operator and its precedence.
 fn binary(mark: &str) -> Option<(char, u8)> {
     Some(match mark {
         "+" => ('+', 1),

@@ -10,7 +10,7 @@ use super::ast::{At, File, Name, Section};
 use super::token::{Kind, Token, cut};
 use super::{Diagnostic, Diagnostics, Parsed, Span, suggest};
 
-/// Reads one file. Where something is wrong, the rest is still there.
+/// Parses one file. The tree contains everything that has no errors.
 pub fn parse(text: &str, file: usize, diagnostics: &mut Diagnostics) -> Parsed {
     let tokens = cut(text, file, diagnostics);
     let end = Span { file, start: text.len(), end: text.len() };
@@ -19,7 +19,7 @@ pub fn parse(text: &str, file: usize, diagnostics: &mut Diagnostics) -> Parsed {
     Parsed { file, trivia: tokens.trivia }
 }
 
-/// The place in the text could not be understood, which has been said.
+/// A syntax error. It has already been reported.
 pub(super) struct Wrong;
 
 pub(super) type Result<T> = std::result::Result<T, Wrong>;
@@ -71,7 +71,7 @@ impl<'a> Parser<'a, '_> {
         })
     }
 
-    /// The lines between `{` and `}`, each read by `line`.
+    /// Parses the lines between `{` and `}` with `line`.
     fn block<T>(&mut self, what: &str, mut line: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<At<T>>> {
         let open = self.mark("{", what)?;
         self.deeper(open, |parser| {
@@ -109,7 +109,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// A name, and perhaps more, with commas between.
+    /// Parses items separated by commas.
     fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.eat(",") {
@@ -138,7 +138,7 @@ impl<'a> Parser<'a, '_> {
         let found =
             if word.kind == Kind::Newline { "the line ends".to_owned() } else { format!("there is `{}`", word.text) };
         self.diagnostics.push(Diagnostic::error(word.span, format!("{found} where {what} should be")));
-        // What ends a line or a block is left for those who look for it.
+        // The end of a line or block stays in the input, because callers look for it.
         if word.kind == Kind::Newline || matches!(word.text, "}" | "{" | ";") {
             self.at = self.at.saturating_sub(1);
         }
@@ -162,7 +162,7 @@ impl<'a> Parser<'a, '_> {
         self.words.get(self.at).copied()
     }
 
-    /// Whether this word is next; a mark or a keyword.
+    /// Returns whether the next token is this mark or keyword.
     fn is(&self, text: &str) -> bool {
         self.peek().is_some_and(|word| word.text == text && word.kind != Kind::Text)
     }
@@ -173,12 +173,12 @@ impl<'a> Parser<'a, '_> {
         is
     }
 
-    /// Where the last word was.
+    /// Returns the position of the last token.
     fn last(&self) -> Span {
         self.at.checked_sub(1).and_then(|i| self.words.get(i)).map_or(self.end, |word| word.span)
     }
 
-    /// Runs one level deeper, unless that is too deep.
+    /// Runs one nesting level deeper, up to the maximum depth.
     fn deeper<T>(&mut self, at: Span, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= MAX_NESTING_DEPTH {
             let error = Diagnostic::error(at, format!("this is nested more than {MAX_NESTING_DEPTH} levels deep"));
@@ -197,7 +197,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// To the end of the line, past the blocks that it opens.
+    /// Skips to the end of the line, including the blocks that it opens.
     fn skip_line(&mut self, from: Span) {
         // Start over at the line's first word, so that its braces are counted.
         self.at = self.words.partition_point(|word| word.span.start < from.start);
@@ -215,7 +215,7 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    /// To the word that begins the next section.
+    /// Skips to the token that begins the next section.
     fn skip_section(&mut self, from: Span) {
         self.at = self.words.partition_point(|word| word.span.start <= from.start);
         while let Some(word) = self.peek() {
@@ -238,7 +238,7 @@ impl<'a> Parser<'a, '_> {
     }
 }
 
-/// The text between the quotes.
+/// Returns the text between the quotes.
 fn unquoted(text: &str) -> String {
     text.trim_matches('"').to_owned()
 }

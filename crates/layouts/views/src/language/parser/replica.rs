@@ -12,7 +12,7 @@ impl Parser<'_, '_> {
     pub(super) fn replica(&mut self) -> Result<Replica> {
         let mut name = self.name("the replica's name")?;
         let mut complete = false;
-        // `complete` may stand before the name, too, unless it is the name.
+        // `complete` may also stand before the name, unless it is the name.
         if name.text == "complete" && self.peek().is_some_and(|w| w.kind == Kind::Word) {
             name = self.name("the replica's name")?;
             complete = true;
@@ -86,7 +86,7 @@ impl Parser<'_, '_> {
         Ok(ReplicaLine::Consistency(when, self.eat("atomic")))
     }
 
-    /// `2s` or `500ms`, in milliseconds.
+    /// Parses `2s` or `500ms`. Returns milliseconds.
     fn duration(&mut self) -> Result<Option<u64>> {
         let Some(word) = self.peek().filter(|word| word.kind == Kind::Number) else { return Ok(None) };
         self.at += 1;

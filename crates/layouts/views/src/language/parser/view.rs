@@ -22,7 +22,7 @@ const FLAG_KEYWORDS: [&str; 14] = [
     "align",
 ];
 
-/// A word of a view's head: what it means as a flag, if it does.
+/// A word in the head of a view, with its meaning as a flag, if it has one.
 struct Head {
     word: Name,
     flag: Option<Flag>,
@@ -37,7 +37,8 @@ impl Parser<'_, '_> {
         Ok(View { name, flags, declarations })
     }
 
-    /// Flags may stand before and after the name. The name is the one word that is no flag, or else the first.
+    /// Parses the head of a view. Flags may stand before and after the name. The name is the only word that is not a
+    /// flag, or else the first word.
     fn view_head(&mut self) -> Result<(Name, Vec<At<Flag>>)> {
         let mut heads = Vec::new();
         while let Some(word) = self.peek().filter(|word| word.kind == Kind::Word) {

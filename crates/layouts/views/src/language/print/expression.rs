@@ -1,13 +1,13 @@
-//! Arithmetic, with no more parentheses than it needs.
+//! Formats arithmetic expressions with the fewest parentheses.
 
 use crate::language::ast::{Expression, Term};
 
-/// The text of an expression.
+/// Returns the text of an expression.
 pub fn expression(expression: &Expression) -> String {
     write(expression, 0)
 }
 
-/// Within an operator that binds as strongly as `around`.
+/// Returns the text of an expression within an operator of precedence `around`.
 fn write(expression: &Expression, around: u8) -> String {
     match &expression.what {
         Term::Integer(_, text) => text.clone(),

@@ -1,4 +1,4 @@
-//! A tree to text, in the one way in which declarations are formatted. Comments stay, and one blank line where there were some.
+//! Formats a syntax tree in the only style of the language. Comments stay, and so does one of several blank lines.
 
 mod expression;
 mod replica;
@@ -9,7 +9,7 @@ use super::{Parsed, Trivia};
 
 pub use expression::expression;
 
-/// The text of a file, formatted.
+/// Returns the formatted text of a file.
 pub fn print(parsed: &Parsed) -> String {
     let mut printer = Printer { out: String::new(), indent: 0, trivia: &parsed.trivia, at: 0 };
     for (i, section) in parsed.file.sections.iter().enumerate() {
@@ -56,7 +56,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Something, and its type.
+    /// Prints a declaration with its type.
     fn shaped(&mut self, start: usize, end: usize, head: &str, shape: &Type) {
         let mut text = format!("{head} ");
         let mut inner = shape;
@@ -81,7 +81,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Prints what is within braces, up to the closing one at `end`.
+    /// Prints the content of braces up to the closing brace at `end`.
     fn inner(&mut self, end: usize, print: impl FnOnce(&mut Self)) {
         self.indent += 1;
         print(self);
@@ -92,7 +92,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A line, after the comments that stand before it.
+    /// Prints a line after the comments that precede it.
     fn line(&mut self, start: usize, text: &str) {
         self.before(start);
         self.raw(text);
@@ -110,7 +110,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Comments and blank lines up to a place.
+    /// Prints comments and blank lines up to a position.
     fn before(&mut self, place: usize) {
         while let Some(trivia) = self.trivia.get(self.at).filter(|trivia| trivia.span.start < place) {
             self.at += 1;
@@ -131,7 +131,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether the last line cannot take another comment.
+    /// Returns whether the last line cannot take another comment.
     fn commented(&self) -> bool {
         self.out
             .trim_end_matches('\n')

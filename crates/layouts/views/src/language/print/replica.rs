@@ -1,4 +1,4 @@
-//! Replicas.
+//! Formats replicas.
 
 use super::{Printer, names};
 use crate::language::Span;

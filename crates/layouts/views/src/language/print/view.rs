@@ -1,4 +1,4 @@
-//! Views.
+//! Formats views.
 
 use super::{Printer, expression, names};
 use crate::language::Span;
@@ -29,7 +29,7 @@ impl Printer<'_> {
         self.raw("}\n");
     }
 
-    /// Something, which part of what it sees, and the rest of the line.
+    /// Prints a head, a selection, and the rest of the line.
     fn selected(&mut self, span: Span, head: &str, selection: &Selection, tail: &str) {
         let mut text = head.to_owned();
         let mut inner = selection;
@@ -49,7 +49,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Fields in braces: on one line where they say one thing.
+    /// Prints fields in braces; on one line if they are short.
     fn fields(&mut self, span: Span, head: &str, fields: &[At<ViewField>], tail: &str) {
         if let Some(text) = short(fields) {
             return self.line(span.start, &format!("{head}{text}{tail}"));
@@ -65,7 +65,7 @@ impl Printer<'_> {
     }
 }
 
-/// Fields without parts of their own, on one line.
+/// Formats fields without selections on one line.
 fn short(fields: &[At<ViewField>]) -> Option<String> {
     match fields {
         [] => Some("{}".to_owned()),

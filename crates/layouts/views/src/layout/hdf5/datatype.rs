@@ -1,4 +1,4 @@
-//! The types of HDF5's datasets.
+//! The types of HDF5 datasets.
 
 use super::super::Element;
 use crate::model::{Misfit, Primitive};
@@ -7,7 +7,7 @@ fn too_large() -> Misfit {
     Misfit::NoHdf5("an element is too large for that".to_owned())
 }
 
-/// A datatype message: class and version, bits, size, properties.
+/// Appends a datatype message: class and version, bits, size, properties.
 pub fn datatype(element: &Element, out: &mut Vec<u8>) -> Result<(), Misfit> {
     let size = element.size();
     let bytes = u32::try_from(size).map_err(|_| too_large())?;
@@ -21,7 +21,7 @@ pub fn datatype(element: &Element, out: &mut Vec<u8>) -> Result<(), Misfit> {
         Element::Struct(members, _) => {
             let count = (members.len() as u16).to_le_bytes();
             begin(0x36, [count[0], count[1], 0], out);
-            // Offsets take as many bytes as the size needs.
+            // The width of offsets depends on the size.
             let width = (8 - size.leading_zeros() as usize / 8).max(1);
             for (name, offset, member) in members {
                 out.extend(name.as_bytes());
@@ -54,7 +54,7 @@ fn number(primitive: Primitive, big: bool, out: &mut Vec<u8>) -> Result<(), Misf
         out.extend([0, 0]);
         out.extend((8 * size as u16).to_le_bytes());
     };
-    // Bits of exponent and mantissa.
+    // The numbers of bits of exponent and mantissa.
     let float = |size: u32, exponent: u8, mantissa: u8, out: &mut Vec<u8>| {
         out.extend([0x11, order | 0x20, 8 * size as u8 - 1, 0]);
         out.extend(size.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The head of an HDF5 file whose datasets lie in one piece behind it (HDF5 File Format Specification 3.0: superblock 2, object
+//! The head of an HDF5 file with contiguous datasets after it (HDF5 File Format Specification 3.0: superblock 2, object
 //! headers 2, contiguous layout).
 
 use std::collections::HashSet;
@@ -10,21 +10,21 @@ use crate::model::Misfit;
 
 const SUPERBLOCK_BYTES: usize = 48;
 const UNDEFINED_ADDRESS: u64 = u64::MAX;
-/// Data begins at a multiple of this, so that it can be mapped.
+/// Data begins at a multiple of this, so that it can be memory-mapped.
 const DATA_ALIGNMENT_BYTES: usize = 4096;
 
-/// Arrays of one group of a file.
+/// The arrays of one group of a file.
 pub struct Group {
-    /// Its name; the root has none.
+    /// The name; empty for the root.
     pub name: String,
     /// The arrays.
     pub variables: Vec<Described>,
 }
 
-/// The bytes before the data: superblock, the groups, and a header for each variable. The variables of the group without a name are
-/// in the root.
+/// Returns the bytes before the data: the superblock, the groups, and a header for each variable. The root contains the
+/// variables of the group without a name.
 pub fn head(groups: &[Group], length: u64) -> Result<Vec<u8>, Misfit> {
-    // Where headers lie depends on how long they are, not on the addresses in them.
+    // The positions of headers depend on their lengths, not on the addresses in them.
     let mut at = SUPERBLOCK_BYTES;
     let mut addresses = Vec::new();
     for object in objects(groups, &[], 0)? {
@@ -38,7 +38,7 @@ pub fn head(groups: &[Group], length: u64) -> Result<Vec<u8>, Misfit> {
     Ok(out)
 }
 
-/// The headers of the root, the groups and the datasets, which lie at these addresses in the same order.
+/// Writes the headers of the root, the groups and the datasets. `addresses` has their positions in the same order.
 fn objects(groups: &[Group], addresses: &[u64], data: u64) -> Result<Vec<Vec<u8>>, Misfit> {
     let address = |number: usize| addresses.get(number).copied().unwrap_or(0);
     let mut number = 1 + groups.iter().filter(|group| !group.name.is_empty()).count();
@@ -73,7 +73,7 @@ fn superblock(end: u64) -> Vec<u8> {
     out
 }
 
-/// An object header of messages: type and bytes.
+/// Returns an object header with messages, each a type and bytes.
 fn header(messages: &[(u8, Vec<u8>)]) -> Result<Vec<u8>, Misfit> {
     let mut body = Vec::new();
     for (kind, bytes) in messages {
@@ -91,7 +91,7 @@ fn header(messages: &[(u8, Vec<u8>)]) -> Result<Vec<u8>, Misfit> {
     Ok(out)
 }
 
-/// A group of objects, by their names and addresses.
+/// Returns a group of objects, by their names and addresses.
 fn group(links: &[(&str, u64)]) -> Result<Vec<u8>, Misfit> {
     let none = UNDEFINED_ADDRESS.to_le_bytes();
     let mut messages = vec![(0x02, [&[0, 0], &none[..], &none[..]].concat()), (0x0a, vec![0, 0])];
@@ -100,7 +100,7 @@ fn group(links: &[(&str, u64)]) -> Result<Vec<u8>, Misfit> {
         if !names.insert(*name) {
             return Err(Misfit::NoHdf5(format!("two of its parts have the name `{name}`")));
         }
-        // A hard link whose name has a length of two bytes.
+        // A hard link with a two-byte length of the name.
         let mut link = vec![1, 1];
         link.extend((name.len() as u16).to_le_bytes());
         link.extend(name.as_bytes());
@@ -119,6 +119,6 @@ fn dataset(variable: &Described, data: u64) -> Result<Vec<u8>, Misfit> {
     let mut layout = vec![3, 1];
     layout.extend(address.to_le_bytes());
     layout.extend(variable.size.to_le_bytes());
-    // Zeros where nothing was written.
+    // The fill value is zero.
     header(&[(0x01, space), (0x03, kind), (0x05, vec![3, 0x09]), (0x08, layout)])
 }

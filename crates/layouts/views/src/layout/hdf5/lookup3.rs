@@ -1,6 +1,6 @@
-//! The checksum of HDF5's metadata: Bob Jenkins' lookup3 (public domain), bytes taken in little-endian order.
+//! The checksum of HDF5's metadata: Bob Jenkins' lookup3 (public domain) over little-endian words.
 
-/// The checksum of some bytes.
+/// Returns the checksum of bytes.
 pub fn lookup3(bytes: &[u8]) -> u32 {
     let start = 0xdead_beef_u32.wrapping_add(bytes.len() as u32);
     let (mut a, mut b, mut c) = (start, start, start);
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_as_its_author_says() {
+    fn it_equals_the_authors_examples() {
         assert_eq!(lookup3(b""), 0xdead_beef);
         assert_eq!(lookup3(b"Four score and seven years ago"), 0x1777_0551);
     }

@@ -1,4 +1,5 @@
-//! Files that are read as HDF5: a head that says what is where, and behind it the bytes as they lie in any other file.
+//! Files that HDF5 libraries can read: a head that describes the variables, followed by the same bytes as in any other
+//! replica.
 
 mod datatype;
 mod head;
@@ -9,8 +10,8 @@ pub use head::{Group, head};
 use super::Layout;
 use crate::model::{Misfit, View};
 
-/// The layout of a replica's views as that of an HDF5 file: the variables of a single view are in its root, those of several in a
-/// group for each.
+/// Converts the layout of a replica's views to an HDF5 file. The root contains the variables of a single view; several
+/// views have a group each.
 pub(super) fn behind_head(layout: Layout, views: &[&View]) -> Result<Layout, Misfit> {
     let length = match layout.files[..] {
         [length] => length,

@@ -1,11 +1,11 @@
-//! Following a reference to its place in the dataset.
+//! Follows a reference to its part of the dataset.
 
 use super::See;
 use crate::language::ast::{At, Name, Step};
 use crate::language::{Diagnostic, suggest};
 use crate::model::{Affine, Shape};
 
-/// A place in the dataset: a part of a variable, with indices.
+/// A part of a variable of the dataset, with indices.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor {
     pub shape: Shape,

@@ -1,4 +1,4 @@
-//! From a view section to a view.
+//! Resolves view sections.
 
 mod cursor;
 mod part;
@@ -12,7 +12,7 @@ use crate::language::ast::{self, At, Expression, Name, Reference, Selection, Ste
 use crate::language::{Diagnostic, Diagnostics, Span, suggest};
 use cursor::Cursor;
 
-/// Resolves a view. `budget` is how many leaves may still be seen.
+/// Resolves a view. `budget` is the number of leaves that may still be shown.
 pub(crate) fn view(ast: &ast::View, dataset: &Dataset, budget: &mut usize, diagnostics: &mut Diagnostics) -> View {
     let style = style::style(&ast.flags, &dataset.constants, diagnostics);
     let mut types: HashMap<&str, (&[At<ViewField>], &Name)> = HashMap::new();
@@ -44,10 +44,10 @@ pub(crate) fn view(ast: &ast::View, dataset: &Dataset, budget: &mut usize, diagn
 struct See<'a, 'd> {
     dataset: &'a Dataset,
     types: HashMap<&'a str, (&'a [At<ViewField>], &'a Name)>,
-    /// View types that are open, against circles.
+    /// The view types that are being resolved, to detect cycles.
     used: Vec<String>,
     loops: Vec<Loop>,
-    /// Index names, inner ones last.
+    /// The names of indices; inner ones last.
     scope: Vec<(String, usize)>,
     budget: &'d mut usize,
     diagnostics: &'d mut Diagnostics,
@@ -86,7 +86,8 @@ impl See<'_, '_> {
         self.select(selection, start, &source.steps, name.span)
     }
 
-    /// A selection of what the steps lead to from the cursor. Indices of the selection are known to the steps.
+    /// Resolves a selection of the part that the steps lead to from the cursor. The steps may use indices of the
+    /// selection.
     fn select(&mut self, selection: &Selection, start: Cursor, steps: &[Step], span: Span) -> Option<Node> {
         let scope = self.scope.len();
         let mut named: Vec<Vec<usize>> = Vec::new();

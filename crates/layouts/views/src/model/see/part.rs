@@ -1,4 +1,4 @@
-//! Which part of something a selection shows.
+//! Resolves the part of something that a selection shows.
 
 use super::See;
 use super::cursor::Cursor;
@@ -9,7 +9,7 @@ use crate::model::view::{Loop, Node, Seen};
 use crate::model::{Affine, Shape};
 
 impl See<'_, '_> {
-    /// Arrays of a selection; `named` are the loops of each, in order.
+    /// Resolves the arrays of a selection. `named` has the loops of each, in order.
     pub(super) fn arrays(
         &mut self,
         selection: &Selection,
@@ -24,7 +24,7 @@ impl See<'_, '_> {
             Selection::Named(name) => return self.named(name, cursor),
         };
         let used = cursor.index.iter().flat_map(|a| &a.terms).any(|(index, _)| own.contains(index));
-        // Without an index on the right, the array itself is meant.
+        // Without an index on the right side, the selection shows the array itself.
         if own.is_empty() || (!used && matches!(&cursor.shape, Shape::Array(lengths, _) if lengths.len() == own.len()))
         {
             let Shape::Array(lengths, inner) = cursor.shape.clone() else {
@@ -46,7 +46,7 @@ impl See<'_, '_> {
         (first..first + count).collect()
     }
 
-    /// All that is at the cursor.
+    /// Resolves everything at the cursor.
     fn whole(&mut self, cursor: Cursor, span: Span) -> Option<Node> {
         match &cursor.shape {
             Shape::Primitive(_) => {

@@ -59,8 +59,8 @@ impl Records {
         tally.files += 1;
         tally.bytes += bytes;
         let mut attributes = Attributes::now();
-        attributes.user.insert(FILES.into(), tally.files.to_string());
-        attributes.user.insert(BYTES.into(), tally.bytes.to_string());
+        attributes.user.insert(ATTRIBUTE_FILES.into(), tally.files.to_string());
+        attributes.user.insert(ATTRIBUTE_BYTES.into(), tally.bytes.to_string());
         let mut batch = self.store.batch();
         batch.replace(&self.tally, 0, attributes)?;
         batch.remove(&self.key(name));
@@ -94,8 +94,8 @@ fn read(user: &BTreeMap<String, String>) -> Option<Identity> {
 
 /// The folder, below a stream's own, of the records that count.
 const TALLIES_FOLDER: &str = "files";
-const FILES: &str = "files";
-const BYTES: &str = "bytes";
+const ATTRIBUTE_FILES: &str = "files";
+const ATTRIBUTE_BYTES: &str = "bytes";
 
 /// The files that were delivered completely and removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,7 +116,7 @@ fn tally(store: &Store, key: &[u8]) -> Result<Tally> {
 
 fn read_tally(attributes: &Attributes) -> Tally {
     let number = |name: &str| attributes.user.get(name).and_then(|text| text.parse().ok()).unwrap_or(0);
-    Tally { files: number(FILES), bytes: number(BYTES) }
+    Tally { files: number(ATTRIBUTE_FILES), bytes: number(ATTRIBUTE_BYTES) }
 }
 
 /// Returns the total over all directories of a stream.

@@ -1,25 +1,25 @@
-//! Where a dataset's chunks are: a B-tree of version 1.
+//! The chunks of a dataset: a B-tree of version 1.
 
 use super::super::window::Window;
 use super::super::{MAX_ENTRIES_PER_WINDOW, Span};
 use super::{Tree, Widths};
 
-/// Nodes that are looked at in a window, at most.
-const NODES: usize = 4096;
+/// At most this many nodes of a window are examined.
+const MAX_NODES_PER_WINDOW: usize = 4096;
 
-/// The chunks that the window tells of, and the nodes that are still to come.
+/// Returns the chunks that the window describes, and the nodes in later windows.
 pub fn chunks(window: Window, mut nodes: Vec<Tree>, widths: Widths) -> (Vec<Span>, Vec<Tree>) {
     let (mut chunks, mut later, mut seen) = (Vec::new(), Vec::new(), 0);
     while let Some(tree) = nodes.pop() {
         seen += 1;
-        if seen > NODES || chunks.len() > MAX_ENTRIES_PER_WINDOW {
+        if seen > MAX_NODES_PER_WINDOW || chunks.len() > MAX_ENTRIES_PER_WINDOW {
             break;
         }
         if tree.address >= window.end() {
             later.push(tree);
             continue;
         }
-        // What was read of a node that is cut is as good.
+        // The entries before the end of a truncated node are valid.
         let _ = node(window, tree, widths, &mut chunks, &mut nodes);
     }
     (chunks, later)

@@ -5,19 +5,19 @@ use terrace_codec::Element;
 use super::super::Elements;
 use super::super::window::Fields;
 
-/// Types within types, at most.
-const DEPTH: usize = 4;
-/// Members of a compound that are looked at, at most.
-const MEMBERS: usize = 64;
+/// The maximum depth of nested types.
+const MAX_TYPE_DEPTH: usize = 4;
+/// At most this many members of a compound are examined.
+const MAX_COMPOUND_MEMBERS: usize = 64;
 
-/// The numbers that a type is made of, if they are all the same.
+/// Returns the numbers that a type consists of, if they are all equal.
 pub fn elements(fields: Fields) -> Option<Elements> {
     read(&mut { fields }, 0)
 }
 
-/// Reads one type, all of it.
+/// Reads one complete type.
 fn read(fields: &mut Fields, depth: usize) -> Option<Elements> {
-    (depth < DEPTH).then_some(())?;
+    (depth < MAX_TYPE_DEPTH).then_some(())?;
     let head = fields.byte()?;
     let (version, class) = (head >> 4, head & 0x0F);
     let bits = fields.little(3)?;
@@ -35,11 +35,11 @@ fn read(fields: &mut Fields, depth: usize) -> Option<Elements> {
                 8 => Element::F64,
                 _ => return None,
             };
-            // The order of a VAX is neither.
+            // The VAX byte order is neither little- nor big-endian.
             (bits & 0x40 == 0).then_some(Elements { element, big_endian: bits & 1 > 0 })
         }
         6 => compound(fields, version, size, bits & 0xFFFF, depth),
-        // An enumeration, an array: their base comes first, or last.
+        // An enumeration begins with its base type, an array ends with it.
         8 => read(fields, depth + 1),
         10 => {
             let dimensions = usize::from(fields.byte()?);
@@ -64,11 +64,11 @@ fn number(size: usize, signed: bool, big_endian: bool) -> Option<Elements> {
     Some(Elements { element, big_endian })
 }
 
-/// Members of one type, as complex numbers have, or records of eight numbers of four bytes.
+/// Reads a compound of members of one type, such as a complex number, or a record of eight 4-byte numbers.
 fn compound(fields: &mut Fields, version: u8, size: usize, members: u64, depth: usize) -> Option<Elements> {
     let mut all = Vec::new();
     for _ in 0..members {
-        (all.len() < MEMBERS).then_some(())?;
+        (all.len() < MAX_COMPOUND_MEMBERS).then_some(())?;
         let name = fields.0.iter().position(|byte| *byte == 0)? + 1;
         if version < 3 {
             fields.skip(name.next_multiple_of(8))?;

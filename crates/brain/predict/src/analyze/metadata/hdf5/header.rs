@@ -4,20 +4,20 @@ use super::super::Elements;
 use super::super::window::{Fields, Window};
 use super::{Widths, datatype};
 
-/// Messages, and blocks of them, that are looked at in one header, at most.
-const MESSAGES: usize = 256;
-const BLOCKS: usize = 16;
+/// At most this many messages of a header, and blocks of messages, are examined.
+const MAX_MESSAGES_PER_HEADER: usize = 256;
+const MAX_BLOCKS_PER_HEADER: usize = 16;
 
-/// Kinds of messages.
-const DATATYPE: u16 = 0x03;
-const LAYOUT: u16 = 0x08;
-const FILTERS: u16 = 0x0B;
-const CONTINUATION: u16 = 0x10;
+/// The kinds of messages.
+const MESSAGE_DATATYPE: u16 = 0x03;
+const MESSAGE_LAYOUT: u16 = 0x08;
+const MESSAGE_FILTERS: u16 = 0x0B;
+const MESSAGE_CONTINUATION: u16 = 0x10;
 /// The flag of a message whose content is elsewhere.
-const SHARED: u8 = 0x02;
-/// Filters that leave as many bytes as there were.
-const SHUFFLE: u64 = 2;
-const CHECKSUM: u64 = 3;
+const SHARED_MESSAGE_FLAG: u8 = 0x02;
+/// Filters that keep the number of bytes.
+const FILTER_SHUFFLE: u64 = 2;
+const FILTER_CHECKSUM: u64 = 3;
 
 /// A dataset with a known location.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ pub fn new(window: Window, address: u64, widths: Widths) -> Option<Dataset> {
     let mut told = Told::default();
     messages(Fields(fields.take(length)?), &mut told)?;
     told.rest(window, |mut fields, told| {
-        // A signature before, a checksum behind.
+        // The header begins with a signature, and ends with a checksum.
         (fields.take(4)? == b"OCHK").then_some(())?;
         let length = fields.0.len().checked_sub(4)?;
         messages(Fields(fields.take(length)?), told)
@@ -101,20 +101,20 @@ pub fn old(window: Window, address: u64, widths: Widths) -> Option<Dataset> {
 }
 
 impl Told {
-    /// Whether another message may be looked at; none where there are too many.
+    /// Counts a message. Returns `None` if there are too many.
     fn counted(&mut self) -> Option<bool> {
         self.messages += 1;
-        (self.messages <= MESSAGES).then_some(true)
+        (self.messages <= MAX_MESSAGES_PER_HEADER).then_some(true)
     }
 
     /// Reads a message; ignores an unknown one.
     fn hear(&mut self, kind: u16, flags: u8, fields: Fields, widths: Widths) {
         let _ = match kind {
-            _ if flags & SHARED > 0 => None,
-            DATATYPE => self.datatype(fields),
-            LAYOUT => self.layout(fields, widths),
-            FILTERS => self.filters(fields),
-            CONTINUATION => self.continuation(fields, widths),
+            _ if flags & SHARED_MESSAGE_FLAG > 0 => None,
+            MESSAGE_DATATYPE => self.datatype(fields),
+            MESSAGE_LAYOUT => self.layout(fields, widths),
+            MESSAGE_FILTERS => self.filters(fields),
+            MESSAGE_CONTINUATION => self.continuation(fields, widths),
             _ => None,
         };
     }
@@ -143,7 +143,7 @@ impl Told {
                 let dimensions = fields.byte()?.into();
                 Some(Layout::Chunks { tree: fields.little(widths.address)?, dimensions })
             }
-            // A single chunk, filtered.
+            // A single filtered chunk.
             (4, 2) => {
                 let (flags, dimensions) = (fields.byte()?, usize::from(fields.byte()?));
                 let each = usize::from(fields.byte()?);
@@ -186,15 +186,15 @@ impl Told {
             let values = fields.count(2)?;
             fields.skip(if version == 1 { name.next_multiple_of(8) } else { name })?;
             fields.skip(4 * values + if version == 1 && values % 2 > 0 { 4 } else { 0 })?;
-            self.shuffled |= filter == SHUFFLE;
-            self.compressed |= filter != SHUFFLE && filter != CHECKSUM;
+            self.shuffled |= filter == FILTER_SHUFFLE;
+            self.compressed |= filter != FILTER_SHUFFLE && filter != FILTER_CHECKSUM;
         }
         Some(())
     }
 
     /// Reads the blocks that continue the header.
     fn rest(&mut self, window: Window, messages: impl Fn(Fields, &mut Told) -> Option<()>) {
-        for number in 0..BLOCKS {
+        for number in 0..MAX_BLOCKS_PER_HEADER {
             let Some((address, length)) = self.more.get(number).copied() else { return };
             if let Some(bytes) = window.at(address).and_then(|mut fields| fields.take(length)) {
                 let _ = messages(Fields(bytes), self);

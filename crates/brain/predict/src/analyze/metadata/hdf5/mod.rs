@@ -1,7 +1,7 @@
-//! HDF5, and so NetCDF 4: object headers tell the type, layout and filters of a dataset each.
+//! HDF5, including NetCDF 4: each object header describes the type, layout and filters of a dataset.
 //!
-//! Headers of the newer kind are found by their signature, those of the older kind through the nodes of groups, which have
-//! one. So no tree of groups has to be walked, and a window of a file tells what it can.
+//! The parser finds headers of version 2 by their signature, and headers of version 1 by the nodes of groups, which
+//! have a signature. It therefore does not walk the tree of groups, and uses every window by itself.
 
 mod chunks;
 mod datatype;
@@ -13,7 +13,7 @@ use super::window::{Fields, Window};
 use super::{Content, MAX_ENTRIES_PER_WINDOW, Span};
 use header::{Dataset, Layout};
 
-/// Bytes of addresses and of lengths.
+/// The widths of addresses and of lengths, in bytes.
 #[derive(Clone, Copy)]
 struct Widths {
     address: usize,
@@ -21,16 +21,16 @@ struct Widths {
 }
 
 /// The usual widths.
-const USUAL: Widths = Widths { address: 8, length: 8 };
+const USUAL_WIDTHS: Widths = Widths { address: 8, length: 8 };
 
-/// Pointers out of the windows so far, to later parts.
+/// References from earlier windows to later ones.
 #[derive(Clone, Debug, Default)]
 pub struct Pending {
     headers: Vec<u64>,
     trees: Vec<Tree>,
 }
 
-/// A tree of chunks, or a branch of one.
+/// A B-tree of chunks, or a branch of one.
 #[derive(Clone, Copy, Debug)]
 struct Tree {
     address: u64,
@@ -40,7 +40,7 @@ struct Tree {
 
 impl Pending {
     pub fn hear(&mut self, window: Window) -> Vec<Span> {
-        let widths = superblock(window).unwrap_or(USUAL);
+        let widths = superblock(window).unwrap_or(USUAL_WIDTHS);
         let (mut spans, mut trees) = (Vec::new(), std::mem::take(&mut self.trees));
         let mut take = |dataset: Dataset| match (content(&dataset), dataset.layout) {
             (Some(content), Layout::Contiguous { start, length }) => spans.extend(Span::new(start, length, content)),
@@ -80,7 +80,7 @@ fn superblock(window: Window) -> Option<Widths> {
     ([2, 4, 8].contains(&widths.address) && [2, 4, 8].contains(&widths.length)).then_some(widths)
 }
 
-/// The addresses of the object headers that a node of a group names.
+/// Returns the addresses of the object headers in a node of a group.
 fn group(mut fields: Fields, widths: Widths) -> Vec<u64> {
     let mut addresses = Vec::new();
     let mut read = || {
@@ -93,7 +93,7 @@ fn group(mut fields: Fields, widths: Widths) -> Vec<u64> {
         }
         Some(())
     };
-    // What was read of a node that is cut is as good.
+    // The entries before the end of a truncated node are valid.
     let _ = read();
     addresses
 }
@@ -118,7 +118,7 @@ mod tests {
         out.extend(body);
     }
 
-    /// A header of the newer kind: a type, a layout, filters.
+    /// Makes a header of version 2: a type, a layout, filters.
     fn header(class: [u8; 8], layout: &[u8], filter: Option<u8>) -> Vec<u8> {
         let mut messages = Vec::new();
         message(&mut messages, 3, &[&class[..], &[0; 12]].concat());
@@ -137,15 +137,16 @@ mod tests {
         [&[3, 1][..], &place.to_le_bytes(), &length.to_le_bytes()].concat()
     }
 
-    const F32: [u8; 8] = [0x11, 0x20, 0x1f, 0, 4, 0, 0, 0];
+    const F32_DATATYPE: [u8; 8] = [0x11, 0x20, 0x1f, 0, 4, 0, 0, 0];
     const BIG_I16: [u8; 8] = [0x10, 9, 0, 0, 2, 0, 0, 0];
 
-    /// Two headers in the first window, and one in the second that a group of the first points to.
+    /// Makes a file with two headers in the first window, and one in the second window that a group of the first one
+    /// refers to.
     fn file() -> Vec<u8> {
         let mut out = b"\x89HDF\r\n\x1a\n\x02\x08\x08\x00".to_vec();
         out.resize(64, 0);
-        out.extend(header(F32, &at(4096, 1000), None));
-        out.extend(header(F32, &at(6000, 500), Some(1)));
+        out.extend(header(F32_DATATYPE, &at(4096, 1000), None));
+        out.extend(header(F32_DATATYPE, &at(6000, 500), Some(1)));
         out.extend(b"SNOD\x01\x00\x01\x00");
         out.extend(0u64.to_le_bytes());
         out.extend(1024u64.to_le_bytes());
