@@ -1,4 +1,4 @@
-// Terrace for C. Made from crates/doors/c/src by its test; TERRACE_HEADER=write writes it anew.
+// Terrace for C. Made from crates/doors/c/src by its test; TERRACE_HEADER=write regenerates it.
 
 #ifndef TERRACE_H
 #define TERRACE_H
@@ -9,20 +9,20 @@
 
 // The result of a call.
 typedef enum terrace_status {
-  // All went well.
+  // The call succeeded.
   TERRACE_STATUS_OK = 0,
   // No object has this key.
   TERRACE_STATUS_NOT_FOUND = 1,
-  // An argument cannot be used: a null pointer, a key that no object may have, a word that is not known, an offset or length
-  // that no object can have.
+  // An argument is invalid: a null pointer, an invalid key, an unknown word, or an offset or length that no object
+  // can have.
   TERRACE_STATUS_INVALID = 2,
-  // The object is not in the state that the call needs, or was replaced meanwhile.
+  // The object is not in the state that the call needs, or another call has replaced it.
   TERRACE_STATUS_CONFLICT = 3,
-  // No tier can take the bytes.
+  // No tier has room for the bytes.
   TERRACE_STATUS_NO_SPACE = 4,
-  // No good replica is left of bytes that were asked for, or compressed bytes are damaged.
+  // All replicas of requested bytes are damaged or unreachable, or compressed bytes are damaged.
   TERRACE_STATUS_UNREADABLE = 5,
-  // Replicas are still owed when the time was up.
+  // Replicas are still owed when the time limit is reached.
   TERRACE_STATUS_OWED = 6,
   // The caller's buffer is too short.
   TERRACE_STATUS_TOO_SHORT = 7,
@@ -33,20 +33,20 @@ typedef enum terrace_status {
 // An open store. Many threads may use one at once.
 typedef struct terrace_store terrace_store;
 
-// Requirements: given to `terrace_open` it holds for the application, given to a call for that operation, which
-// wins. All zero leaves everything to the store's rules.
+// Requirements. In `terrace_open` they apply to the application; in a call they apply to that operation and take
+// precedence. Zeros leave everything to the store's rules.
 typedef struct terrace_options {
   // Requirements by name, such as `"min_read_latency,max_durability=4"`; or null.
   const char *requirements;
-  // When a write returns: `"placed"`, `"replicated"` or `"durable"`; or null.
+  // The state that a write waits for: `"placed"`, `"replicated"` or `"durable"`; or null.
   const char *ack;
   // The weights for choosing encodings: `"compress,decompress,ratio"` or a preset's name; or null.
   const char *weights;
-  // The most bytes stored for each byte given, such as `"3x"`; or null.
+  // The maximum of stored bytes for each given byte, such as `"3x"`; or null.
   const char *budget;
-  // The type of the bytes' elements, such as `"f64"`; or null.
+  // The type of the elements, such as `"f64"`; or null.
   const char *element;
-  // How many replicas; or 0.
+  // The number of replicas; or 0.
   uint8_t replicas;
 } terrace_options;
 
@@ -56,21 +56,21 @@ typedef struct terrace_receipt {
   uint64_t object;
   // The commit that made the write visible.
   uint64_t generation;
-  // Replicas that are still to be made.
+  // The number of pending replicas.
   uint64_t owed;
-  // Bytes written, before encoding and replication.
+  // The number of bytes written, before encoding and replication.
   uint64_t bytes;
-  // Bytes that the replicas made so far take.
+  // The size of the replicas made so far.
   uint64_t stored;
-  // Replicas that each extent is to have.
+  // The planned number of replicas of each extent.
   uint8_t want;
-  // Replicas that were asked for; more than `want` where there are too few failure domains.
+  // The requested number of replicas; more than `want` if there are too few failure domains.
   uint8_t asked;
-  // Replicas that each extent has at least.
+  // The smallest number of replicas of an extent so far.
   uint8_t have;
-  // Whether all of it survives a loss of power.
+  // Whether the write survives a power failure.
   bool durable;
-  // By this `terrace_wait` knows what a call has filled.
+  // A checksum by which `terrace_wait` recognises receipts that a call has filled.
   uint32_t seal;
 } terrace_receipt;
 
@@ -78,11 +78,11 @@ typedef struct terrace_receipt {
 extern "C" {
 #endif // __cplusplus
 
-// The most bytes that `terrace_compress` makes of `length` bytes.
+// Returns the largest number of bytes that `terrace_compress` can make of `length` bytes.
 size_t terrace_compressed_most(size_t length);
 
-// Compresses bytes, a gibibyte at the most, into `out`; `made` gets the number of bytes. `encoding` is a name such as
-// `"shuffle4+zstd-1"`; null has one chosen by what the bytes are. What does not shrink is stored as it is.
+// Compresses at most one gibibyte into `out`; `made` gets the number of bytes. `encoding` is a name such as
+// `"shuffle4+zstd-1"`; if it is null, an encoding is chosen for the bytes. Bytes that do not shrink are stored raw.
 enum terrace_status terrace_compress(const char *encoding,
                                      const void *bytes,
                                      size_t length,
@@ -90,31 +90,31 @@ enum terrace_status terrace_compress(const char *encoding,
                                      size_t capacity,
                                      size_t *made);
 
-// Decompresses what `terrace_compress` made into `out`; `made` gets the number of bytes, which is the length needed
-// where `capacity` is too short (`TERRACE_STATUS_TOO_SHORT`).
+// Decompresses the result of `terrace_compress` into `out`; `made` gets the number of bytes. If `capacity` is too
+// small, the call returns `TERRACE_STATUS_TOO_SHORT`, and `made` gets the needed capacity.
 enum terrace_status terrace_decompress(const void *bytes,
                                        size_t length,
                                        void *out,
                                        size_t capacity,
                                        size_t *made);
 
-// Why the last call of this thread that failed did so: a sentence, valid until the thread's next call that fails. Empty
-// where none has.
+// Returns the message of this thread's last failed call, which is valid until the thread's next failure. Empty if no
+// call has failed.
 const char *terrace_last_error(void);
 
 // Makes a store in `directory` with the tiers of the configuration file `configuration`.
 enum terrace_status terrace_init(const char *directory, const char *configuration);
 
-// Opens the store in `directory`. What `application` requires, or null, holds for every call on it.
+// Opens the store in `directory`. The requirements of `application`, or null, apply to every call on it.
 enum terrace_status terrace_open(const char *directory,
                                  const struct terrace_options *application,
                                  struct terrace_store **store);
 
-// Waits, for a minute at most, until nothing is owed and all is durable, and closes the store, in any case; null is
-// closed already. To close a store twice is an error, and does nothing.
+// Waits at most a minute until nothing is owed and everything is durable, and then closes the store in any case.
+// Closing null does nothing. Closing a store twice is an error that does nothing.
 enum terrace_status terrace_close(struct terrace_store *store);
 
-// Writes a whole object; what the key named before is replaced. `operation` and `receipt` may be null.
+// Writes a whole object and replaces an earlier object of the key. `operation` and `receipt` may be null.
 enum terrace_status terrace_replicate(const struct terrace_store *store,
                                       const char *key,
                                       const void *bytes,
@@ -122,7 +122,8 @@ enum terrace_status terrace_replicate(const struct terrace_store *store,
                                       const struct terrace_options *operation,
                                       struct terrace_receipt *receipt);
 
-// Writes a range of an object, which is made where there is none; other ranges stay, even if others write them.
+// Writes a range of an object, which is created if it does not exist. Other ranges stay unchanged, even while others
+// write them.
 enum terrace_status terrace_write_at(const struct terrace_store *store,
                                      const char *key,
                                      uint64_t offset,
@@ -131,9 +132,9 @@ enum terrace_status terrace_write_at(const struct terrace_store *store,
                                      const struct terrace_options *operation,
                                      struct terrace_receipt *receipt);
 
-// Writes bytes behind an object's last byte, wherever that is when they become visible; the object is made where there is none.
-// Many threads and processes may append to one object: none of their bytes are lost, and those of one call stay together. `offset`
-// gets the place of the first byte. It, `operation` and `receipt` may be null.
+// Appends bytes to an object, which is created if it does not exist. Many threads and processes may append to one
+// object: no bytes are lost, and the bytes of a call stay together. `offset` gets the position of the first byte.
+// `offset`, `operation` and `receipt` may be null.
 enum terrace_status terrace_append(const struct terrace_store *store,
                                    const char *key,
                                    const void *bytes,
@@ -151,13 +152,13 @@ enum terrace_status terrace_read(const struct terrace_store *store,
                                  size_t length,
                                  size_t *read);
 
-// An object's length in bytes.
+// Returns an object's length in bytes.
 enum terrace_status terrace_length(const struct terrace_store *store,
                                    const char *key,
                                    uint64_t *length);
 
-// Where an object's extents are, and how they are encoded: JSON, as `terrace locate --json` prints it, which the
-// caller gives to `terrace_free`.
+// Returns the positions and encodings of an object's extents as the JSON that `terrace locate --json` prints. The
+// caller passes the text to `terrace_free`.
 enum terrace_status terrace_locate(const struct terrace_store *store,
                                    const char *key,
                                    char **json);
@@ -165,17 +166,17 @@ enum terrace_status terrace_locate(const struct terrace_store *store,
 // Deletes an object.
 enum terrace_status terrace_delete(const struct terrace_store *store, const char *key);
 
-// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`; the receipt then says so. It must be one that a call on
-// this store has filled, as it was filled.
+// Waits until a write has reached `"placed"`, `"replicated"` or `"durable"`, and updates the receipt. The receipt must
+// be unchanged since a call on this store filled it.
 enum terrace_status terrace_wait(const struct terrace_store *store,
                                  struct terrace_receipt *receipt,
                                  const char *level);
 
-// Waits until nothing is owed and all is durable.
+// Waits until nothing is owed and everything is durable.
 enum terrace_status terrace_sync(const struct terrace_store *store);
 
-// Explains how the store would place a block of bytes under a key: JSON, as
-// `terrace explain --json` prints it, which the caller gives to `terrace_free`. Nothing is written.
+// Explains how the store would place a block of bytes under a key, without writing it. Returns the JSON that `terrace
+// explain --json` prints; the caller passes the text to `terrace_free`.
 enum terrace_status terrace_plan(const struct terrace_store *store,
                                  const char *key,
                                  const void *bytes,
@@ -183,7 +184,7 @@ enum terrace_status terrace_plan(const struct terrace_store *store,
                                  const struct terrace_options *operation,
                                  char **json);
 
-// Gives back what a call returned as text; null is nothing.
+// Frees a text that a call returned. Freeing null does nothing.
 void terrace_free(char *text);
 
 #ifdef __cplusplus
