@@ -32,7 +32,7 @@ impl Predictor {
     /// second.
     ///
     /// # Errors
-    /// [`Error`] if a codec's library fails.
+    /// [`terrace_codec::Error`] if a codec's library fails.
     pub fn profile(&mut self, block: &[u8], elements: Option<Elements>) -> Result<(), terrace_codec::Error> {
         let evidence = self.evidence(block, elements, true)?;
         let whole = block.len() as u32;
@@ -59,7 +59,7 @@ impl Predictor {
     /// The expected cost of every candidate on a block after a probe of each on 8 KiB, or where `large` also on 64 KiB.
     ///
     /// # Errors
-    /// [`Error`] if a codec's library fails.
+    /// [`terrace_codec::Error`] if a codec's library fails.
     pub fn survey(
         &mut self,
         block: &[u8],
