@@ -4,7 +4,6 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::{Log, Tail, files, name, snapshot, snapshots};
 
@@ -15,8 +14,7 @@ const COMPARED_BYTES: u64 = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct CopyEnd {
     path: PathBuf,
-    handle: Arc<File>,
-    /// The device and the inode of `handle`.
+    /// The device and the inode of the copy. The file is not kept open: nobody could mount its file system read-only then.
     inode: (u64, u64),
     /// The file of the log that it copies.
     file: u64,
@@ -29,14 +27,15 @@ impl Log {
     pub fn append_to_copy(&self, folder: &Path, tail: Tail) -> io::Result<bool> {
         let known = self.copies.lock().iter().find(|copy| copy.path.parent() == Some(folder)).cloned();
         let Some(mut copy) = known.filter(|copy| copy.file == tail.file) else { return Ok(false) };
-        // The same file is still there, so the target is, too: what else might be mounted there has another device.
-        if !fs::metadata(&copy.path).is_ok_and(|found| (found.dev(), found.ino()) == copy.inode) {
+        // If the same file is still there, the target is, too: what else might be mounted there has another device.
+        let Ok(file) = OpenOptions::new().write(true).open(&copy.path) else { return Ok(false) };
+        if !file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == copy.inode) {
             return Ok(false);
         }
         if copy.position < tail.position {
             let source = self.file(tail.file, tail.position).map_err(io::Error::other)?;
             // Other threads and processes may append the same bytes at the same place meanwhile.
-            copy_range(&source, &copy.handle, copy.position, tail.position)?;
+            copy_range(&source, &file, copy.position, tail.position)?;
             copy.position = tail.position;
             self.set_copy_end(copy);
         }
@@ -103,7 +102,7 @@ impl Log {
         }
         if file == tail.file {
             let (path, inode) = (folder.join(name(file)), (metadata.dev(), metadata.ino()));
-            self.set_copy_end(CopyEnd { path, handle: Arc::new(copy), inode, file, position: end });
+            self.set_copy_end(CopyEnd { path, inode, file, position: end });
         }
         Ok(())
     }
