@@ -17,7 +17,7 @@ enum Where<const N: usize> {
 }
 
 impl<const N: usize> Words<N> {
-    const LENGTH: usize = N * size_of::<AtomicU64>();
+    const MAPPED_BYTES: usize = N * size_of::<AtomicU64>();
 
     /// The words of this file, which is made if there is none; all are 0 then.
     pub fn open(path: &Path) -> Words<N> {

@@ -21,7 +21,7 @@ use crate::simulate::Simulate;
 use crate::view::View;
 use crate::wishes::Wishes;
 
-const GROUPS: &str = "\
+const COMMAND_GROUPS: &str = "\
 Daily:  put get cat ls rm mv check sync
 Look:   locate explain hot stat status tiers top predictor
 Move:   flush stage evict drain tune mount serve node
@@ -40,7 +40,7 @@ Exit codes: 0 ok, 1 failed or found damage, 2 wrong usage, 3 (health) still at w
 ///
 /// Start with `terrace init`, then `terrace put FILE KEY` and `terrace get KEY FILE`.
 #[derive(Parser)]
-#[command(name = "terrace", version, after_help = GROUPS)]
+#[command(name = "terrace", version, after_help = COMMAND_GROUPS)]
 pub struct Arguments {
     #[command(flatten)]
     pub globals: Globals,

@@ -30,7 +30,7 @@ mod used;
 #[cfg(feature = "object")]
 pub use blobs::{Blobs, Upload};
 pub use capabilities::Capabilities;
-pub use directory::{Directory, MARK, Making};
+pub use directory::{Directory, MARKER_FILE, Making};
 pub use emptied::EmptiedNote;
 pub use files::{FileStore, Whole};
 pub use kind::{OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note};
@@ -40,7 +40,7 @@ pub use kinds::{DirectoryKind, MemoryKind, ObjectKind};
 pub use memory::Memory;
 #[cfg(feature = "object")]
 pub use object::Object;
-pub use plain::{FILES, can_be_file};
+pub use plain::{FILES_FOLDER, can_be_file};
 pub use registry::{KindError, TierKind, register_kind};
 #[cfg(feature = "object")]
 pub use service::{Service, unavailable};
@@ -50,7 +50,7 @@ use std::io;
 
 use terrace_format::frame::{Frame, Header};
 
-pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN, Place};
+pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN_SEGMENT_BIT, Place};
 
 /// What a target holds and may hold, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
