@@ -17,7 +17,7 @@ pub struct Place {
 }
 
 /// Numbers of plain files have this bit, those of segments have not.
-pub const PLAIN: u64 = 1 << 63;
+pub const PLAIN_SEGMENT_BIT: u64 = 1 << 63;
 
 impl Place {
     /// The first byte behind the frame.
@@ -35,6 +35,6 @@ impl Place {
     /// Whether it is in a plain file. Then `offset` is the header's, in the file of headers, and the payload stands where the
     /// header says: at its own offset in the object.
     pub fn is_plain(&self) -> bool {
-        self.segment & PLAIN != 0
+        self.segment & PLAIN_SEGMENT_BIT != 0
     }
 }

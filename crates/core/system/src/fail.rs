@@ -19,19 +19,19 @@ pub fn setting(name: &str) -> Option<String> {
 /// Aborts the process if `TERRACE_FAIL_POINT` is `name` (or `name@n`: at the n-th pass).
 #[inline]
 pub fn point(name: &str) {
-    static WANTED: OnceLock<Option<(String, u64)>> = OnceLock::new();
-    static PASSED: AtomicU64 = AtomicU64::new(0);
+    static WANTED_POINT: OnceLock<Option<(String, u64)>> = OnceLock::new();
+    static PASSED_COUNT: AtomicU64 = AtomicU64::new(0);
     if !HOOKS_EXIST {
         return;
     }
-    let wanted = WANTED.get_or_init(|| {
+    let wanted = WANTED_POINT.get_or_init(|| {
         let text = setting("TERRACE_FAIL_POINT")?;
         let (name, pass) = text.split_once('@').unwrap_or((&text, "1"));
         Some((name.to_owned(), pass.parse().unwrap_or(1)))
     });
     if let Some((at, pass)) = wanted
         && at == name
-        && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == *pass
+        && PASSED_COUNT.fetch_add(1, Ordering::Relaxed) + 1 == *pass
     {
         std::process::abort();
     }

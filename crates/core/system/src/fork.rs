@@ -4,15 +4,15 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 
-static FORKS: AtomicU32 = AtomicU32::new(0);
+static FORK_COUNT: AtomicU32 = AtomicU32::new(0);
 /// How many [`Held`] there are. The standard library's lock, for it keeps no queue: one that hands the lock on would, in
 /// a fork, hand it to a thread that is not there.
-static HELD: Mutex<usize> = Mutex::new(0);
+static HELD_COUNT: Mutex<usize> = Mutex::new(0);
 static NONE_HELD: Condvar = Condvar::new();
 
 thread_local! {
     /// The lock, while this thread forks.
-    static FORKING: RefCell<Option<MutexGuard<'static, usize>>> = const { RefCell::new(None) };
+    static FORK_GUARD: RefCell<Option<MutexGuard<'static, usize>>> = const { RefCell::new(None) };
 }
 
 /// As long as one lives, in any thread, this process is not forked: no fork begins with a store half opened or closed.
@@ -33,33 +33,33 @@ impl Drop for Held {
 }
 
 fn held() -> MutexGuard<'static, usize> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+    HELD_COUNT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many forks lie between this process and the one that asked first.
 pub fn count() -> u32 {
     register();
-    FORKS.load(Ordering::Relaxed)
+    FORK_COUNT.load(Ordering::Relaxed)
 }
 
 extern "C" fn before() {
     let none_held = NONE_HELD.wait_while(held(), |held| *held > 0);
-    FORKING.set(Some(none_held.unwrap_or_else(PoisonError::into_inner)));
+    FORK_GUARD.set(Some(none_held.unwrap_or_else(PoisonError::into_inner)));
 }
 
 extern "C" fn in_parent() {
-    FORKING.set(None);
+    FORK_GUARD.set(None);
 }
 
 extern "C" fn in_child() {
-    FORKS.fetch_add(1, Ordering::Relaxed);
+    FORK_COUNT.fetch_add(1, Ordering::Relaxed);
     in_parent();
 }
 
 #[allow(unsafe_code)]
 fn register() {
-    static REGISTER: Once = Once::new();
-    REGISTER.call_once(|| {
+    static REGISTER_ONCE: Once = Once::new();
+    REGISTER_ONCE.call_once(|| {
         // SAFETY: the handlers touch nothing but an atomic number and a lock that no thread which is lost can hold.
         let registered = unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
         debug_assert_eq!(registered, 0, "only a lack of memory keeps them from being registered");

@@ -13,10 +13,10 @@ use signal_hook::iterator::Signals;
 use crate::output::complain;
 
 /// The temporary file that is being written.
-static UNFINISHED: Mutex<Option<PathBuf>> = Mutex::new(None);
+static UNFINISHED_FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 fn unfinished() -> MutexGuard<'static, Option<PathBuf>> {
-    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+    UNFINISHED_FILE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts to handle signals: each ends the process at once, with the exit code that shells expect. Ending at any moment is safe, because

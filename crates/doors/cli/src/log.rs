@@ -48,7 +48,7 @@ impl<S: Subscriber> Layer<S> for ByJson {
             Level::WARN => "warning",
             _ => "note",
         };
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = LAST_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != text.0.as_bytes() {
             tell(kind, &text.0);
             *last = text.0.into_bytes();
@@ -71,14 +71,14 @@ impl Visit for Text {
 }
 
 /// The last written line.
-static LAST: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+static LAST_MESSAGE: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 /// A writer to stderr that drops repeated lines: a retried operation fails with the same message again and again.
 struct Once;
 
 impl Write for Once {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = LAST_MESSAGE.lock().unwrap_or_else(PoisonError::into_inner);
         if *last != line {
             io::stderr().write_all(line)?;
             line.clone_into(&mut last);

@@ -77,9 +77,9 @@ fn what_was_synced_survives_a_kill() {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) % below
     };
-    const LENGTH: usize = 3 << 20;
+    const OBJECT_BYTES: usize = 3 << 20;
     // What must be there, and what may be: bytes written since may have come, or not.
-    let mut synced = vec![0u8; LENGTH];
+    let mut synced = vec![0u8; OBJECT_BYTES];
     let mut synced_writes = 0;
     for round in 0..kills {
         let (mut child, address) = place.serve();
@@ -89,13 +89,13 @@ fn what_was_synced_survives_a_kill() {
             _ => client.open("file", OPEN_READ_WRITE).unwrap(),
         };
         if round == 0 {
-            client.wstat(fid, None, Some(LENGTH as u64), "").unwrap();
+            client.wstat(fid, None, Some(OBJECT_BYTES as u64), "").unwrap();
             client.sync(fid).unwrap();
         }
         let mut since = Vec::new();
         for step in 0..5 + next(40) {
             let length = [7, 4096, 100_000, 1 << 20][next(4) as usize];
-            let at = next((LENGTH - length) as u64);
+            let at = next((OBJECT_BYTES - length) as u64);
             let fill = (1 + next(255)) as u8;
             assert_eq!(client.write(fid, at, &vec![fill; length]).unwrap() as usize, length);
             since.push((at as usize, length, fill));
@@ -110,7 +110,7 @@ fn what_was_synced_survives_a_kill() {
         child.kill().unwrap();
         child.wait().unwrap();
         let found = place.run(&["cat", "file"]).stdout;
-        assert_eq!(found.len(), LENGTH);
+        assert_eq!(found.len(), OBJECT_BYTES);
         for (at, byte) in found.iter().enumerate() {
             let may_be =
                 || since.iter().any(|(from, length, fill)| (*from..from + length).contains(&at) && fill == byte);

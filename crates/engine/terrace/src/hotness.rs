@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix_futex_sync::Mutex;
 use serde::{Deserialize, Serialize};
-use terrace_format::frame::BLOCK;
+use terrace_format::frame::MAX_EXTENT_BYTES;
 use terrace_plan::hotness::{Ranges, Span, reads_to_come, spans};
 use terrace_system::Locked;
 use terrace_system::replace;
@@ -72,7 +72,7 @@ fn now() -> f64 {
 }
 
 fn empty() -> Ranges {
-    Ranges::new(MAX_SCORED_RANGES, HALF_LIFE_SECONDS, u64::from(BLOCK), HOT_SCORE)
+    Ranges::new(MAX_SCORED_RANGES, HALF_LIFE_SECONDS, u64::from(MAX_EXTENT_BYTES), HOT_SCORE)
 }
 
 impl Hotness {
@@ -192,25 +192,25 @@ fn read(file: &Path) -> Kept {
 mod tests {
     use super::*;
 
-    const MIB: u64 = 1 << 20;
+    const MIB_BYTES: u64 = 1 << 20;
 
     #[test]
     fn what_one_process_reads_another_knows_after_a_fold() {
         let dir = tempfile::tempdir().expect("a folder");
         let (one, two) = (Hotness::new(dir.path()), Hotness::new(dir.path()));
         for _ in 0..3 {
-            one.touch(b"a", 0, MIB);
-            two.touch(b"a", 0, MIB / 2);
-            two.touch(b"b", 5 * MIB, MIB);
+            one.touch(b"a", 0, MIB_BYTES);
+            two.touch(b"a", 0, MIB_BYTES / 2);
+            two.touch(b"b", 5 * MIB_BYTES, MIB_BYTES);
         }
         one.fold();
         two.fold();
         one.fold();
         for hotness in [&one, &two, &Hotness::new(dir.path())] {
-            assert!((hotness.score(b"a", 0, MIB) - 4.5).abs() < 0.01, "{}", hotness.score(b"a", 0, MIB));
-            assert!((hotness.score(b"a", 0, MIB / 2) - 9.0).abs() < 0.02);
-            assert!((hotness.score(b"b", 5 * MIB, 6 * MIB) - 3.0).abs() < 0.01);
-            assert_eq!(hotness.score(b"b", 0, 6 * MIB), 0.0);
+            assert!((hotness.score(b"a", 0, MIB_BYTES) - 4.5).abs() < 0.01, "{}", hotness.score(b"a", 0, MIB_BYTES));
+            assert!((hotness.score(b"a", 0, MIB_BYTES / 2) - 9.0).abs() < 0.02);
+            assert!((hotness.score(b"b", 5 * MIB_BYTES, 6 * MIB_BYTES) - 3.0).abs() < 0.01);
+            assert_eq!(hotness.score(b"b", 0, 6 * MIB_BYTES), 0.0);
             let mut objects = hotness.objects();
             objects.sort();
             assert_eq!(objects, [b"a", b"b"]);
@@ -222,8 +222,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         fs::write(dir.path().join("hotness"), b"\xff\xff\xff\xff\xff").expect("writes");
         let hotness = Hotness::new(dir.path());
-        hotness.touch(b"a", 0, MIB);
+        hotness.touch(b"a", 0, MIB_BYTES);
         hotness.fold();
-        assert!(Hotness::new(dir.path()).score(b"a", 0, MIB) > 0.9);
+        assert!(Hotness::new(dir.path()).score(b"a", 0, MIB_BYTES) > 0.9);
     }
 }

@@ -201,6 +201,6 @@ impl WriteHoles for SparseWriter<'_> {
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
-    const ZEROS: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
-    bytes.chunks(PAGE_BYTES).all(|part| *part == ZEROS[..part.len()])
+    const ZERO_PAGE: [u8; PAGE_BYTES] = [0; PAGE_BYTES];
+    bytes.chunks(PAGE_BYTES).all(|part| *part == ZERO_PAGE[..part.len()])
 }

@@ -18,9 +18,9 @@ use std::time::Duration;
 use terrace::files::Owner;
 use terrace::{Config, Error, Files, PutOptions, Store};
 
-const KEY: &[u8] = b"logs/all";
+const LOG_KEY: &[u8] = b"logs/all";
 /// Lines of each who appends.
-const LINES: u64 = 150;
+const LINE_COUNT: u64 = 150;
 
 /// Blocks are small, so that lines of several blocks are quick.
 fn new_store(dir: &Path) -> Store {
@@ -59,12 +59,12 @@ fn lines_of_each(bytes: &[u8]) -> BTreeMap<u64, u64> {
 }
 
 fn all_lines(who: std::ops::Range<u64>) -> BTreeMap<u64, u64> {
-    who.map(|who| (who, LINES)).collect()
+    who.map(|who| (who, LINE_COUNT)).collect()
 }
 
 fn append_lines(store: &Store, who: u64) {
-    for number in 0..LINES {
-        store.append(KEY, &line(who, number), &PutOptions::default()).unwrap();
+    for number in 0..LINE_COUNT {
+        store.append(LOG_KEY, &line(who, number), &PutOptions::default()).unwrap();
     }
 }
 
@@ -73,7 +73,7 @@ fn append_to_file(files: &Files, who: u64) {
     let owner = Owner { uid: 0, gid: 0 };
     for part in 0..2 {
         let file = files.create(b"all", 0o644, owner, false).unwrap();
-        for number in part * LINES / 2..(part + 1) * LINES / 2 {
+        for number in part * LINE_COUNT / 2..(part + 1) * LINE_COUNT / 2 {
             file.append(&line(who, number)).unwrap();
             if part == 0 {
                 file.flush().unwrap();
@@ -132,7 +132,7 @@ fn four_threads_append_and_all_lines_are_there() {
             }))
         })
     });
-    assert_eq!(lines_of_each(&store.get(KEY).unwrap()), all_lines(0..4));
+    assert_eq!(lines_of_each(&store.get(LOG_KEY).unwrap()), all_lines(0..4));
 }
 
 #[test]
@@ -141,12 +141,12 @@ fn four_processes_append_and_all_lines_are_there_also_after_a_rebuild() {
     drop(new_store(dir.path()));
     run_all(dir.path(), (0..4).map(|who| spawn(dir.path(), "store", who)).collect());
     let store = Store::open(&dir.path().join("store")).unwrap();
-    assert_eq!(lines_of_each(&store.get(KEY).unwrap()), all_lines(0..4));
-    let before = store.get(KEY).unwrap();
+    assert_eq!(lines_of_each(&store.get(LOG_KEY).unwrap()), all_lines(0..4));
+    let before = store.get(LOG_KEY).unwrap();
     drop(store);
     // The log has each place as it was decided.
     let store = Store::rebuild(&dir.path().join("store")).unwrap();
-    assert!(store.get(KEY).unwrap() == before);
+    assert!(store.get(LOG_KEY).unwrap() == before);
 }
 
 #[test]
@@ -211,24 +211,24 @@ fn appending_makes_the_object_and_says_where() {
     let dir = tempfile::tempdir().unwrap();
     let store = new_store(dir.path());
     let options = PutOptions::default();
-    assert_eq!(store.append(KEY, b"abc", &options).unwrap().offset, 0);
-    let appended = store.append(KEY, &vec![7; 200_000], &options).unwrap();
+    assert_eq!(store.append(LOG_KEY, b"abc", &options).unwrap().offset, 0);
+    let appended = store.append(LOG_KEY, &vec![7; 200_000], &options).unwrap();
     assert_eq!((appended.offset, appended.receipt.bytes), (3, 200_000));
-    assert_eq!(store.append(KEY, b"", &options).unwrap().offset, 200_003);
-    assert_eq!(store.stat(KEY).unwrap().length, 200_003);
+    assert_eq!(store.append(LOG_KEY, b"", &options).unwrap().offset, 200_003);
+    assert_eq!(store.stat(LOG_KEY).unwrap().length, 200_003);
     assert!(matches!(store.append(b"logs", b"x", &options), Err(Error::Conflict { .. })), "it is a folder");
     assert!(matches!(store.append(b"logs/all/x", b"x", &options), Err(Error::Conflict { .. })), "it is in a file");
     assert!(matches!(store.append(b"../x", b"x", &options), Err(Error::BadKey { .. })));
-    store.set_length(KEY, i64::MAX as u64 - 2).unwrap();
-    store.append(KEY, b"xy", &options).unwrap();
-    assert!(matches!(store.append(KEY, b"z", &options), Err(Error::TooLarge { .. })));
+    store.set_length(LOG_KEY, i64::MAX as u64 - 2).unwrap();
+    store.append(LOG_KEY, b"xy", &options).unwrap();
+    assert!(matches!(store.append(LOG_KEY, b"z", &options), Err(Error::TooLarge { .. })));
 }
 
 /// Appends lines, and notes each outside once it is acknowledged.
 fn append_until_killed(store: &Store, dir: &Path, who: u64) {
     let mut journal = OpenOptions::new().create(true).append(true).open(dir.join(format!("journal{who}"))).unwrap();
     for number in 0.. {
-        store.append(KEY, &line(who, number), &PutOptions::default()).unwrap();
+        store.append(LOG_KEY, &line(who, number), &PutOptions::default()).unwrap();
         journal.write_all(b".").unwrap();
     }
 }
@@ -252,13 +252,13 @@ fn who_is_killed_while_appending_loses_no_acknowledged_line_and_tears_none() {
             assert_eq!(child.wait().unwrap().signal(), Some(9));
         }
         let store = Store::open(&dir.path().join("store")).unwrap();
-        let found = lines_of_each(&store.get(KEY).unwrap());
+        let found = lines_of_each(&store.get(LOG_KEY).unwrap());
         for who in who {
             let (found, told) = (found.get(&who).copied().unwrap_or(0), journal(who));
             assert!(found == told || found == told + 1, "{who} was told of {told} lines, and has {found}");
         }
         if round % 4 == 3 {
-            store.remove(KEY).unwrap();
+            store.remove(LOG_KEY).unwrap();
         }
     }
 }

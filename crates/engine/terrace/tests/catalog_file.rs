@@ -12,13 +12,13 @@ use std::process::Command;
 use common::{noise, replicated, store_of, tier};
 use terrace::{Error, Store};
 
-const OBJECTS: u64 = 300;
+const OBJECT_COUNT: u64 = 300;
 const PAGE_BYTES: u64 = 4096;
 
 /// A closed store whose catalog has a tree of several levels.
 fn closed_store(dir: &Path) -> PathBuf {
     let store = store_of(dir, &[tier(dir, "disk", &["a", "b"], "")]);
-    for n in 0..OBJECTS {
+    for n in 0..OBJECT_COUNT {
         store.put_bytes(&key(n), &noise(100, n), &replicated()).unwrap();
     }
     store.close().unwrap();
@@ -30,7 +30,7 @@ fn key(n: u64) -> Vec<u8> {
 }
 
 fn assert_whole(store: &Store) {
-    for n in 0..OBJECTS {
+    for n in 0..OBJECT_COUNT {
         assert!(store.get(&key(n)).unwrap() == noise(100, n), "object {n}");
     }
 }

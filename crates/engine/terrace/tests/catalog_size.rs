@@ -16,7 +16,7 @@ use terrace::catalog::{Change, Edit};
 use terrace::{Attributes, PutOptions, Store};
 
 /// Objects that make a catalog of more than 10 MiB.
-const OBJECTS: u64 = 25_000;
+const OBJECT_COUNT: u64 = 25_000;
 
 fn overwrites() -> u64 {
     std::env::var("TERRACE_OVERWRITES").map_or(2_000, |text| text.parse().unwrap())
@@ -51,8 +51,8 @@ fn mostly_emptied(dir: &Path) {
         staged: false,
         extents: Vec::new(),
     };
-    commit(&store, (10..OBJECTS).map(put));
-    commit(&store, (10..OBJECTS).map(|n| Edit::Remove { key: key(n) }));
+    commit(&store, (10..OBJECT_COUNT).map(put));
+    commit(&store, (10..OBJECT_COUNT).map(|n| Edit::Remove { key: key(n) }));
     store.close().unwrap();
 }
 

@@ -14,7 +14,7 @@ use common::{noise, replicated, store_of, tier};
 use terrace::{Ack, Error, PutOptions, Store};
 
 /// More than a sweep leaves alone.
-const OBJECTS: u64 = 18;
+const OBJECT_COUNT: u64 = 18;
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -26,7 +26,7 @@ fn contents(store: &Store) -> Contents {
 /// A closed store of 18 MB on two persistent targets, each of which holds a copy of the log; what is in it.
 fn filled(dir: &Path) -> (PathBuf, Contents) {
     let store = store_of(dir, &[tier(dir, "disk", &["a", "b"], "")]);
-    for number in 0..OBJECTS {
+    for number in 0..OBJECT_COUNT {
         let key = format!("run/{number}");
         store.put_bytes(key.as_bytes(), &noise(1_000_000, number + 1), &replicated()).unwrap();
     }
@@ -76,7 +76,7 @@ fn a_lost_log_is_no_empty_store() {
     }
     assert!(segments(dir.path()) == before, "the targets were touched");
     let (store, salvaged) = Store::salvage(&home).unwrap();
-    assert_eq!((salvaged.objects, salvaged.log_was_damaged), (OBJECTS, true));
+    assert_eq!((salvaged.objects, salvaged.log_was_damaged), (OBJECT_COUNT, true));
     let mut found: Vec<Vec<u8>> = contents(&store).into_values().collect();
     let mut wanted: Vec<Vec<u8>> = all.into_values().collect();
     found.sort();

@@ -15,24 +15,24 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use terrace::{Ack, Config, PutOptions, Store};
 
 /// Calls until one fails; below 0 where none is to.
-static LEFT: AtomicI64 = AtomicI64::new(-1);
-static ERROR: AtomicI64 = AtomicI64::new(0);
+static CALLS_LEFT: AtomicI64 = AtomicI64::new(-1);
+static ERROR_NUMBER: AtomicI64 = AtomicI64::new(0);
 /// Only what lies below fails.
-static ROOT: Mutex<String> = Mutex::new(String::new());
+static ROOT_FOLDER: Mutex<String> = Mutex::new(String::new());
 
 /// Whether the last write of each commit fails of the catalog whose path this is.
 static LAST_WRITES: AtomicBool = AtomicBool::new(false);
-static CATALOG: Mutex<String> = Mutex::new(String::new());
+static CATALOG_FOLDER: Mutex<String> = Mutex::new(String::new());
 
 /// Whether this call is the one.
 fn fails(path: impl FnOnce() -> String) -> bool {
-    if LEFT.load(Ordering::Acquire) < 0 || !path().starts_with(ROOT.lock().unwrap().as_str()) {
+    if CALLS_LEFT.load(Ordering::Acquire) < 0 || !path().starts_with(ROOT_FOLDER.lock().unwrap().as_str()) {
         return false;
     }
-    let now = LEFT.fetch_sub(1, Ordering::AcqRel) == 0;
+    let now = CALLS_LEFT.fetch_sub(1, Ordering::AcqRel) == 0;
     if now {
         // SAFETY: this thread's own error number.
-        unsafe { *libc::__errno_location() = ERROR.load(Ordering::Acquire) as c_int };
+        unsafe { *libc::__errno_location() = ERROR_NUMBER.load(Ordering::Acquire) as c_int };
     }
     now
 }
@@ -70,7 +70,9 @@ unsafe extern "C" fn pwrite64(fd: c_int, bytes: *const c_void, length: usize, of
 /// LMDB writes the catalog by this; what is so short is the last write of a commit.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pwrite(fd: c_int, bytes: *const c_void, length: usize, offset: i64) -> isize {
-    if length < 1000 && LAST_WRITES.load(Ordering::Acquire) && path_of(fd).starts_with(CATALOG.lock().unwrap().as_str())
+    if length < 1000
+        && LAST_WRITES.load(Ordering::Acquire)
+        && path_of(fd).starts_with(CATALOG_FOLDER.lock().unwrap().as_str())
     {
         // SAFETY: this thread's own error number.
         unsafe { *libc::__errno_location() = libc::EIO };
@@ -130,7 +132,7 @@ fn overwrite(model: &mut Model, key: &'static str, at: usize, bytes: &[u8]) {
 }
 
 /// Each step, and what it makes of a plain map.
-const STEPS: [Step; 12] = [
+const ALL_STEPS: [Step; 12] = [
     (|s| put(s, "a", &bytes(5000, 1), Ack::Placed), |m| drop(m.insert("a", bytes(5000, 1)))),
     (|s| put(s, "b", &bytes(1_300_000, 2), Ack::Replicated), |m| drop(m.insert("b", bytes(1_300_000, 2)))),
     (|s| put(s, "a", &bytes(90_000, 3), Ack::Durable), |m| drop(m.insert("a", bytes(90_000, 3)))),
@@ -177,17 +179,17 @@ fn try_out(root: &Path, call: i64, error: c_int) -> bool {
     );
     let home = root.join("store");
     let store = Store::init(&home, &Config::parse(&text, "test").unwrap()).unwrap();
-    ERROR.store(error.into(), Ordering::Release);
-    LEFT.store(call, Ordering::Release);
-    let done: Vec<terrace::Result<()>> = STEPS.iter().map(|(step, _)| step(&store)).collect();
-    let reached = LEFT.swap(-1, Ordering::AcqRel) < 0;
+    ERROR_NUMBER.store(error.into(), Ordering::Release);
+    CALLS_LEFT.store(call, Ordering::Release);
+    let done: Vec<terrace::Result<()>> = ALL_STEPS.iter().map(|(step, _)| step(&store)).collect();
+    let reached = CALLS_LEFT.swap(-1, Ordering::AcqRel) < 0;
     drop(store);
     let store = Store::open(&home).unwrap();
     let found = contents(&store);
-    let failed: Vec<usize> = (0..STEPS.len()).filter(|&step| done[step].is_err()).collect();
+    let failed: Vec<usize> = (0..ALL_STEPS.len()).filter(|&step| done[step].is_err()).collect();
     let explained = (0u32..1 << failed.len()).any(|subset| {
         let mut model = Model::new();
-        for (index, (_, apply)) in STEPS.iter().enumerate() {
+        for (index, (_, apply)) in ALL_STEPS.iter().enumerate() {
             let failed = failed.iter().position(|&f| f == index);
             if failed.is_none_or(|bit| subset >> bit & 1 == 1) {
                 apply(&mut model);
@@ -218,7 +220,7 @@ fn every_call_fails_in_turn() {
     let share: i64 = std::env::var("TERRACE_CALLS").map_or(10, |text| text.parse().unwrap());
     let memory = Path::new("/dev/shm");
     let folder = tempfile::tempdir_in(if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }).unwrap();
-    *ROOT.lock().unwrap() = folder.path().display().to_string();
+    *ROOT_FOLDER.lock().unwrap() = folder.path().display().to_string();
     let (mut call, mut tried, mut past_the_end) = (0, 0, 0);
     while past_the_end < 3 {
         let root = folder.path().join(call.to_string());
@@ -239,7 +241,7 @@ fn a_process_goes_on_after_lmdb_has_given_up() {
     let store = common::new_store(dir.path());
     let value = |n: usize| common::noise(1000 + n, 7);
     put(&store, "a", &value(0), Ack::Placed).unwrap();
-    *CATALOG.lock().unwrap() = store.dir().join("catalog").display().to_string();
+    *CATALOG_FOLDER.lock().unwrap() = store.dir().join("catalog").display().to_string();
     for round in 1..20 {
         LAST_WRITES.store(true, Ordering::Release);
         let failed = put(&store, "a", &value(round), Ack::Placed).unwrap_err().to_string();

@@ -13,11 +13,11 @@ use proptest::prelude::*;
 use terrace::files::{File, FileError, FileResult, Owner, Setting};
 use terrace::{Config, Files, Kind, Store};
 
-const OWNER: Owner = Owner { uid: 0, gid: 0 };
+const ROOT_OWNER: Owner = Owner { uid: 0, gid: 0 };
 /// Longer writes go to the store at once.
-const BLOCK: usize = 64 << 10;
-const LINK: usize = 8;
-const PATHS: [&str; 10] = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d-e", "l", "a/b"];
+const BLOCK_BYTES: usize = 64 << 10;
+const MAX_LINK_BYTES: usize = 8;
+const SOME_PATHS: [&str; 10] = ["a", "b", "d", "d/a", "d/b", "d/e", "d/e/a", "d-e", "l", "a/b"];
 
 fn store(dir: &Path) -> Store {
     let text = format!(
@@ -57,9 +57,9 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let path = 0..PATHS.len();
+    let path = 0..SOME_PATHS.len();
     let handle = 0..8usize;
-    let length = prop_oneof![1..300usize, 1..20_000usize, BLOCK - 1..BLOCK * 3];
+    let length = prop_oneof![1..300usize, 1..20_000usize, BLOCK_BYTES - 1..BLOCK_BYTES * 3];
     let offset = prop_oneof![0..500u64, 0..200_000u64];
     prop_oneof![
         3 => (path.clone(), any::<bool>()).prop_map(|(p, x)| Step::Create(p, x)),
@@ -104,7 +104,7 @@ struct Both {
 
 impl Both {
     fn path(&self, path: usize) -> (&'static [u8], PathBuf) {
-        (PATHS[path].as_bytes(), self.root.join(PATHS[path]))
+        (SOME_PATHS[path].as_bytes(), self.root.join(SOME_PATHS[path]))
     }
 
     fn keep(&mut self, ours: FileResult<File>, theirs: io::Result<fs::File>) {
@@ -135,7 +135,7 @@ impl Both {
                 if fs::symlink_metadata(&at).is_ok_and(|m| m.is_symlink()) {
                     return;
                 }
-                let ours = self.files.create(key, 0o640, OWNER, exclusive);
+                let ours = self.files.create(key, 0o640, ROOT_OWNER, exclusive);
                 let mut how = OpenOptions::new();
                 how.read(true).write(true);
                 let theirs = if exclusive { how.create_new(true) } else { how.create(true) }.open(&at);
@@ -224,7 +224,7 @@ impl Both {
             }
             Step::MakeDirectory(path) => {
                 let (key, at) = self.path(path);
-                let ours = self.files.make_directory(key, 0o755, OWNER);
+                let ours = self.files.make_directory(key, 0o755, ROOT_OWNER);
                 assert_eq!(number(&ours), system(&fs::create_dir(at)));
             }
             Step::RemoveDirectory(path) => {
@@ -232,13 +232,13 @@ impl Both {
                 assert_eq!(number(&self.files.remove_directory(key)), system(&fs::remove_dir(at)));
             }
             Step::Link(to) => {
-                let (key, at) = self.path(LINK);
-                let ours = self.files.make_link(key, PATHS[to].as_bytes(), OWNER);
-                assert_eq!(number(&ours), system(&std::os::unix::fs::symlink(PATHS[to], at)));
+                let (key, at) = self.path(MAX_LINK_BYTES);
+                let ours = self.files.make_link(key, SOME_PATHS[to].as_bytes(), ROOT_OWNER);
+                assert_eq!(number(&ours), system(&std::os::unix::fs::symlink(SOME_PATHS[to], at)));
             }
             Step::Rename(from, to, replace) => {
                 let ((key, at), (new_key, new)) = (self.path(from), self.path(to));
-                if from == LINK {
+                if from == MAX_LINK_BYTES {
                     return;
                 }
                 if replace || fs::symlink_metadata(&new).is_err() {
@@ -285,7 +285,7 @@ impl Both {
     fn stat(&self, path: usize) {
         let (key, at) = self.path(path);
         let (ours, theirs) = (self.files.stat(key), fs::symlink_metadata(&at));
-        assert_eq!(number(&ours), system(&theirs), "{:?}", PATHS[path]);
+        assert_eq!(number(&ours), system(&theirs), "{:?}", SOME_PATHS[path]);
         let (Ok(ours), Ok(theirs)) = (ours, theirs) else { return };
         match ours.kind {
             Kind::Directory => assert!(theirs.is_dir()),
@@ -335,7 +335,7 @@ proptest! {
         for step in &steps {
             both.take(step);
         }
-        for path in 0..PATHS.len() {
+        for path in 0..SOME_PATHS.len() {
             both.stat(path);
             both.list(path);
         }
@@ -350,7 +350,7 @@ proptest! {
         let files = Files::new(&Store::rebuild(&dir.path().join("store")).unwrap()).unwrap();
         let both = Both { files, root, open: Vec::new(), written: 0 };
         prop_assert!(both.all() == theirs);
-        (0..PATHS.len()).for_each(|path| { both.stat(path); both.list(path); });
+        (0..SOME_PATHS.len()).for_each(|path| { both.stat(path); both.list(path); });
     }
 }
 
@@ -383,7 +383,7 @@ fn what_put_made_is_a_tree_and_what_is_removed_leaves_its_directory() {
     assert!(matches!(files.stat(b"x/y"), Err(FileError::NotFound(_))));
     files.rename(b"x/yy", b"z", true).unwrap();
     assert_eq!(names(b"z").len(), 2);
-    assert!(files.create(b".terrace/x", 0o600, OWNER, true).is_err());
+    assert!(files.create(b".terrace/x", 0o600, ROOT_OWNER, true).is_err());
 }
 
 #[test]
@@ -391,7 +391,7 @@ fn a_removed_file_lives_until_it_is_closed_and_a_dead_keepers_goes() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let files = Files::new(&store).unwrap();
-    let file = files.create(b"a", 0o600, OWNER, true).unwrap();
+    let file = files.create(b"a", 0o600, ROOT_OWNER, true).unwrap();
     file.write_at(0, b"one").unwrap();
     files.remove(b"a").unwrap();
     assert_eq!(file.stat().unwrap().links, 0);
@@ -417,15 +417,15 @@ fn what_other_processes_see_and_when() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let (files, others) = (Files::new(&store).unwrap(), Files::new(&store).unwrap());
-    let file = files.create(b"a", 0o600, OWNER, true).unwrap();
+    let file = files.create(b"a", 0o600, ROOT_OWNER, true).unwrap();
     file.write_at(0, b"kept back").unwrap();
     assert_eq!(files.stat(b"a").unwrap().length, 9);
     assert_eq!(others.stat(b"a").unwrap().length, 0);
     file.flush().unwrap();
     assert_eq!(others.stat(b"a").unwrap().length, 9);
     // Bytes of a block or more are not kept back.
-    file.write_at(9, &vec![1; BLOCK]).unwrap();
-    assert_eq!(others.stat(b"a").unwrap().length, 9 + BLOCK as u64);
+    file.write_at(9, &vec![1; BLOCK_BYTES]).unwrap();
+    assert_eq!(others.stat(b"a").unwrap().length, 9 + BLOCK_BYTES as u64);
     others.remove(b"a").unwrap();
     file.write_at(0, b"for nobody").unwrap();
     assert!(matches!(file.flush(), Err(FileError::Stale(_))));
@@ -435,12 +435,12 @@ fn what_other_processes_see_and_when() {
 /// What was accepted and found no room is kept until it can be written, and nothing more is accepted meanwhile.
 #[test]
 fn what_was_accepted_is_written_when_there_is_room() {
-    const NAME: &str = "what_was_accepted_is_written_when_there_is_room";
+    const TEST_NAME: &str = "what_was_accepted_is_written_when_there_is_room";
     // Writes wait for room, 30 seconds each. A process of its own waits for less, and leaves the other tests alone.
-    const WAIT: &str = "TERRACE_NO_SPACE_MILLISECONDS";
-    if std::env::var_os(WAIT).is_none() {
+    const WAIT_VARIABLE: &str = "TERRACE_NO_SPACE_MILLISECONDS";
+    if std::env::var_os(WAIT_VARIABLE).is_none() {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        let output = command.args(["--exact", NAME]).env(WAIT, "200").output().unwrap();
+        let output = command.args(["--exact", TEST_NAME]).env(WAIT_VARIABLE, "200").output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
     }
@@ -456,14 +456,14 @@ fn what_was_accepted_is_written_when_there_is_room() {
     };
     store.put_bytes(b"ballast", &noise(2 << 20), &Default::default()).unwrap();
     let files = Files::new(&store).unwrap();
-    let file = files.create(b"a", 0o600, OWNER, true).unwrap();
+    let file = files.create(b"a", 0o600, ROOT_OWNER, true).unwrap();
     let bytes = noise(8 << 20);
     let accepted = |at: usize| {
         let mut result = Ok(());
-        file.write_behind(at as u64, &bytes[at..at + BLOCK], |accepted| result = accepted);
+        file.write_behind(at as u64, &bytes[at..at + BLOCK_BYTES], |accepted| result = accepted);
         result
     };
-    let refused = (0..bytes.len()).step_by(BLOCK).find(|at| accepted(*at).is_err()).unwrap();
+    let refused = (0..bytes.len()).step_by(BLOCK_BYTES).find(|at| accepted(*at).is_err()).unwrap();
     let holds = |length: usize| {
         let mut out = vec![0; length + 1];
         file.read_to(0, &mut out, |read| assert!(read.unwrap() == &bytes[..length]));
@@ -473,8 +473,8 @@ fn what_was_accepted_is_written_when_there_is_room() {
     store.remove(b"ballast").unwrap();
     accepted(refused).unwrap();
     file.flush().unwrap();
-    holds(refused + BLOCK);
-    assert!(store.get(b"a").unwrap() == bytes[..refused + BLOCK]);
+    holds(refused + BLOCK_BYTES);
+    assert!(store.get(b"a").unwrap() == bytes[..refused + BLOCK_BYTES]);
 }
 
 /// A write that found its object under another key once gave back all of the object's extents, not only its own.
@@ -483,11 +483,11 @@ fn a_write_that_comes_too_late_takes_nothing_along() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let files = Files::new(&store).unwrap();
-    let bytes: Vec<u8> = (0..8 * BLOCK).map(|at| (at / 7) as u8).collect();
+    let bytes: Vec<u8> = (0..8 * BLOCK_BYTES).map(|at| (at / 7) as u8).collect();
     store.put_bytes(b"a", &bytes, &Default::default()).unwrap();
     let file = files.open(b"a").unwrap();
     store.rename(b"a", b"b").unwrap();
-    assert!(matches!(file.write_at(0, &vec![1; BLOCK]), Err(FileError::Stale(_))));
+    assert!(matches!(file.write_at(0, &vec![1; BLOCK_BYTES]), Err(FileError::Stale(_))));
     assert!(store.get(b"b").unwrap() == bytes);
 }
 
@@ -497,7 +497,7 @@ fn a_file_that_is_read_in_order_shows_what_is_written_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
     let files = Files::new(&store(dir.path())).unwrap();
     let mut bytes: Vec<u8> = (0..6 << 20).map(|at: u32| (at.wrapping_mul(2654435761) >> 24) as u8).collect();
-    let writer = files.create(b"a", 0o600, OWNER, true).unwrap();
+    let writer = files.create(b"a", 0o600, ROOT_OWNER, true).unwrap();
     writer.write_at(0, &bytes).unwrap();
     let mut state = 1u64;
     let mut random = |below: usize| {
@@ -508,7 +508,7 @@ fn a_file_that_is_read_in_order_shows_what_is_written_meanwhile() {
         let reader = files.open(b"a").unwrap();
         let (mut at, mut out) = (0, vec![0; 300_000]);
         while at < bytes.len() {
-            let length = if round % 2 == 0 { BLOCK } else { 1 + random(out.len()) };
+            let length = if round % 2 == 0 { BLOCK_BYTES } else { 1 + random(out.len()) };
             let end = bytes.len().min(at + length);
             reader.read_to(at as u64, &mut out[..length], |read| {
                 assert!(read.unwrap() == &bytes[at..end], "round {round}: {length} bytes at {at} differ");
@@ -516,7 +516,7 @@ fn a_file_that_is_read_in_order_shows_what_is_written_meanwhile() {
             at = end;
             if random(4) == 0 {
                 let start = (at + random(1 << 20)).min(bytes.len() - 1);
-                let end = (start + 1 + random(2 * BLOCK)).min(bytes.len());
+                let end = (start + 1 + random(2 * BLOCK_BYTES)).min(bytes.len());
                 bytes[start..end].iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
                 writer.write_at(start as u64, &bytes[start..end]).unwrap();
                 if random(2) == 0 {
@@ -536,11 +536,11 @@ fn a_file_without_a_name_is_seen_once_it_has_one_and_a_dead_process_leaves_none(
     let dir = tempfile::tempdir().unwrap();
     let store = store(dir.path());
     let files = Files::new(&store).unwrap();
-    files.create(b"old", 0o644, OWNER, true).unwrap().write_at(0, b"before").unwrap();
-    files.make_directory(b"d", 0o755, OWNER).unwrap();
+    files.create(b"old", 0o644, ROOT_OWNER, true).unwrap().write_at(0, b"before").unwrap();
+    files.make_directory(b"d", 0o755, ROOT_OWNER).unwrap();
     let reader = files.open(b"old").unwrap();
-    let unnamed = files.create_unnamed(0o640, OWNER).unwrap();
-    unnamed.write_at(0, &[7; 3 * BLOCK + 5]).unwrap();
+    let unnamed = files.create_unnamed(0o640, ROOT_OWNER).unwrap();
+    unnamed.write_at(0, &[7; 3 * BLOCK_BYTES + 5]).unwrap();
     assert_eq!(files.list(b"", b"", 10).unwrap().0.len(), 2);
     assert!(matches!(files.name(&unnamed, b"old", false), Err(FileError::Exists(_))));
     assert!(matches!(files.name(&unnamed, b"d", true), Err(FileError::IsDirectory(_))));
@@ -554,13 +554,13 @@ fn a_file_without_a_name_is_seen_once_it_has_one_and_a_dead_process_leaves_none(
     unnamed.write_at(0, b"still open").unwrap();
     drop((unnamed, reader));
     let stat = files.stat(b"old").unwrap();
-    assert_eq!((stat.length, stat.mode), (3 * BLOCK as u64 + 5, 0o640));
+    assert_eq!((stat.length, stat.mode), (3 * BLOCK_BYTES as u64 + 5, 0o640));
     assert_eq!(&store.get(b"old").unwrap()[..11], b"still open\x07");
     // Without a name it goes with its handle, and with its process.
-    drop(files.create_unnamed(0o644, OWNER).unwrap());
+    drop(files.create_unnamed(0o644, ROOT_OWNER).unwrap());
     assert_eq!(store.list(b".terrace/unlinked", None, 10).unwrap().len(), 0);
-    let left = files.create_unnamed(0o644, OWNER).unwrap();
-    left.write_at(0, &[1; 2 * BLOCK]).unwrap();
+    let left = files.create_unnamed(0o644, ROOT_OWNER).unwrap();
+    left.write_at(0, &[1; 2 * BLOCK_BYTES]).unwrap();
     assert_eq!(store.list(b".terrace/unlinked", None, 10).unwrap().len(), 1);
     std::mem::forget(left);
     let keepers = dir.path().join("store/keepers");

@@ -7,7 +7,7 @@ use std::path::Path;
 use terrace::report::ReplicaState;
 use terrace::{Ack, Config, PutOptions, Store};
 
-const MIB: usize = 1 << 20;
+const MIB_BYTES: usize = 1 << 20;
 
 /// A small quick tier and a slow one, both persistent.
 fn new_store(dir: &Path, quick: &str, replicas: u8) -> Store {
@@ -28,7 +28,7 @@ fn bytes(seed: u8) -> Vec<u8> {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as u8
     };
-    (0..2 * MIB).map(byte).collect()
+    (0..2 * MIB_BYTES).map(byte).collect()
 }
 
 fn put(store: &Store, key: &str, seed: u8) {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use terrace::{Ack, Config, PutOptions, Store};
 
-const KEYS: u64 = 8;
+const KEY_COUNT: u64 = 8;
 const FAIL_POINTS: [&str; 16] = [
     "commit:logged",
     "put:written",
@@ -70,7 +70,7 @@ enum Operation {
 fn operation(who: u64, seed: u64) -> Operation {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     random.next();
-    let mut key = || format!("w{who}/k{}", random.below(KEYS)).into_bytes();
+    let mut key = || format!("w{who}/k{}", random.below(KEY_COUNT)).into_bytes();
     let (key, other) = (key(), key());
     let bytes = |random: &mut Random, most: u64| -> Vec<u8> {
         let length = random.below(most);

@@ -300,17 +300,17 @@ fn a_store_that_could_not_be_made_can_be_made_again_and_only_once() {
 /// as putting them.
 #[test]
 fn many_objects_are_moved_by_few_commits() {
-    const OBJECTS: u64 = 300;
+    const OBJECT_COUNT: u64 = 300;
     let dir = tempfile::tempdir().unwrap();
     let store = new_store(dir.path());
     let options = PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() };
-    for number in 0..OBJECTS {
+    for number in 0..OBJECT_COUNT {
         store.put_bytes(format!("d/{number}").as_bytes(), &[7; 1000], &options).unwrap();
     }
     let probe = || store.put_bytes(b"probe", b"", &options).unwrap().generation;
     let commits_of = |moves: &dyn Fn() -> u64| {
         let before = probe();
-        assert_eq!(moves(), OBJECTS);
+        assert_eq!(moves(), OBJECT_COUNT);
         probe() - before
     };
     let moves: [(&str, &dyn Fn() -> u64); 5] = [
@@ -323,10 +323,10 @@ fn many_objects_are_moved_by_few_commits() {
     for (what, moves) in moves {
         let commits = commits_of(moves);
         // Each replica that is made is a commit, though many share a transaction; marks and freed places are commits, too.
-        let made = if what.starts_with("evict") { 0 } else { OBJECTS };
-        assert!(commits < made + OBJECTS / 4, "{what}: {commits} commits");
+        let made = if what.starts_with("evict") { 0 } else { OBJECT_COUNT };
+        assert!(commits < made + OBJECT_COUNT / 4, "{what}: {commits} commits");
     }
-    for number in 0..OBJECTS {
+    for number in 0..OBJECT_COUNT {
         let key = format!("d/{number}");
         assert_eq!(store.get(key.as_bytes()).unwrap(), [7; 1000]);
         let tiers = tiers_of(&store, key.as_bytes()).concat();

@@ -12,9 +12,9 @@ use std::time::Instant;
 use common::{noise, store_of, tier};
 use terrace::{Ack, PutOptions};
 
-const WRITERS: u64 = 4;
-const OBJECTS: u64 = 60;
-const LENGTH: usize = 300_000;
+const WRITER_COUNT: u64 = 4;
+const OBJECT_COUNT: u64 = 60;
+const OBJECT_BYTES: usize = 300_000;
 
 #[test]
 fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
@@ -24,22 +24,22 @@ fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
     let store = store_of(dir.path(), &[ram, disks]);
     let options = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
     let (written, over, read) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
-    let key = |number: u64| format!("w{}/{}", number % WRITERS, number / WRITERS).into_bytes();
+    let key = |number: u64| format!("w{}/{}", number % WRITER_COUNT, number / WRITER_COUNT).into_bytes();
     // Read before it is crowded, and all the time.
-    let hot = noise(LENGTH, 1 << 40);
+    let hot = noise(OBJECT_BYTES, 1 << 40);
     store.put_bytes(b"hot", &hot, &PutOptions { ack: Some(Ack::Replicated), ..PutOptions::default() }).unwrap();
     (0..200).for_each(|_| assert!(store.get(b"hot").unwrap() == hot));
     let up = || store.locate(b"hot").unwrap().extents.iter().all(|e| e.replicas.iter().any(|r| r.tier == "ram"));
     assert!(up());
     let longest = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS)
+        let writers: Vec<_> = (0..WRITER_COUNT)
             .map(|writer| {
                 let (store, options, written, longest) = (&store, &options, &written, &longest);
                 scope.spawn(move || {
-                    for at in 0..OBJECTS {
-                        let number = at * WRITERS + writer;
-                        let (bytes, begun) = (noise(LENGTH, number), Instant::now());
+                    for at in 0..OBJECT_COUNT {
+                        let number = at * WRITER_COUNT + writer;
+                        let (bytes, begun) = (noise(OBJECT_BYTES, number), Instant::now());
                         store.put_bytes(&key(number), &bytes, options).unwrap();
                         longest.fetch_max(begun.elapsed().as_millis() as u64, Ordering::Relaxed);
                         written.fetch_add(1, Ordering::Relaxed);
@@ -52,10 +52,10 @@ fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
             while !over.load(Ordering::Relaxed) {
                 assert!(store.get(b"hot").unwrap() == hot);
                 next = next.wrapping_mul(6364136223846793005).wrapping_add(1);
-                let number = (next >> 33) % (OBJECTS * WRITERS);
+                let number = (next >> 33) % (OBJECT_COUNT * WRITER_COUNT);
                 match store.get(&key(number)) {
                     Ok(bytes) => {
-                        assert!(bytes == noise(LENGTH, number), "object {number}");
+                        assert!(bytes == noise(OBJECT_BYTES, number), "object {number}");
                         read.fetch_add(1, Ordering::Relaxed);
                     }
                     Err(terrace::Error::NotFound { .. }) => std::thread::yield_now(),
@@ -70,8 +70,8 @@ fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
     assert!(up(), "what is hot has left memory");
     store.sync().unwrap();
     assert_eq!(store.status().unwrap().owed, 0);
-    for number in 0..OBJECTS * WRITERS {
-        assert!(store.get(&key(number)).unwrap() == noise(LENGTH, number));
+    for number in 0..OBJECT_COUNT * WRITER_COUNT {
+        assert!(store.get(&key(number)).unwrap() == noise(OBJECT_BYTES, number));
     }
     let (written, read) = (written.into_inner(), read.into_inner());
     println!("{written} objects, 9 times what the upper tier holds, and {read} reads meanwhile: none failed");

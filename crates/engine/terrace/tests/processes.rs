@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use terrace::{Ack, Config, Error, PutOptions, Store};
 
-const RANGES: u64 = 300;
+const RANGE_COUNT: u64 = 300;
 /// Bytes of a value: more than one extent, and no multiple of a sub-block.
-const VALUE: usize = 1_200_007;
+const VALUE_BYTES: usize = 1_200_007;
 
 fn new_store(dir: &Path) -> Store {
     let d = dir.display();
@@ -69,7 +69,7 @@ fn child() {
 /// Every eighth range is `who`'s; ranges differ in length and meet within sub-blocks.
 fn ranges(who: u64) -> impl Iterator<Item = (u64, Vec<u8>)> {
     let length = |range: u64| 500 + range * 977 % 30_000;
-    (0..8 * RANGES)
+    (0..8 * RANGE_COUNT)
         .scan(0, move |at, range| {
             let start = *at;
             *at += length(range);
@@ -135,7 +135,7 @@ fn record(dir: &Path, who: u64, mut operation: impl FnMut(u64, u64) -> Option<(b
 fn put_values(store: &Store, dir: &Path, who: u64) {
     record(dir, who, |key, round| {
         let value = who << 32 | round;
-        let length = if round % 3 == 0 { VALUE } else { 8 * (1 + round as usize % 500) };
+        let length = if round % 3 == 0 { VALUE_BYTES } else { 8 * (1 + round as usize % 500) };
         let bytes: Vec<u8> = value.to_le_bytes().into_iter().cycle().take(length).collect();
         store.put_bytes(format!("k{key}").as_bytes(), &bytes, &PutOptions::default()).unwrap();
         Some((true, value))
@@ -284,7 +284,7 @@ fn end_of(child: i32) -> i32 {
 
 #[test]
 fn a_fork_opens_the_store_again() {
-    const FORKS: usize = 20;
+    const FORK_COUNT: usize = 20;
     let dir = tempfile::tempdir().unwrap();
     let (home, other) = (dir.path().join("store"), tempfile::tempdir().unwrap());
     let store = new_store(dir.path());
@@ -316,10 +316,10 @@ fn a_fork_opens_the_store_again() {
                 drop(Store::open(&other.path().join("store")).unwrap());
             }
         });
-        for round in 0..FORKS {
+        for round in 0..FORK_COUNT {
             let key = format!("fork/{round}");
             let ended = end_of(fork(|| in_fork(key.as_bytes())));
-            forking.store(ended == 0 && round + 1 < FORKS, Ordering::Relaxed);
+            forking.store(ended == 0 && round + 1 < FORK_COUNT, Ordering::Relaxed);
             assert_eq!(
                 ended, 0,
                 "1: what was inherited worked; 2: what was opened again did not; -14: it waits for ever"

@@ -9,7 +9,7 @@ use terrace::files::Files;
 use terrace::report::{Location, ReplicaState};
 use terrace::{Ack, Config, PutOptions, Store};
 
-const TIERS: &str = "[[tier]]\nname = 'quick'\nkind = 'directory'\ntargets = ['DIR/quick']\n\
+const TIERS_TOML: &str = "[[tier]]\nname = 'quick'\nkind = 'directory'\ntargets = ['DIR/quick']\n\
      throttle = { read = '400MB/s', write = '400MB/s' }\n\
      [[tier]]\nname = 'slow'\nkind = 'directory'\ntargets = ['DIR/a', 'DIR/b']\n\
      throttle = { read = '100MB/s', write = '100MB/s' }\n";
@@ -19,8 +19,8 @@ fn new_store(dir: &Path) -> Store {
 }
 
 fn new_store_with(dir: &Path, rules: &str) -> Store {
-    let text =
-        format!("[store]\nreplicas = {{ default = 2 }}\n{TIERS}{rules}").replace("DIR", &dir.display().to_string());
+    let text = format!("[store]\nreplicas = {{ default = 2 }}\n{TIERS_TOML}{rules}")
+        .replace("DIR", &dir.display().to_string());
     Store::init(&dir.join("store"), &Config::parse(&text, "test").unwrap()).unwrap()
 }
 

@@ -28,7 +28,7 @@ impl Catalog {
         loop {
             let next = env.records.range(&txn, &(Bound::Included(at.as_slice()), Bound::Unbounded))?.next();
             let Some((record, value)) = next.transpose()? else { return Ok((found, None)) };
-            let key = record.strip_prefix(&[keys::OBJECT]).filter(|key| key.starts_with(&inside));
+            let key = record.strip_prefix(&[keys::OBJECT_LETTER]).filter(|key| key.starts_with(&inside));
             let Some(key) = key else { return Ok((found, None)) };
             if found.len() == limit {
                 return Ok((found, Some(key.to_vec())));

@@ -21,11 +21,11 @@ use super::file_check::{CheckDepth, check_data_file, measure_data_file};
 use crate::{Error, Result};
 
 /// Address space kept for the catalog; its file grows with its content only.
-const MAP: usize = 1 << 40;
+const MAP_BYTES: usize = 1 << 40;
 /// What is said where there is no room for so much: by the system, and by valgrind.
 const TOO_MUCH: [i32; 2] = [libc::ENOMEM, libc::EINVAL];
 /// Processes and threads that may read at once.
-const READERS: u32 = 512;
+const MAX_READERS: u32 = 512;
 /// Bytes of a reader's entry in LMDB's lock file.
 const READER_ENTRY_BYTES: u64 = 64;
 /// More than LMDB's lock file has before the readers' entries.
@@ -41,7 +41,7 @@ const MOSTLY_FREE: u64 = 4;
 /// A file of at most this many bytes is checked page by page when it is opened: it takes milliseconds.
 const MAX_WALKED_BYTES: u64 = 16 << 20;
 /// How long an environment that this process is closing is waited for.
-const CLOSING: Duration = Duration::from_secs(10);
+const MAX_CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// An open environment and its one database.
 pub struct Environment {
@@ -102,7 +102,7 @@ impl Environment {
 /// # Errors
 /// [`Error::Damaged`] where a page is damaged or missing.
 pub fn check_pages(folder: &Path) -> Result<()> {
-    check_data_file(&folder.join(DATA_FILE), MAP, CheckDepth::Pages)
+    check_data_file(&folder.join(DATA_FILE), MAP_BYTES, CheckDepth::Pages)
 }
 
 /// Makes LMDB's data file where there is none, and checks the one that is there. The answer is the lock on the folder that
@@ -117,7 +117,7 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
             Ok(true) => {
                 let bytes = fs::metadata(&data).map_or(u64::MAX, |found| found.len());
                 let depth = if bytes <= MAX_WALKED_BYTES { CheckDepth::Pages } else { CheckDepth::Length };
-                check_data_file(&data, MAP, depth)?;
+                check_data_file(&data, MAP_BYTES, depth)?;
                 shrink_data_file(folder)?;
             }
             Ok(false) => make_data_file(folder)?,
@@ -132,7 +132,7 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
     let shared = lock(|file| Locked::share(file).map(Some)).map_err(Error::io(context()))?;
     let Some(shared) = shared else { return Err(Error::io(context())(io::ErrorKind::WouldBlock.into())) };
     // LMDB would make what is missing, and work beside those that still have the old files open.
-    for (name, least) in [(DATA_FILE, 1), (LOCK_FILE, u64::from(READERS - 1) * READER_ENTRY_BYTES)] {
+    for (name, least) in [(DATA_FILE, 1), (LOCK_FILE, u64::from(MAX_READERS - 1) * READER_ENTRY_BYTES)] {
         let path = folder.join(name);
         if fs::metadata(&path).map_or(0, |found| found.len()) < least {
             return Err(Error::Unusable {
@@ -143,7 +143,7 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
             });
         }
     }
-    check_data_file(&data, MAP, CheckDepth::Length)?;
+    check_data_file(&data, MAP_BYTES, CheckDepth::Length)?;
     Ok(shared)
 }
 
@@ -152,7 +152,7 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
 fn allocate_lock_file(folder: &Path) -> io::Result<()> {
     let path = folder.join(LOCK_FILE);
     let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
-    let bytes = LOCK_FILE_HEADER_BYTES + u64::from(READERS) * READER_ENTRY_BYTES;
+    let bytes = LOCK_FILE_HEADER_BYTES + u64::from(MAX_READERS) * READER_ENTRY_BYTES;
     Ok(rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
 }
 
@@ -180,7 +180,7 @@ fn shrink_data_file(folder: &Path) -> Result<()> {
         env.prepare_for_closing().wait();
         // The mark may say that the catalog is durable, and then it must be, under whichever name is found.
         copied?.sync_all().map_err(Error::io(format!("syncing a copy of {}", data.display())))?;
-        check_data_file(&unfinished.join(DATA_FILE), MAP, CheckDepth::Pages)?;
+        check_data_file(&unfinished.join(DATA_FILE), MAP_BYTES, CheckDepth::Pages)?;
         terrace_system::fail::point("catalog:shrunk");
         Ok(())
     });
@@ -316,9 +316,9 @@ fn open(folder: &Path) -> Result<Env<WithoutTls>> {
     // With places in the table of readers that belong to threads, one that ended while the environment was closed gave its
     // place back to memory that was gone.
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
-    let mut map = MAP;
+    let mut map = MAP_BYTES;
     loop {
-        options.map_size(map).max_readers(READERS);
+        options.map_size(map).max_readers(MAX_READERS);
         // SAFETY: the folder belongs to the store, only LMDB writes its files, and a node-local disk is
         // asked for. NO_SYNC is sound for crashes of processes; after an unclean reboot the catalog is
         // thrown away and made anew from the log.
@@ -329,7 +329,7 @@ fn open(folder: &Path) -> Result<Env<WithoutTls>> {
         match opened {
             // Another thread of this process is just closing it.
             Err(heed::Error::EnvAlreadyOpened)
-                if heed::env_closing_event(folder).is_none_or(|closing| closing.wait_timeout(CLOSING)) => {}
+                if heed::env_closing_event(folder).is_none_or(|closing| closing.wait_timeout(MAX_CLOSING_TIME)) => {}
             // Under a limit of address space a smaller map may do.
             Err(heed::Error::Io(e)) if TOO_MUCH.contains(&e.raw_os_error().unwrap_or(0)) && map > 1 << 30 => map /= 2,
             other => return Ok(other?),
@@ -349,9 +349,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a folder");
         let environment = Environment::open(dir.path()).expect("opens");
         let found = fs::metadata(dir.path().join(LOCK_FILE)).expect("a lock file");
-        assert!(found.blocks() * 512 >= u64::from(READERS) * READER_ENTRY_BYTES, "{} blocks", found.blocks());
-        let readers: Vec<_> = (0..READERS).map(|_| environment.read_txn().expect("a reader")).collect();
-        assert_eq!(readers.len(), READERS as usize);
+        assert!(found.blocks() * 512 >= u64::from(MAX_READERS) * READER_ENTRY_BYTES, "{} blocks", found.blocks());
+        let readers: Vec<_> = (0..MAX_READERS).map(|_| environment.read_txn().expect("a reader")).collect();
+        assert_eq!(readers.len(), MAX_READERS as usize);
     }
 
     /// Two processes that opened a store at once, and a data file of mostly free pages: the one that had made its lock a shared

@@ -4,18 +4,18 @@ use std::ops::{Bound, Range};
 
 use heed::{RoTxn, RwTxn};
 use smallvec::SmallVec;
-use terrace_format::frame::BLOCK;
+use terrace_format::frame::MAX_EXTENT_BYTES;
 use terrace_format::{Extent, Object};
 
 use super::{Records, decode, encode, keys};
 use crate::Result;
 
 /// The most bytes of a record of packed extents: below half an LMDB page, so that none overflows.
-const PACKED: usize = 1900;
+const MAX_PACKED_BYTES: usize = 1900;
 /// Extents kept in the object's own record.
-const INLINE: usize = 2;
+const INLINE_RECORDS: usize = 2;
 /// Bytes between two new extents, at the most, for the map between them to be read and written with theirs.
-const NEAR: u64 = 64 << 10;
+const MAX_GAP_BYTES: u64 = 64 << 10;
 
 /// New extents that lie near each other.
 pub struct Near<'a> {
@@ -32,7 +32,7 @@ pub fn near<'a>(new: impl Iterator<Item = &'a Extent>) -> Vec<Near<'a>> {
     sorted.sort_by_key(|(_, extent)| extent.offset);
     let mut groups: Vec<Near<'a>> = Vec::new();
     for (place, extent) in sorted {
-        match groups.last_mut().filter(|group| extent.offset <= group.range.end.saturating_add(NEAR)) {
+        match groups.last_mut().filter(|group| extent.offset <= group.range.end.saturating_add(MAX_GAP_BYTES)) {
             Some(group) => {
                 group.range.end = group.range.end.max(extent.end());
                 group.extents.push((place, extent));
@@ -95,7 +95,7 @@ pub fn load_frame(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64
     if all.iter().any(|extent| extent.frame() == (write, start)) {
         return Ok(all);
     }
-    load(records, txn, object, start, start.saturating_add(u64::from(BLOCK)))
+    load(records, txn, object, start, start.saturating_add(u64::from(MAX_EXTENT_BYTES)))
 }
 
 /// What the records hold in which an extent of `start..end` may be, and of which range that is all.
@@ -145,7 +145,7 @@ pub fn store(
     after: &[Extent],
 ) -> Result<()> {
     if let Some(inline) = &mut object.inline {
-        if after.len() <= INLINE {
+        if after.len() <= INLINE_RECORDS {
             *inline = after.iter().cloned().collect();
             return Ok(());
         }
@@ -162,13 +162,17 @@ pub fn store(
     }
     let total: usize = after.iter().map(packed_len).sum();
     // Among others, records of the same size leave room for the next; what grows at its end is packed full.
-    let share = if before.last() == after.last() { total.div_ceil(total.div_ceil(PACKED).max(1)) } else { PACKED };
+    let share = if before.last() == after.last() {
+        total.div_ceil(total.div_ceil(MAX_PACKED_BYTES).max(1))
+    } else {
+        MAX_PACKED_BYTES
+    };
     let mut new: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut rest = after;
     while let Some(first) = rest.first() {
         let (mut bytes, mut count) = (4, 0);
         for length in rest.iter().map(packed_len) {
-            if count > 0 && (bytes + length > PACKED || bytes >= share) {
+            if count > 0 && (bytes + length > MAX_PACKED_BYTES || bytes >= share) {
                 break;
             }
             bytes += length;
@@ -206,7 +210,7 @@ mod tests {
         #[test]
         fn groups_of_near_extents_hold_each_once(places in prop::collection::vec((0u64..20, 0u64..100, 1u32..60), 0..40)) {
             let extent = |(write, (far, offset, length)): (usize, &(u64, u64, u32))| Extent {
-                offset: far * NEAR + offset,
+                offset: far * MAX_GAP_BYTES + offset,
                 length: *length,
                 skip: 0,
                 raw_len: *length,
@@ -219,7 +223,7 @@ mod tests {
                 groups.iter().flat_map(|group| group.extents.iter().map(|(_, one)| one.write)).collect();
             seen.sort_unstable();
             prop_assert_eq!(seen, (0..all.len() as u64).collect::<Vec<_>>());
-            prop_assert!(groups.windows(2).all(|pair| pair[0].range.end + NEAR < pair[1].range.start));
+            prop_assert!(groups.windows(2).all(|pair| pair[0].range.end + MAX_GAP_BYTES < pair[1].range.start));
             for Near { range, extents } in &groups {
                 prop_assert!(extents.windows(2).all(|pair| pair[0].1.write < pair[1].1.write));
                 prop_assert!(extents.iter().all(|(_, one)| range.start <= one.offset && one.end() <= range.end));

@@ -12,7 +12,7 @@ use super::{Change, Commit};
 use crate::{Error, Result};
 
 /// How long one watches for its turn before it sleeps: to be woken takes longer than a commit.
-pub(super) const WATCHED: Duration = Duration::from_micros(50);
+pub(super) const MAX_SPIN_TIME: Duration = Duration::from_micros(50);
 
 /// Whose turn it is to commit.
 pub(super) struct Turns {
@@ -42,10 +42,10 @@ struct Waiting {
     result: Mutex<Option<Result<Commit>>>,
 }
 
-const WATCHES: u8 = 0;
-const SLEEPS: u8 = 1;
-const LEADS: u8 = 2;
-const DONE: u8 = 3;
+const STATE_SPINS: u8 = 0;
+const STATE_SLEEPS: u8 = 1;
+const STATE_LEADS: u8 = 2;
+const STATE_DONE: u8 = 3;
 
 impl Turns {
     /// Commits a change by `carry_out`, alone or with those of others.
@@ -64,14 +64,14 @@ impl Turns {
         }
         let waiting = Arc::new(Waiting {
             change,
-            state: AtomicU8::new(WATCHES),
+            state: AtomicU8::new(STATE_SPINS),
             thread: thread::current(),
             result: Mutex::default(),
         });
         queue.waiting.push(waiting.clone());
         let watches = queue.waiting.len() <= self.watchers;
         drop(queue);
-        if waiting.wait(watches) == LEADS {
+        if waiting.wait(watches) == STATE_LEADS {
             self.lead(&carry_out);
         }
         waiting.result.lock().take().unwrap_or_else(no_result)
@@ -89,7 +89,7 @@ impl Turns {
         });
         for (one, result) in group.iter().zip(results) {
             *one.result.lock() = Some(result);
-            one.tell(DONE);
+            one.tell(STATE_DONE);
         }
     }
 
@@ -100,7 +100,7 @@ impl Turns {
             None => queue.led = false,
             Some(next) => {
                 drop(queue);
-                next.tell(LEADS);
+                next.tell(STATE_LEADS);
             }
         }
     }
@@ -109,19 +109,19 @@ impl Turns {
 impl Waiting {
     /// Returns what it is told.
     fn wait(&self, watches: bool) -> u8 {
-        let until = Instant::now() + WATCHED;
+        let until = Instant::now() + MAX_SPIN_TIME;
         while watches && Instant::now() < until {
             match self.state.load(Ordering::Acquire) {
-                WATCHES => (0..16).for_each(|_| std::hint::spin_loop()),
+                STATE_SPINS => (0..16).for_each(|_| std::hint::spin_loop()),
                 told => return told,
             }
         }
-        match self.state.compare_exchange(WATCHES, SLEEPS, Ordering::AcqRel, Ordering::Acquire) {
+        match self.state.compare_exchange(STATE_SPINS, STATE_SLEEPS, Ordering::AcqRel, Ordering::Acquire) {
             Err(told) => told,
             Ok(_) => loop {
                 thread::park();
                 match self.state.load(Ordering::Acquire) {
-                    SLEEPS => {}
+                    STATE_SLEEPS => {}
                     told => return told,
                 }
             },
@@ -129,7 +129,7 @@ impl Waiting {
     }
 
     fn tell(&self, what: u8) {
-        if self.state.swap(what, Ordering::AcqRel) == SLEEPS {
+        if self.state.swap(what, Ordering::AcqRel) == STATE_SLEEPS {
             self.thread.unpark();
         }
     }

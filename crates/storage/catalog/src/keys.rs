@@ -3,25 +3,25 @@
 use terrace_format::Place;
 use terrace_format::{TargetId, Task};
 
-pub const OBJECT: u8 = b'k';
-pub const EXTENTS: u8 = b'e';
-pub const OWED: u8 = b'w';
-pub const FREED: u8 = b'f';
-pub const SEGMENT: u8 = b's';
-pub const STAGED: u8 = b'p';
-pub const LEASE: u8 = b'l';
-pub const PLAIN: u8 = b'h';
-pub const UNFOLLOWED: u8 = b't';
+pub const OBJECT_LETTER: u8 = b'k';
+pub const EXTENTS_LETTER: u8 = b'e';
+pub const OWED_LETTER: u8 = b'w';
+pub const FREED_LETTER: u8 = b'f';
+pub const SEGMENT_LETTER: u8 = b's';
+pub const STAGED_LETTER: u8 = b'p';
+pub const LEASE_LETTER: u8 = b'l';
+pub const PLAIN_LETTER: u8 = b'h';
+pub const UNFOLLOWED_LETTER: u8 = b't';
 pub const EXPIRY_TIME: u8 = b'x';
 
 /// The log's tail.
-pub const TAIL: &[u8] = b"mt";
+pub const TAIL_KEY: &[u8] = b"mt";
 /// The sequence up to which all is fsynced.
-pub const SYNCED: &[u8] = b"ms";
+pub const SYNCED_KEY: &[u8] = b"ms";
 /// The next number of [`terrace_format::Ids`].
 pub const NEXT_ID: &[u8] = b"mi";
 /// The lowest number of a segment that is added to.
-pub const OLDEST: &[u8] = b"mo";
+pub const OLDEST_SEGMENT_KEY: &[u8] = b"mo";
 
 /// A record key on the stack; the longest is an object's.
 pub type Key = smallvec::SmallVec<[u8; 64]>;
@@ -33,20 +33,20 @@ fn with(letter: u8) -> Key {
 }
 
 pub fn object(key: &[u8]) -> Key {
-    let mut out = with(OBJECT);
+    let mut out = with(OBJECT_LETTER);
     out.extend_from_slice(key);
     out
 }
 
 pub fn extents(object: u64, offset: u64) -> Key {
-    let mut out = with(EXTENTS);
+    let mut out = with(EXTENTS_LETTER);
     out.extend_from_slice(&object.to_be_bytes());
     out.extend_from_slice(&offset.to_be_bytes());
     out
 }
 
 pub fn owed(task: &Task) -> Key {
-    let mut out = with(OWED);
+    let mut out = with(OWED_LETTER);
     out.extend_from_slice(&task.object.to_be_bytes());
     out.extend_from_slice(&task.frame_offset.to_be_bytes());
     out.extend_from_slice(&task.write.to_be_bytes());
@@ -66,7 +66,7 @@ pub fn task(key: &[u8]) -> Option<Task> {
 
 /// What the keys of all places that were freed on `target` begin with.
 pub fn freed_on(target: TargetId) -> Key {
-    let mut out = with(FREED);
+    let mut out = with(FREED_LETTER);
     out.extend_from_slice(&target.to_be_bytes());
     out
 }
@@ -86,21 +86,21 @@ pub fn freed_place(key: &[u8]) -> Option<(u64, Place)> {
 }
 
 pub fn segment(target: TargetId, segment: u64) -> Key {
-    let mut out = with(SEGMENT);
+    let mut out = with(SEGMENT_LETTER);
     out.extend_from_slice(&target.to_be_bytes());
     out.extend_from_slice(&segment.to_be_bytes());
     out
 }
 
 pub fn staged(object: u64) -> Key {
-    let mut out = with(STAGED);
+    let mut out = with(STAGED_LETTER);
     out.extend_from_slice(&object.to_be_bytes());
     out
 }
 
 /// A lease, by its holder's number and its own.
 pub fn lease((holder, id): (u64, u64)) -> Key {
-    let mut out = with(LEASE);
+    let mut out = with(LEASE_LETTER);
     out.extend_from_slice(&holder.to_be_bytes());
     out.extend_from_slice(&id.to_be_bytes());
     out
@@ -108,7 +108,7 @@ pub fn lease((holder, id): (u64, u64)) -> Key {
 
 /// The newest plain file of an object on `target`.
 pub fn plain(object: u64, target: TargetId) -> Key {
-    let mut out = with(PLAIN);
+    let mut out = with(PLAIN_LETTER);
     out.extend_from_slice(&object.to_be_bytes());
     out.extend_from_slice(&target.to_be_bytes());
     out
@@ -116,7 +116,7 @@ pub fn plain(object: u64, target: TargetId) -> Key {
 
 /// The plain files on `target` that may stand under a key and not be what belongs there.
 pub fn unfollowed(target: TargetId, key: &[u8]) -> Key {
-    let mut out = with(UNFOLLOWED);
+    let mut out = with(UNFOLLOWED_LETTER);
     out.extend_from_slice(&target.to_be_bytes());
     out.extend_from_slice(key);
     out
@@ -143,11 +143,22 @@ mod tests {
     #[test]
     fn the_page_on_the_format_has_each_kind_of_record() {
         let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));
-        for letter in [OBJECT, EXTENTS, OWED, FREED, SEGMENT, STAGED, LEASE, PLAIN, UNFOLLOWED, EXPIRY_TIME] {
+        for letter in [
+            OBJECT_LETTER,
+            EXTENTS_LETTER,
+            OWED_LETTER,
+            FREED_LETTER,
+            SEGMENT_LETTER,
+            STAGED_LETTER,
+            LEASE_LETTER,
+            PLAIN_LETTER,
+            UNFOLLOWED_LETTER,
+            EXPIRY_TIME,
+        ] {
             let row = format!("\n| `{}` | ", char::from(letter));
             assert_eq!(page.matches(&row).count(), 1, "{row}");
         }
-        for key in [TAIL, SYNCED, NEXT_ID, OLDEST] {
+        for key in [TAIL_KEY, SYNCED_KEY, NEXT_ID, OLDEST_SEGMENT_KEY] {
             let row = format!("\n| `{}` | | ", String::from_utf8_lossy(key));
             assert_eq!(page.matches(&row).count(), 1, "{row}");
         }

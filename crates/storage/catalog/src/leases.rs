@@ -41,7 +41,7 @@ impl Catalog {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut found = Vec::new();
-        for entry in env.records.prefix_iter(&txn, &[keys::LEASE])? {
+        for entry in env.records.prefix_iter(&txn, &[keys::LEASE_LETTER])? {
             let key = entry?.0;
             found.extend(keys::number(key, 1).zip(keys::number(key, 9)));
         }
@@ -51,7 +51,7 @@ impl Catalog {
     /// The oldest generation of each object that is pinned.
     pub(super) fn pinned(&self, env: &Environment, txn: &RoTxn<'_>) -> Result<BTreeMap<u64, u64>> {
         let mut oldest = BTreeMap::new();
-        for entry in env.records.prefix_iter(txn, &[keys::LEASE])? {
+        for entry in env.records.prefix_iter(txn, &[keys::LEASE_LETTER])? {
             let Pinned { object, generation } = decode(entry?.1, "a lease")?;
             let known = oldest.entry(object).or_insert(generation);
             *known = generation.min(*known);

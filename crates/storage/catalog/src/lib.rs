@@ -172,10 +172,10 @@ impl Catalog {
 
     fn commit_group(&self, changes: &[&Change]) -> Result<Vec<Result<Commit>>> {
         thread_local! {
-            static BUFFERS: RefCell<Buffers> = RefCell::default();
+            static COMMIT_BUFFERS: RefCell<Buffers> = RefCell::default();
         }
         self.wait_for_trust_to_end();
-        BUFFERS.with_borrow_mut(|Buffers { edits, commits, record }| {
+        COMMIT_BUFFERS.with_borrow_mut(|Buffers { edits, commits, record }| {
             // Encoding comes before the lock, which all processes share.
             edits.clear();
             let mut ends = Vec::with_capacity(changes.len());
@@ -215,7 +215,7 @@ impl Catalog {
             applier.finish()?;
             if count > 0 {
                 let tail = self.log.append(tail, time, count, commits, record)?;
-                env.records.put(&mut txn, keys::TAIL, &encode(&tail)?)?;
+                env.records.put(&mut txn, keys::TAIL_KEY, &encode(&tail)?)?;
                 terrace_system::fail::point("commit:logged");
                 self.environment.commit(txn)?;
             }
@@ -254,12 +254,12 @@ impl Catalog {
         if !found.is_empty() {
             end = self.log.append(end, unix_seconds(), 1, &encode(&found)?, &mut Vec::new())?;
         }
-        env.records.put(&mut txn, keys::TAIL, &encode(&end)?)?;
+        env.records.put(&mut txn, keys::TAIL_KEY, &encode(&end)?)?;
         if end.sequence > 0 {
             // Blocks that were claimed but not used in any commit are passed over.
             let next_id = next_id + 1024 * ID_BLOCK;
             env.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
-            env.records.put(&mut txn, keys::OLDEST, &encode(&next_id)?)?;
+            env.records.put(&mut txn, keys::OLDEST_SEGMENT_KEY, &encode(&next_id)?)?;
         }
         self.environment.commit(txn)?;
         Ok(end)
@@ -278,7 +278,7 @@ impl Catalog {
         let mut txn = env.write_txn()?;
         let tail = self.tail_in(&env, &txn)?;
         let tail = Tail { sequence, file: sequence + 1, position: 0, ..tail };
-        env.records.put(&mut txn, keys::TAIL, &encode(&tail)?)?;
+        env.records.put(&mut txn, keys::TAIL_KEY, &encode(&tail)?)?;
         self.environment.commit(txn)
     }
 
@@ -291,7 +291,7 @@ impl Catalog {
     pub fn is_new(&self) -> Result<bool> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        Ok(env.records.get(&txn, keys::TAIL)?.is_none())
+        Ok(env.records.get(&txn, keys::TAIL_KEY)?.is_none())
     }
 
     /// Makes the catalog itself durable; it need not be, but then need not be made anew after a reboot.
@@ -324,14 +324,14 @@ impl Catalog {
         let mut txn = env.write_txn()?;
         let next_id = self.claimed(&env, &txn)?.max(highest + 1024 * ID_BLOCK);
         env.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
-        env.records.put(&mut txn, keys::OLDEST, &encode(&next_id)?)?;
+        env.records.put(&mut txn, keys::OLDEST_SEGMENT_KEY, &encode(&next_id)?)?;
         self.environment.commit(txn)?;
         *ids = (0, 0);
         Ok(())
     }
 
     fn tail_in(&self, env: &Environment, txn: &heed::RoTxn<'_>) -> Result<Tail> {
-        let value = env.records.get(txn, keys::TAIL)?;
+        let value = env.records.get(txn, keys::TAIL_KEY)?;
         Ok(value.map(|v| decode(v, "the log's tail")).transpose()?.unwrap_or(Tail { file: 1, ..Tail::default() }))
     }
 }
@@ -350,7 +350,7 @@ impl terrace_format::Ids for Catalog {
         let read = || -> Result<u64> {
             let env = self.env()?;
             let txn = env.read_txn()?;
-            let value = env.records.get(&txn, keys::OLDEST)?;
+            let value = env.records.get(&txn, keys::OLDEST_SEGMENT_KEY)?;
             value.map_or(Ok(0), |value| decode(value, "the oldest segment that is added to"))
         };
         // Without an answer none is added to.
@@ -370,7 +370,7 @@ fn look_at(env: &Environment, changes: &[&Change]) -> Result<()> {
 }
 
 fn highest_id(edit: &Edit) -> u64 {
-    let number = |replica: &Replica| replica.place.segment & !terrace_format::PLAIN;
+    let number = |replica: &Replica| replica.place.segment & !terrace_format::PLAIN_SEGMENT_BIT;
     let of = |extents: &[NewExtent]| {
         extents.iter().flat_map(|n| n.extent.replicas.iter().map(number).chain([n.extent.write])).max().unwrap_or(0)
     };

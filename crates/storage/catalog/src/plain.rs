@@ -10,7 +10,7 @@ use super::apply::Applier;
 use super::{Catalog, TargetId, Task, decode, extents, keys};
 use crate::Result;
 
-const WHAT: &str = "a plain file's record";
+const RECORD_NAME: &str = "a plain file's record";
 
 /// What may stand under a key of a target, and should not, or not as it is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -25,7 +25,8 @@ impl Applier<'_, '_> {
     /// Notes the newest plain file of an object.
     pub(super) fn hold_plain(&mut self, task: &Task, key: &[u8], file: u64) -> Result<()> {
         let record = keys::plain(task.object, task.target);
-        let old: Option<u64> = self.records.get(self.txn, &record)?.map(|value| decode(value, WHAT)).transpose()?;
+        let old: Option<u64> =
+            self.records.get(self.txn, &record)?.map(|value| decode(value, RECORD_NAME)).transpose()?;
         if old == Some(file) {
             return Ok(());
         }
@@ -38,7 +39,7 @@ impl Applier<'_, '_> {
         for entry in self.records.prefix_iter(self.txn, &keys::plain(object, 0)[..9])? {
             let (key, value) = entry?;
             if let Some(&[a, b]) = key.get(9..11) {
-                found.push((TargetId::from_be_bytes([a, b]), decode(value, WHAT)?));
+                found.push((TargetId::from_be_bytes([a, b]), decode(value, RECORD_NAME)?));
             }
         }
         Ok(found)
@@ -77,7 +78,7 @@ impl Applier<'_, '_> {
     /// The same of one file.
     pub(super) fn unfollow_file(&mut self, target: TargetId, key: &[u8], file: u64) -> Result<()> {
         let record = keys::unfollowed(target, key);
-        let known = self.records.get(self.txn, &record)?.map(|value| decode(value, WHAT)).transpose()?;
+        let known = self.records.get(self.txn, &record)?.map(|value| decode(value, RECORD_NAME)).transpose()?;
         let mut noted: Unfollowed = known.unwrap_or_default();
         let is_new = !noted.files.contains(&file);
         if is_new || noted.sequence != self.sequence {
@@ -91,7 +92,7 @@ impl Applier<'_, '_> {
     pub(super) fn followed(&mut self, target: TargetId, key: &[u8], sequence: u64) -> Result<()> {
         let record = keys::unfollowed(target, key);
         let Some(value) = self.records.get(self.txn, &record)? else { return Ok(()) };
-        let noted: Unfollowed = decode(value, WHAT)?;
+        let noted: Unfollowed = decode(value, RECORD_NAME)?;
         if noted.sequence <= sequence {
             self.records.delete(self.txn, &record)?;
         }
@@ -110,7 +111,7 @@ impl Catalog {
         for entry in env.records.range(&txn, &bounds)?.take(limit) {
             let (key, value) = entry?;
             let Some(key) = key.strip_prefix(&start[..3]) else { break };
-            found.push((key.to_vec(), decode(value, WHAT)?));
+            found.push((key.to_vec(), decode(value, RECORD_NAME)?));
         }
         Ok(found)
     }

@@ -47,7 +47,7 @@ impl Catalog {
         let mut found = Vec::new();
         for entry in env.records.range(&txn, &(from, std::ops::Bound::Unbounded))? {
             let (key, value) = entry?;
-            let Some(key) = key.strip_prefix(&[keys::OBJECT]) else { break };
+            let Some(key) = key.strip_prefix(&[keys::OBJECT_LETTER]) else { break };
             if !key.starts_with(prefix) || found.len() == limit {
                 break;
             }
@@ -104,14 +104,14 @@ impl Catalog {
 
     /// Up to `limit` owed replicas after `after`, in order of objects.
     pub fn owed(&self, after: Option<&Task>, limit: usize) -> Result<Vec<(Task, Owed)>> {
-        let start = after.map_or_else(|| [keys::OWED].as_slice().into(), keys::owed);
+        let start = after.map_or_else(|| [keys::OWED_LETTER].as_slice().into(), keys::owed);
         let env = self.env()?;
         let txn = env.read_txn()?;
         let bounds = (std::ops::Bound::Excluded(start.as_slice()), std::ops::Bound::Unbounded);
         let mut found = Vec::new();
         for entry in env.records.range(&txn, &bounds)?.take(limit) {
             let (key, value) = entry?;
-            match keys::task(key).filter(|_| key.first() == Some(&keys::OWED)) {
+            match keys::task(key).filter(|_| key.first() == Some(&keys::OWED_LETTER)) {
                 Some(task) => found.push((task, decode(value, "an owed replica's record")?)),
                 None => break,
             }
@@ -125,7 +125,7 @@ impl Catalog {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut first: Option<u64> = None;
-        for entry in env.records.prefix_iter(&txn, &[keys::OWED])? {
+        for entry in env.records.prefix_iter(&txn, &[keys::OWED_LETTER])? {
             let (key, value) = entry?;
             let Some(task) = keys::task(key).filter(|task| lasting(task.target)) else { continue };
             let owed: Owed = decode(value, "an owed replica's record")?;
@@ -143,7 +143,7 @@ impl Catalog {
     /// Counts the owed replicas of one object, or of all.
     pub fn owed_count(&self, object: Option<u64>) -> Result<u64> {
         let mut prefix = keys::Key::new();
-        prefix.push(keys::OWED);
+        prefix.push(keys::OWED_LETTER);
         if let Some(object) = object {
             prefix.extend_from_slice(&object.to_be_bytes());
         }
@@ -176,7 +176,7 @@ impl Catalog {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut prefix = keys::Key::new();
-        prefix.push(keys::SEGMENT);
+        prefix.push(keys::SEGMENT_LETTER);
         prefix.extend_from_slice(&target.to_be_bytes());
         let mut found = Vec::new();
         for entry in env.records.prefix_iter(&txn, &prefix)? {
@@ -200,7 +200,7 @@ impl Catalog {
         let env = self.env()?;
         let txn = env.read_txn()?;
         let mut found = Vec::new();
-        for entry in env.records.prefix_iter(&txn, &[keys::STAGED])? {
+        for entry in env.records.prefix_iter(&txn, &[keys::STAGED_LETTER])? {
             let (key, value) = entry?;
             found.extend(keys::number(key, 1).map(|object| (object, value.to_vec())));
         }
@@ -222,7 +222,7 @@ impl Catalog {
     }
 
     pub(super) fn synced_in(&self, env: &Environment, txn: &RoTxn<'_>) -> Result<u64> {
-        let value = env.records.get(txn, keys::SYNCED)?;
+        let value = env.records.get(txn, keys::SYNCED_KEY)?;
         Ok(value.map(|v| decode(v, "the last sync mark")).transpose()?.unwrap_or(0))
     }
 
@@ -238,7 +238,7 @@ impl Catalog {
     pub fn count(&self) -> Result<u64> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let all = env.records.prefix_iter(&txn, &[keys::OBJECT])?.count();
+        let all = env.records.prefix_iter(&txn, &[keys::OBJECT_LETTER])?.count();
         Ok((all as u64).saturating_sub(self.count_reserved()?))
     }
 
@@ -246,7 +246,7 @@ impl Catalog {
     pub(crate) fn count_reserved(&self) -> Result<u64> {
         let env = self.env()?;
         let txn = env.read_txn()?;
-        let below = [terrace_format::key::RESERVED, b"/"].concat();
+        let below = [terrace_format::key::RESERVED_FOLDER, b"/"].concat();
         Ok(env.records.prefix_iter(&txn, &keys::object(&below))?.count() as u64)
     }
 
@@ -257,7 +257,9 @@ impl Catalog {
         let mut all = Vec::new();
         for entry in env.records.iter(&txn)? {
             let (key, value) = entry?;
-            if ![keys::TAIL, keys::NEXT_ID, keys::OLDEST].contains(&key) && key.first() != Some(&keys::LEASE) {
+            if ![keys::TAIL_KEY, keys::NEXT_ID, keys::OLDEST_SEGMENT_KEY].contains(&key)
+                && key.first() != Some(&keys::LEASE_LETTER)
+            {
                 all.push((key.to_vec(), value.to_vec()));
             }
         }

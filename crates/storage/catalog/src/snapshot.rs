@@ -12,12 +12,12 @@ use super::{Catalog, decode, keys};
 use crate::log::Tail;
 use crate::{Error, Result};
 
-const MAGIC: [u8; 4] = *b"TRSN";
-const VERSION: u8 = 1;
+const SNAPSHOT_MAGIC: [u8; 4] = *b"TRSN";
+const SNAPSHOT_VERSION: u8 = 1;
 /// Records are gathered into chunks of about this many bytes.
-const CHUNK: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 /// The longest chunk that can be: one that was just not full, and the longest record.
-const LONGEST: usize = CHUNK + (64 << 10);
+const MAX_CHUNK_BYTES: usize = CHUNK_BYTES + (64 << 10);
 
 impl Catalog {
     /// Writes every record as of one commit into a new file and makes that durable; the log's end then, and up to which
@@ -33,7 +33,7 @@ impl Catalog {
         chunks.begin().map_err(Error::io(context()))?;
         for entry in env.records.iter(&txn)? {
             let (key, value) = entry?;
-            if key.first() == Some(&keys::LEASE) {
+            if key.first() == Some(&keys::LEASE_LETTER) {
                 continue;
             }
             chunks.add(key, value).map_err(Error::io(context()))?;
@@ -47,7 +47,7 @@ impl Catalog {
     /// Fills this new catalog from a snapshot; false, and nothing has changed, where that is not whole.
     pub fn load_snapshot(&self, path: &Path) -> Result<bool> {
         let file = File::open(path).map_err(Error::io(format!("opening {}", path.display())))?;
-        let mut input = BufReader::with_capacity(LONGEST, file);
+        let mut input = BufReader::with_capacity(MAX_CHUNK_BYTES, file);
         let env = self.env()?;
         let mut txn = env.write_txn()?;
         let whole = read_chunks(&mut input, self.log.store(), |key, value| {
@@ -66,8 +66,8 @@ impl Catalog {
 pub fn snapshot_tail(path: &Path, store: u64) -> Result<Option<Tail>> {
     let file = File::open(path).map_err(Error::io(format!("opening {}", path.display())))?;
     let mut tail = None;
-    let whole = read_chunks(&mut BufReader::with_capacity(LONGEST, file), store, |key, value| {
-        if key == keys::TAIL {
+    let whole = read_chunks(&mut BufReader::with_capacity(MAX_CHUNK_BYTES, file), store, |key, value| {
+        if key == keys::TAIL_KEY {
             tail = Some(decode(value, "the log's tail")?);
         }
         Ok(())
@@ -85,8 +85,8 @@ struct Chunks<'a, W: Write> {
 
 impl<W: Write> Chunks<'_, W> {
     fn begin(&mut self) -> io::Result<()> {
-        self.out.write_all(&MAGIC)?;
-        self.out.write_all(&[VERSION, 0, 0, 0])?;
+        self.out.write_all(&SNAPSHOT_MAGIC)?;
+        self.out.write_all(&[SNAPSHOT_VERSION, 0, 0, 0])?;
         self.out.write_all(&self.store.to_le_bytes())
     }
 
@@ -96,7 +96,7 @@ impl<W: Write> Chunks<'_, W> {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.records += 1;
-        if self.bytes.len() >= CHUNK { self.flush() } else { Ok(()) }
+        if self.bytes.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -123,8 +123,8 @@ impl<W: Write> Chunks<'_, W> {
 fn read_chunks(input: &mut impl Read, store: u64, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<bool> {
     let mut head = [0; 16];
     if input.read_exact(&mut head).is_err()
-        || head[..4] != MAGIC
-        || head[4] != VERSION
+        || head[..4] != SNAPSHOT_MAGIC
+        || head[4] != SNAPSHOT_VERSION
         || head[8..] != store.to_le_bytes()
     {
         return Ok(false);
@@ -133,7 +133,7 @@ fn read_chunks(input: &mut impl Read, store: u64, mut each: impl FnMut(&[u8], &[
     while input.read_exact(&mut head).is_ok() {
         let length = number(&head[..4]);
         let records = number(&head[4..8]);
-        if length > LONGEST {
+        if length > MAX_CHUNK_BYTES {
             return Ok(false);
         }
         bytes.resize(length, 0);

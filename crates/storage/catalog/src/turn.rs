@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use terrace_system::clock::monotonic_nanos;
 use terrace_system::words::Words;
 
-use super::group::WATCHED;
+use super::group::MAX_SPIN_TIME;
 
 /// Whether somebody commits, and until when somebody watches for the end of it. What the dead leave here does no harm: the
 /// next who commits says when it is done.
@@ -32,7 +32,7 @@ impl Turn {
     pub fn watch(&self) {
         let [_, watched] = self.0.all();
         let (begun, before) = (monotonic_nanos(), watched.load(Relaxed));
-        let end = begun + WATCHED.as_nanos() as u64;
+        let end = begun + MAX_SPIN_TIME.as_nanos() as u64;
         // A second one would only keep the first, or who commits, from a core.
         let is_watched = (begun..end).contains(&before);
         if !self.is_taken() || is_watched || watched.compare_exchange(before, end, Relaxed, Relaxed).is_err() {

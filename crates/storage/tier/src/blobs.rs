@@ -8,7 +8,7 @@ use opendal::{Buffer, Writer};
 use super::service::{Client, RuntimeUse, Service, run};
 
 /// Bytes that an upload sends at once: services take parts of 5 MiB at least.
-const PART: usize = 8 << 20;
+const PART_BYTES: usize = 8 << 20;
 
 /// Blobs below the root of a service.
 pub struct Blobs {
@@ -35,7 +35,7 @@ impl Blobs {
     pub fn begin(&self, name: &str) -> io::Result<Upload> {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         let runtime = RuntimeUse::begin()?;
-        let writer = run(async move { operator.writer_with(&name).chunk(PART).await })?;
+        let writer = run(async move { operator.writer_with(&name).chunk(PART_BYTES).await })?;
         Ok(Upload { writer, runtime })
     }
 

@@ -10,7 +10,7 @@ pub struct Capabilities {
     /// The path is one of this machine's file systems. It is made absolute, overlaps with no other target's, and shares
     /// the free space of its file system.
     pub local_path: bool,
-    /// The path is a directory with the file [`MARK`](crate::MARK), in which the store may keep a copy of its log.
+    /// The path is a directory with the file [`MARKER_FILE`](crate::MARKER_FILE), in which the store may keep a copy of its log.
     pub log_copies: bool,
     /// [`Target::files`](crate::Target::files) offers a [`FileStore`](crate::FileStore).
     pub plain_files: bool,

@@ -14,12 +14,12 @@ use terrace_format::frame::{Frame, Header, MAX_HEADER};
 use super::plain::Plain;
 use super::segment::{self, Segment};
 use super::used::Taken;
-use super::{EmptiedNote, FRAME_ALIGNMENT, FileStore, Ids, PLAIN, Place, Space, Target, Used, Whole};
+use super::{EmptiedNote, FRAME_ALIGNMENT, FileStore, Ids, PLAIN_SEGMENT_BIT, Place, Space, Target, Used, Whole};
 
 /// The file by which a directory is known as a target.
-pub const MARK: &str = "terrace-target";
+pub const MARKER_FILE: &str = "terrace-target";
 /// The folder of segments.
-pub(super) const SEGMENTS: &str = "segments";
+pub(super) const SEGMENTS_FOLDER: &str = "segments";
 /// A segment that has grown this long takes no more frames.
 const SEGMENT_FULL: u64 = 256 << 20;
 /// The most files kept open for reading.
@@ -104,11 +104,11 @@ impl Directory {
     /// Makes an empty target. The marker gets its name when it is whole and durable, so no full disk leaves a part of it.
     fn make_empty(&self) -> io::Result<()> {
         self.emptied.write()?;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS))?;
-        let new = self.root.join(format!("{MARK}.new"));
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS_FOLDER))?;
+        let new = self.root.join(format!("{MARKER_FILE}.new"));
         fs::write(&new, &self.mark)?;
         File::open(&new)?.sync_all()?;
-        fs::rename(&new, self.root.join(MARK))?;
+        fs::rename(&new, self.root.join(MARKER_FILE))?;
         File::open(&self.root)?.sync_all()
     }
 
@@ -148,7 +148,7 @@ impl Directory {
     /// `AlreadyExists` where it is a target already.
     pub fn probe(root: &Path) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-        match fs::read_to_string(root.join(MARK)) {
+        match fs::read_to_string(root.join(MARKER_FILE)) {
             Ok(mark) => Err(another(root, &mark)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
@@ -190,12 +190,12 @@ impl Directory {
     }
 
     fn path(&self, segment: u64) -> PathBuf {
-        self.root.join(SEGMENTS).join(format!("{segment:016x}"))
+        self.root.join(SEGMENTS_FOLDER).join(format!("{segment:016x}"))
     }
 
     fn segments(&self) -> io::Result<Vec<u64>> {
         let mut ids = Vec::new();
-        for entry in self.look_for(|| fs::read_dir(self.root.join(SEGMENTS)))? {
+        for entry in self.look_for(|| fs::read_dir(self.root.join(SEGMENTS_FOLDER)))? {
             if let Some(id) = entry?.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok()) {
                 ids.push(id);
             }
@@ -314,24 +314,24 @@ pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Res
 impl Target for Directory {
     fn ready(&self) -> io::Result<()> {
         let root = self.root.display();
-        match fs::read(self.root.join(MARK)) {
+        match fs::read(self.root.join(MARKER_FILE)) {
             Ok(mark) if mark == self.mark.as_bytes() => {}
             // Version 0.1 left an empty marker where the file system was full. Nothing was put there.
-            Ok(mark) if mark.is_empty() && self.may_make() && is_empty(&self.root.join(SEGMENTS)) => {
+            Ok(mark) if mark.is_empty() && self.may_make() && is_empty(&self.root.join(SEGMENTS_FOLDER)) => {
                 self.make_empty()?
             }
             Ok(mark) if is_marker(&mark) => return Err(another(&self.root, &String::from_utf8_lossy(&mark))),
             Ok(_) => {
                 let lines = self.mark.trim_end().replace('\n', "` and `");
                 let reason = format!(
-                    "{root}/{MARK} is damaged, so {root} is not used; if it is this store's, write the lines `{lines}` into it"
+                    "{root}/{MARKER_FILE} is damaged, so {root} is not used; if it is this store's, write the lines `{lines}` into it"
                 );
                 return Err(io::Error::new(io::ErrorKind::NotConnected, reason));
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound && self.may_make() => self.make_empty()?,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let reason = format!(
-                    "{root} is not the directory that it was (it has no file {MARK}): is it mounted? If it is gone for good, `terrace tiers renew` makes an empty one"
+                    "{root} is not the directory that it was (it has no file {MARKER_FILE}): is it mounted? If it is gone for good, `terrace tiers renew` makes an empty one"
                 );
                 return Err(io::Error::new(io::ErrorKind::NotConnected, reason));
             }
@@ -387,14 +387,14 @@ impl Target for Directory {
 
     fn sync(&self, segments: &[u64]) -> io::Result<()> {
         self.seen()?;
-        let (files, segments): (Vec<u64>, Vec<u64>) = segments.iter().partition(|id| *id & PLAIN != 0);
+        let (files, segments): (Vec<u64>, Vec<u64>) = segments.iter().partition(|id| *id & PLAIN_SEGMENT_BIT != 0);
         self.plain.sync(&files)?;
         for id in segments {
             if let Some(file) = self.look_for_any(|| File::open(self.path(id)))? {
                 file.sync_data()?;
             }
         }
-        self.look_for(|| File::open(self.root.join(SEGMENTS)))?.sync_all()
+        self.look_for(|| File::open(self.root.join(SEGMENTS_FOLDER)))?.sync_all()
     }
 
     fn free(&self, places: &[Place]) -> io::Result<()> {
@@ -419,7 +419,7 @@ impl Target for Directory {
 
     fn discard(&self, segment: u64) -> io::Result<bool> {
         self.seen()?;
-        if segment & PLAIN != 0 {
+        if segment & PLAIN_SEGMENT_BIT != 0 {
             self.used.is_stale();
             // A file that is not there counts as discarded, but only in a directory that is there.
             self.ready()?;
@@ -438,7 +438,7 @@ impl Target for Directory {
     }
 
     fn allocated(&self, segment: u64) -> u64 {
-        if segment & PLAIN != 0 {
+        if segment & PLAIN_SEGMENT_BIT != 0 {
             return self.plain.allocated(segment);
         }
         fs::metadata(self.path(segment)).map_or(0, |metadata| metadata.blocks() * 512)
@@ -493,7 +493,7 @@ impl Target for Directory {
     }
 
     fn file(&self, segment: u64) -> Option<PathBuf> {
-        Some(if segment & PLAIN != 0 { self.plain.bytes(segment) } else { self.path(segment) })
+        Some(if segment & PLAIN_SEGMENT_BIT != 0 { self.plain.bytes(segment) } else { self.path(segment) })
     }
 }
 

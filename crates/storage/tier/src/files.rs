@@ -21,7 +21,7 @@ pub struct Whole {
 
 /// Whole objects as ordinary files, which are readable without Terrace.
 ///
-/// Each file has a number, in which [`PLAIN`](crate::PLAIN) is set, and may stand under the key of its object. Its frames
+/// Each file has a number, in which [`PLAIN_SEGMENT_BIT`](crate::PLAIN_SEGMENT_BIT) is set, and may stand under the key of its object. Its frames
 /// are read, synced, scanned and discarded by the methods of [`Target`](crate::Target), with the number as their segment.
 pub trait FileStore: Send + Sync {
     /// Writes a raw frame into the file of this number, at the frame's own offset. The first frame creates the file.

@@ -17,15 +17,15 @@ use terrace_system::Locked;
 use super::{Ids, Place, Used, segment};
 
 /// The most blobs in a segment.
-pub const SLOTS: u64 = 1024;
+pub const SLOTS_PER_SEGMENT: u64 = 1024;
 /// A blob's offset in its segment is its number times this, which no frame is as long as.
-pub const SLOT: u64 = 2 << 20;
+pub const SLOT_BYTES: u64 = 2 << 20;
 /// Bytes of a length in a segment's file.
-const ENTRY: u64 = 4;
+const ENTRY_BYTES: u64 = 4;
 /// How many segments of dead writers are looked at before a new one is begun.
-const CLAIMS: usize = 16;
+const MAX_CLAIM_TRIES: usize = 16;
 /// Names the boot in which the ledger was made.
-const BOOT: &str = "boot";
+const BOOT_FILE: &str = "boot";
 
 /// What each segment held when the service was listed: the lengths of its blobs, by number.
 pub type Listing = BTreeMap<u64, Vec<u32>>;
@@ -54,7 +54,8 @@ fn boot_id() -> String {
 
 /// The number of the blob at this place in its segment.
 pub fn slot(place: Place) -> Option<u64> {
-    (place.offset.is_multiple_of(SLOT) && place.offset < SLOTS * SLOT).then_some(place.offset / SLOT)
+    (place.offset.is_multiple_of(SLOT_BYTES) && place.offset < SLOTS_PER_SEGMENT * SLOT_BYTES)
+        .then_some(place.offset / SLOT_BYTES)
 }
 
 impl Ledger {
@@ -80,7 +81,7 @@ impl Ledger {
     /// Whether it was made in this boot, so that nothing of it was lost with the power.
     pub fn is_current(&self) -> bool {
         let boot = boot_id();
-        !boot.is_empty() && fs::read_to_string(self.folder.join(BOOT)).is_ok_and(|made| made == boot)
+        !boot.is_empty() && fs::read_to_string(self.folder.join(BOOT_FILE)).is_ok_and(|made| made == boot)
     }
 
     /// Makes the ledger anew from a listing. Where the service cannot be listed, what the ledger says still holds, but
@@ -106,11 +107,11 @@ impl Ledger {
                 file.write_all_at(&bytes, 0)?;
             }
             if idle {
-                file.set_len(SLOTS * ENTRY)?;
+                file.set_len(SLOTS_PER_SEGMENT * ENTRY_BYTES)?;
             }
         }
         self.used.is_stale();
-        fs::write(self.folder.join(BOOT), boot_id())
+        fs::write(self.folder.join(BOOT_FILE), boot_id())
     }
 
     /// Gives out the place for a blob of this length. It is never given out again.
@@ -124,14 +125,14 @@ impl Ledger {
 
     fn take_place(&self, length: u32) -> io::Result<Place> {
         let mut writing = self.writing.lock();
-        if writing.as_ref().is_none_or(|w| w.next >= SLOTS)
+        if writing.as_ref().is_none_or(|w| w.next >= SLOTS_PER_SEGMENT)
             && let Some(full) = writing.replace(self.claim()?)
         {
             self.full.lock().push(full.file);
         }
         let Some(at) = writing.as_mut() else { return Err(io::ErrorKind::NotFound.into()) };
-        let place = Place { segment: at.segment, offset: at.next * SLOT, length };
-        at.file.write_all_at(&length.to_le_bytes(), at.next * ENTRY)?;
+        let place = Place { segment: at.segment, offset: at.next * SLOT_BYTES, length };
+        at.file.write_all_at(&length.to_le_bytes(), at.next * ENTRY_BYTES)?;
         at.next += 1;
         Ok(place)
     }
@@ -146,8 +147,10 @@ impl Ledger {
                 Err(e) => return Err(e),
             };
             let end = file.metadata()?.len();
-            for at in group.iter().filter_map(|place| slot(*place)).map(|slot| slot * ENTRY).filter(|at| *at < end) {
-                file.write_all_at(&[0; ENTRY as usize], at)?;
+            for at in
+                group.iter().filter_map(|place| slot(*place)).map(|slot| slot * ENTRY_BYTES).filter(|at| *at < end)
+            {
+                file.write_all_at(&[0; ENTRY_BYTES as usize], at)?;
             }
         }
         self.used.is_stale();
@@ -180,7 +183,7 @@ impl Ledger {
     /// The places of a segment's blobs; of all that were ever given out there with `freed`.
     pub fn places(&self, segment: u64, freed: bool) -> io::Result<Vec<Place>> {
         let lengths = self.lengths(segment)?;
-        let place = |(slot, length)| Place { segment, offset: slot * SLOT, length };
+        let place = |(slot, length)| Place { segment, offset: slot * SLOT_BYTES, length };
         Ok((0..).zip(lengths).filter(|(_, length)| freed || *length > 0).map(place).collect())
     }
 
@@ -216,23 +219,23 @@ impl Ledger {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(e),
         };
-        let (entries, _) = bytes.as_chunks::<{ ENTRY as usize }>();
+        let (entries, _) = bytes.as_chunks::<{ ENTRY_BYTES as usize }>();
         Ok(entries.iter().map(|entry| u32::from_le_bytes(*entry)).collect())
     }
 
     /// A segment to add to: one whose writer is gone, else a new one.
     fn claim(&self) -> io::Result<Writing> {
-        for segment in self.segments()?.into_iter().rev().take(CLAIMS) {
+        for segment in self.segments()?.into_iter().rev().take(MAX_CLAIM_TRIES) {
             let path = self.path(segment);
-            if fs::metadata(&path).is_ok_and(|m| m.len() < SLOTS * ENTRY)
+            if fs::metadata(&path).is_ok_and(|m| m.len() < SLOTS_PER_SEGMENT * ENTRY_BYTES)
                 && let Ok(Some(file)) = segment::hold(&path)
             {
                 let metadata = file.metadata()?;
                 // It may have been forgotten, or added to, between looking and locking.
-                let next = metadata.len().div_ceil(ENTRY);
+                let next = metadata.len().div_ceil(ENTRY_BYTES);
                 // A file that somebody has cut does not tell which numbers were given out.
-                let is_whole = self.ids.named_end(self.target, segment).is_ok_and(|end| end <= next * SLOT);
-                if metadata.nlink() > 0 && next < SLOTS && is_whole {
+                let is_whole = self.ids.named_end(self.target, segment).is_ok_and(|end| end <= next * SLOT_BYTES);
+                if metadata.nlink() > 0 && next < SLOTS_PER_SEGMENT && is_whole {
                     return Ok(Writing { segment, next, file });
                 }
             }
@@ -294,7 +297,7 @@ mod tests {
         assert_eq!(second.take(10, u64::MAX).expect("a place").segment, 50);
         drop(first);
         let third = ledger(folder.path(), 60);
-        assert_eq!(third.take(7, u64::MAX).expect("a place"), Place { segment: 1, offset: SLOT, length: 7 });
+        assert_eq!(third.take(7, u64::MAX).expect("a place"), Place { segment: 1, offset: SLOT_BYTES, length: 7 });
         assert_eq!(third.used().expect("counts"), 27);
         let places = third.places(1, false).expect("reads");
         second.clear(&places[..1]).expect("clears");
@@ -310,8 +313,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let ledger = ledger(folder.path(), 1);
         let places: std::collections::BTreeSet<Place> =
-            (0..SLOTS + 5).map(|_| ledger.take(1, u64::MAX).expect("a place")).collect();
-        assert_eq!(places.len() as u64, SLOTS + 5);
+            (0..SLOTS_PER_SEGMENT + 5).map(|_| ledger.take(1, u64::MAX).expect("a place")).collect();
+        assert_eq!(places.len() as u64, SLOTS_PER_SEGMENT + 5);
         assert_eq!(ledger.segments().expect("reads"), [1, 2]);
         assert!(ledger.hold(1).expect("looks").is_none(), "its blobs may not have been committed");
     }
@@ -327,7 +330,7 @@ mod tests {
         for listing in
             [None, Some(Listing::from([(1, vec![0, 30]), (2, vec![5])])), Some(Listing::from([(2, vec![5])]))]
         {
-            fs::write(folder.path().join(BOOT), "another boot").expect("writes");
+            fs::write(folder.path().join(BOOT_FILE), "another boot").expect("writes");
             let again = Ledger::open(folder.path(), 1, Arc::new(Counter(AtomicU64::new(90)))).expect("a ledger");
             assert!(!again.is_current());
             again.renew(listing.as_ref()).expect("renews");

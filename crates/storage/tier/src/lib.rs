@@ -30,7 +30,7 @@ mod used;
 #[cfg(feature = "object")]
 pub use blobs::{Blobs, Upload};
 pub use capabilities::Capabilities;
-pub use directory::{Directory, MARK, Making};
+pub use directory::{Directory, MARKER_FILE, Making};
 pub use emptied::EmptiedNote;
 pub use files::{FileStore, Whole};
 pub use kind::{OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note};
@@ -40,7 +40,7 @@ pub use kinds::{DirectoryKind, MemoryKind, ObjectKind};
 pub use memory::Memory;
 #[cfg(feature = "object")]
 pub use object::Object;
-pub use plain::{FILES, can_be_file};
+pub use plain::{FILES_FOLDER, can_be_file};
 pub use registry::{KindError, TierKind, register_kind};
 #[cfg(feature = "object")]
 pub use service::{Service, unavailable};
@@ -50,9 +50,9 @@ use std::io;
 
 use terrace_format::frame::{Frame, Header};
 
-pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN, Place};
+pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN_SEGMENT_BIT, Place};
 
-/// What a target holds and may hold, in bytes.
+/// The use and the capacity of a target, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Allocated bytes.
@@ -87,25 +87,25 @@ pub trait Target: Send + Sync {
     /// Gives back the space of frames; freeing twice does no harm.
     fn free(&self, places: &[Place]) -> io::Result<()>;
 
-    /// Deletes a segment that holds nothing alive. One that some writer still holds stays. True if it is gone.
+    /// Deletes a segment without live frames. It stays if a writer has it open. Returns whether it is gone.
     fn discard(&self, segment: u64) -> io::Result<bool>;
 
-    /// Bytes that a segment takes on the device: more than live in it, where what is dead could not be given back. 0
-    /// where that cannot be.
+    /// The bytes that a segment takes on the device. They exceed its live bytes if the space of dead frames could not be
+    /// freed. 0 on targets where that cannot happen.
     fn allocated(&self, _segment: u64) -> u64 {
         0
     }
 
-    /// What is allocated, and the limit.
+    /// The allocated bytes, and the limit.
     fn space(&self) -> io::Result<Space>;
 
-    /// What is allocated, about: as counted, by all processes where the target is theirs, without looking.
+    /// The allocated bytes, as all processes have counted them. Does no I/O.
     fn used(&self) -> u64;
 
-    /// Calls `found` with each whole frame header on the target; payloads are not looked at.
+    /// Calls `found` with each whole frame header on the target. Does not read payloads.
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()>;
 
-    /// Sees that the target is there and the store's; an empty one that may be is made so.
+    /// Checks that the target is reachable and belongs to the store. Makes it, if it is empty and may be made.
     ///
     /// # Errors
     /// `AlreadyExists` where it is another store's or target's; `NotConnected` where it is not what it was.
@@ -113,7 +113,7 @@ pub trait Target: Send + Sync {
         Ok(())
     }
 
-    /// Looks again whether the target is there and the store's, whatever was seen before.
+    /// Checks again, without relying on an earlier check, that the target is reachable and belongs to the store.
     ///
     /// # Errors
     /// As [`Target::ready`].
@@ -121,12 +121,12 @@ pub trait Target: Send + Sync {
         self.ready()
     }
 
-    /// Whether it was made, or found empty: what the catalog says is on it is gone.
+    /// Whether the target is empty although the catalog may list replicas on it: it was just made, or was found emptied.
     fn is_new(&self) -> bool {
         false
     }
 
-    /// Notes that what the catalog said was on it is owed again, or known to be lost.
+    /// Called once the replicas that were on it are pending again, or known to be lost: [`Target::is_new`] is false from then on.
     fn forget_new(&self) -> io::Result<()> {
         Ok(())
     }
@@ -136,7 +136,7 @@ pub trait Target: Send + Sync {
         None
     }
 
-    /// Where a place's bytes are to be found by a person, if that is a file.
+    /// The file that holds a segment, for people who look for it, if it is a file.
     fn file(&self, _segment: u64) -> Option<std::path::PathBuf> {
         None
     }

@@ -13,26 +13,26 @@ use opendal::ErrorKind;
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
 
-use super::ledger::{self, Ledger, Listing, SLOT, SLOTS};
-use super::service::{Client, MARKER, Service, fetch, fetch_range, run};
+use super::ledger::{self, Ledger, Listing, SLOT_BYTES, SLOTS_PER_SEGMENT};
+use super::service::{Client, MARKER_BLOB, Service, fetch, fetch_range, run};
 use super::{EmptiedNote, Ids, Place, Space, Target, TargetFound};
 
 /// Under which all other blobs lie.
-const SEGMENTS: &str = "segments/";
+const SEGMENTS_PREFIX: &str = "segments/";
 /// Blobs that are deleted by one call.
 const DELETED_TOGETHER: usize = 1000;
 /// Headers that are read at once in a scan.
-const TOGETHER: usize = 16;
+const MAX_PARALLEL_REQUESTS: usize = 16;
 
 fn name(segment: u64, slot: u64) -> String {
-    format!("{SEGMENTS}{segment:016x}/{slot:03x}")
+    format!("{SEGMENTS_PREFIX}{segment:016x}/{slot:03x}")
 }
 
 /// The segment and number of a blob of this name.
 fn parse(name: &str) -> Option<(u64, u64)> {
-    let (segment, slot) = name.strip_prefix(SEGMENTS)?.split_once('/')?;
+    let (segment, slot) = name.strip_prefix(SEGMENTS_PREFIX)?.split_once('/')?;
     let number = |hex: &str, digits| (hex.len() == digits).then(|| u64::from_str_radix(hex, 16).ok())?;
-    Some((number(segment, 16)?, number(slot, 3).filter(|slot| *slot < SLOTS)?))
+    Some((number(segment, 16)?, number(slot, 3).filter(|slot| *slot < SLOTS_PER_SEGMENT)?))
 }
 
 /// A target whose frames are blobs of a service.
@@ -81,7 +81,7 @@ impl Object {
 
     /// The marker, if there is one. One that was not written to its end is none.
     fn marker(&self) -> io::Result<Option<Vec<u8>>> {
-        match fetch(&self.operator, MARKER.into()) {
+        match fetch(&self.operator, MARKER_BLOB.into()) {
             Ok(mark) if mark.len() < self.mark.len() && self.mark.as_bytes().starts_with(&mark) => Ok(None),
             Ok(mark) => Ok(Some(mark)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -137,9 +137,9 @@ impl Object {
     /// All blobs of frames, with their lengths.
     fn list(&self) -> io::Result<Listing> {
         let mut listing = Listing::new();
-        for place in self.list_below(SEGMENTS.into())? {
+        for place in self.list_below(SEGMENTS_PREFIX.into())? {
             let slots = listing.entry(place.segment).or_default();
-            let slot = (place.offset / SLOT) as usize;
+            let slot = (place.offset / SLOT_BYTES) as usize;
             slots.resize(slots.len().max(slot + 1), 0);
             if let Some(length) = slots.get_mut(slot) {
                 *length = place.length;
@@ -164,7 +164,7 @@ impl Object {
                     },
                     length => length,
                 };
-                places.push(Place { segment, offset: slot * SLOT, length: length.min(SLOT) as u32 });
+                places.push(Place { segment, offset: slot * SLOT_BYTES, length: length.min(SLOT_BYTES) as u32 });
             }
             places.sort_unstable();
             Ok(places)
@@ -195,14 +195,14 @@ impl Object {
         let segments = self.ledger.segments()?;
         let mut places = Vec::new();
         if self.lists() {
-            places = self.list_below(SEGMENTS.into())?;
+            places = self.list_below(SEGMENTS_PREFIX.into())?;
         } else {
             for segment in &segments {
                 places.extend(self.ledger.places(*segment, true)?);
             }
         }
         for some in places.chunks(DELETED_TOGETHER) {
-            self.delete(some.iter().map(|place| name(place.segment, place.offset / SLOT)).collect())?;
+            self.delete(some.iter().map(|place| name(place.segment, place.offset / SLOT_BYTES)).collect())?;
         }
         let mut folders: Vec<u64> = places.iter().map(|place| place.segment).chain(segments).collect();
         folders.sort_unstable();
@@ -211,16 +211,16 @@ impl Object {
             self.delete_folder(segment)?;
         }
         if self.operator.info().capability().create_dir {
-            self.delete(vec![SEGMENTS.to_owned()])?;
+            self.delete(vec![SEGMENTS_PREFIX.to_owned()])?;
         }
         before_mark()?;
-        self.delete(vec![MARKER.to_owned()])
+        self.delete(vec![MARKER_BLOB.to_owned()])
     }
 
     /// The segment is empty: where folders are real, so is its own.
     fn delete_folder(&self, segment: u64) -> io::Result<()> {
         if self.operator.info().capability().create_dir {
-            self.delete(vec![format!("{SEGMENTS}{segment:016x}/")])?;
+            self.delete(vec![format!("{SEGMENTS_PREFIX}{segment:016x}/")])?;
         }
         Ok(())
     }
@@ -246,10 +246,10 @@ impl Target for Object {
                 }
             }
             Some(mark) => return Err(self.service.refuse(&mark)),
-            None if self.was_made() => return Err(self.missing(&format!("it has no blob {MARKER}"))),
+            None if self.was_made() => return Err(self.missing(&format!("it has no blob {MARKER_BLOB}"))),
             None => {
                 self.emptied.write()?;
-                self.write(MARKER.into(), self.mark.clone().into_bytes())?;
+                self.write(MARKER_BLOB.into(), self.mark.clone().into_bytes())?;
                 // Another store may have written its own at the same time.
                 let mark = self.marker()?.unwrap_or_default();
                 if mark != self.mark.as_bytes() {
@@ -292,7 +292,7 @@ impl Target for Object {
         blob.extend_from_slice(frame.payload);
         // Taken and not written, the number is passed over. A write that timed out may still land: then
         // the blob goes with its segment.
-        self.write(name(place.segment, place.offset / SLOT), blob).inspect_err(|_| {
+        self.write(name(place.segment, place.offset / SLOT_BYTES), blob).inspect_err(|_| {
             let _ = self.ledger.clear(&[place]);
         })?;
         Ok(place)
@@ -331,12 +331,12 @@ impl Target for Object {
         let Some(held) = self.ledger.hold(segment)? else { return Ok(false) };
         self.ready()?;
         let left = if self.lists() {
-            self.list_below(format!("{SEGMENTS}{segment:016x}/"))?
+            self.list_below(format!("{SEGMENTS_PREFIX}{segment:016x}/"))?
         } else {
             self.ledger.places(segment, true)?
         };
         if !left.is_empty() {
-            self.delete(left.iter().map(|place| name(segment, place.offset / SLOT)).collect())?;
+            self.delete(left.iter().map(|place| name(segment, place.offset / SLOT_BYTES)).collect())?;
         }
         self.delete_folder(segment)?;
         held.forget()?;
@@ -356,7 +356,7 @@ impl Target for Object {
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
         self.ready()?;
         let places = if self.lists() {
-            self.list_below(SEGMENTS.into())?
+            self.list_below(SEGMENTS_PREFIX.into())?
         } else {
             let mut places = Vec::new();
             for segment in self.ledger.segments()? {
@@ -366,7 +366,7 @@ impl Target for Object {
         };
         // An empty blob is no frame, and some services refuse to read nothing from it.
         let places: Vec<Place> = places.into_iter().filter(|place| place.length > 0).collect();
-        for some in places.chunks(TOGETHER) {
+        for some in places.chunks(MAX_PARALLEL_REQUESTS) {
             let operator = self.operator.clone();
             let some = some.to_vec();
             let heads = run(async move {
@@ -374,7 +374,7 @@ impl Target for Object {
                     let operator = operator.clone();
                     async move {
                         let end = u64::from(place.length).min(MAX_HEADER as u64);
-                        let path = name(place.segment, place.offset / SLOT);
+                        let path = name(place.segment, place.offset / SLOT_BYTES);
                         match fetch_range(&operator, &path, 0..end).await {
                             Ok(bytes) => Ok(Some((place, bytes))),
                             // Freed since it was listed, or shorter than the ledger says: no frame in either case.
@@ -385,7 +385,10 @@ impl Target for Object {
                         }
                     }
                 };
-                futures::stream::iter(some.into_iter().map(head)).buffered(TOGETHER).try_collect::<Vec<_>>().await
+                futures::stream::iter(some.into_iter().map(head))
+                    .buffered(MAX_PARALLEL_REQUESTS)
+                    .try_collect::<Vec<_>>()
+                    .await
             })?;
             for (place, head) in heads.into_iter().flatten() {
                 if let Ok(header) = Header::read(&head, self.store, place) {

@@ -23,9 +23,9 @@ use terrace_format::frame::{Frame, Header, MAX_HEADER};
 use super::{FRAME_ALIGNMENT, Place, Whole};
 
 /// The folder of plain files by their keys.
-pub const FILES: &str = "files";
+pub const FILES_FOLDER: &str = "files";
 /// The folder of their bytes and headers, by number.
-pub(super) const BYTES: &str = "plain";
+pub(super) const BYTES_FOLDER: &str = "plain";
 /// How long measured space is trusted; what this process does is added to it meanwhile.
 const USED_FRESH: Duration = Duration::from_secs(60);
 /// The longest name of a file that file systems take.
@@ -50,7 +50,7 @@ impl Plain {
 
     /// Where the bytes of a file are.
     pub fn bytes(&self, file: u64) -> PathBuf {
-        self.root.join(BYTES).join(format!("{file:016x}"))
+        self.root.join(BYTES_FOLDER).join(format!("{file:016x}"))
     }
 
     fn headers(&self, file: u64) -> PathBuf {
@@ -68,7 +68,7 @@ impl Plain {
         let path = self.headers(file);
         let headers = match open(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(BYTES))?;
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(BYTES_FOLDER))?;
                 File::open(&self.root)?.sync_all()?;
                 open(&path)?
             }
@@ -116,7 +116,7 @@ impl Plain {
             sync(self.bytes(file))?;
             sync(self.headers(file))?;
         }
-        if files.is_empty() { Ok(()) } else { sync(self.root.join(BYTES)) }
+        if files.is_empty() { Ok(()) } else { sync(self.root.join(BYTES_FOLDER)) }
     }
 
     /// Deletes a file's number; its bytes are gone with their last name.
@@ -154,7 +154,7 @@ impl Plain {
 
     /// The numbers of all files.
     pub fn all(&self) -> io::Result<Vec<u64>> {
-        let entries = match fs::read_dir(self.root.join(BYTES)) {
+        let entries = match fs::read_dir(self.root.join(BYTES_FOLDER)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
         };
@@ -202,7 +202,7 @@ impl Plain {
                 files.insert((metadata.dev(), metadata.ino()), file);
             }
         }
-        let (root, mut names) = (self.root.join(FILES), Vec::new());
+        let (root, mut names) = (self.root.join(FILES_FOLDER), Vec::new());
         let mut folders = vec![root.clone()];
         while let Some(folder) = folders.pop() {
             let entries = match fs::read_dir(&folder) {
@@ -308,9 +308,9 @@ impl Plain {
     fn parent<'a>(&self, key: &'a [u8], make: bool) -> io::Result<(OwnedFd, &'a OsStr)> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if make {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(FILES))?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(FILES_FOLDER))?;
         }
-        let mut folder = rustix::fs::open(self.root.join(FILES), flags, Mode::empty())?;
+        let mut folder = rustix::fs::open(self.root.join(FILES_FOLDER), flags, Mode::empty())?;
         let mut names = key.split(|&byte| byte == b'/').map(OsStr::from_bytes);
         let name = names.next_back().unwrap_or_default();
         for above in names {

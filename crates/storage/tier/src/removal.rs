@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use terrace_format::REACH_FILE;
 
 use super::TargetFound;
-use super::directory::{MARK, SEGMENTS};
-use super::plain::{BYTES, FILES, Plain};
+use super::directory::{MARKER_FILE, SEGMENTS_FOLDER};
+use super::plain::{BYTES_FOLDER, FILES_FOLDER, Plain};
 
 /// Looks at what stands in the place of a target of this marker.
 pub(crate) fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
-    match fs::read_to_string(root.join(MARK)) {
+    match fs::read_to_string(root.join(MARKER_FILE)) {
         // One that was not written to its end is the target's, too: nothing else was there before it.
         Ok(found) if mark.starts_with(&found) => Ok(TargetFound::Own { used: measure_directory(root) }),
         Ok(found) => Ok(TargetFound::Another(found)),
@@ -27,7 +27,8 @@ pub(crate) fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound>
 /// Bytes that the segments and plain files of a directory target take.
 fn measure_directory(root: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
-    let entries = [SEGMENTS, BYTES].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
+    let entries =
+        [SEGMENTS_FOLDER, BYTES_FOLDER].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
     let found = entries.flatten().filter_map(|entry| entry.metadata().ok());
     // A file on its way to its key has two names here.
     let mut inodes = HashSet::new();
@@ -45,15 +46,15 @@ pub(crate) fn remove_directory(
     for (key, file) in plain.names()? {
         plain.set_name(&key, None, &[file])?;
     }
-    remove_folder(&root.join(FILES), |_| false)?;
-    remove_folder(&root.join(BYTES), |name| {
+    remove_folder(&root.join(FILES_FOLDER), |_| false)?;
+    remove_folder(&root.join(BYTES_FOLDER), |name| {
         is_number(name.strip_suffix(".headers").or(name.strip_suffix(".name")).unwrap_or(name))
     })?;
-    remove_folder(&root.join(SEGMENTS), is_number)?;
+    remove_folder(&root.join(SEGMENTS_FOLDER), is_number)?;
     remove_logs(root)?;
     remove_file(&root.join(REACH_FILE))?;
     before_mark()?;
-    remove_file(&root.join(MARK))?;
+    remove_file(&root.join(MARKER_FILE))?;
     remove_emptied(root)
 }
 

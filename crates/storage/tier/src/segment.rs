@@ -12,7 +12,7 @@ use super::{FRAME_ALIGNMENT, Place};
 
 /// Frames at least this long start on a page of their own.
 const ALIGNED_FROM: u64 = 256 << 10;
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 
 /// A segment open for appending.
 pub struct Segment {
@@ -43,7 +43,7 @@ impl Segment {
         if metadata.nlink() == 0 {
             return Ok(None);
         }
-        let end = metadata.len().next_multiple_of(PAGE);
+        let end = metadata.len().next_multiple_of(PAGE_BYTES);
         Ok(Some(Segment { id, end, file }))
     }
 
@@ -54,7 +54,7 @@ impl Segment {
 
     /// Bytes that a frame at the place that [`Segment::place`] gave takes of the device: whole pages.
     pub fn grows(&self, place: Place) -> u64 {
-        place.end().next_multiple_of(PAGE) - self.end.next_multiple_of(PAGE)
+        place.end().next_multiple_of(PAGE_BYTES) - self.end.next_multiple_of(PAGE_BYTES)
     }
 
     /// Writes a frame at the place that [`Segment::place`] gave. After an error the place is not used again.
@@ -86,7 +86,7 @@ impl Segment {
 
 /// Where a frame of `length` bytes begins that is written behind one that ends at `end`.
 pub fn offset_behind(end: u64, length: u32) -> u64 {
-    end.next_multiple_of(if u64::from(length) >= ALIGNED_FROM { PAGE } else { FRAME_ALIGNMENT })
+    end.next_multiple_of(if u64::from(length) >= ALIGNED_FROM { PAGE_BYTES } else { FRAME_ALIGNMENT })
 }
 
 /// Whether no writer holds the segment; it is held by the returned file while that lives.
@@ -107,11 +107,14 @@ pub fn hold_new(file: File) -> io::Result<Option<Locked>> {
 pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
     make_hole(file, offset, length)?;
     let end = file.metadata()?.len();
-    let ends = [offset, offset + length].map(|at| at / PAGE * PAGE);
+    let ends = [offset, offset + length].map(|at| at / PAGE_BYTES * PAGE_BYTES);
     for page in &ends[usize::from(ends[0] == ends[1])..] {
-        let mut bytes = [0; PAGE as usize];
-        if page + PAGE <= end && file.read_exact_at(&mut bytes, *page).is_ok() && bytes.iter().all(|byte| *byte == 0) {
-            make_hole(file, *page, PAGE)?;
+        let mut bytes = [0; PAGE_BYTES as usize];
+        if page + PAGE_BYTES <= end
+            && file.read_exact_at(&mut bytes, *page).is_ok()
+            && bytes.iter().all(|byte| *byte == 0)
+        {
+            make_hole(file, *page, PAGE_BYTES)?;
         }
     }
     Ok(())

@@ -18,9 +18,9 @@ use terrace_system::fork;
 use tokio::runtime::{Handle, Runtime};
 
 /// The blob that says whose target this is.
-pub(super) const MARKER: &str = "terrace-target";
+pub(super) const MARKER_BLOB: &str = "terrace-target";
 /// How often a call is tried again.
-const RETRIES: usize = 2;
+const MAX_RETRIES: usize = 2;
 /// The wait before the first of these; it doubles.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// How long the end of the last client waits for connections to close.
@@ -69,7 +69,7 @@ impl Service {
         let runtime = RuntimeUse::begin()?;
         // Some services look for a runtime when they are made.
         let operator = run(async move { Operator::via_iter(scheme, options) })?;
-        let retry = RetryLayer::new().with_max_times(RETRIES).with_min_delay(RETRY_AFTER);
+        let retry = RetryLayer::new().with_max_times(MAX_RETRIES).with_min_delay(RETRY_AFTER);
         // The limit is on the outside, so that it holds for a call with all its retries. That is safe where nothing more
         // is asked of a reader, writer or lister that has failed.
         let limit = TimeoutLayer::new().with_timeout(self.timeout).with_io_timeout(self.timeout);
@@ -82,7 +82,7 @@ impl Service {
     /// The service's words where it cannot be reached.
     pub fn probe(&self) -> io::Result<()> {
         let client = self.connect()?;
-        match fetch(&client, MARKER.into()) {
+        match fetch(&client, MARKER_BLOB.into()) {
             Ok(mark) => Err(self.refuse(&mark)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
@@ -138,7 +138,7 @@ struct SharedRuntime {
     runtime: ManuallyDrop<Runtime>,
 }
 
-static RUNTIME: Mutex<Option<SharedRuntime>> = Mutex::new(None);
+static SHARED_RUNTIME: Mutex<Option<SharedRuntime>> = Mutex::new(None);
 
 /// One use of the shared runtime. The last one ends it, and with it all connections: a service may hold more than
 /// sockets, as SFTP does, which is spoken by `ssh` processes that would outlive this one.
@@ -151,7 +151,7 @@ impl RuntimeUse {
     pub(super) fn begin() -> io::Result<RuntimeUse> {
         let _held = fork::hold();
         let forks = fork::count();
-        let mut shared = RUNTIME.lock();
+        let mut shared = SHARED_RUNTIME.lock();
         if let Some(shared) = shared.as_mut().filter(|shared| shared.forks == forks) {
             shared.users += 1;
             return Ok(RuntimeUse { forks, handle: shared.runtime.handle().clone() });
@@ -170,7 +170,7 @@ impl Drop for RuntimeUse {
         if self.forks != fork::count() {
             return;
         }
-        let mut shared = RUNTIME.lock();
+        let mut shared = SHARED_RUNTIME.lock();
         let Some(last) = shared.take_if(|shared| {
             shared.users -= 1;
             shared.users == 0

@@ -3,15 +3,15 @@
 use terrace_codec::Encoding;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{BLOCK, SUB_BLOCK_CODED, SUB_BLOCK_RAW};
+use super::{MAX_EXTENT_BYTES, SUB_BLOCK_CODED, SUB_BLOCK_RAW};
 use crate::Place;
 
-const MAGIC: [u8; 4] = *b"TRRF";
-const VERSION: u8 = 1;
-const FIXED: usize = 64;
+const FRAME_MAGIC: [u8; 4] = *b"TRRF";
+const HEADER_VERSION: u8 = 1;
+const FIXED_HEADER_BYTES: usize = 64;
 
 /// The longest header, in bytes.
-pub const MAX_HEADER: usize = FIXED + (BLOCK / SUB_BLOCK_RAW) as usize * 20;
+pub const MAX_HEADER: usize = FIXED_HEADER_BYTES + (MAX_EXTENT_BYTES / SUB_BLOCK_RAW) as usize * 20;
 
 /// The object and the bytes that a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ fn entry_len(encoding: Encoding) -> usize {
 
 /// Bytes of the header of a frame that holds `raw_len` bytes under `encoding`.
 pub fn header_len(raw_len: u32, encoding: Encoding) -> usize {
-    FIXED + raw_len.div_ceil(sub_block_len(encoding)) as usize * entry_len(encoding)
+    FIXED_HEADER_BYTES + raw_len.div_ceil(sub_block_len(encoding)) as usize * entry_len(encoding)
 }
 
 /// The seed binds a header to its store and place, so that a segment which is stored as an object
@@ -86,8 +86,8 @@ impl Header {
     /// Writes the header as it stands at `place` in `store` to the end of `out`.
     pub fn write(&self, store: u64, place: Place, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[VERSION, 1, self.identity.replica, 0]);
+        out.extend_from_slice(&FRAME_MAGIC);
+        out.extend_from_slice(&[HEADER_VERSION, 1, self.identity.replica, 0]);
         out.extend_from_slice(&[0; 8]);
         out.extend_from_slice(&self.identity.object.to_le_bytes());
         out.extend_from_slice(&self.identity.write.to_le_bytes());
@@ -110,16 +110,16 @@ impl Header {
 
     /// Reads the header that stands at the start of `bytes`, or says what is wrong with it.
     pub fn read(bytes: &[u8], store: u64, place: Place) -> Result<Header, &'static str> {
-        let fixed = bytes.get(..FIXED).ok_or("the header is cut short")?;
-        if fixed[..4] != MAGIC {
+        let fixed = bytes.get(..FIXED_HEADER_BYTES).ok_or("the header is cut short")?;
+        if fixed[..4] != FRAME_MAGIC {
             return Err("no frame stands here");
         }
-        if fixed[4] != VERSION {
+        if fixed[4] != HEADER_VERSION {
             return Err("the frame has a newer format");
         }
         let encoding = Encoding::from_bytes(array(fixed, 48)).map_err(|_| "the encoding is not known")?;
         let (raw_len, stored_len) = (u32::from_le_bytes(array(fixed, 40)), u32::from_le_bytes(array(fixed, 44)));
-        if raw_len == 0 || raw_len > BLOCK || stored_len > raw_len {
+        if raw_len == 0 || raw_len > MAX_EXTENT_BYTES || stored_len > raw_len {
             return Err("the header's lengths cannot be");
         }
         let count = raw_len.div_ceil(sub_block_len(encoding)) as usize;
@@ -136,7 +136,7 @@ impl Header {
         }
         let mut sub_blocks = Vec::with_capacity(count);
         let mut last = 0;
-        for entry in whole[FIXED..].chunks_exact(entry_len(encoding)) {
+        for entry in whole[FIXED_HEADER_BYTES..].chunks_exact(entry_len(encoding)) {
             let end = u32::from_le_bytes(array(entry, 0));
             let stored = u64::from_le_bytes(array(entry, 4));
             let raw = if entry.len() == 20 { u64::from_le_bytes(array(entry, 12)) } else { stored };

@@ -13,4 +13,4 @@ pub const SUB_BLOCK_RAW: u32 = 64 << 10;
 /// Raw bytes of one sub-block of an encoded frame.
 pub const SUB_BLOCK_CODED: u32 = 256 << 10;
 /// The longest extent, in raw bytes: a block.
-pub const BLOCK: u32 = 1 << 20;
+pub const MAX_EXTENT_BYTES: u32 = 1 << 20;

@@ -178,7 +178,7 @@ mod tests {
     use crate::Place;
     use proptest::prelude::*;
 
-    const PLACE: Place = Place { segment: 7, offset: 4096, length: 0 };
+    const SOME_PLACE: Place = Place { segment: 7, offset: 4096, length: 0 };
 
     fn encodings() -> impl Strategy<Value = Encoding> {
         prop_oneof![Just("none"), Just("lz4"), Just("zstd-1"), Just("shuffle4+zstd-1")]
@@ -197,13 +197,13 @@ mod tests {
             let mut scratch = Scratch::default();
             let frame = encode(identity, encoding, &raw, &mut scratch).expect("encodes");
             let mut bytes = Vec::new();
-            frame.header.write(9, PLACE, &mut bytes);
+            frame.header.write(9, SOME_PLACE, &mut bytes);
             prop_assert_eq!(bytes.len(), frame.header.written_len());
             let payload = frame.payload.to_vec();
-            let header = Header::read(&bytes, 9, PLACE).expect("reads");
+            let header = Header::read(&bytes, 9, SOME_PLACE).expect("reads");
             prop_assert_eq!(&header, &frame.header);
-            prop_assert!(Header::read(&bytes, 8, PLACE).is_err(), "another store's");
-            prop_assert!(Header::read(&bytes, 9, Place { offset: 0, ..PLACE }).is_err(), "another place's");
+            prop_assert!(Header::read(&bytes, 8, SOME_PLACE).is_err(), "another store's");
+            prop_assert!(Header::read(&bytes, 9, Place { offset: 0, ..SOME_PLACE }).is_err(), "another place's");
             let (a, b) = (a.index(len + 1), b.index(len + 1));
             let (start, end) = (a.min(b), a.max(b));
             let mut out = vec![0; end - start];
@@ -220,12 +220,12 @@ mod tests {
             let mut scratch = Scratch::default();
             let frame = encode(Identity { object: 1, write: 2, offset: 0, replica: 0 }, encoding, &raw, &mut scratch).expect("encodes");
             let mut bytes = Vec::new();
-            frame.header.write(9, PLACE, &mut bytes);
+            frame.header.write(9, SOME_PLACE, &mut bytes);
             let head = bytes.len();
             bytes.extend_from_slice(frame.payload);
             let bit = bit.index(bytes.len() * 8);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            let Ok(header) = Header::read(&bytes, 9, PLACE) else { return Ok(()) };
+            let Ok(header) = Header::read(&bytes, 9, SOME_PLACE) else { return Ok(()) };
             let mut out = vec![0; raw.len()];
             let read = decode_range(&header, 0, &mut out, &mut Scratch::default(), |range, into| {
                 into.copy_from_slice(&bytes[head + range.start as usize..head + range.end as usize]);

@@ -42,7 +42,7 @@ pub enum KeyError {
 pub const MAX_KEY: usize = 1920;
 
 /// The store keeps its own objects below this key.
-pub const RESERVED: &[u8] = b".terrace";
+pub const RESERVED_FOLDER: &[u8] = b".terrace";
 
 /// Checks that `key` may name an object: 1 to 1,920 bytes, no NUL, no empty, `.` or `..` component.
 ///

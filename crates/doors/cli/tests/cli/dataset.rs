@@ -5,13 +5,13 @@ use serde_json::json;
 use crate::damage::damage;
 use crate::place::Place;
 
-const POINTS: &str = "dataset { var data [1000]struct { a, b, c float32 } }\nview aos { var data = data }\n\
+const POINTS_DECLARATION: &str = "dataset { var data [1000]struct { a, b, c float32 } }\nview aos { var data = data }\n\
     view b read-only { var b [] { b } = data }\nreplica main { view aos }\n";
 
 #[test]
 fn what_is_right_is_checked_formatted_and_explained() {
     let place = Place::empty();
-    place.write("points.dataset", POINTS);
+    place.write("points.dataset", POINTS_DECLARATION);
     assert_eq!(
         place.good(["dataset", "check", "points.dataset"]),
         "points.dataset: 2 views and 1 replica, no errors\n"
@@ -46,13 +46,16 @@ fn what_is_wrong_is_said_with_its_place() {
 #[test]
 fn a_codec_that_there_is_not_is_said_with_its_place() {
     let place = Place::empty();
-    place.write("codec.dataset", POINTS.replace("view aos }", "view aos\n  codec \"shufle4+zstd\" }"));
+    place.write("codec.dataset", POINTS_DECLARATION.replace("view aos }", "view aos\n  codec \"shufle4+zstd\" }"));
     let ran = place.run(["dataset", "check", "codec.dataset"]);
     assert_eq!(ran.code, 1);
     let says = ["codec.dataset:5:3", "there is no codec `shufle4+zstd`", "did you mean `shuffle4+zstd`?"];
     assert!(says.iter().all(|part| ran.err.contains(part)), "{}", ran.err);
     for codec in ["shuffle4+zstd-1", "zstd", "pco-f32", "none"] {
-        place.write("codec.dataset", POINTS.replace("view aos }", &format!("view aos; codec \"{codec}\" }}")));
+        place.write(
+            "codec.dataset",
+            POINTS_DECLARATION.replace("view aos }", &format!("view aos; codec \"{codec}\" }}")),
+        );
         place.good(["dataset", "check", "codec.dataset"]);
     }
 }
@@ -61,7 +64,7 @@ fn a_codec_that_there_is_not_is_said_with_its_place() {
 #[test]
 fn a_dataset_of_the_store_is_explained_by_its_name() {
     let place = Place::new();
-    place.write("points.dataset", POINTS);
+    place.write("points.dataset", POINTS_DECLARATION);
     place.good(["dataset", "add", "points.dataset", "--name", "stored"]);
     let stored = place.good(["dataset", "explain", "stored"]);
     assert_eq!(stored, place.good(["dataset", "explain", "points.dataset"]));
@@ -72,7 +75,7 @@ fn a_dataset_of_the_store_is_explained_by_its_name() {
     place.bad(["dataset", "explain", "none"], &["neither a file nor a dataset \"none\"", "`terrace dataset ls`"]);
     place.bad(["dataset", "explain", "./none.dataset"], &["none.dataset", "see that the path is right"]);
     // A file comes first, as its name is shorter to say of what is not in the store.
-    place.write("stored", POINTS.replace("1000", "10"));
+    place.write("stored", POINTS_DECLARATION.replace("1000", "10"));
     assert_eq!(place.json(["dataset", "explain", "stored", "--only", "b"]).0["views"][0]["bytes"], 40);
 }
 
@@ -81,7 +84,7 @@ fn a_dataset_of_the_store_is_explained_by_its_name() {
 #[test]
 fn what_a_view_is_made_into_is_whole_or_not_there() {
     let place = Place::new();
-    place.write("points.dataset", POINTS);
+    place.write("points.dataset", POINTS_DECLARATION);
     place.write("aos", points());
     place.good(["--quiet", "view", "write", "points.dataset", "aos", "aos"]);
     place.write(".points.h5.terrace-part", vec![7; 100_000]);
@@ -137,7 +140,7 @@ fn second_of_three(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn a_dataset_is_added_written_read_changed_repaired_and_removed() {
     let place = Place::new();
-    place.write("points.dataset", POINTS);
+    place.write("points.dataset", POINTS_DECLARATION);
     place.write("aos", points());
     assert_eq!(place.good(["dataset", "add", "points.dataset"]), "added points: 2 views and 1 replica\n");
     assert!(place.run(["dataset", "add", "points.dataset"]).err.contains("there is a dataset \"points\" already"));
@@ -152,7 +155,8 @@ fn a_dataset_is_added_written_read_changed_repaired_and_removed() {
     assert!(place.run(["view", "write", "points", "aos", "aos", "--at", "8"]).err.contains("beyond the end"));
     assert!(place.run(["view", "read", "points", "c"]).err.contains("it has aos, b"));
 
-    let more = format!("{POINTS}view big big {{ var data = data }}\nreplica other {{ view big\ntier disk }}\n");
+    let more =
+        format!("{POINTS_DECLARATION}view big big {{ var data = data }}\nreplica other {{ view big\ntier disk }}\n");
     place.write("more.dataset", &more);
     place.good(["dataset", "edit", "points", "more.dataset"]);
     assert_eq!(place.good(["dataset", "ls"]), "points: aos b big\n");
@@ -177,7 +181,7 @@ fn a_dataset_is_added_written_read_changed_repaired_and_removed() {
     place.write("less.dataset", "dataset { var data [1000]struct { a, b, c float32 } }\nview b { var b [] { b } = data }\nreplica b { view b }\n");
     let refused = place.run(["dataset", "edit", "points", "less.dataset"]);
     assert!(refused.err.contains("cannot be made of those that stay"), "{}", refused.err);
-    place.write("wrong.dataset", POINTS.replace("aos }", "aos\ntier moon }"));
+    place.write("wrong.dataset", POINTS_DECLARATION.replace("aos }", "aos\ntier moon }"));
     assert!(place.run(["dataset", "add", "wrong.dataset"]).err.contains("the tier \"moon\", which the store has not"));
     place.good(["dataset", "rm", "points"]);
     assert_eq!(place.good(["dataset", "ls"]), "");
@@ -187,13 +191,13 @@ fn a_dataset_is_added_written_read_changed_repaired_and_removed() {
 #[test]
 fn a_view_of_a_file_is_used_at_once_and_a_file_converted_without_a_store() {
     let place = Place::new();
-    place.write("points.dataset", POINTS);
+    place.write("points.dataset", POINTS_DECLARATION);
     place.write("aos", points());
     place.good(["--quiet", "view", "write", "points.dataset", "aos", "aos"]);
     place.good(["view", "read", "points.dataset", "b", "-o", "b"]);
     assert!(place.read("b") == second_of_three(&points()));
     let nowhere = Place::empty();
-    nowhere.write("points.dataset", POINTS);
+    nowhere.write("points.dataset", POINTS_DECLARATION);
     nowhere.write("in", points());
     nowhere.good(["view", "convert", "points.dataset", "aos", "in", "b", "out"]);
     assert!(nowhere.read("out") == second_of_three(&points()));
@@ -210,7 +214,7 @@ fn a_declaration_that_does_not_fit_is_not_stored_and_a_bad_one_stops_no_other() 
     let grows = "dataset { var n int32; var d [n]int8 }\nview all { var n = n; var d = d }\nreplica a { view all }\n";
     place.write("grows.dataset", grows);
     place.write("first.dataset", format!("{grows}view first {{ var x = d[0] }}\n"));
-    place.write("points.dataset", POINTS);
+    place.write("points.dataset", POINTS_DECLARATION);
     place.write("bytes", [3, 0, 0, 0, 7, 8, 9]);
     place.good(["dataset", "add", "grows.dataset"]);
     place.good(["view", "write", "grows", "all", "bytes"]);
@@ -219,7 +223,7 @@ fn a_declaration_that_does_not_fit_is_not_stored_and_a_bad_one_stops_no_other() 
     place.good(["view", "read", "grows", "all", "-o", "back"]);
     assert_eq!(place.read("back"), [3, 0, 0, 0, 7, 8, 9]);
 
-    place.write("other/grows.dataset", POINTS);
+    place.write("other/grows.dataset", POINTS_DECLARATION);
     let other = place.run(["view", "read", "other/grows.dataset", "aos"]);
     assert!(other.code == 1 && other.err.contains("has other variables"), "{}", other.err);
 

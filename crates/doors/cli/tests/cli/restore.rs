@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::place::Place;
 
-const MODES: [(&str, u32); 8] = [
+const SOME_MODES: [(&str, u32); 8] = [
     ("private", 0o700),
     ("private/deep", 0o2750),
     ("shared", 0o1777),
@@ -24,7 +24,7 @@ fn tree() -> Place {
     for file in ["private/deep/setuid", "shared/setgid", "usual/file", "closed/file"] {
         place.write(format!("tree/{file}"), file);
     }
-    for (name, mode) in MODES {
+    for (name, mode) in SOME_MODES {
         fs::set_permissions(place.path(format!("tree/{name}")), Permissions::from_mode(mode)).unwrap();
     }
     place
@@ -47,7 +47,7 @@ fn all_mode_bits_of_files_and_directories_come_back() {
     assert!(keys.contains(&"d/private".to_owned()) && !keys.contains(&"d/usual".to_owned()), "{keys:?}");
     let (got, code) = place.json(["get", "d", "out"]);
     assert_eq!((code, &got["modes_not_restored"], &got["owners_not_restored"]), (0, &json!(0), &json!(0)));
-    for (name, wanted) in MODES {
+    for (name, wanted) in SOME_MODES {
         assert_eq!(mode(&place, &format!("out/{name}")), wanted, "{name}");
     }
     assert_eq!(mode(&place, "out"), 0o710);

@@ -9,13 +9,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::place::{Place, noise, ran};
 
-const BIG: usize = 12_000_000;
+const BIG_BYTES: usize = 12_000_000;
 
 /// A store that takes a second for the big file, and files around it.
 fn slow() -> Place {
     let place = Place::with("throttle = { read = '12MB/s', write = '12MB/s' }", "throttle = { read = '12MB/s' }");
     place.write("tree/a", b"a");
-    place.write("tree/big", noise(BIG, 1));
+    place.write("tree/big", noise(BIG_BYTES, 1));
     place.write("tree/c", b"c");
     place
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::place::Place;
 
-const SMALL: &str = "[cluster]\ncores = 2\nprocesses = 3\n[[tier]]\nname = 'disk'\nwrite = '10MB/s'\nread = '20MB/s'\n\
+const SMALL_CLUSTER: &str = "[cluster]\ncores = 2\nprocesses = 3\n[[tier]]\nname = 'disk'\nwrite = '10MB/s'\nread = '20MB/s'\n\
                      price = 50\nwatts = 5\n[workload]\nobject = '1MB'\nobjects = 4\nreads = 1\n[[policy]]\nname = 'one'\nreplicas = 1\n";
 
 fn shipped(name: &str) -> String {
@@ -22,7 +22,7 @@ fn seconds(came: &Value, policy: &str) -> f64 {
 #[test]
 fn a_small_cluster_takes_what_a_sum_says_every_time() {
     let place = Place::empty();
-    place.write("small.toml", SMALL);
+    place.write("small.toml", SMALL_CLUSTER);
     let (came, _) = place.json(["simulate", "small.toml"]);
     assert!((seconds(&came, "one") - 12.0 * (0.1 + 0.05)).abs() < 1e-6, "{came}");
     let of = &came["policies"][0];
@@ -54,10 +54,10 @@ fn the_shipped_descriptions_run_and_are_drawn() {
 fn files_are_sampled() {
     let place = Place::empty();
     place.write("numbers.f64", (0..300_000u32).flat_map(|i| f64::from(i / 100).to_le_bytes()).collect::<Vec<_>>());
-    place.write("sampled.toml", SMALL.to_owned() + "[data]\nfiles = ['numbers.f64']\n");
+    place.write("sampled.toml", SMALL_CLUSTER.to_owned() + "[data]\nfiles = ['numbers.f64']\n");
     let (came, _) = place.json(["simulate", "sampled.toml"]);
     assert!(came["policies"][0]["tiers"][0]["stored"].as_u64().unwrap() < 6_000_000, "{came}");
-    place.write("missing.toml", SMALL.to_owned() + "[data]\nfiles = ['none']\n");
+    place.write("missing.toml", SMALL_CLUSTER.to_owned() + "[data]\nfiles = ['none']\n");
     place.bad(["simulate", "missing.toml"], &["none"]);
 }
 
@@ -65,7 +65,7 @@ fn files_are_sampled() {
 fn what_of_a_policy_does_not_hold_is_said() {
     let place = Place::empty();
     let asked = "replicas = 3\nbudget = '0.1x'\nrequirements = ['min_storage', 'max_durability']";
-    place.write("asked.toml", SMALL.replace("replicas = 1", asked));
+    place.write("asked.toml", SMALL_CLUSTER.replace("replicas = 1", asked));
     let words = place.good(["simulate", "asked.toml"]);
     for note in [
         "one: max_durability (application) is dropped",
@@ -76,10 +76,10 @@ fn what_of_a_policy_does_not_hold_is_said() {
     }
     let (came, _) = place.json(["simulate", "asked.toml"]);
     assert_eq!(came["policies"][0]["notes"].as_array().unwrap().len(), 4, "{came}");
-    place.write("small.toml", SMALL);
+    place.write("small.toml", SMALL_CLUSTER);
     assert_eq!(place.json(["simulate", "small.toml"]).0["policies"][0]["notes"].as_array().unwrap().len(), 0);
     let tape = "capacity = '5MB'\n[[tier]]\nname = 'tape'\nwrite = '10MB/s'\nread = '20MB/s'";
-    let full = SMALL.replace("price = 50", tape).replace("replicas = 1", "replicas = 2");
+    let full = SMALL_CLUSTER.replace("price = 50", tape).replace("replicas = 1", "replicas = 2");
     place.write("full.toml", full);
     let words = place.good(["simulate", "full.toml"]);
     assert!(words.contains("of 12 blocks: there is no room for 2 replicas"), "{words}");
@@ -119,12 +119,12 @@ fn what_cannot_be_is_said_with_what_to_do() {
         ),
         ("[[policy]]\nname = 'one'\nreplicas = 1\n", "", "[[policy]] is missing"),
     ] {
-        let text = SMALL.replace(before, after);
-        assert_ne!(text, SMALL, "{before}");
+        let text = SMALL_CLUSTER.replace(before, after);
+        assert_ne!(text, SMALL_CLUSTER, "{before}");
         place.write("wrong.toml", &text);
         place.bad(["simulate", "wrong.toml"], &["wrong.toml", words]);
     }
-    let text = SMALL.replace("price = 50", "latency = '5ms'").replace("replicas = 1", "max_latency = '1us'");
+    let text = SMALL_CLUSTER.replace("price = 50", "latency = '5ms'").replace("replicas = 1", "max_latency = '1us'");
     place.write("wrong.toml", text);
     place.bad(["simulate", "wrong.toml"], &["as quick as max_latency says"]);
 }

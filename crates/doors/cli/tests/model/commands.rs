@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::model::{Change, LANES, Loss, Model};
+use super::model::{Change, LANE_COUNT, Loss, Model};
 use super::place::Place;
 use super::versions::{Version, shrinks};
 use terrace_testkit::Random;
 
 /// Folders of a lane: what is in `plain` is held as ordinary files, too.
-const FOLDERS: [&str; 2] = ["frames", "plain"];
-const KEYS: u64 = 4;
+const ALL_FOLDERS: [&str; 2] = ["frames", "plain"];
+const KEY_COUNT: u64 = 4;
 
 /// A command, and what it does.
 pub struct Step {
@@ -173,7 +173,7 @@ impl Chooser {
 
     fn put_tree(&mut self, lane: usize, random: &mut Random, place: &mut Place, model: &mut Model) -> Step {
         let number = self.next_version;
-        let below = format!("l{lane}/{}/d{}", random.pick(&FOLDERS), random.below(2));
+        let below = format!("l{lane}/{}/d{}", random.pick(&ALL_FOLDERS), random.below(2));
         let mut step = Step::new(&["put", &format!("files/tree-{number}"), &below]);
         let mut versions = Vec::new();
         for file in 0..2 + random.below(4) {
@@ -232,7 +232,7 @@ fn acknowledge(step: &mut Step, random: &mut Random, versions: &[u64], model: &m
 }
 
 fn key(lane: usize, random: &mut Random) -> String {
-    format!("l{lane}/{}/k{}", random.pick(&FOLDERS), random.below(KEYS))
+    format!("l{lane}/{}/k{}", random.pick(&ALL_FOLDERS), random.below(KEY_COUNT))
 }
 
 /// A key of a lane that names something, and which version.
@@ -261,7 +261,7 @@ fn remove(lane: usize, random: &mut Random, model: &Model) -> Step {
 }
 
 fn remove_all(lane: usize, random: &mut Random, model: &Model) -> Step {
-    let below = format!("l{lane}/{}/d{}", random.pick(&FOLDERS), random.below(2));
+    let below = format!("l{lane}/{}/d{}", random.pick(&ALL_FOLDERS), random.below(2));
     let folder = format!("{below}/");
     let keys: Vec<String> = model.now(lane).keys().filter(|key| key.starts_with(&folder)).cloned().collect();
     let codes: &[i32] = if keys.is_empty() { &[1] } else { &[0] };
@@ -287,7 +287,7 @@ fn evict(lane: usize, random: &mut Random, model: &Model) -> Step {
 
 /// All lanes, in some order.
 pub fn lanes(random: &mut Random) -> Vec<usize> {
-    let first = random.below(LANES as u64) as usize;
-    let count = if random.once_in(3) { LANES } else { 1 };
-    (first..first + count).map(|lane| lane % LANES).collect()
+    let first = random.below(LANE_COUNT as u64) as usize;
+    let count = if random.once_in(3) { LANE_COUNT } else { 1 };
+    (first..first + count).map(|lane| lane % LANE_COUNT).collect()
 }

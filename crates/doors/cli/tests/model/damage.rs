@@ -10,12 +10,12 @@ use super::model::{Change, Loss, lane_of};
 use super::versions::Version;
 
 /// The tiers, and the folders of their targets.
-const TARGETS: [(&str, &str); 4] = [("ram", "ram"), ("disk", "a"), ("disk", "b"), ("archive", "c")];
+const ALL_TARGETS: [(&str, &str); 4] = [("ram", "ram"), ("disk", "a"), ("disk", "b"), ("archive", "c")];
 
 impl Checker {
     pub fn damage(&mut self, targets: usize) -> Done {
         let first = self.random.below(4) as usize;
-        for (_, folder) in (first..first + targets).map(|target| TARGETS[target % 4]) {
+        for (_, folder) in (first..first + targets).map(|target| ALL_TARGETS[target % 4]) {
             for kind in ["segments", "plain"] {
                 for _ in 0..1 + self.random.below(3) {
                     self.damage_a_file(&self.place.root(folder).join(kind))?;
@@ -88,7 +88,7 @@ impl Checker {
 
     pub fn empty_target(&mut self) -> Done {
         // Of a tier's targets all are renewed together.
-        let (tier, folder) = [TARGETS[0], TARGETS[3]][self.random.below(2) as usize];
+        let (tier, folder) = [ALL_TARGETS[0], ALL_TARGETS[3]][self.random.below(2) as usize];
         let folder = self.place.root(folder);
         fs::remove_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         self.place.note(format!("rm -r {}", folder.display()));

@@ -26,7 +26,7 @@ terrace_testkit::disk_server!();
 /// Commands on one store, before the next one begins with nothing.
 const STORE_COMMANDS: u64 = 150;
 /// The faults between the commands.
-const FAULTS: [Fault; 9] = [
+const ALL_FAULTS: [Fault; 9] = [
     Fault::Reboot,
     Fault::Damage,
     Fault::DamageTwice,
@@ -68,7 +68,7 @@ fn what_was_acknowledged_survives_kills_and_damage() {
     println!("seed {seed}");
     let chosen = std::env::var("TERRACE_FAULTS").unwrap_or_default();
     let is_chosen = |fault: &Fault| chosen.is_empty() || chosen.split(',').any(|name| name == format!("{fault:?}"));
-    let faults: Vec<Fault> = FAULTS.into_iter().filter(is_chosen).collect();
+    let faults: Vec<Fault> = ALL_FAULTS.into_iter().filter(is_chosen).collect();
     while total.commands < steps {
         let checker = Checker::new(shape(stores), seed + stores, None);
         total.add(check(checker, seed + stores, |checker| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::versions::Version;
 
 /// Lanes have keys of their own, so that what one of them may hold does not multiply with what others may hold.
-pub const LANES: usize = 3;
+pub const LANE_COUNT: usize = 3;
 
 /// A version's number by key.
 pub type World = BTreeMap<String, u64>;
@@ -47,7 +47,7 @@ pub enum Loss {
     Power,
 }
 
-const LOSSES: [Loss; 3] = [Loss::Processes, Loss::Domains, Loss::Power];
+const ALL_LOSSES: [Loss; 3] = [Loss::Processes, Loss::Domains, Loss::Power];
 
 /// The states that one lane may be in.
 #[derive(Clone)]
@@ -72,20 +72,20 @@ impl Worlds {
 #[derive(Clone)]
 pub struct Model {
     /// For each loss, the states that each lane may be in after it.
-    lanes: [[Worlds; LANES]; 3],
+    lanes: [[Worlds; LANE_COUNT]; 3],
     pub versions: HashMap<u64, Version>,
 }
 
 impl Model {
     pub fn new() -> Model {
         let empty = || Worlds(BTreeSet::from([World::new()]));
-        let lanes = [(); 3].map(|()| [(); LANES].map(|()| empty()));
+        let lanes = [(); 3].map(|()| [(); LANE_COUNT].map(|()| empty()));
         Model { lanes, versions: HashMap::new() }
     }
 
     /// Applies a change that was acknowledged up to this loss; without an acknowledgement, it may have happened.
     pub fn apply(&mut self, lane: usize, change: &Change, holds: Option<Loss>) {
-        for loss in LOSSES {
+        for loss in ALL_LOSSES {
             self.lanes[loss as usize][lane].apply(change, holds.is_some_and(|holds| loss <= holds));
         }
     }
@@ -110,12 +110,12 @@ impl Model {
 
     /// Everything that is there.
     pub fn all(&self) -> World {
-        (0..LANES).flat_map(|lane| self.now(lane).clone()).collect()
+        (0..LANE_COUNT).flat_map(|lane| self.now(lane).clone()).collect()
     }
 
     /// Takes in what was found after a loss; otherwise what was expected.
     pub fn observe(&mut self, loss: Loss, found: &World) -> Result<(), String> {
-        for lane in 0..LANES {
+        for lane in 0..LANE_COUNT {
             let here: World = found.iter().filter(|(key, _)| lane_of(key) == Some(lane)).map(clone).collect();
             let allowed = &self.lanes[loss as usize][lane].0;
             if !allowed.contains(&here) {
@@ -154,7 +154,7 @@ fn clone((key, version): (&String, &u64)) -> (String, u64) {
 
 /// The lane that a key belongs to.
 pub fn lane_of(key: &str) -> Option<usize> {
-    (0..LANES).find(|lane| key.starts_with(&format!("l{lane}/")))
+    (0..LANE_COUNT).find(|lane| key.starts_with(&format!("l{lane}/")))
 }
 
 /// How what was found differs from the states that are allowed.

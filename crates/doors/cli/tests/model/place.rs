@@ -15,9 +15,9 @@ use terrace_testkit::disk::{CutLosses, DiskRecord, RecordedDisk};
 use super::versions::bytes_of;
 
 /// A command that takes longer hangs.
-const LONGEST: Duration = Duration::from_secs(120);
+const MAX_COMMAND_TIME: Duration = Duration::from_secs(120);
 /// Versions are told by their files' times: this, and their number in seconds.
-const EPOCH: Duration = Duration::from_secs(1_000_000_000);
+const EPOCH_TIME: Duration = Duration::from_secs(1_000_000_000);
 
 /// The shape of a store.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,7 +108,7 @@ impl Place {
             );
         }
         let rules =
-            (0..super::model::LANES).map(|lane| format!("[[rule]]\nprefix = 'l{lane}/plain'\nlayout = 'plain'\n"));
+            (0..super::model::LANE_COUNT).map(|lane| format!("[[rule]]\nprefix = 'l{lane}/plain'\nlayout = 'plain'\n"));
         format!(
             "[store]\nreplicas = {{ min = 1, max = 5, default = 2 }}\n{rules}\
              [[tier]]\nname = 'ram'\nkind = 'directory'\ntargets = ['{memory_at}/ram']\npersistent = false\n{memory}\n\
@@ -184,13 +184,13 @@ impl Place {
 
     /// The time of a version's file.
     pub fn time_of(version: u64) -> SystemTime {
-        SystemTime::UNIX_EPOCH + EPOCH + Duration::from_secs(version)
+        SystemTime::UNIX_EPOCH + EPOCH_TIME + Duration::from_secs(version)
     }
 
     /// The version that a time in nanoseconds tells.
     pub fn version_of(time: i64) -> Option<u64> {
         let whole = time.checked_rem(1_000_000_000) == Some(0);
-        let seconds = u64::try_from(time / 1_000_000_000).ok()?.checked_sub(EPOCH.as_secs())?;
+        let seconds = u64::try_from(time / 1_000_000_000).ok()?.checked_sub(EPOCH_TIME.as_secs())?;
         (whole && seconds < 1_000_000).then_some(seconds)
     }
 
@@ -231,12 +231,13 @@ impl Place {
             for (run, status) in left.iter_mut().filter(|(_, status)| status.is_none()) {
                 *status = run.child.try_wait().unwrap();
                 let elapsed = run.started.elapsed();
-                if status.is_none() && (matches!(run.fate, Fate::Killed(after) if elapsed > after) || elapsed > LONGEST)
+                if status.is_none()
+                    && (matches!(run.fate, Fate::Killed(after) if elapsed > after) || elapsed > MAX_COMMAND_TIME)
                 {
                     run.child.kill().unwrap();
                     *status = Some(run.child.wait().unwrap());
                     let text = &self.trace[run.trace];
-                    assert!(elapsed < LONGEST, "it hangs: {text}");
+                    assert!(elapsed < MAX_COMMAND_TIME, "it hangs: {text}");
                 }
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -4,7 +4,7 @@ use super::checker::Checker;
 use super::model::{Loss, Model};
 
 /// Images that are looked at for each cut, beside the one that the run goes on with.
-const IMAGES: u64 = 3;
+const IMAGE_COUNT: u64 = 3;
 
 /// The contents while commands ran, and after.
 pub struct Moment {
@@ -25,13 +25,13 @@ impl Checker {
 
     /// Cuts the power: looks at what may be found after cuts at some moments, and goes on with one of them.
     pub fn cut_power(&mut self) -> Result<(), String> {
-        *self.counts.faults.entry("PowerCut".into()).or_default() += 1 + IMAGES;
+        *self.counts.faults.entry("PowerCut".into()).or_default() += 1 + IMAGE_COUNT;
         self.place.note("the power is cut");
         let last = self.place.position()?;
         let first = self.moments.first().map_or(last, |moment| moment.from);
         let mut record = self.place.power_off()?;
         let now = self.model.clone();
-        for cut in 0..=IMAGES {
+        for cut in 0..=IMAGE_COUNT {
             // Cuts at the last moment find the most to lose.
             let position = match self.random.below(3) {
                 0 => last,
@@ -39,7 +39,7 @@ impl Checker {
             };
             self.model = self.model_at(position, &now);
             self.place.reboot();
-            if cut == IMAGES {
+            if cut == IMAGE_COUNT {
                 let losses = self.place.restart_at(record, position, &mut self.random)?;
                 self.place.note(format!("it goes on at {position} of {last}, with {losses:?}"));
                 self.moments.clear();

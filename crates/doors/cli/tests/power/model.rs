@@ -8,7 +8,7 @@ use terrace_testkit::Random;
 /// Objects by key; their bytes by number, see [`content`].
 pub type Objects = BTreeMap<String, u64>;
 
-const KEYS: [&str; 4] = ["a", "b", "d/e", "d/f"];
+const ALL_KEYS: [&str; 4] = ["a", "b", "d/e", "d/f"];
 const CONTENT_BYTES: [usize; 6] = [100, 700, 5_000, 40_000, 300_000, 1_200_000];
 /// Between two syncs at most this many commands may be lost one by one: every subset of them is tried.
 const MAX_UNSYNCED: usize = 8;
@@ -35,7 +35,7 @@ pub enum Task {
 }
 
 /// Commands that change no object.
-const CARE: [&[&str]; 6] = [
+const CARE_COMMANDS: [&[&str]; 6] = [
     &["evict", "/", "--tier", "ram"],
     &["ls"],
     &["scrub"],
@@ -71,7 +71,7 @@ pub fn content(number: u64) -> Vec<u8> {
 
 /// A task that succeeds on these objects.
 fn draw_task(objects: &Objects, number: u64, random: &mut Random) -> Task {
-    let key = |random: &mut Random| (*random.pick(&KEYS)).to_owned();
+    let key = |random: &mut Random| (*random.pick(&ALL_KEYS)).to_owned();
     let held: Vec<&String> = objects.keys().collect();
     match random.below(20) {
         10..13 if !held.is_empty() => {
@@ -80,7 +80,7 @@ fn draw_task(objects: &Objects, number: u64, random: &mut Random) -> Task {
         }
         13 | 14 if !held.is_empty() => Task::Remove { key: (*random.pick(&held)).clone() },
         15 => Task::Sync,
-        16 | 17 => Task::Care(random.pick::<&[&str]>(&CARE)),
+        16 | 17 => Task::Care(random.pick::<&[&str]>(&CARE_COMMANDS)),
         18 => Task::WriteBack,
         kind => Task::Put {
             key: key(random),

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use terrace_tier::PLAIN;
+use terrace_tier::PLAIN_SEGMENT_BIT;
 
 use super::Care;
 use crate::devices::Device;
@@ -66,7 +66,7 @@ impl Care {
             }
         };
         names.iter().try_for_each(|(key, file)| self.mover.settle(device, key, &[*file]).map(drop))?;
-        if !self.catalog.segments(device.id)?.iter().any(|(file, _)| file & PLAIN != 0) {
+        if !self.catalog.segments(device.id)?.iter().any(|(file, _)| file & PLAIN_SEGMENT_BIT != 0) {
             return Ok(true);
         }
         let mut misnamed = Vec::new();

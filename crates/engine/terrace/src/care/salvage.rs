@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use terrace_catalog::{Attributes, Change, Edit, Expect, Extent, NewExtent, Replica, TargetId, lay};
 use terrace_system::clock::unix_nanos;
-use terrace_tier::PLAIN;
+use terrace_tier::PLAIN_SEGMENT_BIT;
 
 use super::Care;
 use crate::place::PutOptions;
@@ -44,7 +44,10 @@ impl Care {
         let mut highest = 0;
         for device in &self.tiers.devices {
             let scanned = device.target.scan(&mut |place, header| {
-                highest = highest.max(header.identity.object).max(header.identity.write).max(place.segment & !PLAIN);
+                highest = highest
+                    .max(header.identity.object)
+                    .max(header.identity.write)
+                    .max(place.segment & !PLAIN_SEGMENT_BIT);
             });
             if let Err(e) = scanned {
                 device.failed(&e);
@@ -68,7 +71,7 @@ impl Care {
             let dying = self.catalog.dead_places(device.id)?;
             let scanned = device.target.scan(&mut |place, header| {
                 let id = header.identity;
-                highest = highest.max(id.object).max(id.write).max(place.segment & !PLAIN);
+                highest = highest.max(id.object).max(id.write).max(place.segment & !PLAIN_SEGMENT_BIT);
                 if known.contains(&id.object) || dying.contains(place) {
                     return;
                 }

@@ -132,7 +132,7 @@ mod tests {
 
     use super::*;
 
-    const DAY: u64 = 86_400;
+    const DAY_SECONDS: u64 = 86_400;
 
     #[test]
     fn a_round_is_spread_over_its_interval_and_followed_by_the_next() {
@@ -140,35 +140,35 @@ mod tests {
         let (begin, mut now) = (1_000_000, 1_000_000);
         for round in 0..3 {
             for part in 1..=48 {
-                assert_eq!(record.next(2 * DAY, now), Ok((part, 48)), "round {round}");
+                assert_eq!(record.next(2 * DAY_SECONDS, now), Ok((part, 48)), "round {round}");
                 record.add(&Scrubbed { checked: 10, ..Scrubbed::default() }, now);
                 now += 3600;
-                let waits = record.clone().next(2 * DAY, now - 1);
+                let waits = record.clone().next(2 * DAY_SECONDS, now - 1);
                 assert_eq!(waits, Err(Duration::from_secs(1)), "round {round}, after part {part}");
             }
             let last = record.last.clone().unwrap();
             assert_eq!((last.found.checked, last.finished), (480, now - 3600));
         }
-        assert_eq!(now, begin + 3 * 2 * DAY);
+        assert_eq!(now, begin + 3 * 2 * DAY_SECONDS);
     }
 
     #[test]
     fn a_late_round_catches_up_and_a_clock_that_was_set_back_stops_nothing() {
         let mut record = ScrubRecord::default();
-        assert_eq!(record.next(DAY, 10 * DAY), Ok((1, 24)));
-        record.add(&Scrubbed::default(), 10 * DAY);
+        assert_eq!(record.next(DAY_SECONDS, 10 * DAY_SECONDS), Ok((1, 24)));
+        record.add(&Scrubbed::default(), 10 * DAY_SECONDS);
         // The machine was off for days.
         for part in 2..=24 {
-            assert_eq!(record.next(DAY, 15 * DAY), Ok((part, 24)));
-            record.add(&Scrubbed::default(), 15 * DAY);
+            assert_eq!(record.next(DAY_SECONDS, 15 * DAY_SECONDS), Ok((part, 24)));
+            record.add(&Scrubbed::default(), 15 * DAY_SECONDS);
         }
-        assert_eq!(record.next(DAY, 15 * DAY), Ok((1, 24)), "the next round");
+        assert_eq!(record.next(DAY_SECONDS, 15 * DAY_SECONDS), Ok((1, 24)), "the next round");
         record.done = 24;
-        assert_eq!(record.next(DAY, 2 * DAY), Ok((1, 24)), "the clock was set back");
-        assert_eq!(record.begun, 2 * DAY);
+        assert_eq!(record.next(DAY_SECONDS, 2 * DAY_SECONDS), Ok((1, 24)), "the clock was set back");
+        assert_eq!(record.begun, 2 * DAY_SECONDS);
         // Another interval begins another round, and keeps the last one.
         record.last = Some(LastScrub::default());
-        assert_eq!(record.next(10, 3 * DAY), Ok((1, 1)));
+        assert_eq!(record.next(10, 3 * DAY_SECONDS), Ok((1, 1)));
         assert!(record.last.is_some());
     }
 

@@ -25,7 +25,7 @@ fn store(config: &Config) -> Result<(), String> {
         return Err(format!("[store] replicas: 1 <= min <= default <= max <= 16 does not hold with {given}"));
     }
     let block = config.store.block;
-    if block.0 == 0 || block.0 > u64::from(frame::BLOCK) || !block.0.is_multiple_of(4096) {
+    if block.0 == 0 || block.0 > u64::from(frame::MAX_EXTENT_BYTES) || !block.0.is_multiple_of(4096) {
         return Err(format!("[store] block: {block} is not a multiple of 4KiB up to 1MiB; write \"1MiB\""));
     }
     Ok(())

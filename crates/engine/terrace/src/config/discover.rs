@@ -107,15 +107,15 @@ struct Device {
 
 impl Device {
     fn of(path: &Path) -> io::Result<Device> {
-        const TMPFS: u32 = 0x0102_1994;
-        const RAMFS: u32 = 0x8584_58f6;
+        const TMPFS_MAGIC: u32 = 0x0102_1994;
+        const RAMFS_MAGIC: u32 = 0x8584_58f6;
         let space = rustix::fs::statvfs(path)?;
         // The type is a 32-bit number, in a field that is wider on some machines.
         let kind = rustix::fs::statfs(path)?.f_type as u32;
         Ok(Device {
             free: space.f_bavail.saturating_mul(space.f_frsize),
             number: fs::metadata(path)?.dev(),
-            volatile: [TMPFS, RAMFS].contains(&kind),
+            volatile: [TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind),
         })
     }
 

@@ -23,8 +23,8 @@ use crate::{Error, Result};
 /// When a write returns; each level includes those before it.
 ///
 /// `placed`: replica 0 and its commit are in files, the rest is owed: survives a crash of every process. `replicated`: all
-/// replicas are in files: also survives the loss of all failure domains but one. `durable`: all are on persistent targets and
-/// fsynced, with the log: survives a power loss, too.
+/// replicas are in files: with N replicas, also survives the loss of any N - 1 failure domains. `durable`: each extent has a
+/// replica on a persistent target, synced with the log: survives a power loss, too.
 pub use terrace_plan::policy::Ack;
 
 /// The whole file.
@@ -86,7 +86,7 @@ impl Default for StoreConfig {
             budget: None,
             max_latency: None,
             cost_model: Model::default(),
-            block: Bytes(frame::BLOCK.into()),
+            block: Bytes(frame::MAX_EXTENT_BYTES.into()),
             cache: Bytes(64 << 20),
             targets: 0,
         }
@@ -152,7 +152,7 @@ pub struct Rule {
 impl Config {
     /// Bytes of the longest extent.
     pub(crate) fn block(&self) -> usize {
-        self.store.block.0.min(frame::BLOCK.into()) as usize
+        self.store.block.0.min(frame::MAX_EXTENT_BYTES.into()) as usize
     }
 
     /// Whether any object may be held as a plain file.
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    const TWO: &str = r#"
+    const TWO_TIERS: &str = r#"
 [store]
 replicas = { min = 1, max = 5, default = 2 }
 ack = "placed"
@@ -264,7 +264,7 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
 
     #[test]
     fn a_configuration_means_what_it_says_and_survives_being_written() {
-        let config = Config::parse(TWO, "test").expect("parses");
+        let config = Config::parse(TWO_TIERS, "test").expect("parses");
         for config in [&config, &Config::parse(&config.to_toml(), "again").expect("parses again")] {
             assert_eq!(config.store.replicas, Replicas { min: 1, max: 5, default: 2 });
             assert_eq!(config.store.block, Bytes(512 << 10));
@@ -327,19 +327,19 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
 
     #[test]
     fn plain_layout_is_the_tiers_or_the_rules() {
-        let text = TWO.replacen("kind = \"directory\"", "kind = \"directory\"\nlayout = \"plain\"", 1)
+        let text = TWO_TIERS.replacen("kind = \"directory\"", "kind = \"directory\"\nlayout = \"plain\"", 1)
             + "\n[[rule]]\nprefix = \"packed\"\nlayout = \"frames\"\n[[rule]]\nprefix = \"files\"\nlayout = \"plain\"\n";
         let config = Config::parse(&text, "test").expect("parses");
         assert!(config.has_plain() && config.is_plain(0, b"a") && !config.is_plain(1, b"a"));
         assert!(config.is_plain(1, b"files/a") && !config.is_plain(1, b"packed/a"));
         assert!(!config.is_plain(1, &[b"files/".as_slice(), &[b'x'; 256]].concat()), "no file system has such a name");
-        assert!(!Config::parse(TWO, "test").expect("parses").has_plain());
+        assert!(!Config::parse(TWO_TIERS, "test").expect("parses").has_plain());
         assert_eq!(Config::parse(&config.to_toml(), "again").expect("parses").to_toml(), config.to_toml());
     }
 
     #[test]
     fn the_first_rule_whose_prefix_matches_whole_components_holds() {
-        let config = Config::parse(TWO, "test").expect("parses");
+        let config = Config::parse(TWO_TIERS, "test").expect("parses");
         assert_eq!(config.rule_for(b"checkpoints/1").and_then(|rule| rule.replicas), Some(3));
         assert!(config.rule_for(b"checkpoints/scratch/1").is_some_and(|rule| !rule.volatile));
         assert!(config.rule_for(b"checkpoints2").is_none());
@@ -362,7 +362,7 @@ throttle = { read = "100MB/s", write = "80MB/s", latency = "5ms" }
             ("[store]", "[shop]", &["line 2", "`shop`", "`store`"]),
             ("latency = \"5ms\"", "latency = \"5\"", &["line 26", "1.5s"]),
         ] {
-            let error = Config::parse(&TWO.replacen(from, to, 1), "t.toml").expect_err(to).to_string();
+            let error = Config::parse(&TWO_TIERS.replacen(from, to, 1), "t.toml").expect_err(to).to_string();
             assert!(error.contains("t.toml"), "{error}");
             for part in says {
                 assert!(error.contains(part), "{part:?} is not in: {error}");

@@ -12,9 +12,9 @@ use super::Device;
 /// Lends the thread's buffers and codec contexts.
 pub fn with_scratch<T>(run: impl FnOnce(&mut Scratch) -> T) -> T {
     thread_local! {
-        static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
+        static FRAME_SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::default());
     }
-    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
+    FRAME_SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
         Ok(mut scratch) => run(&mut scratch),
         Err(_) => run(&mut Scratch::default()),
     })

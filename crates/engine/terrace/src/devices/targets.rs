@@ -104,6 +104,6 @@ pub fn probe(config: &Config) -> Result<()> {
 
 /// Whether a path lies in memory.
 fn is_in_memory(path: &Path) -> bool {
-    const TMPFS: u32 = 0x0102_1994;
-    rustix::fs::statfs(path).is_ok_and(|s| s.f_type as u32 == TMPFS)
+    const TMPFS_MAGIC: u32 = 0x0102_1994;
+    rustix::fs::statfs(path).is_ok_and(|s| s.f_type as u32 == TMPFS_MAGIC)
 }

@@ -157,7 +157,7 @@ impl Files {
             kind: child.object.map_or(Kind::Directory, |object| object.attributes.kind),
             name: child.name,
         };
-        let kept = children.into_iter().filter(|child| !path.is_empty() || child.name != key::RESERVED);
+        let kept = children.into_iter().filter(|child| !path.is_empty() || child.name != key::RESERVED_FOLDER);
         Ok((kept.map(entry).collect(), next))
     }
 

@@ -1,6 +1,6 @@
 //! Paths: keys, or the root's, which is empty.
 
-use terrace_format::key::{self, MAX_KEY, RESERVED, show};
+use terrace_format::key::{self, MAX_KEY, RESERVED_FOLDER, show};
 
 use super::{FileError, FileResult};
 
@@ -16,7 +16,7 @@ pub fn check(path: &[u8]) -> FileResult<()> {
         return Err(FileError::NameTooLong(show(path)));
     }
     key::check(path)?;
-    match key::below(path, RESERVED) {
+    match key::below(path, RESERVED_FOLDER) {
         true => Err(FileError::not_found(path)),
         false => Ok(()),
     }
@@ -27,7 +27,7 @@ pub fn check_new(path: &[u8]) -> FileResult<()> {
     if path.is_empty() {
         return Err(FileError::Exists("/".into()));
     }
-    match key::below(path, RESERVED) {
+    match key::below(path, RESERVED_FOLDER) {
         true => Err(FileError::Reserved(show(path))),
         false => check(path),
     }

@@ -217,11 +217,11 @@ fn judge_overlay(
 mod tests {
     use super::*;
 
-    const EXT4: u32 = 0xEF53;
+    const EXT4_MAGIC: u32 = 0xEF53;
     const UNKNOWN_NUMBER: u32 = 0x1234_5678;
 
     /// Lines as clusters, containers and desktops have them.
-    const MOUNTS: &str = "\
+    const SAMPLE_MOUNTS: &str = "\
 22 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw,errors=remount-ro
 23 22 0:22 / /dev/shm rw,nosuid,nodev shared:4 - tmpfs tmpfs rw,size=263766204k,inode64
 24 22 0:24 / /proc rw,nosuid,nodev,noexec,relatime shared:13 - proc proc rw
@@ -247,7 +247,7 @@ mod tests {
 60 22 0:63 / /juice rw,relatime shared:43 - fuse JuiceFS:myjfs rw,user_id=0,group_id=0,default_permissions,allow_other
 59 22 0:62 / /twice rw,relatime - overlay overlay rw,lowerdir=/a,upperdir=/merged/up\\134,per,workdir=/merged/work
 ";
-    const CONTAINER: &str = "\
+    const CONTAINER_MOUNTS: &str = "\
 1061 1060 0:97 / / rw,relatime master:1 - overlay overlay rw,lowerdir=/var/lib/docker/overlay2/l/5J:/var/lib/docker/overlay2/l/QX,upperdir=/var/lib/docker/overlay2/f3e1/diff,workdir=/var/lib/docker/overlay2/f3e1/work
 1062 1061 0:99 / /proc rw,nosuid,nodev,noexec,relatime - proc proc rw
 1070 1061 259:2 /var/lib/docker/volumes/v/_data /data rw,relatime master:1 - ext4 /dev/nvme0n1p2 rw
@@ -279,7 +279,7 @@ mod tests {
             "/dav/u",
             "/juice/u",
         ] {
-            let found = judged(MOUNTS, path, UNKNOWN_NUMBER, &nothing_is_seen);
+            let found = judged(SAMPLE_MOUNTS, path, UNKNOWN_NUMBER, &nothing_is_seen);
             assert!(matches!(found, Suitability::Shared(_)), "{path}: {found:?}");
         }
     }
@@ -289,7 +289,7 @@ mod tests {
         for (number, name) in SHARED_NUMBERS {
             assert_eq!(judge(number, None, &Mounts::default(), &nothing_is_seen, 0), Suitability::Shared(name.into()));
         }
-        assert_eq!(judge(EXT4, None, &Mounts::default(), &nothing_is_seen, 0), Suitability::Local("ext4".into()));
+        assert_eq!(judge(EXT4_MAGIC, None, &Mounts::default(), &nothing_is_seen, 0), Suitability::Local("ext4".into()));
         assert_eq!(
             judge(FUSE_NUMBER, None, &Mounts::default(), &nothing_is_seen, 0),
             Suitability::Unknown("FUSE".into())
@@ -299,16 +299,20 @@ mod tests {
     #[test]
     fn disks_and_memory_of_this_machine_are_local_and_the_rest_is_unknown() {
         for (path, number, kind) in [
-            ("/var/tmp", EXT4, "ext4"),
+            ("/var/tmp", EXT4_MAGIC, "ext4"),
             ("/dev/shm/u", 0x0102_1994, "tmpfs"),
             ("/local/u", 0x5846_5342, "xfs"),
             ("/with blank/u", 0x9123_683E, "btrfs"),
         ] {
-            assert_eq!(judged(MOUNTS, path, number, &nothing_is_seen), Suitability::Local(kind.into()), "{path}");
+            assert_eq!(
+                judged(SAMPLE_MOUNTS, path, number, &nothing_is_seen),
+                Suitability::Local(kind.into()),
+                "{path}"
+            );
         }
         for (path, kind) in [("/home/u/enc", "fuse.gocryptfs"), ("/virt", "virtiofs")] {
             assert_eq!(
-                judged(MOUNTS, path, FUSE_NUMBER, &nothing_is_seen),
+                judged(SAMPLE_MOUNTS, path, FUSE_NUMBER, &nothing_is_seen),
                 Suitability::Unknown(kind.into()),
                 "{path}"
             );
@@ -321,15 +325,18 @@ mod tests {
             let all = [("/merged/up,per", OVERLAY_NUMBER), ("/local", 0x5846_5342), ("/cephfuse", FUSE_NUMBER)];
             all.into_iter().find(|(above, _)| path.starts_with(above)).map(|(_, number)| number)
         };
-        let found = |path| judged(MOUNTS, path, OVERLAY_NUMBER, &look);
+        let found = |path| judged(SAMPLE_MOUNTS, path, OVERLAY_NUMBER, &look);
         assert_eq!(found("/merged/a"), Suitability::Local("overlay on xfs".into()));
         assert_eq!(found("/onceph/a"), Suitability::Shared("overlay on fuse.ceph-fuse".into()));
         assert_eq!(found("/twice/a"), Suitability::Local("overlay on overlay on xfs".into()));
         // Inside a container the upper directory cannot be seen; or its path names the container's own root.
         for look in [&nothing_is_seen as &dyn Fn(&Path) -> Option<u32>, &|_| Some(OVERLAY_NUMBER)] {
-            assert_eq!(judged(CONTAINER, "/root/s", OVERLAY_NUMBER, look), Suitability::Local("overlay".into()));
+            assert_eq!(judged(CONTAINER_MOUNTS, "/root/s", OVERLAY_NUMBER, look), Suitability::Local("overlay".into()));
         }
-        assert_eq!(judged(CONTAINER, "/data/s", EXT4, &nothing_is_seen), Suitability::Local("ext4".into()));
+        assert_eq!(
+            judged(CONTAINER_MOUNTS, "/data/s", EXT4_MAGIC, &nothing_is_seen),
+            Suitability::Local("ext4".into())
+        );
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub fn read_state(dir: &Path) -> Result<(u64, bool)> {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             // A target has a copy of the log, and is no store that lost its file.
-            return Err(match has_log(dir) && !dir.join(terrace_tier::MARK).exists() {
+            return Err(match has_log(dir) && !dir.join(terrace_tier::MARKER_FILE).exists() {
                 true => lost_identity(dir),
                 false => refuse(dir, "no store is here; `terrace init --store DIR` makes one"),
             });

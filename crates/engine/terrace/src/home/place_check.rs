@@ -36,9 +36,9 @@ fn existing_part(dir: &Path) -> PathBuf {
 }
 
 fn warn_once(dir: &Path, kind: &str) {
-    static WARNED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+    static WARNED_DIRECTORIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
     // A thread that panicked while it held this left a whole list.
-    let mut warned = WARNED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut warned = WARNED_DIRECTORIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     if !warned.iter().any(|known| known == dir) {
         warned.push(dir.to_owned());
         tracing::warn!(

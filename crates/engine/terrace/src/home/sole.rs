@@ -19,7 +19,7 @@ use super::refuse;
 use crate::{Error, Result};
 
 /// The stores that this copy has open: how often, and their files. Locked while no fork can happen.
-static TAKEN: LazyLock<Mutex<HashMap<Id, (usize, File)>>> = LazyLock::new(Mutex::default);
+static TAKEN_LOCKS: LazyLock<Mutex<HashMap<Id, (usize, File)>>> = LazyLock::new(Mutex::default);
 /// Processes of one namespace have numbers below two to this power.
 const PROCESS_BITS: u32 = 22;
 
@@ -30,7 +30,7 @@ type Id = (u64, u64);
 pub struct Sole {
     id: Id,
     forks: u32,
-    /// The same opening of the file as in `TAKEN`.
+    /// The same opening of the file as in `TAKEN_LOCKS`.
     file: File,
 }
 
@@ -53,7 +53,7 @@ impl Drop for Sole {
         if self.forks != fork::count() {
             return;
         }
-        let mut taken = TAKEN.lock();
+        let mut taken = TAKEN_LOCKS.lock();
         if let Some((times, file)) = taken.get_mut(&self.id) {
             *times -= 1;
             if *times == 0 {
@@ -73,7 +73,7 @@ pub fn take_sole(dir: &Path) -> Result<Sole> {
     let file = file.map_err(Error::io(context()))?;
     let metadata = file.metadata().map_err(Error::io(context()))?;
     let id = (metadata.dev(), metadata.ino());
-    let mut taken = TAKEN.lock();
+    let mut taken = TAKEN_LOCKS.lock();
     let same = |file: &File| file.try_clone().map_err(Error::io(context()));
     if let Some((times, file)) = taken.get_mut(&id) {
         let file = same(file)?;

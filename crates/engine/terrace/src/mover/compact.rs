@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
 use terrace_catalog::{Change, Edit, Expect, Extent, Object, TargetId, Task, frames};
-use terrace_format::frame::BLOCK;
+use terrace_format::frame::MAX_EXTENT_BYTES;
 
 use super::Mover;
 use super::request::owe;
@@ -21,7 +21,7 @@ const MAX_SEGMENTS_COPIED_OUT: usize = 8;
 /// How often the background thread looks for such.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(30);
 /// Extents shorter than this are merged, if at least [`MIN_MERGED_EXTENTS`] lie side by side.
-const SMALL_EXTENT_BYTES: u32 = BLOCK / 4;
+const SMALL_EXTENT_BYTES: u32 = MAX_EXTENT_BYTES / 4;
 const MIN_MERGED_EXTENTS: usize = 16;
 /// Objects whose overlays are remembered at most; what is forgotten is merged when it is written to again.
 const MAX_REMEMBERED_OBJECTS: usize = 4096;
@@ -182,7 +182,7 @@ mod tests {
     proptest! {
         #[test]
         fn runs_are_small_side_by_side_and_as_long_as_can_be(
-            pieces in prop::collection::vec((prop_oneof![5 => Just(0u64), 1 => 1u64..9], prop_oneof![9 => 1u32..40_000, 1 => SMALL_EXTENT_BYTES..BLOCK]), 0..200)
+            pieces in prop::collection::vec((prop_oneof![5 => Just(0u64), 1 => 1u64..9], prop_oneof![9 => 1u32..40_000, 1 => SMALL_EXTENT_BYTES..MAX_EXTENT_BYTES]), 0..200)
         ) {
             let mut at = 0;
             let extents: Vec<Extent> = pieces.iter().map(|(gap, length)| {
@@ -190,15 +190,15 @@ mod tests {
                 at = here.end();
                 here
             }).collect();
-            for run in runs(&extents, u64::from(BLOCK)) {
+            for run in runs(&extents, u64::from(MAX_EXTENT_BYTES)) {
                 prop_assert!(run.len() >= MIN_MERGED_EXTENTS && run.iter().all(|e| e.length < SMALL_EXTENT_BYTES));
                 prop_assert!(run.windows(2).all(|pair| pair[0].end() == pair[1].offset));
-                prop_assert!(run[run.len() - 1].end() - run[0].offset <= u64::from(BLOCK));
+                prop_assert!(run[run.len() - 1].end() - run[0].offset <= u64::from(MAX_EXTENT_BYTES));
             }
             // What is left between runs has no run in it.
-            let merged: HashSet<u64> = runs(&extents, u64::from(BLOCK)).into_iter().flatten().map(|e| e.offset).collect();
+            let merged: HashSet<u64> = runs(&extents, u64::from(MAX_EXTENT_BYTES)).into_iter().flatten().map(|e| e.offset).collect();
             let left: Vec<Extent> = extents.iter().filter(|e| !merged.contains(&e.offset)).cloned().collect();
-            let again: usize = runs(&left, u64::from(BLOCK)).len();
+            let again: usize = runs(&left, u64::from(MAX_EXTENT_BYTES)).len();
             prop_assert_eq!(again, 0);
         }
     }

@@ -6,7 +6,7 @@ use terrace_catalog::{Change, Edit, Expect, Extent, Kind, Object, Replica, Task}
 use terrace_codec::Encoding;
 use terrace_format::frame::{self, Identity};
 use terrace_system::clock::unix_nanos;
-use terrace_tier::{PLAIN, Whole};
+use terrace_tier::{PLAIN_SEGMENT_BIT, Whole};
 
 use super::Mover;
 use super::claimed::Claimed;
@@ -85,7 +85,7 @@ impl Mover {
 
     /// Writes the whole object as a new plain file, and registers its replicas.
     fn write_plain(&self, device: &Device, key: &[u8], object: &Object, extents: &[Extent]) -> Result<usize> {
-        let file = PLAIN | self.catalog.next_id()?;
+        let file = PLAIN_SEGMENT_BIT | self.catalog.next_id()?;
         let mut replicas = Vec::with_capacity(extents.len());
         for extent in extents {
             let Some(raw) = self.reader.read_frame(object.id, extent) else {

@@ -134,7 +134,7 @@ fn look(dir: &Path, id: u64, opened: Option<Result<&Store, &Error>>) -> Result<R
         Some(Ok(store)) => {
             let (mut objects, mut bytes) = (0, 0_u64);
             store.engine.catalog.each_object(b"", |key, object, _| {
-                match key::below(key, key::RESERVED) {
+                match key::below(key, key::RESERVED_FOLDER) {
                     true => remains.records += 1,
                     false => {
                         objects += 1;

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use terrace_catalog::{Extent, Object, Replica};
-use terrace_format::frame::BLOCK;
+use terrace_format::frame::MAX_EXTENT_BYTES;
 use terrace_format::key;
 
 use super::Store;
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// A single call looks again this often when the object moves on under it.
 const MAX_LOOKS: u32 = 8;
 /// The number of bytes that `get` hands out at a time.
-const STEP_BYTES: u64 = 4 * BLOCK as u64;
+const STEP_BYTES: u64 = 4 * MAX_EXTENT_BYTES as u64;
 
 impl Store {
     /// Reads a whole object.
@@ -89,7 +89,7 @@ impl Store {
     pub fn reading_rate(&self, key: &[u8]) -> Result<Option<f64>> {
         key::check(key)?;
         let engine = &self.engine;
-        let Some((_, extents)) = engine.catalog.locate(key, 0, u64::from(BLOCK))? else { return Ok(None) };
+        let Some((_, extents)) = engine.catalog.locate(key, 0, u64::from(MAX_EXTENT_BYTES))? else { return Ok(None) };
         let rate = |extent: &Extent, replica: &Replica| {
             let rate = engine.tiers.device(replica.target).map_or(0.0, |device| device.reading.rate());
             rate * f64::from(extent.raw_len) / f64::from(replica.stored.max(1))

@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
 use terrace_format::key;
-use terrace_tier::FILES;
+use terrace_tier::FILES_FOLDER;
 
 pub use append::Appended;
 pub use batch::Batch;
@@ -142,7 +142,7 @@ impl Store {
     /// Checks that an object of this key may be made, changed or removed.
     pub(crate) fn check_changeable(&self, key: &[u8]) -> Result<()> {
         key::check(key)?;
-        match key::below(key, key::RESERVED) && !self.internal {
+        match key::below(key, key::RESERVED_FOLDER) && !self.internal {
             true => Err(Error::Reserved { key: key::show(key) }),
             false => Ok(()),
         }
@@ -240,7 +240,7 @@ impl Store {
             for replica in &extent.replicas {
                 let device = engine.tiers.device(replica.target)?;
                 let (file, position) = match replica.place.is_plain() {
-                    true => (Some(device.path.join(FILES).join(OsStr::from_bytes(key))), extent.frame_offset()),
+                    true => (Some(device.path.join(FILES_FOLDER).join(OsStr::from_bytes(key))), extent.frame_offset()),
                     false => (device.target.file(replica.place.segment), replica.place.offset),
                 };
                 replicas.push((

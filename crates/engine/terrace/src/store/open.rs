@@ -21,7 +21,7 @@ use crate::home::{Rules, Trust, boot, lock_store, read_identity, take_sole};
 use crate::{Error, Result};
 
 /// The stores that this process has open: LMDB's environment can be opened only once in a process.
-static STORES: LazyLock<Mutex<HashMap<PathBuf, Weak<Last>>>> = LazyLock::new(Mutex::default);
+static OPEN_STORES: LazyLock<Mutex<HashMap<PathBuf, Weak<Last>>>> = LazyLock::new(Mutex::default);
 
 /// The knowledge about the log when a store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Store {
         let dir = fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
         let _held = terrace_system::fork::hold();
         made_once();
-        let mut stores = STORES.lock();
+        let mut stores = OPEN_STORES.lock();
         match stores.get(&dir).and_then(Weak::upgrade) {
             Some(last) if last.0.catalog.inherited() => last.0.catalog.leave(),
             Some(last) => return Ok(Store { engine: last.0.clone(), _last: last, internal: false }),

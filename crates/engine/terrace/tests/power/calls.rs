@@ -8,16 +8,16 @@ use super::{Disk, disk};
 
 thread_local! {
     /// Whether this thread is in a watched call: what it writes there is not watched, such as why it panics.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static INSIDE_CALL: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs a system call; the disk looks at it before or after. Calls are watched one at a time.
 fn watched(call: impl FnOnce() -> i64, after: impl FnOnce(&mut Disk)) -> i64 {
-    if INSIDE.replace(true) {
+    if INSIDE_CALL.replace(true) {
         return call();
     }
     let result = watch(call, after);
-    INSIDE.set(false);
+    INSIDE_CALL.set(false);
     result
 }
 
@@ -46,7 +46,7 @@ macro_rules! watch_calls {
     )*};
 }
 
-const HERE: c_int = libc::AT_FDCWD;
+const CURRENT_FOLDER: c_int = libc::AT_FDCWD;
 
 watch_calls! {
     write(fd: c_int, bytes: *const c_void, length: usize) -> isize = SYS_write(fd, bytes, length);
@@ -59,18 +59,18 @@ watch_calls! {
     ftruncate64(fd: c_int, length: i64) -> c_int = SYS_ftruncate(fd, length);
     fallocate(fd: c_int, mode: c_int, at: i64, length: i64) -> c_int = SYS_fallocate(fd, mode, at, length);
     fallocate64(fd: c_int, mode: c_int, at: i64, length: i64) -> c_int = SYS_fallocate(fd, mode, at, length);
-    rename(from: *const c_char, to: *const c_char) -> c_int = SYS_renameat(HERE, from, HERE, to);
+    rename(from: *const c_char, to: *const c_char) -> c_int = SYS_renameat(CURRENT_FOLDER, from, CURRENT_FOLDER, to);
     renameat(from_fd: c_int, from: *const c_char, to_fd: c_int, to: *const c_char) -> c_int
         = SYS_renameat(from_fd, from, to_fd, to);
     renameat2(from_fd: c_int, from: *const c_char, to_fd: c_int, to: *const c_char, flags: c_uint) -> c_int
         = SYS_renameat2(from_fd, from, to_fd, to, flags);
-    link(from: *const c_char, to: *const c_char) -> c_int = SYS_linkat(HERE, from, HERE, to, 0);
+    link(from: *const c_char, to: *const c_char) -> c_int = SYS_linkat(CURRENT_FOLDER, from, CURRENT_FOLDER, to, 0);
     linkat(from_fd: c_int, from: *const c_char, to_fd: c_int, to: *const c_char, flags: c_int) -> c_int
         = SYS_linkat(from_fd, from, to_fd, to, flags);
-    unlink(path: *const c_char) -> c_int = SYS_unlinkat(HERE, path, 0);
+    unlink(path: *const c_char) -> c_int = SYS_unlinkat(CURRENT_FOLDER, path, 0);
     unlinkat(fd: c_int, path: *const c_char, flags: c_int) -> c_int = SYS_unlinkat(fd, path, flags);
-    rmdir(path: *const c_char) -> c_int = SYS_unlinkat(HERE, path, libc::AT_REMOVEDIR);
-    mkdir(path: *const c_char, mode: libc::mode_t) -> c_int = SYS_mkdirat(HERE, path, mode);
+    rmdir(path: *const c_char) -> c_int = SYS_unlinkat(CURRENT_FOLDER, path, libc::AT_REMOVEDIR);
+    mkdir(path: *const c_char, mode: libc::mode_t) -> c_int = SYS_mkdirat(CURRENT_FOLDER, path, mode);
     mkdirat(fd: c_int, path: *const c_char, mode: libc::mode_t) -> c_int = SYS_mkdirat(fd, path, mode);
 }
 

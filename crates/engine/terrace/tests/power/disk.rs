@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-const SECTOR: usize = 512;
+const SECTOR_BYTES: usize = 512;
 /// Once in this many calls the disk writes some of a file's sectors back by itself: what is lost later is lost to a state
 /// between the last sync and now.
 const CALLS_PER_WRITE_BACK: u64 = 20;
@@ -20,7 +20,7 @@ const CALLS_PER_WRITE_BACK: u64 = 20;
 /// LMDB's locks up, so it cannot be read here.
 const TABLE_OF_READERS: &str = "lock.mdb";
 
-static DISK: Mutex<Option<Disk>> = Mutex::new(None);
+static SIMULATED_DISK: Mutex<Option<Disk>> = Mutex::new(None);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Entry {
@@ -67,7 +67,7 @@ pub struct Loss {
 }
 
 fn disk() -> MutexGuard<'static, Option<Disk>> {
-    DISK.lock().unwrap_or_else(PoisonError::into_inner)
+    SIMULATED_DISK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From here on all below `root` is watched; what is there is durable.
@@ -127,9 +127,9 @@ impl Disk {
         let Some(current) = find(&self.root, inode).and_then(|path| fs::read(path).ok()) else { return };
         let Some(mut durable) = self.files.remove(&inode) else { return };
         let length = durable.len().min(current.len());
-        for at in (0..length).step_by(SECTOR) {
+        for at in (0..length).step_by(SECTOR_BYTES) {
             if self.below(2) == 0 {
-                let end = length.min(at + SECTOR);
+                let end = length.min(at + SECTOR_BYTES);
                 durable[at..end].copy_from_slice(&current[at..end]);
             }
         }
@@ -255,14 +255,14 @@ impl Loss {
         };
         let luck = random(4);
         let mut found = vec![0; length];
-        for (index, sector) in found.chunks_mut(SECTOR).enumerate() {
+        for (index, sector) in found.chunks_mut(SECTOR_BYTES).enumerate() {
             let new = match luck {
                 0 => false,
                 1 => true,
                 _ => random(2) == 0,
             };
             let from = if new { current.as_slice() } else { durable };
-            let at = (index * SECTOR).min(from.len());
+            let at = (index * SECTOR_BYTES).min(from.len());
             let have = sector.len().min(from.len() - at);
             sector[..have].copy_from_slice(&from[at..at + have]);
         }

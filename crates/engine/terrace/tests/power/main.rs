@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 
 use disk::{Loss, Progress};
 use terrace::{Config, Object, PutOptions, Store};
-use workload::{KINDS, Kind, Model, Operation, Outcome, Random, apply, crowded_operation, is_durable, operation, run};
+use workload::{
+    ALL_KINDS, Kind, Model, Operation, Outcome, Random, apply, crowded_operation, is_durable, operation, run,
+};
 
 /// About how many calls an operation makes that change files.
 const CALLS_OF_OPERATION: u64 = 40;
@@ -241,10 +243,10 @@ fn what_was_durable_survives_the_loss_of_power() {
     let root: PathBuf = folder.path().join("disk");
     let mut random = Random(seed);
     let (mut short, mut long, mut crowded, mut losses, mut boots) = (0, 0, 0, 0, 0);
-    let mut left: Vec<Vec<Kind>> = KINDS.iter().map(|kind| vec![*kind]).collect();
+    let mut left: Vec<Vec<Kind>> = ALL_KINDS.iter().map(|kind| vec![*kind]).collect();
     while let Some(kinds) = left.pop() {
         if kinds.len() < 3 {
-            left.extend(KINDS.iter().map(|kind| kinds.iter().chain([kind]).copied().collect()));
+            left.extend(ALL_KINDS.iter().map(|kind| kinds.iter().chain([kind]).copied().collect()));
         }
         // There is something to lose from the beginning.
         let kinds = [&[Kind::Put, Kind::Sync], kinds.as_slice()].concat();
@@ -260,7 +262,7 @@ fn what_was_durable_survives_the_loss_of_power() {
         let (mut operations, mut since) = (Vec::new(), 0);
         for _ in 0..10 + random.below(40) {
             // What is not durable stays few enough to try every subset.
-            let kind = if since == 8 { Kind::Sync } else { KINDS[random.below(KINDS.len() as u64) as usize] };
+            let kind = if since == 8 { Kind::Sync } else { ALL_KINDS[random.below(ALL_KINDS.len() as u64) as usize] };
             let next = operation(kind, &mut random);
             since = if next.kind == Kind::Sync { 0 } else { since + 1 };
             operations.push(next);

@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 /// All of them.
-pub const KINDS: [Kind; 11] = [
+pub const ALL_KINDS: [Kind; 11] = [
     Kind::Put,
     Kind::Write,
     Kind::Cut,

@@ -35,7 +35,7 @@ use terrace_testkit::skip;
 /// How long a condition may take to hold on a busy machine.
 const MAX_WAIT: Duration = Duration::from_secs(120);
 /// How often the server is killed.
-const KILLS: u64 = 2;
+const KILL_COUNT: u64 = 2;
 /// Bytes of an object that is written while the server is killed.
 const KILLED_OBJECT_BYTES: usize = 400_000;
 
@@ -203,7 +203,7 @@ fn nothing_acknowledged_is_lost_where_the_server_is_killed(dir: &Path, server: &
     let store = new_store(dir, server, target);
     let mut acknowledged = 0;
     let object = |n| noise(KILLED_OBJECT_BYTES, n);
-    for kill in 0..KILLS {
+    for kill in 0..KILL_COUNT {
         let (report, receipts) = mpsc::channel();
         let written = AtomicU64::new(acknowledged);
         std::thread::scope(|scope| {

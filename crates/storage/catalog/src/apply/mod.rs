@@ -187,7 +187,7 @@ impl<'a, 'env> Applier<'a, 'env> {
                 self.records.delete(self.txn, &keys::segment(*target, *segment))?;
                 Ok(())
             }
-            Edit::Synced { sequence } => self.put(keys::SYNCED, sequence),
+            Edit::Synced { sequence } => self.put(keys::SYNCED_KEY, sequence),
             Edit::Followed { target, key, sequence } => self.followed(*target, key, *sequence),
             Edit::Void { .. } => Ok(()),
             Edit::Clear { key, start, end, mtime } => self.clear(key, *start, *end, *mtime),

@@ -25,10 +25,10 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{Error, Result};
 
-const MAGIC: [u8; 4] = *b"TRLG";
-const VERSION: u8 = 1;
-const HEADER: usize = 48;
-const CHECKSUM: std::ops::Range<usize> = 40..48;
+const RECORD_MAGIC: [u8; 4] = *b"TRLG";
+const RECORD_VERSION: u8 = 1;
+const RECORD_HEADER_BYTES: usize = 48;
+const CHECKSUM_RANGE: std::ops::Range<usize> = 40..48;
 /// A file that has grown this long takes no more records; the catalog's next snapshot lets it be deleted.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 /// No file is full before it has grown this long, ...
@@ -151,8 +151,8 @@ impl Log {
     /// Appends the record of `commits`, encoded, behind `tail`; the new tail.
     pub fn append(&self, tail: Tail, time: u64, count: u32, commits: &[u8], buffer: &mut Vec<u8>) -> Result<Tail> {
         buffer.clear();
-        buffer.extend_from_slice(&MAGIC);
-        buffer.extend_from_slice(&[VERSION, 0, 0, 0]);
+        buffer.extend_from_slice(&RECORD_MAGIC);
+        buffer.extend_from_slice(&[RECORD_VERSION, 0, 0, 0]);
         buffer.extend_from_slice(&(commits.len() as u32).to_le_bytes());
         buffer.extend_from_slice(&count.to_le_bytes());
         buffer.extend_from_slice(&(tail.sequence + 1).to_le_bytes());
@@ -161,7 +161,7 @@ impl Log {
         buffer.extend_from_slice(&[0; 8]);
         buffer.extend_from_slice(commits);
         let checksum = xxh3_64_with_seed(buffer, self.store);
-        buffer[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        buffer[CHECKSUM_RANGE].copy_from_slice(&checksum.to_le_bytes());
         let tail = match tail.position >= self.full.load(Ordering::Relaxed) {
             true => Tail { file: tail.sequence + 1, position: 0, ..tail },
             false => tail,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{CHECKSUM, HEADER, Log, MAGIC, Record, Tail, VERSION, name, snapshot};
+use super::{CHECKSUM_RANGE, Log, RECORD_HEADER_BYTES, RECORD_MAGIC, RECORD_VERSION, Record, Tail, name, snapshot};
 use crate::{Error, Result};
 
 /// How much is read before the log's end to find its last record; more where that is longer.
@@ -83,7 +83,7 @@ impl Log {
         for window in END_WINDOWS_BYTES.map(|window| window.min(tail.position)) {
             let mut bytes = vec![0; window as usize];
             file.read_exact_at(&mut bytes, tail.position - window).map_err(Error::io(context()))?;
-            let mut starts = bytes.windows(MAGIC.len()).enumerate().filter(|(_, found)| *found == MAGIC);
+            let mut starts = bytes.windows(RECORD_MAGIC.len()).enumerate().filter(|(_, found)| *found == RECORD_MAGIC);
             if starts.any(|(at, _)| self.checksum_of(&bytes[at..]) == Some(tail.checksum)) {
                 return Ok(true);
             }
@@ -93,29 +93,29 @@ impl Log {
 
     /// The checksum of a record that `bytes` hold from the first to the last, if they are one.
     fn checksum_of(&self, bytes: &[u8]) -> Option<u64> {
-        let header = bytes.get(..HEADER)?;
-        let length = HEADER + u32_at(header, 8) as usize;
-        let checksum = u64_at(header, CHECKSUM.start);
+        let header = bytes.get(..RECORD_HEADER_BYTES)?;
+        let length = RECORD_HEADER_BYTES + u32_at(header, 8) as usize;
+        let checksum = u64_at(header, CHECKSUM_RANGE.start);
         (length == bytes.len() && self.is_whole(bytes)).then_some(checksum)
     }
 
     /// Whether a record's checksum is that of its bytes.
     fn is_whole(&self, record: &[u8]) -> bool {
         let mut zeroed = record.to_vec();
-        zeroed[CHECKSUM].fill(0);
-        xxh3_64_with_seed(&zeroed, self.store) == u64_at(record, CHECKSUM.start)
+        zeroed[CHECKSUM_RANGE].fill(0);
+        xxh3_64_with_seed(&zeroed, self.store) == u64_at(record, CHECKSUM_RANGE.start)
     }
 
     /// The record at `tail`, if a whole one that follows is there.
     fn parse(&self, folder: &Path, bytes: &[u8], tail: Tail) -> Result<Option<Record>> {
         let Some(rest) = usize::try_from(tail.position).ok().and_then(|at| bytes.get(at..)) else { return Ok(None) };
-        let Some(header) = rest.get(..HEADER) else { return Ok(None) };
+        let Some(header) = rest.get(..RECORD_HEADER_BYTES) else { return Ok(None) };
         let (count, first, previous) = (u32_at(header, 12), u64_at(header, 16), u64_at(header, 24));
         let follows = first == tail.sequence + 1 && previous == tail.checksum;
-        if header[..4] != MAGIC || !follows {
+        if header[..4] != RECORD_MAGIC || !follows {
             return Ok(None);
         }
-        let length = HEADER + u32_at(header, 8) as usize;
+        let length = RECORD_HEADER_BYTES + u32_at(header, 8) as usize;
         let Some(record) = rest.get(..length).filter(|record| self.is_whole(record)) else { return Ok(None) };
         // Every version keeps the header's form, so the checksum tells a newer version's record from the log's end.
         let unknown = || Error::Unusable {
@@ -124,10 +124,10 @@ impl Log {
                 "commit {first} was made by a newer terrace, and this one does not know what it does; use the newer one"
             ),
         };
-        if header[4] != VERSION {
+        if header[4] != RECORD_VERSION {
             return Err(unknown());
         }
-        let mut payload = &record[HEADER..];
+        let mut payload = &record[RECORD_HEADER_BYTES..];
         let mut commits = Vec::new();
         for _ in 0..count {
             let (edits, left) = postcard::take_from_bytes(payload).map_err(|_| unknown())?;
@@ -136,7 +136,7 @@ impl Log {
         }
         let tail = Tail {
             sequence: tail.sequence + u64::from(count),
-            checksum: u64_at(header, CHECKSUM.start),
+            checksum: u64_at(header, CHECKSUM_RANGE.start),
             position: tail.position + length as u64,
             ..tail
         };
@@ -146,7 +146,7 @@ impl Log {
     /// Whether records that follow from one another fill the first `length` bytes of a file of the log.
     pub(super) fn is_whole_file(&self, file: u64, length: u64) -> io::Result<bool> {
         let bytes = fs::read(self.path(file))?;
-        let Some(header) = bytes.get(..HEADER) else { return Ok(length == 0) };
+        let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else { return Ok(length == 0) };
         let mut tail = Tail { sequence: file - 1, checksum: u64_at(header, 24), file, position: 0 };
         while tail.position < length {
             match self.parse(self.folder(), &bytes, tail) {

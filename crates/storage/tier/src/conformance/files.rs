@@ -7,7 +7,7 @@ use terrace_format::frame::{self, Identity, Scratch};
 
 use super::frames::{assert_missing, bytes, read, scan};
 use super::{Question, Trial};
-use crate::{FILES, PLAIN, Place, Whole};
+use crate::{FILES_FOLDER, PLAIN_SEGMENT_BIT, Place, Whole};
 
 pub(super) const FILE_QUESTIONS: [Question; 1] = [plain_files_are_frames_and_files_at_once];
 
@@ -16,8 +16,8 @@ const FRAME_LENGTHS: [usize; 4] = [70_000, 1, 1 << 20, 5000];
 fn plain_files_are_frames_and_files_at_once(trial: &Trial<'_>) {
     let target = &*trial.open();
     let Some(files) = target.files() else { return };
-    let root = trial.settings.path.join(FILES);
-    let file = PLAIN | 7;
+    let root = trial.settings.path.join(FILES_FOLDER);
+    let file = PLAIN_SEGMENT_BIT | 7;
     let mut whole = Vec::new();
     let places: Vec<Place> = (1..)
         .zip(FRAME_LENGTHS)
@@ -49,7 +49,7 @@ fn plain_files_are_frames_and_files_at_once(trial: &Trial<'_>) {
     assert!(fs::read(root.join("a/b")).expect("a file") == whole);
     fs::write(root.join("other"), b"put there by someone").expect("writes");
     assert_eq!(files.names().expect("lists"), [(b"a/b".to_vec(), file)]);
-    files.set_name(b"a/b", None, &[PLAIN | 8]).expect("leaves a file that is not one of these");
+    files.set_name(b"a/b", None, &[PLAIN_SEGMENT_BIT | 8]).expect("leaves a file that is not one of these");
     assert!(root.join("a/b").exists());
     files.set_name(b"a/b", None, &[file]).expect("unnames");
     assert!(!root.join("a").exists() && read(target, places[0], 1, 0, 9).is_ok());

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::frames::{append, assert_missing, bytes, read, scan};
 use super::{Question, STORE_ID, Trial};
-use crate::{Capabilities, MARK, TargetFound};
+use crate::{Capabilities, MARKER_FILE, TargetFound};
 
 pub(super) const OWNER_QUESTIONS: [Question; 8] = [
     capabilities_agree_with_each_other,
@@ -31,7 +31,7 @@ fn capabilities_agree_with_each_other(trial: &Trial<'_>) {
     assert_eq!(target.files().is_some(), plain_files);
     target.look().expect("the target is there");
     if log_copies {
-        let mark = fs::read_to_string(trial.settings.path.join(MARK)).expect("a marker");
+        let mark = fs::read_to_string(trial.settings.path.join(MARKER_FILE)).expect("a marker");
         assert_eq!(mark, trial.owner().mark());
     }
 }

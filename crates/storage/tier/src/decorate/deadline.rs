@@ -15,7 +15,7 @@ use super::files;
 use crate::{FileStore, Place, Space, Target, Whole};
 
 /// While so many calls have not come back, no more are begun.
-const HUNG: usize = 4;
+const MAX_HUNG_CALLS: usize = 4;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -71,7 +71,7 @@ impl Deadline {
         work: impl FnOnce(&dyn Target) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} after {:?}", self.limit));
-        if self.lanes.hung.load(Ordering::Acquire) >= HUNG {
+        if self.lanes.hung.load(Ordering::Acquire) >= MAX_HUNG_CALLS {
             return Err(late("calls have not come back"));
         }
         let (send, receive) = sync_channel(1);
@@ -80,7 +80,7 @@ impl Deadline {
         let of_lane = state.clone();
         self.give(Box::new(move || {
             let result = work(&*inner);
-            if of_lane.swap(DONE, Ordering::AcqRel) == GIVEN_UP {
+            if of_lane.swap(STATE_DONE, Ordering::AcqRel) == GIVEN_UP {
                 lanes.hung.fetch_sub(1, Ordering::AcqRel);
             }
             // Nobody waits any more if this fails.
@@ -88,7 +88,7 @@ impl Deadline {
         }))?;
         receive.recv_timeout(self.limit).unwrap_or_else(|_| {
             self.lanes.hung.fetch_add(1, Ordering::AcqRel);
-            if state.swap(GIVEN_UP, Ordering::AcqRel) == DONE {
+            if state.swap(GIVEN_UP, Ordering::AcqRel) == STATE_DONE {
                 self.lanes.hung.fetch_sub(1, Ordering::AcqRel);
             }
             Err(late("no answer"))
@@ -98,7 +98,7 @@ impl Deadline {
 
 const WAITED_FOR: usize = 0;
 const GIVEN_UP: usize = 1;
-const DONE: usize = 2;
+const STATE_DONE: usize = 2;
 
 impl Target for Deadline {
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place> {

@@ -14,13 +14,13 @@ use terrace_system::clock::monotonic_nanos;
 use super::files;
 use crate::{FileStore, Place, Target};
 
-const SECOND: u64 = 1_000_000_000;
+const SECOND_NANOSECONDS: u64 = 1_000_000_000;
 /// A target that was idle may catch up by this much at the most.
-const CREDIT: u64 = SECOND / 50;
-/// No more than this (or than `QUEUE` bytes take) is ever booked ahead: what is further off was booked before a reboot.
-const AHEAD: u64 = 60 * SECOND;
+const MAX_CREDIT_NANOSECONDS: u64 = SECOND_NANOSECONDS / 50;
+/// No more than this (or than `MAX_QUEUED_BYTES` bytes take) is ever booked ahead: what is further off was booked before a reboot.
+const MAX_AHEAD_NANOSECONDS: u64 = 60 * SECOND_NANOSECONDS;
 /// Bytes that may wait in a slow target's queue.
-const QUEUE: u64 = 256 << 20;
+const MAX_QUEUED_BYTES: u64 = 256 << 20;
 
 /// How fast the device is that a throttled target stands for.
 #[derive(Clone, Debug, Default)]
@@ -98,9 +98,9 @@ fn book(state: &Path, lane: Lane, next: impl FnOnce(u64) -> u64) -> io::Result<u
 
 /// When an operation of `bytes` starts and ends on a device that is busy until `busy`.
 fn reserve(now: u64, busy: u64, bytes: u64, rate: u64) -> (u64, u64) {
-    let time = |bytes: u64| (u128::from(bytes) * u128::from(SECOND) / u128::from(rate.max(1))) as u64;
-    let of_an_earlier_boot = busy > now.saturating_add(AHEAD.max(time(QUEUE)));
-    let start = if of_an_earlier_boot { now } else { busy.max(now.saturating_sub(CREDIT)) };
+    let time = |bytes: u64| (u128::from(bytes) * u128::from(SECOND_NANOSECONDS) / u128::from(rate.max(1))) as u64;
+    let of_an_earlier_boot = busy > now.saturating_add(MAX_AHEAD_NANOSECONDS.max(time(MAX_QUEUED_BYTES)));
+    let start = if of_an_earlier_boot { now } else { busy.max(now.saturating_sub(MAX_CREDIT_NANOSECONDS)) };
     (start, start.saturating_add(time(bytes)))
 }
 
@@ -143,28 +143,28 @@ impl FileStore for Throttle {
 mod tests {
     use super::*;
 
-    const RATE: u64 = 100_000_000;
-    const START: u64 = 1_000 * SECOND;
+    const TEST_RATE: u64 = 100_000_000;
+    const TEST_START_NANOSECONDS: u64 = 1_000 * SECOND_NANOSECONDS;
 
     /// Bytes per second that one caller gets who sleeps until its slot has ended, always `late` by some nanoseconds.
     fn measured(sizes: &[u64], late: u64) -> f64 {
-        let (mut clock, mut busy, mut bytes) = (START, START, 0);
+        let (mut clock, mut busy, mut bytes) = (TEST_START_NANOSECONDS, TEST_START_NANOSECONDS, 0);
         for size in sizes.iter().cycle() {
-            busy = reserve(clock, busy, *size, RATE).1;
+            busy = reserve(clock, busy, *size, TEST_RATE).1;
             bytes += size;
             clock = clock.max(busy + late);
-            if clock > START + 10 * SECOND {
+            if clock > TEST_START_NANOSECONDS + 10 * SECOND_NANOSECONDS {
                 break;
             }
         }
-        bytes as f64 * SECOND as f64 / (clock - START) as f64
+        bytes as f64 * SECOND_NANOSECONDS as f64 / (clock - TEST_START_NANOSECONDS) as f64
     }
 
     #[test]
     fn the_rate_is_kept_over_ten_seconds_though_sleeps_end_late() {
         for sizes in [&[512][..], &[4096], &[1 << 20], &[4096, 1 << 20, 65_536, 100]] {
             for late in [0, 60_000, 1_000_000, 15_000_000] {
-                let ratio = measured(sizes, late) / RATE as f64;
+                let ratio = measured(sizes, late) / TEST_RATE as f64;
                 assert!((0.95..1.05).contains(&ratio), "{sizes:?}, {late} ns late: {ratio}");
             }
         }
@@ -172,21 +172,33 @@ mod tests {
 
     #[test]
     fn idle_time_is_credited_a_little() {
-        assert_eq!(reserve(START, 0, 100, RATE), (START - CREDIT, START - CREDIT + 1000));
-        assert_eq!(reserve(START, START - 5, 100, RATE), (START - 5, START + 995));
+        assert_eq!(
+            reserve(TEST_START_NANOSECONDS, 0, 100, TEST_RATE),
+            (TEST_START_NANOSECONDS - MAX_CREDIT_NANOSECONDS, TEST_START_NANOSECONDS - MAX_CREDIT_NANOSECONDS + 1000)
+        );
+        assert_eq!(
+            reserve(TEST_START_NANOSECONDS, TEST_START_NANOSECONDS - 5, 100, TEST_RATE),
+            (TEST_START_NANOSECONDS - 5, TEST_START_NANOSECONDS + 995)
+        );
     }
 
     #[test]
     fn what_was_booked_before_a_reboot_does_not_block() {
-        assert_eq!(reserve(START, u64::MAX, 100, RATE).0, START);
-        assert_eq!(reserve(START, START + AHEAD + 1, 100, RATE).0, START);
-        assert_eq!(reserve(START, START + AHEAD, 100, RATE).0, START + AHEAD);
+        assert_eq!(reserve(TEST_START_NANOSECONDS, u64::MAX, 100, TEST_RATE).0, TEST_START_NANOSECONDS);
+        assert_eq!(
+            reserve(TEST_START_NANOSECONDS, TEST_START_NANOSECONDS + MAX_AHEAD_NANOSECONDS + 1, 100, TEST_RATE).0,
+            TEST_START_NANOSECONDS
+        );
+        assert_eq!(
+            reserve(TEST_START_NANOSECONDS, TEST_START_NANOSECONDS + MAX_AHEAD_NANOSECONDS, 100, TEST_RATE).0,
+            TEST_START_NANOSECONDS + MAX_AHEAD_NANOSECONDS
+        );
     }
 
     #[test]
     fn a_slow_device_may_have_a_long_queue() {
-        let hour = START + 3600 * SECOND;
-        assert_eq!(reserve(START, hour, 1000, 1000), (hour, hour + SECOND));
+        let hour = TEST_START_NANOSECONDS + 3600 * SECOND_NANOSECONDS;
+        assert_eq!(reserve(TEST_START_NANOSECONDS, hour, 1000, 1000), (hour, hour + SECOND_NANOSECONDS));
     }
 
     /// A lock on one descriptor that all threads share excludes none of them: two would book the same time.

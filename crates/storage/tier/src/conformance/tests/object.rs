@@ -33,8 +33,8 @@ fn on_fs() -> Site {
 }
 
 fn on_redis(redis: &Redis) -> Site {
-    static ROOTS: AtomicU64 = AtomicU64::new(0);
-    let root = format!("/run-{}", ROOTS.fetch_add(1, Ordering::Relaxed));
+    static NEXT_ROOT: AtomicU64 = AtomicU64::new(0);
+    let root = format!("/run-{}", NEXT_ROOT.fetch_add(1, Ordering::Relaxed));
     let mut site = site(root, tempfile::tempdir().expect("a folder"));
     site.settings.service = Some("redis".into());
     site.settings.options.insert("endpoint".into(), redis.endpoint());
@@ -156,7 +156,7 @@ fn a_shortened_blob_is_damage() {
     let target = open(&fs(&folder), STORE_ID, &folder.path().join("state")).expect("a target");
     let places: Vec<Place> = (1..4).map(|write| append(&target, write, 5000).expect("appends")).collect();
     for (place, left) in places.iter().zip([0, 10, 4000]) {
-        let slot = place.offset / ledger::SLOT;
+        let slot = place.offset / ledger::SLOT_BYTES;
         let blob = folder.path().join(format!("blobs/segments/{:016x}/{slot:03x}", place.segment));
         std::fs::File::options().write(true).open(blob).and_then(|file| file.set_len(left)).expect("shortens");
         let error = target.read(*place, 4500, &mut [0; 100]).expect_err("too short");
