@@ -179,5 +179,5 @@ impl Ledger {
 
 fn read(destination: &[u8], attributes: &Attributes) -> Result<Mark> {
     let what = || format!("the record of destination {:?}", String::from_utf8_lossy(destination));
-    Mark::read(attributes).ok_or_else(|| Error::damaged(what(), "a number is none"))
+    Mark::read(attributes).ok_or_else(|| Error::damaged(what(), "a number is missing or malformed"))
 }
