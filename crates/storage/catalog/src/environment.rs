@@ -240,8 +240,8 @@ pub struct Holder {
     /// earlier commits are whole. Set with release, read with acquire: a thread that reads false after a reopening must also
     /// see the new `current`.
     failed: AtomicBool,
-    /// Held while the environment is reopened, so that only one thread does it. It may wait for another thread to close the
-    /// old environment; that thread never waits for this lock while it has an environment.
+    /// Held while the environment is reopened, so that only one thread does it. Under it, the thread waits until all others
+    /// have dropped the old environment, for `MAX_CLOSING_TIME` at most.
     reopening: Mutex<()>,
 }
 

@@ -1,7 +1,7 @@
-//! Tiers and their targets: where frames lie.
+//! Targets, which store frames.
 //!
-//! A [`Target`] is one device, directory or bucket, which [`TargetKind`] opens by its configuration. A crate outside of
-//! Terrace adds a kind of its own by [`register_kind`]. Throttle, deadline and faults are decorators around any target.
+//! A [`Target`] is one device, directory or bucket. A [`TargetKind`] opens it by its configuration. Another crate adds a kind of
+//! its own by [`register_kind`]. Throttle, deadline and faults are decorators around any target.
 
 #[cfg(feature = "object")]
 mod blobs;
@@ -52,19 +52,19 @@ use terrace_format::frame::{Frame, Header};
 
 pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN_SEGMENT_BIT, Place};
 
-/// What a target holds and may hold, in bytes.
+/// The space of a target, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Allocated bytes.
     pub used: u64,
-    /// The most that it may allocate: by configuration, and by what its file system has left.
+    /// The most bytes that it may allocate, limited by the configuration and by the free space of its file system.
     pub capacity: u64,
-    /// Whether it takes no writes, as a file system that was mounted for reading only.
+    /// Whether it takes no writes, like a file system that is mounted read-only.
     pub read_only: bool,
 }
 
 impl Space {
-    /// Of a target that nothing but the configuration limits.
+    /// The space of a target that only the configuration limits.
     pub fn within(used: u64, capacity: u64) -> Space {
         Space { used, capacity, read_only: false }
     }
@@ -72,48 +72,48 @@ impl Space {
 
 /// One device, directory, node or bucket of a tier.
 ///
-/// Errors are the system's: `StorageFull`, `ReadOnlyFilesystem`, `NotFound`, `TimedOut` and
-/// `InvalidData` (damage) mean what they say; all others set the target aside.
+/// Errors are the system's. `StorageFull`, `ReadOnlyFilesystem`, `NotFound`, `TimedOut` and `InvalidData` (damage) have their
+/// usual meaning. For any other error the store sets the target aside.
 pub trait Target: Send + Sync {
-    /// Writes a frame at a new place and returns it. The bytes are in the file (not yet synced) when it returns.
+    /// Writes a frame at a new place, and returns the place. When it returns, the bytes are in the file, but not synced.
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place>;
 
-    /// Fills `out` with the frame's bytes from `skip` on, header included; `NotFound` where they do not exist.
+    /// Fills `out` with the frame's bytes from `skip` on, where the header counts, too. `NotFound` if they do not exist.
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()>;
 
-    /// Makes everything in these segments, and the segments' names, durable.
+    /// Makes all bytes in these segments durable, and the names of the segments.
     fn sync(&self, segments: &[u64]) -> io::Result<()>;
 
-    /// Gives back the space of frames; freeing twice does no harm.
+    /// Frees the space of frames. Freeing a place twice does no harm.
     fn free(&self, places: &[Place]) -> io::Result<()>;
 
-    /// Deletes a segment that holds nothing alive. One that some writer still holds stays. True if it is gone.
+    /// Deletes a segment without live frames, unless a writer still holds it. Returns whether the segment is gone.
     fn discard(&self, segment: u64) -> io::Result<bool>;
 
-    /// Bytes that a segment takes on the device: more than live in it, where what is dead could not be given back. 0
-    /// where that cannot be.
+    /// The bytes that a segment takes on the device, including dead frames whose space could not be freed. 0 for kinds of
+    /// targets that always free the space of dead frames.
     fn allocated(&self, _segment: u64) -> u64 {
         0
     }
 
-    /// What is allocated, and the limit.
+    /// The allocated bytes, and the limit.
     fn space(&self) -> io::Result<Space>;
 
-    /// What is allocated, about: as counted, by all processes where the target is theirs, without looking.
+    /// The approximate number of allocated bytes, from a counter that all processes of the store share. It does no I/O.
     fn used(&self) -> u64;
 
-    /// Calls `found` with each whole frame header on the target; payloads are not looked at.
+    /// Calls `found` with each whole frame header on the target. It does not read payloads.
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()>;
 
-    /// Sees that the target is there and the store's; an empty one that may be is made so.
+    /// Checks that the target is there and belongs to the store. Makes the target in an empty place if that is allowed.
     ///
     /// # Errors
-    /// `AlreadyExists` where it is another store's or target's; `NotConnected` where it is not what it was.
+    /// `AlreadyExists` if the place belongs to another store or target. `NotConnected` if the target is not there.
     fn ready(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Looks again whether the target is there and the store's, whatever was seen before.
+    /// Like [`Target::ready`], but ignores the results of earlier checks.
     ///
     /// # Errors
     /// As [`Target::ready`].
@@ -121,22 +121,22 @@ pub trait Target: Send + Sync {
         self.ready()
     }
 
-    /// Whether it was made, or found empty: what the catalog says is on it is gone.
+    /// Returns whether the target was made, or found empty, so that the replicas in the catalog are not on it.
     fn is_new(&self) -> bool {
         false
     }
 
-    /// Notes that what the catalog said was on it is owed again, or known to be lost.
+    /// Ends the state of [`Target::is_new`]: all of its replicas in the catalog are now owed again, or known to be lost.
     fn forget_new(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// The plain files of a target that can hold some.
+    /// The plain files, if the target supports them.
     fn files(&self) -> Option<&dyn FileStore> {
         None
     }
 
-    /// Where a place's bytes are to be found by a person, if that is a file.
+    /// The file with the bytes of a segment, to be shown to a person. `None` if there is no such file.
     fn file(&self, _segment: u64) -> Option<std::path::PathBuf> {
         None
     }
