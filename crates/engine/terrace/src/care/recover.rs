@@ -127,7 +127,7 @@ impl Care {
         }
         for Emptied { device, .. } in emptied {
             if let Err(error) = device.target.forget_new() {
-                tracing::warn!(target = %device.path.display(), %error, "it is looked at again when the store is opened next");
+                tracing::warn!(target = %device.path.display(), %error, "the note that this target was empty could not be removed; the next opening of the store checks the target again");
             }
         }
         Ok(())
@@ -215,7 +215,7 @@ impl Care {
             tracing::warn!(
                 objects = objects_lost,
                 first,
-                "bytes are lost: their only replicas were on targets that were emptied; `terrace scrub` names all such objects"
+                "bytes of objects are lost, because their only replicas were on targets that are now empty; `terrace scrub` lists these objects"
             );
         }
         Ok(())

@@ -49,6 +49,7 @@ impl Journal {
             }
         }
         terrace_system::fail::point("sync:frames");
+        // After the frames: a durable record must not name bytes that a power cut can take without a mark being missing.
         self.catalog.log().sync(self.catalog.tail()?)?;
         terrace_system::fail::point("sync:log");
         self.copy_log(true)
@@ -68,6 +69,7 @@ impl Journal {
         let synced = self.catalog.synced()?;
         if sequence > synced + 1 || synced == 0 && sequence > 0 {
             self.catalog.commit(Edit::Synced { sequence }.into())?;
+            // The mark itself, so that a recovery finds it. If it is lost, recovery only verifies more commits.
             self.catalog.log().sync(self.catalog.tail()?)?;
             self.copy_log(true)?;
             self.write_reach(sequence);
@@ -107,7 +109,11 @@ impl Journal {
             match self.copy_log_to(device, tail, durable) {
                 // The log is at fault, not the target.
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                    tracing::error!(%error, "log not copied")
+                    tracing::error!(
+                        target = %device.path.display(),
+                        %error,
+                        "the copy of the log on this target was not updated, because the log is damaged; run `terrace rebuild`"
+                    )
                 }
                 Err(error) => device.failed(&error),
                 Ok(()) => {}

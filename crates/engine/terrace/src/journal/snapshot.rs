@@ -29,6 +29,7 @@ impl Journal {
         terrace_system::fail::point("snapshot:written");
         let context = || format!("naming a snapshot in {}", folder.display());
         fs::rename(&new, log::snapshot(folder, tail.sequence)).map_err(Error::io(context()))?;
+        // The name must be durable before `trim` deletes the log that the snapshot replaces.
         File::open(folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))?;
         tracing::debug!(sequence = tail.sequence, "snapshot");
         terrace_system::fail::point("snapshot:named");

@@ -55,6 +55,8 @@ impl Move for ToMake {
 struct OwedSet<'a> {
     mover: &'a Mover,
     object: Option<u64>,
+    /// The last task that was pulled. Held while the next page is read, so that no task is pulled twice. Only catalog reads run
+    /// under it.
     after: Mutex<Option<Task>>,
     end: Instant,
 }
@@ -64,10 +66,11 @@ impl Source for OwedSet<'_> {
     type Error = Error;
 
     fn pull(&self, _: usize) -> Result<Pulled<ToMake>> {
+        // Acquire: see `State::stopping`.
         if self.mover.state.stopping.load(Ordering::Acquire) || Instant::now() > self.end {
             return Ok(Pulled::Stop);
         }
-        let mut after = self.after.lock();
+        let mut after = self.after.lock(); // see the field
         let tasks = self.mover.owed_next(self.object, *after)?;
         let Some((last, _)) = tasks.last() else { return Ok(Pulled::End) };
         *after = Some(*last);
@@ -85,7 +88,7 @@ impl Source for OwedSet<'_> {
     }
 }
 
-/// Owed replicas that are given, each pulled once.
+/// A given list of owed replicas. The lock is held for one removal from the list, so that each is pulled once.
 struct Given(Mutex<Vec<(Task, Owed)>>);
 
 impl Source for Given {
@@ -93,7 +96,7 @@ impl Source for Given {
     type Error = Error;
 
     fn pull(&self, _: usize) -> Result<Pulled<ToMake>> {
-        let mut left = self.0.lock();
+        let mut left = self.0.lock(); // see the type
         if left.is_empty() {
             return Ok(Pulled::End);
         }
@@ -116,6 +119,7 @@ impl Source for Given {
 struct Targets<'a> {
     mover: &'a Mover,
     at_once: bool,
+    /// The number of replicas that were made. Relaxed: the pipeline joins its workers before `flow` reads the sum.
     done: AtomicUsize,
 }
 
@@ -130,7 +134,7 @@ impl<'a> Sink<ToMake> for Targets<'a> {
     }
 
     fn sync(&self, _: &TargetId, made: Made<'a>) -> Result<(), Failure<Error>> {
-        self.done.fetch_add(self.mover.register(made)?, Ordering::Relaxed);
+        self.done.fetch_add(self.mover.register(made)?, Ordering::Relaxed); // see the field
         Ok(())
     }
 
@@ -166,6 +170,7 @@ impl Mover {
             ..Settings::default()
         };
         match terrace_pipeline::run(&[source], &sink, &settings, &Figures::default()) {
+            // Relaxed: all workers have ended.
             Ok(()) => Ok(sink.done.load(Ordering::Relaxed)),
             Err(Ended::Failed(error)) => Err(error),
             Err(Ended::NoThread(error)) => Err(Error::io("starting a thread of the mover")(error)),

@@ -68,12 +68,17 @@ pub(crate) struct Mover {
 }
 
 /// The mover's state in this process.
+///
+/// Lock order: `repairing` and `following` are held during whole rounds of work, with I/O and commits, and are taken while no
+/// other lock of this struct is held. So are `marked`, `told` and `promoted`, by the background thread only. The others come last,
+/// and are held for a lookup or an update; `encodings` also while a missing encoding is chosen.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Tasks that some thread of this process works on.
+    /// The tasks that threads of this process work on, so that no two make the same replica.
     claimed: Mutex<HashSet<Task>>,
+    /// Held while suspects are repaired: a caller that waits for it knows that earlier repairs are done.
     repairing: Mutex<()>,
-    /// Replicas that were repaired and that no caller was told of yet.
+    /// The number of repaired replicas that no caller was told of yet. Relaxed: a mere count.
     repaired: AtomicU64,
     /// When the background thread last told of them.
     told: Mutex<Option<Instant>>,
@@ -85,8 +90,13 @@ pub(crate) struct State {
     following: Mutex<()>,
     /// The encodings planned for pending replicas. A process that adopts them chooses.
     encodings: Mutex<HashMap<Task, Encoding>>,
+    /// The background thread. Held while it is started, and while it is joined: the thread itself never takes this lock,
+    /// because `started` is set by then.
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Set once, before the thread is woken and joined. Release and acquire, though the thread acts on nothing else: the join
+    /// orders the rest.
     stopping: AtomicBool,
+    /// Set by the first call of `start`, which alone starts the thread.
     started: AtomicBool,
     /// When this process last marked what is durable.
     marked: Mutex<Option<Instant>>,
@@ -96,6 +106,8 @@ pub(crate) struct State {
     /// When it was looked last for what is worth promoting.
     promoted: Mutex<Option<Instant>>,
     wake: Condvar,
+    /// Held by the background thread from its check of `stopping` until it waits. `stop` takes it after it has set `stopping`, so
+    /// its signal does not fall between the two.
     asleep: Mutex<()>,
 }
 
@@ -123,8 +135,9 @@ impl Mover {
         self.state.stopping.store(true, Ordering::Release);
         drop(self.state.asleep.lock());
         self.state.wake.notify_all();
+        // Held while the thread ends: see `State::thread`.
         if let Some(thread) = self.state.thread.lock().take() {
-            // A panic there has been printed; nothing is left to do about it.
+            // A panic of the thread has been printed, and there is nothing more to do about it.
             let _ = thread.join();
         }
     }
@@ -146,6 +159,7 @@ impl Mover {
     }
 
     fn rest(&self, time: Duration) {
+        // Checked under the lock: see `State::asleep`.
         let asleep = self.state.asleep.lock();
         if !self.state.stopping.load(Ordering::Acquire) {
             drop(self.state.wake.wait_timeout(asleep, time));
@@ -162,10 +176,12 @@ impl Mover {
             }
             return;
         }
+        // See `State::thread`.
         let mut thread = self.state.thread.lock();
         if thread.is_none() {
             let mover = Arc::downgrade(self);
             let started = std::thread::Builder::new().name("terrace-mover".into()).spawn(move || {
+                // A weak reference, so that the thread does not keep the store open.
                 while let Some(mover) = mover.upgrade() {
                     if mover.state.stopping.load(Ordering::Acquire) {
                         return;
