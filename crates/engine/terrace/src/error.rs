@@ -109,7 +109,7 @@ pub enum Error {
     /// The commit log lacks commits that it held, or does not hold what the catalog ends with.
     #[error("the commit log is damaged or lost (nothing was changed): {0}")]
     LogDamaged(String),
-    /// So many bytes were to be discarded that a mistake is likely.
+    /// The bytes to be discarded are too many: a mistake is likely.
     #[error(
         "{what}: {bytes} of {of_bytes} bytes seem unused ({why}). Because this is much, nothing was removed; check that nothing is missing, then `terrace prune --force` removes them"
     )]

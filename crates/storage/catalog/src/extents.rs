@@ -98,7 +98,7 @@ pub fn load_frame(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64
     load(records, txn, object, start, start.saturating_add(u64::from(MAX_EXTENT_BYTES)))
 }
 
-/// Loads the records that may have an extent in `start..end`. Returns their extents, and the range of which these are all.
+/// Loads the records that may have an extent in `start..end`. Returns their extents, and the range in which there are no others.
 fn load_records(
     records: Records,
     txn: &RoTxn<'_>,

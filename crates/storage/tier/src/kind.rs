@@ -1,4 +1,4 @@
-//! Kinds of targets: how a store checks, opens, finds and removes targets of which it only knows the configuration.
+//! Kinds of targets: how a store checks, opens, finds and removes a target if it knows only the configuration.
 
 use std::collections::BTreeMap;
 use std::fs::File;

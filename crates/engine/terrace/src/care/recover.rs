@@ -175,8 +175,8 @@ impl Care {
         })
     }
 
-    /// Takes off replicas that are gone, and owes them again. Of an extent that has no other, the record stays: it tells
-    /// what is lost, and is told of.
+    /// Removes replicas that are gone from their extents, and owes them again. An extent without another replica keeps its
+    /// record, which shows the loss, and a warning reports it.
     fn owe_again(&self, gone: impl Fn(u64, &Extent, &Replica) -> bool) -> Result<()> {
         let (mut edits, mut objects_lost, mut first_lost) = (Vec::new(), 0, None);
         self.catalog.each_object(b"", |key, object, extents| {

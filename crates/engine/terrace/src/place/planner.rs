@@ -107,8 +107,8 @@ impl Planner {
         made
     }
 
-    /// The bytes in a second at which a device is written and read as what is planned counts it: where it fills up, with
-    /// what its bytes keep from it.
+    /// The bytes per second at which the planner expects a device to be written and read. On a filling device this includes the
+    /// cost of displacing other bytes.
     pub fn pace(&self, tiers: &Tiers, device: &Device) -> Pace {
         let at = tiers.devices.iter().position(|other| other.id == device.id);
         let State { tiers: held, .. } = &mut *self.state.lock();
@@ -130,7 +130,7 @@ impl Planner {
         self.state.lock().planned
     }
 
-    /// Plans the replicas of `length` bytes, some of which are stored already; with `stay`, on the same targets.
+    /// Plans the replicas of `length` bytes that are partly stored already. With `stay`, they keep their targets.
     /// Nothing where there is no such plan, or one that cuts the bytes.
     pub fn replan(
         &self,
