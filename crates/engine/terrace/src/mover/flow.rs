@@ -144,8 +144,8 @@ impl<'a> Sink<ToMake> for Targets<'a> {
 }
 
 impl Mover {
-    /// Makes what is owed now, to one object or to all, as far as the targets allow, for a few seconds at most; how many
-    /// replicas are no longer owed.
+    /// Makes the owed replicas of one object or of all, as far as the targets allow, for a few seconds at most. Returns how many
+    /// are no longer owed.
     pub fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
         let first = self.owed_next(object, None)?;
         if first.len() < OWED_PER_LOOK && !self.pays(&first) {
@@ -155,7 +155,7 @@ impl Mover {
         self.flow(source, at_once)
     }
 
-    /// Makes these owed replicas, as far as the targets allow; how many are no longer owed.
+    /// Makes these owed replicas, as far as the targets allow. Returns how many are no longer owed.
     pub(super) fn make_given(&self, owed: Vec<(Task, Owed)>) -> Result<usize> {
         if self.pays(&owed) { self.flow(Given(Mutex::new(owed)), true) } else { self.make(&owed, true) }
     }
@@ -177,7 +177,7 @@ impl Mover {
         }
     }
 
-    /// The next of what is owed, to one object or to all.
+    /// The next owed replicas of one object or of all.
     pub fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
         let before = object.map(|object| Task { object, frame_offset: 0, write: 0, target: 0 });
         let mut tasks = self.catalog.owed(after.or(before).as_ref(), OWED_PER_LOOK)?;
@@ -185,7 +185,7 @@ impl Mover {
         Ok(tasks)
     }
 
-    /// Whether threads are worth their while: several targets are written to for long.
+    /// Returns whether the pipeline's threads pay: several targets are written to for a long time.
     fn pays(&self, tasks: &[(Task, Owed)]) -> bool {
         let several = tasks.windows(2).any(|pair| pair[0].0.target != pair[1].0.target);
         let seconds = |(task, owed): &(Task, Owed)| {
@@ -195,7 +195,7 @@ impl Mover {
         several && tasks.iter().filter_map(seconds).sum::<f64>() > MIN_PIPELINE_SECONDS
     }
 
-    /// The same, while `progress` is told again and again what is left.
+    /// Like [`Mover::make_all`], and repeatedly calls `progress` with the number of owed replicas.
     pub(super) fn make_all_telling(&self, progress: &mut dyn FnMut(u64)) -> Result<usize> {
         let (done, is_done) = channel();
         std::thread::scope(|scope| {
@@ -206,7 +206,7 @@ impl Mover {
                 match is_done.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(made) => return made,
                     Err(RecvTimeoutError::Timeout) => progress(self.catalog.owed_count(None)?),
-                    // It panicked, which the scope hands on.
+                    // The thread has panicked. The scope passes the panic on.
                     Err(RecvTimeoutError::Disconnected) => return Ok(0),
                 }
             }
