@@ -9,7 +9,7 @@ use super::Mover;
 use crate::Result;
 use crate::read::Suspect;
 
-/// How often the background thread warns of what it repaired.
+/// The time between two warnings of the background thread about repairs.
 const TELL_REPAIRED_EVERY: Duration = Duration::from_secs(30);
 
 /// The result of repairing a replica that a read found bad.
@@ -60,7 +60,7 @@ impl Mover {
         }
     }
 
-    /// The same, every 30 seconds at most.
+    /// Like [`Mover::tell_repaired`], every 30 seconds at most.
     pub(super) fn tell_repaired_in_time(&self) {
         let mut told = self.state.told.lock();
         if told.get_or_insert_with(Instant::now).elapsed() > TELL_REPAIRED_EVERY {

@@ -230,7 +230,7 @@ impl Mover {
     }
 }
 
-/// The part of a configuration that says what is wanted of objects.
+/// The part of a configuration that decides the policy of objects.
 fn rules(config: &Config) -> String {
     let store = StoreConfig { targets: 0, ..config.store.clone() };
     Config { store, rules: config.rules.clone(), tiers: Vec::new() }.to_toml()

@@ -40,7 +40,7 @@ impl Store {
     /// Opens the store in `dir`, or shares it with those of this process that have it open. After a restart that took
     /// the machine by surprise the first opener makes the catalog from the commit log.
     ///
-    /// A process that was forked from one with an open store must open it again; what it inherited refuses to work.
+    /// A process that was forked from one with an open store must open it again: the inherited handles refuse to work.
     ///
     /// # Errors
     /// [`Error::LogDamaged`] where the log lacks commits that the catalog or a target tells of; nothing is changed then.
@@ -67,7 +67,7 @@ impl Store {
     }
 }
 
-/// Makes what a process makes once, while it cannot be forked: a fork would wait for ever for what another thread of its
+/// Makes the statics of the process while no fork can happen. A fork would wait forever for a static that another thread of its
 /// parent was making.
 fn made_once() {
     drop(Predictor::default());
