@@ -15,5 +15,5 @@ fn every_file_and_item_that_the_walks_name_is_there() {
         assert!(text.contains(item), "{file} has no {item:?}");
         count += 1;
     }
-    assert_eq!(count, 20, "rows of the walks");
+    assert_eq!(count, 25, "rows of the walks");
 }

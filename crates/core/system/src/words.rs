@@ -32,11 +32,11 @@ impl<const N: usize> Words<N> {
 
     fn map(path: &Path) -> io::Result<MmapRaw> {
         let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
-        if file.metadata()?.len() < Self::LENGTH as u64 {
+        if file.metadata()?.len() < Self::MAPPED_BYTES as u64 {
             // Written, not only lengthened: a page that has no place on the disk could not be written to later.
-            std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; Self::LENGTH], 0)?;
+            std::os::unix::fs::FileExt::write_all_at(&file, &vec![0; Self::MAPPED_BYTES], 0)?;
         }
-        MmapOptions::new().len(Self::LENGTH).map_raw(&file)
+        MmapOptions::new().len(Self::MAPPED_BYTES).map_raw(&file)
     }
 
     /// Whether other processes see them.

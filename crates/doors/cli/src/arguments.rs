@@ -82,7 +82,7 @@ pub enum Command {
     ///
     /// Example: terrace health --wait safe
     Health(Health),
-    /// List the tiers, add new ones, or remove one.
+    /// List the tiers (as `status` does), add new ones, or remove one.
     ///
     /// To remove a tier, empty it with `terrace drain TIER` first.
     Tiers {
@@ -200,9 +200,14 @@ pub enum StoreCommand {
     },
     /// Wait until all replicas are made and everything is durable.
     Sync,
-    /// Stream requests or files to a destination, exactly once.
+    /// Deliver files or requests to a destination as they arrive, exactly once.
     ///
-    /// Without SOURCE, show the status of all streams.
+    /// Files in a watched directory are removed once they are delivered and synced; --tail keeps them. Without SOURCE, the command
+    /// shows the status of all streams.
+    ///
+    /// Example: terrace flush /burst --to /archive
+    ///
+    /// Example: terrace flush /var/log/app --tail --to s3://logs/app
     Flush(Flush),
     /// Show where an object's replicas are and how they are encoded.
     Locate { key: OsString },
@@ -290,8 +295,11 @@ pub enum Tiers {
     },
     /// Remove a tier that `terrace drain` has emptied.
     Remove { tier: String },
-    /// Use a tier's directories or bucket again after their content was lost, and make its replicas again.
-    Renew { tier: String },
+    /// Accept a tier's empty directories or empty bucket in place of lost ones, and make its replicas again.
+    Renew {
+        /// The tier whose content was lost.
+        tier: String,
+    },
 }
 
 /// Which files of a directory. A pattern is held against a file's path, its name, and those of its folders.
@@ -321,14 +329,12 @@ pub struct Put {
     pub source: PathBuf,
     /// A key. If it ends with /, or SOURCE is a directory, it is the prefix of the keys.
     pub dest: OsString,
-    /// Number of replicas.
+    /// Number of replicas [default: the configuration's].
     #[arg(long, value_name = "N", value_parser = value_parser!(u8).range(1..))]
     pub replicas: Option<u8>,
-    /// Return once this level is reached [default: the store's].
+    /// Return once this level is reached, or fail [default: wait for all replicas, but succeed if a full tier delays some].
     #[arg(long)]
     pub ack: Option<Ack>,
-    #[command(flatten)]
-    pub wishes: Wishes,
     /// Skip files by content instead of size and time.
     #[arg(long)]
     pub checksum: bool,
@@ -340,6 +346,9 @@ pub struct Put {
     pub dry_run: bool,
     #[command(flatten)]
     pub filter: Filter,
+    // The last one, because its heading holds for all flags behind it.
+    #[command(flatten)]
+    pub wishes: Wishes,
 }
 
 #[derive(Args)]

@@ -10,16 +10,16 @@ use clap::Args;
 #[derive(Args)]
 pub struct Globals {
     /// Use the store in this directory [default: terrace in the user's data directory].
-    #[arg(long, global = true, env = "TERRACE_STORE", value_name = "DIR")]
+    #[arg(long, global = true, help_heading = "Global options", env = "TERRACE_STORE", value_name = "DIR")]
     store: Option<OsString>,
     /// Print the result as JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Global options")]
     pub json: bool,
     /// Print nothing but errors.
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = "Global options")]
     pub quiet: bool,
     /// Log what happens; -vv logs more. TERRACE_LOG takes filters, such as terrace=debug.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = "Global options", action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
 

@@ -14,8 +14,8 @@ pub struct Wishes {
     /// Requirements, most important first, such as max_durability=4,min_storage.
     #[arg(long, value_name = "R,...", value_delimiter = ',')]
     require: Vec<Asked>,
-    /// Weights of encoding time, decoding time and bytes stored: three numbers with commas between, or
-    /// asynchronous, archival or read-after-write.
+    /// Weights of encoding time, decoding time and bytes stored: three numbers with commas between, or asynchronous (only
+    /// encoding counts), archival (only bytes stored count) or read-after-write (0.3,0.3,0.4).
     #[arg(long, value_name = "W")]
     pub weights: Option<Weights>,
     /// Store at most this many bytes for each byte written, such as 3x, and as many replicas as fit into that.
@@ -94,12 +94,32 @@ impl Args for Flags {
             let name = requirement.to_string();
             let flag = Arg::new(name.clone()).long(name.replace('_', "-")).value_name("N").num_args(0..=1);
             let flag = flag.require_equals(true).default_missing_value("true");
-            command.arg(flag.help(format!("As --require {name}; =N is a number of replicas")).hide_short_help(true))
+            command.arg(flag.help(describe(requirement)).hide_short_help(true))
         })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
+    }
+}
+
+/// The help of a requirement's flag. `=N` of each sets the number of replicas.
+fn describe(requirement: Requirement) -> &'static str {
+    match requirement {
+        Requirement::MinReadLatency => {
+            "Read fast: as many replicas as the configuration allows, the first one raw on the fastest tier"
+        }
+        Requirement::MaxReadBandwidth => "Read in parallel: replicas on distinct tiers",
+        Requirement::MaxReadAvailability => "Stay readable: as many replicas as the configuration allows",
+        Requirement::MaxWriteAvailability => "Return at once, and write to any available target",
+        Requirement::MaxDurability => {
+            "Return when all replicas are durable, as many as the configuration allows, on persistent targets"
+        }
+        Requirement::MaxLoadBalance => "Spread replicas by the load of targets",
+        Requirement::MinEnergy => "Use little energy: few replicas, chosen by joules instead of seconds",
+        Requirement::MinWriteLatency => "Return at once, and encode only where that is faster",
+        Requirement::MaxWriteBandwidth => "Return at once, and encode where that stores more bytes in a second",
+        Requirement::MinStorage => "Use little space: few replicas, encoded as densely as possible",
     }
 }
 

@@ -52,7 +52,7 @@ use terrace_format::frame::{Frame, Header};
 
 pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN_SEGMENT_BIT, Place};
 
-/// The space of a target, in bytes.
+/// The use and the capacity of a target, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Allocated bytes.
@@ -87,11 +87,11 @@ pub trait Target: Send + Sync {
     /// Frees the space of frames. Freeing a place twice does no harm.
     fn free(&self, places: &[Place]) -> io::Result<()>;
 
-    /// Deletes a segment without live frames, unless a writer still holds it. Returns whether the segment is gone.
+    /// Deletes a segment without live frames. It stays if a writer has it open. Returns whether it is gone.
     fn discard(&self, segment: u64) -> io::Result<bool>;
 
-    /// The bytes that a segment takes on the device, including dead frames whose space could not be freed. 0 for kinds of
-    /// targets that always free the space of dead frames.
+    /// The bytes that a segment takes on the device. They exceed its live bytes if the space of dead frames could not be
+    /// freed. 0 on targets where that cannot happen.
     fn allocated(&self, _segment: u64) -> u64 {
         0
     }
@@ -99,13 +99,13 @@ pub trait Target: Send + Sync {
     /// The allocated bytes, and the limit.
     fn space(&self) -> io::Result<Space>;
 
-    /// The approximate number of allocated bytes, from a counter that all processes of the store share. It does no I/O.
+    /// The allocated bytes, as all processes have counted them. Does no I/O.
     fn used(&self) -> u64;
 
-    /// Calls `found` with each whole frame header on the target. It does not read payloads.
+    /// Calls `found` with each whole frame header on the target. Does not read payloads.
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()>;
 
-    /// Checks that the target is there and belongs to the store. Makes the target in an empty place if that is allowed.
+    /// Checks that the target is reachable and belongs to the store. Makes it, if it is empty and may be made.
     ///
     /// # Errors
     /// `AlreadyExists` if the place belongs to another store or target. `NotConnected` if the target is not there.
@@ -113,7 +113,7 @@ pub trait Target: Send + Sync {
         Ok(())
     }
 
-    /// Like [`Target::ready`], but ignores the results of earlier checks.
+    /// Checks again, without relying on an earlier check, that the target is reachable and belongs to the store.
     ///
     /// # Errors
     /// As [`Target::ready`].
@@ -121,12 +121,12 @@ pub trait Target: Send + Sync {
         self.ready()
     }
 
-    /// Returns whether the target was made, or found empty, so that the replicas in the catalog are not on it.
+    /// Whether the target is empty although the catalog may list replicas on it: it was just made, or was found emptied.
     fn is_new(&self) -> bool {
         false
     }
 
-    /// Ends the state of [`Target::is_new`]: all of its replicas in the catalog are now owed again, or known to be lost.
+    /// Called once the replicas that were on it are pending again, or known to be lost: [`Target::is_new`] is false from then on.
     fn forget_new(&self) -> io::Result<()> {
         Ok(())
     }
@@ -136,7 +136,7 @@ pub trait Target: Send + Sync {
         None
     }
 
-    /// The file with the bytes of a segment, to be shown to a person. `None` if there is no such file.
+    /// The file that holds a segment, for people who look for it, if it is a file.
     fn file(&self, _segment: u64) -> Option<std::path::PathBuf> {
         None
     }

@@ -13,7 +13,7 @@ use opendal::ErrorKind;
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
 
-use super::ledger::{self, Ledger, Listing, SLOT, SLOTS};
+use super::ledger::{self, Ledger, Listing, SLOT_BYTES, SLOTS_PER_SEGMENT};
 use super::service::{Client, MARKER_BLOB, Service, fetch, fetch_range, run};
 use super::{EmptiedNote, Ids, Place, Space, Target, TargetFound};
 
@@ -32,7 +32,7 @@ fn name(segment: u64, slot: u64) -> String {
 fn parse(name: &str) -> Option<(u64, u64)> {
     let (segment, slot) = name.strip_prefix(SEGMENTS_PREFIX)?.split_once('/')?;
     let number = |hex: &str, digits| (hex.len() == digits).then(|| u64::from_str_radix(hex, 16).ok())?;
-    Some((number(segment, 16)?, number(slot, 3).filter(|slot| *slot < SLOTS)?))
+    Some((number(segment, 16)?, number(slot, 3).filter(|slot| *slot < SLOTS_PER_SEGMENT)?))
 }
 
 /// A target with frames as blobs of a service.
@@ -140,7 +140,7 @@ impl Object {
         let mut listing = Listing::new();
         for place in self.list_below(SEGMENTS_PREFIX.into())? {
             let slots = listing.entry(place.segment).or_default();
-            let slot = (place.offset / SLOT) as usize;
+            let slot = (place.offset / SLOT_BYTES) as usize;
             slots.resize(slots.len().max(slot + 1), 0);
             if let Some(length) = slots.get_mut(slot) {
                 *length = place.length;
@@ -165,7 +165,7 @@ impl Object {
                     },
                     length => length,
                 };
-                places.push(Place { segment, offset: slot * SLOT, length: length.min(SLOT) as u32 });
+                places.push(Place { segment, offset: slot * SLOT_BYTES, length: length.min(SLOT_BYTES) as u32 });
             }
             places.sort_unstable();
             Ok(places)
@@ -204,7 +204,7 @@ impl Object {
             }
         }
         for some in places.chunks(DELETED_TOGETHER) {
-            self.delete(some.iter().map(|place| name(place.segment, place.offset / SLOT)).collect())?;
+            self.delete(some.iter().map(|place| name(place.segment, place.offset / SLOT_BYTES)).collect())?;
         }
         let mut folders: Vec<u64> = places.iter().map(|place| place.segment).chain(segments).collect();
         folders.sort_unstable();
@@ -295,7 +295,7 @@ impl Target for Object {
         blob.extend_from_slice(frame.payload);
         // If the write fails, its number stays unused. A write that timed out may still arrive: the blob is then removed with its
         // segment. The error of `clear` is ignored, because the ledger then only counts some bytes too many until it is rebuilt.
-        self.write(name(place.segment, place.offset / SLOT), blob).inspect_err(|_| {
+        self.write(name(place.segment, place.offset / SLOT_BYTES), blob).inspect_err(|_| {
             let _ = self.ledger.clear(&[place]);
         })?;
         Ok(place)
@@ -339,7 +339,7 @@ impl Target for Object {
             self.ledger.places(segment, true)?
         };
         if !left.is_empty() {
-            self.delete(left.iter().map(|place| name(segment, place.offset / SLOT)).collect())?;
+            self.delete(left.iter().map(|place| name(segment, place.offset / SLOT_BYTES)).collect())?;
         }
         self.delete_folder(segment)?;
         held.forget()?;
@@ -377,7 +377,7 @@ impl Target for Object {
                     let operator = operator.clone();
                     async move {
                         let end = u64::from(place.length).min(MAX_HEADER as u64);
-                        let path = name(place.segment, place.offset / SLOT);
+                        let path = name(place.segment, place.offset / SLOT_BYTES);
                         match fetch_range(&operator, &path, 0..end).await {
                             Ok(bytes) => Ok(Some((place, bytes))),
                             // The blob was freed since the listing, or is shorter than the ledger says. Neither is a frame.

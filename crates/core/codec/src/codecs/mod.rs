@@ -1,4 +1,4 @@
-//! The codecs, one per file. Each encoder appends to `out`. Each decoder fills a slice from bytes that may be damaged,
+//! The codecs, one per file. Each encoder writes into `out`, which is empty. Each decoder fills a slice from bytes that may be damaged,
 //! and returns the number of bytes it filled; the stored bytes cannot raise the bound of its allocations.
 
 mod brotli;

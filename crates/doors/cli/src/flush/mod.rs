@@ -43,16 +43,16 @@ pub struct Flush {
     /// Stop when nothing is left to deliver.
     #[arg(long)]
     pub once: bool,
-    /// Write at most this many bytes at once.
+    /// Write at most this many bytes at once, such as 8MiB [default: 8MiB].
     #[arg(long, value_name = "BYTES")]
     pub max_bytes: Option<Bytes>,
-    /// Write each request after at most this time, even if all workers are busy.
+    /// Write each request after at most this time, such as 200ms, even if all workers are busy [default: 250ms].
     #[arg(long, value_name = "TIME")]
     pub max_age: Option<Time>,
-    /// Write to at most this many destinations at once.
+    /// Write to at most this many destinations at once [default: 4].
     #[arg(long, value_name = "N")]
     pub workers: Option<usize>,
-    /// Hold at most this many bytes in memory.
+    /// Hold at most this many bytes in memory, such as 64MiB [default: 64MiB].
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<Bytes>,
     /// Deliver a file only after it has not changed for this long [default: 1s, or at once when it was closed].
@@ -61,10 +61,11 @@ pub struct Flush {
     /// Follow growing files: deliver what is appended, and remove no file.
     #[arg(long)]
     pub tail: bool,
-    /// Park a destination that has failed for this long, and give up a source that was unreachable for this long.
+    /// Park a destination that has failed for this long, and give up a source that was unreachable for this long, such as 10min
+    /// [default: 60s].
     #[arg(long, value_name = "TIME")]
     pub patience: Option<Time>,
-    /// Accept requests from standard input only once they survive a power cut.
+    /// Acknowledge requests from standard input only once they survive a power cut.
     #[arg(long)]
     pub durable: bool,
     /// Retry parked destinations: at once if the stream is running, otherwise in its next run.
@@ -73,7 +74,7 @@ pub struct Flush {
     /// Delete the pending requests of these destinations from the stream's log.
     #[arg(long, group = "wish", conflicts_with = "to")]
     pub drop: bool,
-    /// Forget the progress of these destinations: the next append goes behind the bytes that exist then.
+    /// Forget the progress of these destinations: the next append goes to the end of the file as it is then.
     #[arg(long, group = "wish", conflicts_with = "to")]
     pub forget: bool,
     /// With --retry, --drop or --forget: apply it to all parked destinations.

@@ -23,8 +23,8 @@ use crate::{Error, Result};
 /// When a write returns; each level includes those before it.
 ///
 /// `placed`: replica 0 and its commit are in files, the rest is owed: survives a crash of every process. `replicated`: all
-/// replicas are in files: also survives the loss of all failure domains but one. `durable`: all are on persistent targets and
-/// fsynced, with the log: survives a power loss, too.
+/// replicas are in files: with N replicas, also survives the loss of any N - 1 failure domains. `durable`: each extent has a
+/// replica on a persistent target, synced with the log: survives a power loss, too.
 pub use terrace_plan::policy::Ack;
 
 /// The whole file.

@@ -4,7 +4,6 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::{Log, Tail, files, name, snapshot, snapshots};
 
@@ -15,8 +14,7 @@ const COMPARED_BYTES: u64 = 4096;
 #[derive(Clone, Debug)]
 pub(super) struct CopyEnd {
     path: PathBuf,
-    handle: Arc<File>,
-    /// The device and the inode of `handle`.
+    /// The device and the inode of the copy. The file is not kept open: nobody could mount its file system read-only then.
     inode: (u64, u64),
     /// The file of the log that it copies.
     file: u64,
@@ -31,14 +29,15 @@ impl Log {
         let Some(mut copy) = known.filter(|copy| copy.file == tail.file) else { return Ok(false) };
         // The path still leads to the file that was compared, so the target is there: a mount point, or another disk in its
         // place, has another device number.
-        if !fs::metadata(&copy.path).is_ok_and(|found| (found.dev(), found.ino()) == copy.inode) {
+        let Ok(file) = OpenOptions::new().write(true).open(&copy.path) else { return Ok(false) };
+        if !file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == copy.inode) {
             return Ok(false);
         }
         if copy.position < tail.position {
             let source = self.file(tail.file, tail.position).map_err(io::Error::other)?;
             // No lock is held: other threads and processes may append to the copy at the same time. They write the same bytes
             // to the same offsets, because the log never changes before its end.
-            copy_range(&source, &copy.handle, copy.position, tail.position)?;
+            copy_range(&source, &file, copy.position, tail.position)?;
             copy.position = tail.position;
             self.set_copy_end(copy);
         }
@@ -110,7 +109,7 @@ impl Log {
         }
         if file == tail.file {
             let (path, inode) = (folder.join(name(file)), (metadata.dev(), metadata.ino()));
-            self.set_copy_end(CopyEnd { path, handle: Arc::new(copy), inode, file, position: end });
+            self.set_copy_end(CopyEnd { path, inode, file, position: end });
         }
         Ok(())
     }
