@@ -49,7 +49,8 @@ impl Journal {
             }
         }
         terrace_system::fail::point("sync:frames");
-        // After the frames: a durable record must not name bytes that a power cut can take without a mark being missing.
+        // After the frames, so that the durable log names hardly any bytes that a power cut takes. The mark comes after both,
+        // because it says that they are durable.
         self.catalog.log().sync(self.catalog.tail()?)?;
         terrace_system::fail::point("sync:log");
         self.copy_log(true)
