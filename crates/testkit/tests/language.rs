@@ -10,26 +10,25 @@ use std::path::{Path, PathBuf};
 
 /// Constants of one word, by crate: a name says subject and unit (`POLL_INTERVAL`, not `POLL`). Crates that exchange files share
 /// a number. A crate that is not listed may have none.
-const ONE_WORD_CONSTANTS: [(&[&str], usize); 6] = [
+const ONE_WORD_CONSTANTS: [(&[&str], usize); 5] = [
     (&["crates/brain/cost"], 5),
     (&["crates/brain/plan"], 3),
     (&["crates/core/codec"], 2),
-    (&["crates/core/format", "crates/core/system", "crates/storage", "crates/engine"], 119),
-    (&["crates/doors/cli"], 20),
+    (&["crates/core/format", "crates/core/system", "crates/storage", "crates/engine"], 1),
     (&["crates/testkit"], 1),
 ];
 
 /// Idioms that a reader has to read twice, and how many of each there are in comments, texts and messages.
 const BANNED_IDIOMS: [(&str, usize); 8] = [
-    ("anew", 19),
-    ("so many", 5),
-    ("whoever", 6),
-    ("of which", 9),
+    ("anew", 0),
+    ("so many", 0),
+    ("whoever", 0),
+    ("of which", 0),
     ("is to be had", 0),
     ("/// The same.\n", 0),
     // Documentation names its subject, rather than saying "What it was asked for".
-    ("/// What ", 39),
-    ("//! What ", 10),
+    ("/// What ", 0),
+    ("//! What ", 0),
 ];
 
 /// Paths of the machines that the project was made on.

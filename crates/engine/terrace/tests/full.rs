@@ -102,7 +102,7 @@ fn a_full_file_system_is_told_of_and_left_alone() {
     becomes_ok(&store, "small");
 }
 
-/// What no target will ever take was waited for as long as what one may take in a moment: 30 seconds for each file.
+/// Writes that no target will ever have room for waited as long as others: 30 seconds for each file.
 #[test]
 fn what_nobody_can_take_is_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();

@@ -34,7 +34,7 @@ fn pattern(length: u32) -> Vec<u8> {
     (0..length).map(|i| (i / 100) as u8 ^ (i.wrapping_mul(2_654_435_761) >> 30) as u8).collect()
 }
 
-/// What the golden store of version 1 holds.
+/// The content of the golden store of version 1.
 fn contents() -> Vec<(&'static [u8], Vec<u8>)> {
     let mut ranges = pattern(5000);
     ranges.resize(300_000, 0);

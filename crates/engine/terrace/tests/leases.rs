@@ -29,7 +29,7 @@ fn used(store: &Store) -> u64 {
     store.status().unwrap().tiers.iter().map(|tier| tier.used).sum()
 }
 
-/// What becomes of the object `k`.
+/// A change of the object `k`, by name.
 type Fate = (&'static str, fn(&Store));
 
 #[test]

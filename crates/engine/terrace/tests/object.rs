@@ -12,7 +12,7 @@ use redis::Redis;
 use terrace::report::{RemainState, TierState};
 use terrace::{Ack, Config, PutOptions, Store};
 
-/// A directory tier and, below it, an object tier of which these lines say more.
+/// A directory tier, and an object tier below it with these lines of configuration.
 fn config(dir: &Path, object: &str) -> Config {
     let text = format!(
         "[store]\nreplicas = {{ min = 1, max = 5, default = 2 }}\n\

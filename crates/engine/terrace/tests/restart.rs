@@ -1,5 +1,4 @@
-//! What a restart of the machine leaves of a store that was closed as clean: names of plain files as they were once, and
-//! memory that is empty.
+//! A restart of the machine after a clean close: the names of plain files may be outdated, and memory is empty.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! What the store tells: receipts, errors, attributes, paths.
+//! The information that a store returns: receipts, errors, attributes, paths.
 
 #![allow(clippy::unwrap_used)]
 

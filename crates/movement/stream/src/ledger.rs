@@ -83,6 +83,7 @@ impl Mark {
 pub struct Ledger {
     store: Store,
     folder: Vec<u8>,
+    /// The marks as this process last read or wrote them. A leaf: the store is not called under it.
     known: Mutex<HashMap<Name, Option<Mark>>>,
 }
 

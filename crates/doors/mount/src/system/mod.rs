@@ -101,16 +101,16 @@ fn done(result: Answer<()>, reply: ReplyEmpty) {
 
 impl Filesystem for System {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // An older kernel works without the capabilities that it does not know.
+        // Errors are ignored: an older kernel works without the capabilities that it does not know, and with smaller requests.
         for wish in [
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_ASYNC_DIO,
         ] {
-            let _ = config.add_capabilities(wish);
+            let _ = config.add_capabilities(wish); // see above
         }
-        let _ = config.set_max_write(MAX_REQUEST_BYTES);
+        let _ = config.set_max_write(MAX_REQUEST_BYTES); // see above
         Ok(())
     }
 
@@ -274,6 +274,7 @@ impl Filesystem for System {
         reply.ok();
     }
 
+    // Always a full sync: the bytes and the attributes of a file are in the same commits.
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
         done(self.opened(handle).and_then(|open| map_tree_errno(self.tree.sync(&open))), reply);
     }

@@ -97,6 +97,8 @@ impl Store {
         let dir = self.dir();
         let lock = File::options().create(true).truncate(false).write(true).open(dir.join("rules.lock"));
         let lock = lock.map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;
+        // Held until the file is dropped, from reading the configuration to writing it: two changes at the same time would lose
+        // one. Readers need no lock, because the file is replaced as a whole.
         lock.lock().map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;
         let mut config = read_config(dir)?;
         let before = config.to_toml();

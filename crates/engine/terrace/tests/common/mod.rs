@@ -1,4 +1,4 @@
-//! What many tests need: bytes that do not shrink, tiers in a folder, options.
+//! Shared by many tests: incompressible bytes, tiers in a folder, options.
 
 // Each test file is a program of its own, and uses some of these.
 #![allow(dead_code, clippy::unwrap_used)]

@@ -25,9 +25,9 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 pub trait Server {
     /// OpenDAL's name for it.
     fn name(&self) -> &'static str;
-    /// What OpenDAL needs to reach it.
+    /// OpenDAL's options for it.
     fn options(&self) -> BTreeMap<String, String>;
-    /// Where a target of this name lies.
+    /// The root of the target with this name.
     fn root(&self, target: &str) -> String {
         format!("/{target}")
     }
