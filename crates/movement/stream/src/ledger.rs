@@ -116,9 +116,8 @@ impl Ledger {
             Err(terrace::Error::NotFound { .. }) => None,
             Err(e) => return Err(e.into()),
         };
-        let seen = look(mark.as_ref());
-        self.known.lock().insert(destination.clone(), mark);
-        Ok(seen)
+        // A commit in the meantime has inserted a newer mark, which stays: an older one would deliver requests twice.
+        Ok(look(self.known.lock().entry(destination.clone()).or_insert(mark).as_ref()))
     }
 
     /// Commits the progress of a destination.

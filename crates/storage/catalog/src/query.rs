@@ -236,10 +236,12 @@ impl Catalog {
 
     /// The number of users' objects.
     pub fn count(&self) -> Result<u64> {
+        // Before the environment is held: reopening waits for all holders.
+        let reserved = self.count_reserved()?;
         let env = self.env()?;
         let txn = env.read_txn()?;
         let all = env.records.prefix_iter(&txn, &[keys::OBJECT_LETTER])?.count();
-        Ok((all as u64).saturating_sub(self.count_reserved()?))
+        Ok((all as u64).saturating_sub(reserved))
     }
 
     /// The number of Terrace's own objects.

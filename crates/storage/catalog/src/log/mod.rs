@@ -78,6 +78,8 @@ pub struct Log {
     /// The last commit that this process made durable. `sync` stores it (release) after the files are synced; a thread that
     /// reads it (acquire) may skip its own sync of all commits up to it.
     durable: AtomicU64,
+    /// All files before this one are durable and get no more records. Raised (release) after they are synced.
+    durable_before: AtomicU64,
 }
 
 impl Log {
@@ -90,8 +92,16 @@ impl Log {
             .map_err(Error::io(format!("making {}", folder.display())))?;
         let max_full = terrace_system::fail::limit("TERRACE_LOG_FILE", MAX_FILE_BYTES);
         let full = AtomicU64::new(max_full);
-        let (open, copies, durable) = (Mutex::new(None), Mutex::new(Vec::new()), AtomicU64::new(0));
-        Ok(Log { folder: folder.to_owned(), store, full, max_full, open, copies, durable })
+        Ok(Log {
+            folder: folder.to_owned(),
+            store,
+            full,
+            max_full,
+            open: Mutex::new(None),
+            copies: Mutex::new(Vec::new()),
+            durable: AtomicU64::new(0),
+            durable_before: AtomicU64::new(0),
+        })
     }
 
     /// The store's id, with which checksums of its records and frames are seeded.
@@ -148,8 +158,9 @@ impl Log {
     /// Forgets the open file and what was synced, because the files in the log's folder have been replaced.
     pub fn forget_open_file(&self) {
         *self.open.lock() = None;
-        // The number is about the old files. With it, `sync` would skip the new ones.
+        // The numbers are about the old files. With them, `sync` would skip the new ones.
         self.durable.store(0, Ordering::Release);
+        self.durable_before.store(0, Ordering::Release);
     }
 
     /// Appends the record of the encoded `commits` at `tail`, and returns the new tail. The caller holds the catalog's write
@@ -185,15 +196,20 @@ impl Log {
             return Ok(());
         }
         let context = || format!("syncing {}", self.path(tail.file).display());
-        // The file before the last one may have been filled since the last sync.
-        let all = self.files()?;
-        for &file in all.iter().rev().filter(|&&file| file <= tail.file).take(2) {
-            self.file(file, 0)?.sync_data().map_err(Error::io(context()))?;
+        // Any number of files may have been filled since the last sync, also by other processes.
+        let unsynced = self.durable_before.load(Ordering::Acquire)..=tail.file;
+        for file in self.files()?.into_iter().filter(|file| unsynced.contains(file)) {
+            match File::open(self.path(file)) {
+                // Another process deleted it, because a durable snapshot covers it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && file != tail.file => {}
+                opened => opened.and_then(|opened| opened.sync_data()).map_err(Error::io(context()))?,
+            }
         }
         // A new file's name: without it, a power cut takes the file with all its records.
         File::open(&self.folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))?;
         // After the syncs, for the threads that then skip theirs. The maximum: threads may end in any order.
         self.durable.fetch_max(tail.sequence, Ordering::AcqRel);
+        self.durable_before.fetch_max(tail.file, Ordering::AcqRel);
         Ok(())
     }
 }
