@@ -124,7 +124,7 @@ pub enum Error {
         of_bytes: u64,
     },
     /// Replicas were still owed when the time was up.
-    #[error("{owed} replicas are still owed after {seconds} s; `terrace status` shows which tier is {}", if *.is_full { "full" } else { "slow or away" })]
+    #[error("{owed} {} still owed after {seconds} s; `terrace status` shows which tier is {}", if *.owed == 1 { "replica is" } else { "replicas are" }, if *.is_full { "full" } else { "slow or away" })]
     StillOwed {
         /// Number of owed replicas.
         owed: u64,

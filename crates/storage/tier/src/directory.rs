@@ -149,12 +149,22 @@ impl Directory {
     /// Checks that a new target can be made at `root`. Creates the directory, and nothing in it.
     ///
     /// # Errors
-    /// `AlreadyExists` if it is a target already.
+    /// `AlreadyExists` if it is a target already, or has a folder of segments without a target's marker: the store would take
+    /// the files there for its own.
     pub fn probe(root: &Path) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         match fs::read_to_string(root.join(MARKER_FILE)) {
             Ok(mark) => Err(another(root, &mark)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let segments = root.join(SEGMENTS_FOLDER);
+                let reason = || {
+                    format!(
+                        "{} holds files that no target's marker claims; name an empty directory",
+                        segments.display()
+                    )
+                };
+                if is_empty(&segments) { Ok(()) } else { Err(io::Error::new(io::ErrorKind::AlreadyExists, reason())) }
+            }
             Err(e) => Err(e),
         }
     }

@@ -55,15 +55,15 @@ impl Store {
         made_once();
         let mut stores = OPEN_STORES.lock(); // see the static
         match stores.get(&dir).and_then(Weak::upgrade) {
-            Some(last) if last.0.catalog.inherited() => last.0.catalog.leave(),
-            Some(last) => return Ok(Store { engine: last.0.clone(), _last: last, internal: false }),
+            Some(last) if last.engine.catalog.inherited() => last.engine.catalog.leave(),
+            Some(last) => return Ok(Store { engine: last.engine.clone(), last, internal: false }),
             None => {}
         }
         let engine = Arc::new(Reserve::new(&dir).with(|| open(&dir, id, opening))?);
-        let last = Arc::new(Last(engine.clone()));
+        let last = Arc::new(Last::new(engine.clone()));
         stores.retain(|_, last| last.strong_count() > 0);
         stores.insert(dir, Arc::downgrade(&last));
-        Ok(Store { engine, _last: last, internal: false })
+        Ok(Store { engine, last, internal: false })
     }
 }
 
