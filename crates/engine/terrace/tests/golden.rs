@@ -13,11 +13,12 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use common::{clear, noise, replicated};
+use common::{clear, replicated};
 use terrace::files::{Files, Owner, Setting, Special};
 use terrace::report::ReplicaState;
 use terrace::{Ack, Config, Kind, PutOptions, Store};
 use terrace_testkit::golden::{archive, is_wanted, pack, unpack};
+use terrace_testkit::noise;
 
 fn config(dir: &Path) -> Config {
     let d = dir.display();

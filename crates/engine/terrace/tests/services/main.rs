@@ -12,8 +12,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod proxy;
-#[path = "../redis/mod.rs"]
-mod redis;
 mod servers;
 
 use std::fs;
@@ -23,29 +21,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::{noise, replicated, store_of, tier};
-use redis::Redis;
+use common::{replicated, store_of, tier};
 use servers::{S3, Server, Sftp, WebDav};
 use terrace::report::TierState;
 use terrace::tier::conformance::{self, Outage, Site};
 use terrace::tier::{Blobs, ObjectKind, Service, TargetSettings};
 use terrace::{Ack, Error, PutOptions, Store};
-use terrace_testkit::skip;
+use terrace_testkit::{Redis, noise, skip, wait_until};
 
-/// How long a condition may take to hold on a busy machine.
+/// How long the next write may take on a busy machine.
 const MAX_WAIT: Duration = Duration::from_secs(120);
 /// How often the server is killed.
 const KILLS: u64 = 2;
 /// Bytes of an object that is written while the server is killed.
 const KILLED_OBJECT_BYTES: usize = 400_000;
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < MAX_WAIT, "{what}: not after {MAX_WAIT:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// A store with a directory tier above a target of this name on the server.
 fn new_store(dir: &Path, server: &dyn Server, target: &str) -> Store {

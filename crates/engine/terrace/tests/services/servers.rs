@@ -9,10 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use terrace::tier::Service;
-use terrace_testkit::Missing;
+use terrace_testkit::{Missing, Redis};
 
 use crate::proxy::Proxy;
-use crate::redis::Redis;
 
 /// How long a server may take to start on a busy machine.
 const MAX_START_WAIT: Duration = Duration::from_secs(60);
