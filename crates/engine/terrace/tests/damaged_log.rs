@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{noise, replicated, store_of, tier};
+use common::{replicated, store_of, tier};
 use terrace::{Ack, Error, PutOptions, Store};
+use terrace_testkit::noise;
 
 /// More than a sweep leaves alone.
 const OBJECT_COUNT: u64 = 18;

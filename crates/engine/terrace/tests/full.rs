@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{noise, store_of, tier};
+use common::{store_of, tier};
 use terrace::report::TierState;
 use terrace::{Ack, Config, PutOptions, Store};
+use terrace_testkit::noise;
 
 /// A file system in memory, unmounted when it is dropped.
 struct Small(PathBuf);

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{new_store, noise, replicated};
+use common::{new_store, replicated};
 use terrace::{Handle, PutOptions, Store};
+use terrace_testkit::noise;
 
 fn all(handle: &Handle) -> Vec<u8> {
     let mut bytes = vec![0; handle.object().length as usize];

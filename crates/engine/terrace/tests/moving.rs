@@ -7,9 +7,10 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{noise, store_of, tier};
+use common::{store_of, tier};
 use terrace::report::ReplicaState;
 use terrace::{Ack, Config, Error, PutOptions, Store};
+use terrace_testkit::noise;
 
 fn new_store(dir: &Path) -> Store {
     store_on(dir, &["a", "b"])

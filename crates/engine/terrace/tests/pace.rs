@@ -9,8 +9,9 @@ mod common;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use common::{noise, store_of, tier};
+use common::{store_of, tier};
 use terrace::{Ack, PutOptions};
+use terrace_testkit::noise;
 
 const WRITER_COUNT: u64 = 4;
 const OBJECT_COUNT: u64 = 60;

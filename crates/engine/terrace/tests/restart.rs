@@ -8,8 +8,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use common::{noise, replicated, store_of, tier};
+use common::{replicated, store_of, tier};
 use terrace::Store;
+use terrace_testkit::noise;
 
 /// The boot mark is made to tell of another boot: this text.
 fn restart(home: &Path, mark: &str) {

@@ -3,7 +3,7 @@
 use std::io;
 
 use futures::TryStreamExt as _;
-use opendal::{Buffer, Writer};
+use opendal::{Buffer, Error, ErrorKind, Operator, Writer};
 
 use super::service::{Client, RuntimeUse, Service, run};
 
@@ -35,8 +35,15 @@ impl Blobs {
     pub fn begin(&self, name: &str) -> io::Result<Upload> {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         let runtime = RuntimeUse::begin()?;
-        let writer = run(async move { operator.writer_with(&name).chunk(PART_BYTES).await })?;
-        Ok(Upload { writer, runtime })
+        let (at, to) = (operator.clone(), name.clone());
+        let writer = run(async move {
+            // HDFS moves several parts only into a folder that is there.
+            if let Some((folder, _)) = to.rsplit_once('/').filter(|_| at.info().capability().create_dir) {
+                at.create_dir(&format!("{folder}/")).await?;
+            }
+            at.writer_with(&to).chunk(PART_BYTES).await
+        })?;
+        Ok(Upload { writer, operator, name, length: 0, runtime })
     }
 
     /// Reads a blob.
@@ -75,6 +82,10 @@ impl Blobs {
 /// A blob that is being written. It does not exist before [`Upload::end`].
 pub struct Upload {
     writer: Writer,
+    operator: Operator,
+    name: String,
+    /// Bytes that were written.
+    length: u64,
     // The writer's connections need the runtime.
     runtime: RuntimeUse,
 }
@@ -82,17 +93,29 @@ pub struct Upload {
 impl Upload {
     /// Writes the next part.
     pub fn write(self, part: Buffer) -> io::Result<Upload> {
-        let Upload { mut writer, runtime } = self;
+        let Upload { mut writer, operator, name, length, runtime } = self;
+        let length = length + part.len() as u64;
         let writer = run(async move {
             writer.write(part).await?;
             Ok(writer)
         })?;
-        Ok(Upload { writer, runtime })
+        Ok(Upload { writer, operator, name, length, runtime })
     }
 
     /// Completes the blob. Returns when the service has acknowledged all of it.
     pub fn end(self) -> io::Result<()> {
-        let Upload { mut writer, runtime: _runtime } = self;
-        run(async move { writer.close().await.map(drop) })
+        let Upload { mut writer, operator, name, length, runtime: _runtime } = self;
+        run(async move {
+            writer.close().await?;
+            // OpenDAL's WebHDFS takes a refused rename of several parts for success.
+            if length > PART_BYTES as u64 {
+                let found = operator.stat(&name).await?.content_length();
+                if found != length {
+                    let reason = format!("{length} bytes were written to {name}, and it has {found}");
+                    return Err(Error::new(ErrorKind::Unexpected, reason));
+                }
+            }
+            Ok(())
+        })
     }
 }

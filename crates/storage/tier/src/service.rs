@@ -242,8 +242,8 @@ pub(super) fn fetch(operator: &Operator, path: String) -> io::Result<Vec<u8>> {
 
 /// Reads a range of a blob. `RangeNotSatisfied` if the blob ends before the range does.
 ///
-/// Services answer such a range in different ways, and some of the answers look like a failure of the service. So the blob's
-/// length decides.
+/// Services answer such a range in different ways, and some of the answers look like a failure of the service (WebDAV), or
+/// like a lack of permission (WebHDFS). So the blob's length decides.
 pub(super) async fn fetch_range(operator: &Operator, path: &str, range: Range<u64>) -> opendal::Result<Vec<u8>> {
     let end = range.end;
     let length = end.saturating_sub(range.start);
@@ -253,7 +253,7 @@ pub(super) async fn fetch_range(operator: &Operator, path: &str, range: Range<u6
         Ok(_) => return Err(shorter()),
         Err(error) => error,
     };
-    if error.kind() != ErrorKind::Unexpected || is_timeout(&error) {
+    if !matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::PermissionDenied) || is_timeout(&error) {
         return Err(error);
     }
     match operator.stat(path).await {

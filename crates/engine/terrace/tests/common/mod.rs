@@ -9,16 +9,6 @@ use std::path::Path;
 use terrace::files::{FileError, Files};
 use terrace::{Ack, Attributes, Config, ETAG_DIGEST, Object, PutOptions, Store};
 
-/// Bytes that no codec shrinks, the same for the same seed.
-pub fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut byte = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..length).map(|_| byte()).collect()
-}
-
 /// The records of a catalog that are in one of two dumps only.
 pub fn differing(before: &[(Vec<u8>, Vec<u8>)], after: &[(Vec<u8>, Vec<u8>)]) -> String {
     let only = |of: &[(Vec<u8>, Vec<u8>)], other: &[(Vec<u8>, Vec<u8>)]| {

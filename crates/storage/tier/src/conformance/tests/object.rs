@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use terrace_testkit::Redis;
+
 use super::super::frames::scan;
 use super::*;
 use crate::{Object, ObjectKind, Service, ledger};
-
-#[path = "../../../../../engine/terrace/tests/redis/mod.rs"]
-mod redis;
-use redis::Redis;
 
 fn service(name: &str, options: &[(&str, String)], root: &str) -> Service {
     let options = options.iter().map(|(option, value)| ((*option).to_owned(), value.clone())).collect();
