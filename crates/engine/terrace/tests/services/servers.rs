@@ -18,7 +18,7 @@ const MAX_START_WAIT: Duration = Duration::from_secs(60);
 /// How often a server is started on another port where somebody has taken the first.
 const MAX_STARTS: usize = 5;
 /// How long a call of most services may take. OpenDAL's client for Redis needs all of it to see that the server was killed.
-const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A service, as the tests see it.
 pub trait Server {
