@@ -3,7 +3,7 @@ CARGO ?= cargo
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := build
-.PHONY: needed needed-by-tests build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
+.PHONY: needed needed-by-tests build demo test golden lint deny soak memcheck bench bench-quick bench-full measured install servers packages tools python python-installed python-released python-test mpi mpi-test mpi-installed install-mpi peers
 
 needed:
 	@command -v $(CARGO) > /dev/null || { echo "Rust is missing: https://rustup.rs installs it, and takes the version of rust-toolchain.toml"; exit 1; }
@@ -19,10 +19,12 @@ needed-by-tests: needed
 build: needed ## the development binary, target/debug/terrace
 	$(CARGO) build --bins
 
-PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs curl
-PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config valgrind strace e2fsprogs xfsprogs btrfs-progs curl
+PROGRAMS := redis-server sshd ssh git sqlite3 fusermount3 gfortran pkg-config valgrind strace mkfs.ext4 mkfs.xfs mkfs.btrfs curl javac mvn
+PACKAGES := redis-server openssh-server openssh-client git sqlite3 fuse3 gfortran pkg-config valgrind strace e2fsprogs xfsprogs btrfs-progs curl default-jdk-headless maven
 
-servers: target/servers/installed ## real servers and programs that tests use
+servers: packages target/servers/installed target/servers/hdfs/installed ## real servers and programs that tests use
+
+packages:
 	@command -v $(PROGRAMS) | wc -l | grep -qx $(words $(PROGRAMS)) || { \
 	  root=$$([ "$$(id -u)" = 0 ] || echo sudo); \
 	  $$root apt-get update -qq && $$root apt-get install -qq -y $(PACKAGES) > /dev/null; }
@@ -32,6 +34,12 @@ target/servers/installed: crates/engine/terrace/tests/services/requirements.txt
 	python3 -m venv target/servers
 	target/servers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+# Hadoop's jars. Without them, the tests of HDFS are skipped, or fail where TERRACE_TEST_REQUIRE names hdfs.
+target/servers/hdfs/installed: crates/engine/terrace/tests/services/hdfs/pom.xml | packages
+	rm -rf $(@D)
+	mvn -q -B -Dstyle.color=never -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(abspath $(@D)) \
+	  && touch $@ || echo "skipped: HDFS cannot be installed here"
 
 tools: target/tools/bin/fsx target/tools/bin/pjdfstest ## suites for file systems, built from crates.io
 

@@ -1,4 +1,4 @@
-//! [`Random`]: a seeded generator of random numbers.
+//! [`Random`]: a seeded generator of random numbers, and [`noise`].
 
 /// A small generator of random numbers; equal seeds give equal numbers.
 #[derive(Clone, Debug)]
@@ -40,4 +40,14 @@ impl Random {
         bytes.truncate(length);
         bytes
     }
+}
+
+/// Returns bytes that no codec shrinks; equal seeds give equal bytes. Golden stores hold some, so they never change.
+pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut byte = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| byte()).collect()
 }

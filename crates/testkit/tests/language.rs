@@ -20,15 +20,15 @@ const ONE_WORD_CONSTANTS: [(&[&str], usize); 5] = [
 
 /// Idioms that a reader has to read twice, and how many of each there are in comments, texts and messages.
 const BANNED_IDIOMS: [(&str, usize); 8] = [
-    ("anew", 17),
-    ("so many", 5),
-    ("whoever", 6),
-    ("of which", 9),
+    ("anew", 0),
+    ("so many", 0),
+    ("whoever", 0),
+    ("of which", 0),
     ("is to be had", 0),
     ("/// The same.\n", 0),
     // Documentation names its subject, rather than saying "What it was asked for".
-    ("/// What ", 36),
-    ("//! What ", 10),
+    ("/// What ", 0),
+    ("//! What ", 0),
 ];
 
 /// Paths of the machines that the project was made on.

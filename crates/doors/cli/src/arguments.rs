@@ -187,7 +187,7 @@ pub enum StoreCommand {
         #[arg(long)]
         dry_run: bool,
     },
-    /// Rename an object. No bytes are copied.
+    /// Rename an object, or a directory with all keys below it. No bytes are copied.
     Mv { from: OsString, to: OsString },
     /// Compare files with the objects in the store.
     ///
@@ -252,13 +252,16 @@ pub enum StoreCommand {
     },
     /// Remove the replicas of objects at and below a prefix from a tier.
     ///
-    /// Objects keep as many replicas as they are to have: missing ones are made on other tiers first.
+    /// Replicas are made on other tiers first, so that objects keep as many as they should have. If no other failure domain has
+    /// room, they have fewer; the command says so.
     Evict {
         prefix: OsString,
         #[arg(long)]
         tier: String,
     },
     /// Move all replicas off a tier, so that it can be removed.
+    ///
+    /// If no other failure domain has room, objects have fewer replicas than they should; the command says so.
     Drain { tier: String },
     /// Read every replica and verify its checksums.
     ///
@@ -293,7 +296,7 @@ pub enum Tiers {
         #[arg(long, value_name = "TIER")]
         before: Option<String>,
     },
-    /// Remove a tier that `terrace drain` has emptied.
+    /// Remove a tier that `terrace drain` has emptied, and what the store has put on it. Files of others stay.
     Remove { tier: String },
     /// Accept a tier's empty directories or empty bucket in place of lost ones, and make its replicas again.
     Renew {

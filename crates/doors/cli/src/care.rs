@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use serde_json::json;
 use terrace::report::RemainState;
-use terrace::{Error, Store, key};
+use terrace::{Error, Files, Store, key};
 use terrace_datasets::Datasets;
 
 use crate::look::{each, there};
@@ -57,7 +57,12 @@ pub fn rm(store: &Store, key: &OsStr, recursive: bool, dry_run: bool, show: Show
 
 pub fn mv(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
     let (from, to) = (from.as_bytes(), to.as_bytes());
-    store.rename(from, to)?;
+    // An object of a directory has its contents below its key: they move together, as a tree without such an object does.
+    let has_contents = store.list(from, None, 2)?.iter().any(|(key, _)| key.as_slice() != from);
+    match has_contents {
+        true => Files::new(store)?.rename(from, to, true)?,
+        false => store.rename(from, to)?,
+    }
     store.replan_renamed()?;
     let words = format!("{} is now {}", name(from), name(to));
     show.result(&json!({"from": key::show(from), "to": key::show(to)}), &words)?;

@@ -17,6 +17,10 @@ pub fn moved(moved: &Moved, show: Show) -> Result<bool> {
     if moved.kept > 0 {
         show.line(&format!("{} stay as they are: no other failure domain takes them", moved.kept))?;
     }
+    if moved.thinned > 0 {
+        let extents = count(moved.thinned, "extent");
+        show.line(&format!("{extents} now with fewer replicas than wanted: no other failure domain takes one"))?;
+    }
     Ok(moved.kept == 0)
 }
 
@@ -36,9 +40,13 @@ pub fn tiers(dir: &Path, change: &Tiers, show: Show) -> Result<bool> {
             show.result(&json!({"added": number}), &format!("{} added", count(number as u64, "tier")))?;
         }
         Tiers::Remove { tier } => {
-            Store::remove_tier(dir, tier)?;
-            let words = format!("tier {tier} removed; its directories may be deleted");
-            show.result(&json!({"removed": tier}), &words)?;
+            let kept: Vec<String> =
+                Store::remove_tier(dir, tier)?.iter().map(|path| path.display().to_string()).collect();
+            let mut words = format!("tier {tier} removed, with what the store had put there");
+            for path in &kept {
+                words += &format!("\nkept, as it is not the store's: {path}");
+            }
+            show.result(&json!({"removed": tier, "kept": kept}), &words)?;
         }
         Tiers::Renew { tier } => {
             let owed = Store::renew_tier(dir, tier)?.status()?.owed;

@@ -190,7 +190,10 @@ fn dumps_until_it_is_killed() {
     let Ok(dir) = std::env::var("TERRACE_TEST_DUMP") else { return };
     let stores = [Store::open(std::path::Path::new(&dir)).unwrap()];
     let gate = Gate::default();
-    Threads::on(&[0, 0]).run(|world| dump_in(&Gated { world, gate: &gate }, &stores, 0));
+    // The other process looks for the lock by taking it: a dump that begins then is refused, and begins again.
+    loop {
+        Threads::on(&[0, 0]).run(|world| dump_in(&Gated { world, gate: &gate }, &stores, 0));
+    }
 }
 
 #[test]

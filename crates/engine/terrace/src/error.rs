@@ -27,7 +27,7 @@ pub enum Error {
         reason: &'static str,
     },
     /// A flat key is too long.
-    #[error("the key {key:?} has {length} bytes; a flat key has at most {limit} bytes")]
+    #[error("the key {key:?} has {length} bytes, but a flat key has at most {limit} bytes; use a shorter key")]
     KeyTooLong {
         /// The key as given, printed lossily.
         key: String,
@@ -52,7 +52,7 @@ pub enum Error {
         /// Where the range would end, as far as a number of 64 bits can tell.
         end: u64,
     },
-    /// A change was refused since the object is not in the state that it expects.
+    /// A change was refused because the object is not in the expected state.
     #[error("{key:?} was not changed: {reason}")]
     Conflict {
         /// The object's key, printed lossily.
@@ -109,22 +109,22 @@ pub enum Error {
     /// The commit log lacks commits that it held, or does not hold what the catalog ends with.
     #[error("the commit log is damaged or lost (nothing was changed): {0}")]
     LogDamaged(String),
-    /// So much was to be thrown away that a mistake is likelier.
+    /// The bytes to be discarded are too many: a mistake is likely.
     #[error(
-        "{what}: {bytes} of {of_bytes} bytes seem to be in use by nothing ({why}). As that is much, they were left where they are; `terrace prune --force` gives them back"
+        "{what}: {bytes} of {of_bytes} bytes seem unused ({why}). Because this is much, nothing was removed; check that nothing is missing, then `terrace prune --force` removes them"
     )]
     TooMuch {
         /// The data to be discarded.
         what: String,
-        /// Why it seemed to be needed by nobody.
+        /// Why it seemed to be unused.
         why: String,
         /// Its size.
         bytes: u64,
         /// The size of all that is there.
         of_bytes: u64,
     },
-    /// Work was still owed when the time was up.
-    #[error("{owed} replicas are still owed after {seconds} s; `terrace status` shows which tier is {}", if *.is_full { "full" } else { "slow or away" })]
+    /// Replicas were still owed when the time was up.
+    #[error("{owed} {} still owed after {seconds} s; `terrace status` shows which tier is {}", if *.owed == 1 { "replica is" } else { "replicas are" }, if *.is_full { "full" } else { "slow or away" })]
     StillOwed {
         /// Number of owed replicas.
         owed: u64,
@@ -138,13 +138,13 @@ pub enum Error {
     Io {
         /// The operation and its file.
         context: String,
-        /// The system's error. The words of this one end with it, so it is no `source()`.
+        /// The system's error. The message of this error ends with it, so it is not its `source()`.
         cause: std::io::Error,
     },
 }
 
 impl Error {
-    /// Wraps an I/O error with what was being done, to which file.
+    /// Wraps an I/O error with the operation and its file.
     pub(crate) fn io(context: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
         let context = context.into();
         move |cause| Error::Io { context, cause }

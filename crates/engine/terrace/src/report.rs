@@ -177,6 +177,15 @@ pub struct Moved {
     pub dropped: u64,
     /// Left where they are (evict, drain) or not made (stage): no other failure domain takes them.
     pub kept: u64,
+    /// Extents that have fewer replicas than before and than they should have, because no other failure domain takes one.
+    pub thinned: u64,
+}
+
+impl Moved {
+    /// Counts an extent that had `before` replicas, made or pending, and has `after`.
+    pub(crate) fn count_thinned(&mut self, before: usize, after: usize, wanted: u8) {
+        self.thinned += u64::from(after < before && after < usize::from(wanted));
+    }
 }
 
 /// The parts of a store and their fate: `terrace destroy`.

@@ -9,8 +9,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{noise, replicated, store_of, tier};
+use common::{replicated, store_of, tier};
 use terrace::{Error, Store};
+use terrace_testkit::noise;
 
 const OBJECT_COUNT: u64 = 300;
 const PAGE_BYTES: u64 = 4096;

@@ -11,9 +11,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use common::{noise, store_of, tier};
+use common::{store_of, tier};
 use terrace::catalog::{Change, Edit};
 use terrace::{Attributes, PutOptions, Store};
+use terrace_testkit::noise;
 
 /// Objects that make a catalog of more than 10 MiB.
 const OBJECT_COUNT: u64 = 25_000;

@@ -1,4 +1,4 @@
-//! What limits a plan: a budget of bytes, the tiers allowed, the highest latency, the model of costs.
+//! The limits of a plan: a budget of bytes, allowed tiers, the highest latency, the cost model.
 
 #![allow(clippy::unwrap_used)]
 

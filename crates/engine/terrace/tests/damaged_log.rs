@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{noise, replicated, store_of, tier};
+use common::{replicated, store_of, tier};
 use terrace::{Ack, Error, PutOptions, Store};
+use terrace_testkit::noise;
 
 /// More than a sweep leaves alone.
 const OBJECT_COUNT: u64 = 18;
@@ -23,7 +24,7 @@ fn contents(store: &Store) -> Contents {
     all.into_iter().map(|(key, _)| (key.clone(), store.get(&key).unwrap())).collect()
 }
 
-/// A closed store of 18 MB on two persistent targets, each of which holds a copy of the log; what is in it.
+/// Makes a closed store of 18 MB on two persistent targets, both with a copy of the log. Returns it with its content.
 fn filled(dir: &Path) -> (PathBuf, Contents) {
     let store = store_of(dir, &[tier(dir, "disk", &["a", "b"], "")]);
     for number in 0..OBJECT_COUNT {
@@ -300,7 +301,7 @@ fn a_store_is_clean_only_where_a_mark_covers_all() {
 }
 
 /// The first commit of a store was taken for a sync mark: after one `put` the store was closed as clean, and a power cut left an
-/// object of which no byte had been written, in a catalog that was trusted. Stores of tests begin with more than one commit.
+/// object without any of its bytes, in a trusted catalog. Stores of tests begin with more than one commit.
 #[test]
 fn a_store_of_one_commit_is_not_clean() {
     let dir = tempfile::tempdir().unwrap();

@@ -239,7 +239,7 @@ fn every_call_fails_in_turn() {
 fn a_process_goes_on_after_lmdb_has_given_up() {
     let dir = tempfile::tempdir().unwrap();
     let store = common::new_store(dir.path());
-    let value = |n: usize| common::noise(1000 + n, 7);
+    let value = |n: usize| terrace_testkit::noise(1000 + n, 7);
     put(&store, "a", &value(0), Ack::Placed).unwrap();
     *CATALOG_FOLDER.lock().unwrap() = store.dir().join("catalog").display().to_string();
     for round in 1..20 {

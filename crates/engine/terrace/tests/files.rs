@@ -52,7 +52,7 @@ enum Step {
     Rename(usize, usize, bool),
     List(usize),
     Stat(usize),
-    /// All handles are closed and the files opened anew.
+    /// All handles are closed, and the store is opened again.
     Again,
 }
 
@@ -344,7 +344,7 @@ proptest! {
         let mut theirs = BTreeMap::new();
         plain(&both.root, &both.root, &mut theirs);
         prop_assert!(both.all() == theirs, "what is left differs: {:?} {:?}", both.all().keys(), theirs.keys());
-        // A catalog made anew from the log says the same.
+        // A rebuilt catalog says the same.
         let Both { files, root, .. } = both;
         drop(files);
         let files = Files::new(&Store::rebuild(&dir.path().join("store")).unwrap()).unwrap();
@@ -432,7 +432,7 @@ fn what_other_processes_see_and_when() {
     assert!(matches!(file.stat(), Err(FileError::Stale(_))));
 }
 
-/// What was accepted and found no room is kept until it can be written, and nothing more is accepted meanwhile.
+/// Accepted bytes without room are kept until they can be written, and no others are accepted meanwhile.
 #[test]
 fn what_was_accepted_is_written_when_there_is_room() {
     const TEST_NAME: &str = "what_was_accepted_is_written_when_there_is_room";
@@ -491,7 +491,7 @@ fn a_write_that_comes_too_late_takes_nothing_along() {
     assert!(store.get(b"b").unwrap() == bytes);
 }
 
-/// What is fetched ahead of a reader is never older than what was written before it is read.
+/// Bytes that are fetched ahead of a reader are never older than those that were written before the read.
 #[test]
 fn a_file_that_is_read_in_order_shows_what_is_written_meanwhile() {
     let dir = tempfile::tempdir().unwrap();

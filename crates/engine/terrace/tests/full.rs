@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{noise, store_of, tier};
+use common::{store_of, tier};
 use terrace::report::TierState;
 use terrace::{Ack, Config, PutOptions, Store};
+use terrace_testkit::noise;
 
 /// A file system in memory, unmounted when it is dropped.
 struct Small(PathBuf);
@@ -102,7 +103,7 @@ fn a_full_file_system_is_told_of_and_left_alone() {
     becomes_ok(&store, "small");
 }
 
-/// What no target will ever take was waited for as long as what one may take in a moment: 30 seconds for each file.
+/// Writes that no target will ever have room for waited as long as others: 30 seconds for each file.
 #[test]
 fn what_nobody_can_take_is_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();

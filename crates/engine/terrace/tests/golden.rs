@@ -13,11 +13,12 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use common::{clear, noise, replicated};
+use common::{clear, replicated};
 use terrace::files::{Files, Owner, Setting, Special};
 use terrace::report::ReplicaState;
 use terrace::{Ack, Config, Kind, PutOptions, Store};
 use terrace_testkit::golden::{archive, is_wanted, pack, unpack};
+use terrace_testkit::noise;
 
 fn config(dir: &Path) -> Config {
     let d = dir.display();
@@ -34,7 +35,7 @@ fn pattern(length: u32) -> Vec<u8> {
     (0..length).map(|i| (i / 100) as u8 ^ (i.wrapping_mul(2_654_435_761) >> 30) as u8).collect()
 }
 
-/// What the golden store of version 1 holds.
+/// The content of the golden store of version 1.
 fn contents() -> Vec<(&'static [u8], Vec<u8>)> {
     let mut ranges = pattern(5000);
     ranges.resize(300_000, 0);
@@ -463,5 +464,29 @@ mod bucket {
         }
         store.put_bytes(b"new", &repeated(8_000, 6), &PutOptions::default()).unwrap();
         assert!(store.get(b"new").unwrap() == repeated(8_000, 6));
+    }
+
+    /// The other test lets the ledger be made again from a listing, as after a restart of the machine. This one reads it.
+    #[test]
+    fn the_ledger_of_a_golden_bucket_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        unpack(&archive(env!("CARGO_MANIFEST_DIR"), "bucket"), dir.path());
+        let home = dir.path().join("store");
+        fs::write(home.join("terrace.toml"), Config::parse(&config(dir.path()), "bucket").unwrap().to_toml()).unwrap();
+        fs::copy("/proc/sys/kernel/random/boot_id", home.join("object-1/boot")).unwrap();
+        let segment = dir.path().join("bucket/segments/0000000000000003");
+        let blobs = || fs::read_dir(&segment).unwrap().map(|blob| blob.unwrap().metadata().unwrap().len());
+        let used: u64 = blobs().sum();
+        // Only a listing would find it.
+        fs::write(segment.join("3ff"), [0; 1000]).unwrap();
+        let store = Store::open(&home).unwrap();
+        assert_eq!(store.status().unwrap().tiers[1].used, used);
+        unlike(&store);
+        store.remove(b"small").unwrap();
+        store.sync().unwrap();
+        store.reap_now().unwrap();
+        let left = blobs().sum::<u64>() - 1000;
+        assert!(left < used, "a blob is gone");
+        assert_eq!(store.status().unwrap().tiers[1].used, left);
     }
 }

@@ -1,4 +1,4 @@
-//! What is read often comes nearer, and what is not makes room for it.
+//! Bytes that are read often move to faster tiers, and others make room for them.
 
 #![allow(clippy::unwrap_used)]
 

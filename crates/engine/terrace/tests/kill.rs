@@ -247,7 +247,7 @@ fn contents(store: &Store, who: u64) -> Model {
         .collect()
 }
 
-/// What the first writer's objects are on the disk, as ordinary files.
+/// The plain files of the first writer's objects, as they are on the disk.
 fn plain_files(dir: &Path) -> Model {
     let folders = ["a", "b"].map(|target| dir.join(target).join("files/w0"));
     let entries = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use common::{new_store, noise, replicated};
+use common::{new_store, replicated};
 use terrace::{Handle, PutOptions, Store};
+use terrace_testkit::noise;
 
 fn all(handle: &Handle) -> Vec<u8> {
     let mut bytes = vec![0; handle.object().length as usize];
@@ -29,7 +30,7 @@ fn used(store: &Store) -> u64 {
     store.status().unwrap().tiers.iter().map(|tier| tier.used).sum()
 }
 
-/// What becomes of the object `k`.
+/// A change of the object `k`, by name.
 type Fate = (&'static str, fn(&Store));
 
 #[test]

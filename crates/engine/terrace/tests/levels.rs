@@ -1,5 +1,4 @@
-//! What an operation, its application, a rule and the store ask for: each setting is decided by the highest level that
-//! names it.
+//! Levels of settings: an operation, its application, a rule, and the store. The highest level that names a setting decides it.
 
 #![allow(clippy::unwrap_used)]
 

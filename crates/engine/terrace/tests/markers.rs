@@ -8,9 +8,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{noise, store_of, tier};
+use common::{store_of, tier};
 use terrace::report::TierState;
 use terrace::{Ack, Config, PutOptions, Store};
+use terrace_testkit::noise;
 
 fn two_disks(dir: &Path) -> Store {
     store_of(dir, &[tier(dir, "a", &["a"], ""), tier(dir, "b", &["b"], "")])

@@ -7,9 +7,10 @@ mod common;
 use std::fs;
 use std::path::Path;
 
-use common::{noise, store_of, tier};
+use common::{store_of, tier};
 use terrace::report::ReplicaState;
 use terrace::{Ack, Config, Error, PutOptions, Store};
+use terrace_testkit::noise;
 
 fn new_store(dir: &Path) -> Store {
     store_on(dir, &["a", "b"])
@@ -334,8 +335,8 @@ fn many_objects_are_moved_by_few_commits() {
     }
 }
 
-/// What was acknowledged as replicated, on memory and on one disk, stood on the disk alone when memory filled up, or when it was evicted:
-/// with that disk it was lost. The tests asked where replicas are, and not how many.
+/// An object that was acknowledged as replicated, in memory and on one disk, was on the disk alone once memory had filled up or
+/// was evicted, and was lost with that disk. The tests checked where replicas are, and not how many.
 #[test]
 fn eviction_leaves_as_many_replicas_as_are_wanted() {
     let dir = tempfile::tempdir().unwrap();

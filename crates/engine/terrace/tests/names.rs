@@ -50,7 +50,7 @@ fn any_bytes_name_an_object() {
         assert_eq!(Files::new(&store).unwrap().stat(b"bucket/a\x01").unwrap().length, 1);
         assert_eq!(Files::new(&store).unwrap().stat(b"bucket/a/b\x01").unwrap().length, 3);
         let error = bucket.key(&[b'n'; MAX_FLAT_KEY + 1]).unwrap_err().to_string();
-        assert!(error.ends_with("has 1025 bytes; a flat key has at most 1024 bytes"), "{error}");
+        assert!(error.ends_with("has 1025 bytes, but a flat key has at most 1024 bytes; use a shorter key"), "{error}");
         store.close().unwrap();
     }
 }

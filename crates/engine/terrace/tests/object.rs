@@ -2,17 +2,14 @@
 #![cfg(all(feature = "services-fs", feature = "services-redis"))]
 #![allow(clippy::unwrap_used)]
 
-mod redis;
-
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use redis::Redis;
 use terrace::report::{RemainState, TierState};
 use terrace::{Ack, Config, PutOptions, Store};
+use terrace_testkit::{Redis, noise, wait_until};
 
-/// A directory tier and, below it, an object tier of which these lines say more.
+/// A directory tier, and an object tier below it with these lines of configuration.
 fn config(dir: &Path, object: &str) -> Config {
     let text = format!(
         "[store]\nreplicas = {{ min = 1, max = 5, default = 2 }}\n\
@@ -30,15 +27,6 @@ fn on_fs(dir: &Path) -> Config {
 fn on_redis(dir: &Path, redis: &Redis) -> Config {
     let endpoint = redis.endpoint();
     config(dir, &format!("service = 'redis'\ntargets = ['/runs']\noptions = {{ endpoint = '{endpoint}', db = 1 }}"))
-}
-
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut byte = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..length).map(|_| byte()).collect()
 }
 
 fn replicated() -> PutOptions {
@@ -195,14 +183,6 @@ fn a_service_that_goes_away_is_set_aside_and_gets_what_it_is_owed_when_it_is_bac
     lose_the_directory(dir.path());
     assert!(store.get(b"before").unwrap() == before && store.get(b"during").unwrap() == during);
     store.close().unwrap();
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(20), "{what}: not after 20 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The store's own flushing keeps pace: with the upper tier at its high watermark and writers at full speed, writes slow down to
-//! what the lower tier takes. None fails, so none waits for longer than the 30 seconds after which it would; what is read meanwhile is
-//! right; and what is hot stays up.
+//! the rate of the lower tier. No write fails, so none waits for 30 seconds. Reads are right meanwhile, and hot bytes stay on the
+//! upper tier.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -9,8 +9,9 @@ mod common;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use common::{noise, store_of, tier};
+use common::{store_of, tier};
 use terrace::{Ack, PutOptions};
+use terrace_testkit::noise;
 
 const WRITER_COUNT: u64 = 4;
 const OBJECT_COUNT: u64 = 60;
@@ -78,7 +79,7 @@ fn writers_at_full_speed_wait_for_the_lower_tier_and_none_fails() {
     println!("the longest write took {} ms", longest.into_inner());
 }
 
-/// What is still owed is made of the bytes that were given: reading them back here would take half an hour.
+/// Owed replicas are made from the bytes that were given. Reading them back would take half an hour here.
 #[test]
 fn owed_replicas_are_not_read_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -89,7 +90,7 @@ fn owed_replicas_are_not_read_back() {
     assert_eq!(store.status().unwrap().owed, 0);
 }
 
-/// What memory at its high watermark would give up at once is not copied into it: reading that here would take hours.
+/// Bytes are not copied into memory that is at its high watermark, and would evict them at once. Reading them would take hours here.
 #[test]
 fn what_would_be_evicted_is_not_made() {
     let dir = tempfile::tempdir().unwrap();

@@ -9,9 +9,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::{noise, replicated, store_of, tier};
+use common::{replicated, store_of, tier};
 use terrace::report::ReplicaState;
 use terrace::{Attributes, Config, PutOptions, Store};
+use terrace_testkit::noise;
 
 fn new_store(dir: &Path) -> Store {
     let pfs = tier(dir, "pfs", &["a", "b"], "layout = 'plain'");

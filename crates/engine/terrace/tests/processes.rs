@@ -273,7 +273,7 @@ fn fork(child: impl FnOnce() -> i32) -> i32 {
     }
 }
 
-/// What a fork ended with.
+/// The exit code of a forked child.
 #[allow(unsafe_code)]
 fn end_of(child: i32) -> i32 {
     let mut status = 0;

@@ -1,4 +1,4 @@
-//! Planning anew what is stored: denser where it is cold, and as a changed rule says.
+//! Replanning of stored objects: cold ones become denser, and all follow changed rules.
 
 #![allow(clippy::unwrap_used)]
 
@@ -141,7 +141,7 @@ fn a_changed_rule_is_followed_by_what_it_touches() {
     let rules = "[[rule]]\nprefix = 'many'\nreplicas = 3\n[[rule]]\nprefix = 'few'\nrequirements = ['min_storage']\n";
     fs::write(&path, text + rules).unwrap();
     let store = Store::open(&dir.path().join("store")).unwrap();
-    assert!(store.status().unwrap().replanning.is_some(), "nothing was planned anew yet");
+    assert!(store.status().unwrap().replanning.is_some(), "nothing was replanned yet");
     store.sync().unwrap();
     assert!(store.status().unwrap().replanning.is_none());
     assert!(replicas(&store, "many/a").iter().all(|tiers| *tiers == ["quick", "slow", "slow"]));

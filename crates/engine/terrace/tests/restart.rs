@@ -1,5 +1,4 @@
-//! What a restart of the machine leaves of a store that was closed as clean: names of plain files as they were once, and
-//! memory that is empty.
+//! A restart of the machine after a clean close: the names of plain files may be outdated, and memory is empty.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,8 +8,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use common::{noise, replicated, store_of, tier};
+use common::{replicated, store_of, tier};
 use terrace::Store;
+use terrace_testkit::noise;
 
 /// The boot mark is made to tell of another boot: this text.
 fn restart(home: &Path, mark: &str) {

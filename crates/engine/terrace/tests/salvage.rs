@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use common::{new_store, noise, replicated};
+use common::{new_store, replicated};
 use terrace::report::Salvaged;
 use terrace::{PutOptions, Store};
+use terrace_testkit::noise;
 
 fn lose_logs(dir: &Path) {
     for folder in ["store/log", "store/catalog", "a/log", "b/log"] {

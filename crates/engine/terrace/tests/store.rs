@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use terrace::{Ack, Config, Error, PutOptions, Store};
+use terrace_testkit::noise;
 
 fn config(dir: &Path) -> Config {
     let d = dir.display();
@@ -20,15 +21,6 @@ fn config(dir: &Path) -> Config {
 
 fn store(dir: &Path) -> Store {
     Store::init(&dir.join("store"), &config(dir)).unwrap()
-}
-
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut byte = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..length).map(|_| byte()).collect()
 }
 
 fn replicated() -> PutOptions {

@@ -1,4 +1,4 @@
-//! What the store tells: receipts, errors, attributes, paths.
+//! The information that a store returns: receipts, errors, attributes, paths.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,8 +8,9 @@ use std::error::Error as _;
 use std::fs;
 use std::path::Path;
 
-use common::{new_store, noise, replicated, store_of, tier};
+use common::{new_store, replicated, store_of, tier};
 use terrace::{Ack, Attributes, Config, Error, OwedTo, PutOptions, Store};
+use terrace_testkit::noise;
 
 #[test]
 fn a_receipt_tells_what_is_there_and_what_is_owed_where() {

@@ -20,7 +20,9 @@ pub struct Left {
     pub stays: Vec<(String, String)>,
 }
 
-/// Control and observation of a running stream, shared between threads.
+/// Control and observation of a running stream, shared between threads. All locks are leaves, held for one look or change. The
+/// flags are set with release and read with acquire: a thread that sees a flag sees all that its setter did before, such as
+/// appended requests.
 #[derive(Debug, Default)]
 pub struct Control {
     stop: AtomicBool,

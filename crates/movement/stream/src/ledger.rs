@@ -83,6 +83,7 @@ impl Mark {
 pub struct Ledger {
     store: Store,
     folder: Vec<u8>,
+    /// The marks as this process last read or wrote them. A leaf: the store is not called under it.
     known: Mutex<HashMap<Name, Option<Mark>>>,
 }
 
@@ -115,9 +116,8 @@ impl Ledger {
             Err(terrace::Error::NotFound { .. }) => None,
             Err(e) => return Err(e.into()),
         };
-        let seen = look(mark.as_ref());
-        self.known.lock().insert(destination.clone(), mark);
-        Ok(seen)
+        // A commit in the meantime has inserted a newer mark, which stays: an older one would deliver requests twice.
+        Ok(look(self.known.lock().entry(destination.clone()).or_insert(mark).as_ref()))
     }
 
     /// Commits the progress of a destination.
@@ -179,5 +179,5 @@ impl Ledger {
 
 fn read(destination: &[u8], attributes: &Attributes) -> Result<Mark> {
     let what = || format!("the record of destination {:?}", String::from_utf8_lossy(destination));
-    Mark::read(attributes).ok_or_else(|| Error::damaged(what(), "a number is none"))
+    Mark::read(attributes).ok_or_else(|| Error::damaged(what(), "a number is missing or malformed"))
 }

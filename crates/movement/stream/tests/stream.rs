@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
-#[path = "../../../engine/terrace/tests/redis/mod.rs"]
-mod server;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +13,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, UNIX_EPOCH};
 
 use common::{Random, settings, store};
-use server::Redis as Server;
 use terrace::tier::{Blobs, Service};
 use terrace::{Ack, Store};
 use terrace_stream::destinations::{Bucket, Destination, End, Files, Keys, Outcome};
@@ -23,6 +20,7 @@ use terrace_stream::sources::{Redis, Watch};
 use terrace_stream::{
     AnySource, Control, Error, Failure, Framed, Frames, Origin, Place, Position, Request, Run, Settings, Stream,
 };
+use terrace_testkit::Redis as Server;
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 

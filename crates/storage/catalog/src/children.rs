@@ -1,4 +1,4 @@
-//! What lies directly below a directory, whether the directory itself is an object or only part of keys.
+//! Lists the entries directly below a directory, whether the directory is an object itself or only a part of longer keys.
 
 use std::ops::Bound;
 
@@ -7,18 +7,18 @@ use terrace_format::Object;
 use super::{Catalog, decode, keys};
 use crate::Result;
 
-/// What a directory holds under a name.
+/// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
     /// The last component of its key.
     pub name: Vec<u8>,
-    /// The object of that key; none where the directory exists only as a part of longer keys.
+    /// The object of that key. `None` for a directory that exists only as a part of longer keys.
     pub object: Option<Object>,
 }
 
 impl Catalog {
-    /// Up to `limit` names directly below `folder` (empty: the root), from the position `from` (empty: the beginning)
-    /// on, and the position to go on from; none at the end. What lies deeper is passed over, not read.
+    /// Returns up to `limit` names directly below `folder` (empty: the root), starting at the position `from` (empty: the
+    /// beginning), and the position of the next page, or `None` at the end. Deeper keys are skipped without being read.
     pub fn children(&self, folder: &[u8], from: &[u8], limit: usize) -> Result<(Vec<Child>, Option<Vec<u8>>)> {
         let inside = inside(folder);
         let env = self.env()?;
@@ -53,7 +53,7 @@ impl Catalog {
         }
     }
 
-    /// Whether any key lies below `folder`.
+    /// Returns whether any key is below `folder`.
     pub fn holds_any(&self, folder: &[u8]) -> Result<bool> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -63,7 +63,7 @@ impl Catalog {
     }
 }
 
-/// What all keys below a folder begin with.
+/// The prefix of all keys below a folder.
 fn inside(folder: &[u8]) -> Vec<u8> {
     match folder {
         b"" => Vec::new(),

@@ -1,4 +1,4 @@
-//! Dead places: commits freed them, and they are still to be given back to their targets.
+//! Dead places: commits have freed them, and their targets still have to get them back.
 
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -10,47 +10,47 @@ use terrace_format::TargetId;
 use super::{Catalog, decode, keys};
 use crate::Result;
 
-/// Numbers of objects that a record can span. An object between its first and last that is pinned holds up all of it, so they
-/// must be near each other, as those of a key that is put again and again are.
+/// The longest range of object numbers in one record. A lease on any object in the range delays the whole record, so the numbers
+/// must be near each other, like those of a key that is put repeatedly.
 const MAX_OBJECT_SPAN: u64 = 4096;
 
-/// What a dead place's record tells. The place is one frame's, or that of frames side by side that died within one second; its
-/// key then names the last of the commits that freed them.
+/// The record of a dead place: that of one frame, or of adjacent frames that died within one second. In the second case the
+/// record's key names the last commit that freed one of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dead {
-    /// Bytes from the first frame's begin to the last one's end.
+    /// Bytes from the start of the first frame to the end of the last one.
     pub length: u32,
-    /// When it was queued: seconds since 1970.
+    /// The time at which it was queued: seconds since 1970.
     pub time: u64,
-    /// The object that it held bytes of; the lowest number where there are several.
+    /// The object whose bytes it held. If there are several, the lowest number.
     pub object: u64,
-    /// The highest number of such an object; 0 where there is one.
+    /// The highest number of such an object. 0 if there is only one.
     last: u64,
-    /// Whether removals of all bytes of these objects freed it. A removal needs no bytes, so it cannot be lost once the log
-    /// holds it durably: such a place may be given back before a sync mark covers the commit.
+    /// Whether it was freed by commits that removed all bytes of these objects. A removal needs no bytes, so no power cut can
+    /// undo it once the log holds it durably. Such a place may be freed before a sync mark covers the commit.
     by_removal: bool,
 }
 
 impl Dead {
-    /// Of one frame.
+    /// Makes the record of one frame.
     pub(super) fn new(length: u32, time: u64, object: u64, by_removal: bool) -> Dead {
         Dead { length, time, object, last: 0, by_removal }
     }
 
-    /// Reads a record. Older ones lack the last one, two or three fields.
+    /// Reads a record. Records of older versions lack the last one, two or three fields.
     pub(super) fn read(value: &[u8]) -> Result<Dead> {
         let read = |more: &[u8]| decode(&[value, more].concat(), "a freed place's record");
         let older = [&[0][..], &[0, 0], &[0, 0, 0]].into_iter();
         older.fold(read(&[]), |found, zeros| found.or_else(|_| read(zeros)))
     }
 
-    /// The numbers of its objects lie among these.
+    /// A range that contains the numbers of its objects.
     fn objects(&self) -> RangeInclusive<u64> {
         self.object..=self.last.max(self.object)
     }
 
-    /// The record of this, which lies at `before`, and of `dead` at `place`, if they can share one. Waiting for the newer of
-    /// them holds up what died first by a second at most.
+    /// Joins this record, whose place is `before`, with `dead` at `place`, if they can share a record. The older one then waits
+    /// for the newer one, which is a second at most.
     pub(super) fn joined_by(&self, before: Place, place: Place, dead: &Dead) -> Option<Dead> {
         let follows = place.follows(&Place { length: self.length, ..before });
         let (mine, others) = (self.objects(), dead.objects());
@@ -67,7 +67,7 @@ impl Dead {
 pub struct DeadPlaces(Vec<Place>);
 
 impl DeadPlaces {
-    /// Whether the frame at this place is dead.
+    /// Returns whether the frame at this place is dead.
     pub fn contains(&self, place: Place) -> bool {
         let next = self.0.partition_point(|dead| (dead.segment, dead.offset) <= (place.segment, place.offset));
         let before = next.checked_sub(1).and_then(|at| self.0.get(at));
@@ -81,8 +81,8 @@ impl DeadPlaces {
 }
 
 impl Catalog {
-    /// Up to `limit` places on `target` that commits up to `sequence`, or later removals, freed before `time`, and that no lease
-    /// pins. A place may be that of several frames side by side.
+    /// Returns up to `limit` places on `target` that were freed before `time`, by commits up to `sequence` or by later removals,
+    /// and that no lease pins. A place may be that of several adjacent frames.
     pub fn dead(&self, target: TargetId, sequence: u64, time: u64, limit: usize) -> Result<Vec<(u64, Place)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -103,7 +103,7 @@ impl Catalog {
         Ok(found)
     }
 
-    /// All places on `target` that are still to be given back, pinned by leases or not.
+    /// All dead places on `target`, whether leases pin them or not.
     pub fn dead_places(&self, target: TargetId) -> Result<DeadPlaces> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -117,7 +117,7 @@ impl Catalog {
         Ok(DeadPlaces(places))
     }
 
-    /// The last commit that freed a place on `target` which is still to be given back, pinned by leases or not.
+    /// The last commit that freed one of the dead places on `target`, whether leases pin them or not.
     pub fn last_freed(&self, target: TargetId) -> Result<Option<u64>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -125,7 +125,7 @@ impl Catalog {
         Ok(last.and_then(|(key, _)| keys::number(key, 3)))
     }
 
-    /// The segments of `target` with places that are still to be given back.
+    /// The segments of `target` with dead places.
     pub fn dying(&self, target: TargetId) -> Result<HashSet<u64>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -152,8 +152,8 @@ mod tests {
         assert_eq!(joined, Dead::new(124, 50, 7, false));
         let other = joined.joined_by(place(8, 124), place(136, 8), &Dead::new(8, 50, 3, false)).expect("joins");
         assert_eq!((other.length, other.objects()), (136, 3..=7));
-        // A small frame may live between the end of one and the page on which a long one begins: they were joined all the same,
-        // and its bytes were given back with theirs.
+        // A small frame may lie between the end of one frame and the page on which a long one begins. The two were joined, and
+        // freeing them destroyed the small frame between them.
         assert!(first.joined_by(place(8, 100), place(4096, 300_000), &Dead::new(300_000, 50, 7, false)).is_none());
         let removed = Dead::new(20, 50, 7, true);
         assert!(first.joined_by(place(8, 100), place(112, 20), &removed).is_none(), "it may be given back earlier");

@@ -1,4 +1,5 @@
-//! LMDB's environment: one in a process, left behind by a fork, opened again after LMDB has given up on it.
+//! LMDB's environment: one for each process. A forked child leaves its parent's environment, and a process reopens its own
+//! after LMDB has refused further work.
 
 use std::fs::{self, File};
 use std::io;
@@ -20,27 +21,27 @@ use super::Records;
 use super::file_check::{CheckDepth, check_data_file, measure_data_file};
 use crate::{Error, Result};
 
-/// Address space kept for the catalog; its file grows with its content only.
+/// Address space reserved for the catalog. Its file grows with its content only.
 const MAP_BYTES: usize = 1 << 40;
-/// What is said where there is no room for so much: by the system, and by valgrind.
+/// The errors for a map that is too large: the system's, and valgrind's.
 const TOO_MUCH: [i32; 2] = [libc::ENOMEM, libc::EINVAL];
-/// Processes and threads that may read at once.
+/// The most read transactions at once, of all processes.
 const MAX_READERS: u32 = 512;
 /// Bytes of a reader's entry in LMDB's lock file.
 const READER_ENTRY_BYTES: u64 = 64;
-/// More than LMDB's lock file has before the readers' entries.
+/// An upper bound of the bytes before the readers' entries in LMDB's lock file.
 const LOCK_FILE_HEADER_BYTES: u64 = 4096;
 const DATA_FILE: &str = "data.mdb";
 const LOCK_FILE: &str = "lock.mdb";
 /// The folder in which a data file is made, below the catalog's.
 const UNFINISHED_FOLDER: &str = "unfinished";
-/// LMDB never gives free pages back. So a data file of this many bytes at least ...
+/// LMDB never gives free pages back to the file system. So a data file of at least this many bytes ...
 const MIN_SHRUNK_BYTES: u64 = 4 << 20;
-/// ... is replaced by a copy without them where it has this many times what its records take.
+/// ... is replaced by a copy without free pages if it has at least this many times the bytes of its records.
 const MOSTLY_FREE: u64 = 4;
-/// A file of at most this many bytes is checked page by page when it is opened: it takes milliseconds.
+/// A file of at most this many bytes is checked page by page when it is opened, which takes milliseconds.
 const MAX_WALKED_BYTES: u64 = 16 << 20;
-/// How long an environment that this process is closing is waited for.
+/// The longest wait for another thread of this process to close the environment.
 const MAX_CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// An open environment and its one database.
@@ -48,9 +49,10 @@ pub struct Environment {
     env: Env<WithoutTls>,
     /// All records.
     pub records: Records,
-    /// Shared by all that have the environment open. Dropped after `env`.
+    /// The lock on the catalog's folder, shared by all processes that have the environment open. Dropped after `env`: as
+    /// long as LMDB uses the files, no other process may have the folder alone and replace them.
     _in_use: Locked,
-    /// While it is closed.
+    /// Keeps forks away while `env` is closed. Set by `drop`, since fields are dropped after it.
     held: Option<Held>,
 }
 
@@ -73,9 +75,9 @@ impl Environment {
         Environment::open_and_share(folder, |lock| lock.change(FlockOperation::LockShared))
     }
 
-    /// `share` makes the lock on the folder a shared one. The system gives the lock up before it takes it anew, so that another
-    /// process may have been alone meanwhile, and may have replaced the data file: whoever went on with the old one would
-    /// commit to a file without a name.
+    /// `share` turns the lock on the folder into a shared one. The system releases the lock before it takes it again. In
+    /// between, another process may be alone and replace the data file. A process that kept the old file would commit to a
+    /// file without a name, so this opens the new one instead.
     fn open_and_share(folder: &Path, share: impl Fn(&Locked) -> io::Result<()>) -> Result<Environment> {
         let _held = fork::hold();
         let data = folder.join(DATA_FILE);
@@ -88,7 +90,7 @@ impl Environment {
             let opened = data_id()?;
             let (env, records) = open_database(folder)?;
             share(&in_use).map_err(Error::io(format!("locking {}", folder.display())))?;
-            // Nobody replaces the file from here on: that takes the lock alone.
+            // From here on nobody replaces the file: that takes the exclusive lock.
             if data_id()? == opened {
                 return Ok(Environment { env, records, _in_use: in_use, held: None });
             }
@@ -97,16 +99,17 @@ impl Environment {
     }
 }
 
-/// Checks every page of the catalog in `folder`, however large it is. LMDB does not, and a damaged page may end the process.
+/// Checks every page of the catalog in `folder`, whatever its size. LMDB does not check them, and a damaged page may end the
+/// process.
 ///
 /// # Errors
-/// [`Error::Damaged`] where a page is damaged or missing.
+/// [`Error::Damaged`] if a page is damaged or missing.
 pub fn check_pages(folder: &Path) -> Result<()> {
     check_data_file(&folder.join(DATA_FILE), MAP_BYTES, CheckDepth::Pages)
 }
 
-/// Makes LMDB's data file where there is none, and checks the one that is there. The answer is the lock on the folder that
-/// everybody holds who has the environment open: exclusive, where nobody else has it.
+/// Makes LMDB's data file if it is missing, or checks the one that is there. Returns the lock on the folder that every process
+/// with an open environment holds: exclusive if no other process has the environment open, otherwise shared.
 fn prepare_files(folder: &Path) -> Result<Locked> {
     let lock = |take: fn(File) -> io::Result<_>| File::open(folder).and_then(take);
     let context = || format!("locking {}", folder.display());
@@ -124,14 +127,14 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
             Err(e) => return Err(Error::io(format!("looking for {}", data.display()))(e)),
         }
         if let Err(error) = allocate_lock_file(folder) {
-            // It has room for the readers that were there at once before.
+            // Not fatal: the file has room for as many readers as it ever had at once.
             tracing::debug!(%error, "LMDB's lock file may lack room for more readers");
         }
         return Ok(alone);
     }
     let shared = lock(|file| Locked::share(file).map(Some)).map_err(Error::io(context()))?;
     let Some(shared) = shared else { return Err(Error::io(context())(io::ErrorKind::WouldBlock.into())) };
-    // LMDB would make what is missing, and work beside those that still have the old files open.
+    // LMDB would create a missing file, and would work with it while other processes still have the old one open.
     for (name, least) in [(DATA_FILE, 1), (LOCK_FILE, u64::from(MAX_READERS - 1) * READER_ENTRY_BYTES)] {
         let path = folder.join(name);
         if fs::metadata(&path).map_or(0, |found| found.len()) < least {
@@ -147,8 +150,9 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
     Ok(shared)
 }
 
-/// Gives LMDB's lock file all the room that it may need. LMDB maps a sparse file, and a page of it that a full disk has no room for
-/// would end the process. Nobody has the environment open, this process neither: closing the file drops none of LMDB's locks.
+/// Allocates all the space that LMDB's lock file may need. LMDB maps a sparse file, and on a full disk the first write to a page
+/// without space would end the process. Closing the file here drops none of LMDB's locks, because nobody has the environment
+/// open, not even this process.
 fn allocate_lock_file(folder: &Path) -> io::Result<()> {
     let path = folder.join(LOCK_FILE);
     let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
@@ -156,8 +160,7 @@ fn allocate_lock_file(folder: &Path) -> io::Result<()> {
     Ok(rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?)
 }
 
-/// Makes an empty data file. It gets its name once it is whole: a short file was cut, it is never one that a killed process
-/// left unfinished.
+/// Makes an empty data file. It gets its name once it is whole. So a short file was cut: a killed process never leaves one.
 fn make_data_file(folder: &Path) -> Result<()> {
     replace_data_file(folder, |unfinished| {
         let (env, _) = open_database(unfinished)?;
@@ -166,8 +169,8 @@ fn make_data_file(folder: &Path) -> Result<()> {
     })
 }
 
-/// Leaves the free pages out of a data file that mostly consists of them. Nobody else has the environment open. Where that
-/// fails, as on a full file system, the file stays as it is, which costs room and nothing else.
+/// Replaces a data file that mostly has free pages by a copy without them. No other process has the environment open. If this
+/// fails, for example on a full file system, the file stays as it is, which costs space and nothing else.
 fn shrink_data_file(folder: &Path) -> Result<()> {
     let data = folder.join(DATA_FILE);
     let (bytes, used) = measure_data_file(&data).map_err(Error::io(format!("measuring {}", data.display())))?;
@@ -178,7 +181,8 @@ fn shrink_data_file(folder: &Path) -> Result<()> {
         let (env, _) = open_database(folder)?;
         let copied = env.copy_to_path(unfinished.join(DATA_FILE), CompactionOption::Enabled);
         env.prepare_for_closing().wait();
-        // The mark may say that the catalog is durable, and then it must be, under whichever name is found.
+        // The boot mark may say that the catalog is durable. Then the file must be durable under either name, the old or the
+        // new.
         copied?.sync_all().map_err(Error::io(format!("syncing a copy of {}", data.display())))?;
         check_data_file(&unfinished.join(DATA_FILE), MAP_BYTES, CheckDepth::Pages)?;
         terrace_system::fail::point("catalog:shrunk");
@@ -194,8 +198,8 @@ fn shrink_data_file(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Replaces the data file by what `make` puts into a folder of its own; its bytes and its name are durable then, or it is as
-/// it was.
+/// Replaces the data file by the one that `make` writes into a folder of its own. On success the name is durable, and so are
+/// the bytes if `make` has synced them. On failure the data file is as it was.
 fn replace_data_file(folder: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let unfinished = folder.join(UNFINISHED_FOLDER);
     let context = || format!("making {}", unfinished.display());
@@ -220,27 +224,30 @@ fn open_database(folder: &Path) -> Result<(Env<WithoutTls>, Records)> {
     Ok((env, records))
 }
 
-/// Makes the names of a new catalog durable: a later sync of LMDB covers its bytes only, and a store that was closed in time
-/// must find them after a power cut.
+/// Makes the names of a new catalog durable. A later sync of LMDB covers bytes only, and a store that was closed cleanly must
+/// find its catalog after a power cut.
 fn sync_names(folder: &Path) -> io::Result<()> {
     [Some(folder), folder.parent()].into_iter().flatten().try_for_each(|folder| File::open(folder)?.sync_all())
 }
 
-/// What a process has of a catalog's environment.
+/// Holds the environment of this process, and reopens it after a failure.
 pub struct Holder {
     folder: PathBuf,
     forks: u32,
-    /// None once it was left, and while it is opened again.
+    /// None after [`Holder::leave`], and while the environment is reopened.
     current: ArcSwapOption<Environment>,
-    /// Whether a transaction could not be committed. Where it was the last page that could not be written, LMDB refuses
-    /// all work until it is opened again; what was committed before is whole.
+    /// Whether a commit has failed. If the meta page could not be written, LMDB refuses all work until it is reopened. All
+    /// earlier commits are whole. Set with release, read with acquire: a thread that reads false after a reopening must also
+    /// see the new `current`.
     failed: AtomicBool,
+    /// Held while the environment is reopened, so that only one thread does it. Under it, the thread waits until all others
+    /// have dropped the old environment, for `MAX_CLOSING_TIME` at most.
     reopening: Mutex<()>,
 }
 
 impl Holder {
-    /// Opens the environment in `folder`, which is made if it is not there. No other code of this process may enter it:
-    /// closing any descriptor of LMDB's lock file would drop LMDB's locks.
+    /// Opens the environment in `folder`. Creates the folder if it is missing. No other code of this process may open files
+    /// in it: closing any descriptor of LMDB's lock file would drop LMDB's locks.
     pub fn open(folder: &Path) -> Result<Holder> {
         let context = || format!("making {}", folder.display());
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::io(context()))?;
@@ -253,7 +260,7 @@ impl Holder {
         })
     }
 
-    /// The environment, as long as this is the process that opened it.
+    /// The environment, if this is the process that opened it.
     pub fn get(&self) -> Result<Arc<Environment>> {
         if self.inherited() {
             return Err(Error::Unusable {
@@ -276,16 +283,19 @@ impl Holder {
         if let Some(environment) = self.usable() {
             return Ok(environment);
         }
-        // The old one is closed when the last thread that works with it is done; the new one waits for that.
+        // The old environment is closed when the last thread that uses it is done. `Environment::open` waits for that.
         self.current.store(None);
         let environment = Arc::new(Environment::open(&self.folder)?);
-        tracing::warn!(catalog = %self.folder.display(), "opened again, after a write to it failed");
+        tracing::warn!(
+            catalog = %self.folder.display(),
+            "a write to the catalog failed, and the catalog was reopened; see whether the disk of the store's directory is full or failing"
+        );
         self.current.store(Some(environment.clone()));
         self.failed.store(false, Ordering::Release);
         Ok(environment)
     }
 
-    /// Commits; where that fails, the environment is opened again before it is next used.
+    /// Commits a transaction. If that fails, the next use reopens the environment.
     pub fn commit(&self, txn: RwTxn<'_>) -> Result<()> {
         let committed = txn.commit();
         if committed.is_err() {
@@ -294,18 +304,19 @@ impl Holder {
         Ok(committed?)
     }
 
-    /// Whether another process, which this one was forked from, opened it: then it cannot be used here.
+    /// Returns whether this process inherited the environment through a fork, and thus cannot use it.
     pub fn inherited(&self) -> bool {
         self.forks != fork::count()
     }
 
-    /// Closes what was inherited, so that it can be opened anew in this process.
+    /// Closes an inherited environment, so that this process can open its own.
     #[allow(unsafe_code)]
     pub fn leave(&self) {
         let Some(environment) = self.current.swap(None) else { return };
         for _ in 1..Arc::strong_count(&environment) {
-            // SAFETY: no call gives control away while it has an environment, so that the thread that forked had none;
-            // what others had was lost with them.
+            // SAFETY: no call runs a caller's code while it has an environment, so the thread that forked had no reference.
+            // The references of all other threads were lost with these threads: nobody will ever drop or use them. One
+            // reference is left, `environment`, so the count does not reach zero here.
             unsafe { Arc::decrement_strong_count(Arc::as_ptr(&environment)) };
         }
     }
@@ -313,24 +324,24 @@ impl Holder {
 
 #[allow(unsafe_code)]
 fn open(folder: &Path) -> Result<Env<WithoutTls>> {
-    // With places in the table of readers that belong to threads, one that ended while the environment was closed gave its
-    // place back to memory that was gone.
+    // Without thread-local storage: with it, each thread has an entry in the table of readers, and a thread that ends while
+    // the environment is closed returns its entry to memory that is gone.
     let mut options = EnvOpenOptions::new().read_txn_without_tls();
     let mut map = MAP_BYTES;
     loop {
         options.map_size(map).max_readers(MAX_READERS);
-        // SAFETY: the folder belongs to the store, only LMDB writes its files, and a node-local disk is
-        // asked for. NO_SYNC is sound for crashes of processes; after an unclean reboot the catalog is
-        // thrown away and made anew from the log.
+        // SAFETY: the folder belongs to the store, only LMDB writes its files, and the store refuses network file systems.
+        // NO_SYNC is sound if processes crash, because the kernel has their writes. After an unclean reboot the store
+        // discards the catalog, and rebuilds it from the log.
         let opened = unsafe {
             options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_READ_AHEAD);
             options.open(folder)
         };
         match opened {
-            // Another thread of this process is just closing it.
+            // Another thread of this process is closing it at this moment.
             Err(heed::Error::EnvAlreadyOpened)
                 if heed::env_closing_event(folder).is_none_or(|closing| closing.wait_timeout(MAX_CLOSING_TIME)) => {}
-            // Under a limit of address space a smaller map may do.
+            // A smaller map may fit where the address space is limited.
             Err(heed::Error::Io(e)) if TOO_MUCH.contains(&e.raw_os_error().unwrap_or(0)) && map > 1 << 30 => map /= 2,
             other => return Ok(other?),
         }

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Every way in which an operation of the catalog or the log can fail.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A change was refused since the object is not in the state that it expects.
+    /// A change was refused because the object is not in the expected state.
     #[error("{key:?} was not changed: {reason}")]
     Conflict {
         /// The object's key, printed lossily.
@@ -55,19 +55,19 @@ pub enum Error {
     Io {
         /// The operation, and its file.
         context: String,
-        /// The system's error. The words of this one end with it, so it is no `source()`.
+        /// The system's error. The message of this error ends with it, so it is not its `source()`.
         cause: std::io::Error,
     },
 }
 
 impl Error {
-    /// Wraps an I/O error with what was being done, to which file.
+    /// Wraps an I/O error with the operation and its file.
     pub fn io(context: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
         let context = context.into();
         move |cause| Error::Io { context, cause }
     }
 
-    /// The same for another who waited for what failed.
+    /// A copy of this error for another caller that waited for the same operation.
     pub(crate) fn share(&self) -> Error {
         match self {
             Error::NoSpace(reason) => Error::NoSpace(reason.clone()),
@@ -108,7 +108,7 @@ impl From<heed::Error> for Error {
                 MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound | MdbError::VersionMismatch,
             ) => Error::Damaged { what: "the catalog".into(), reason: error.to_string() },
             heed::Error::Mdb(MdbError::Panic) => Error::Lmdb(
-                "a write to it has just failed, and it is being opened again; try again, and see whether the disk of the store's directory is full".into(),
+                "an earlier write to it failed, and it is being reopened; try again, and see whether the disk of the store's directory is full or failing".into(),
             ),
             other => Error::Lmdb(other.to_string()),
         }

@@ -25,8 +25,8 @@ impl Applier<'_, '_> {
 }
 
 impl Catalog {
-    /// Up to `limit` objects that have expired at `now` (nanoseconds since 1970), those that expired first first. It reads
-    /// no other objects.
+    /// Returns up to `limit` objects that have expired at `now` (nanoseconds since 1970), in order of expiry. It reads no other
+    /// objects.
     pub fn expired(&self, now: u64, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -45,7 +45,7 @@ impl Catalog {
             let (Some(time), Some(key)) = (keys::number(record, 1), record.get(9..)) else { continue };
             let Some(value) = env.records.get(&txn, &keys::object(key))? else { continue };
             let object: Object = decode(value, "an object's record")?;
-            // An older program, which does not know the index, may have moved the object or given it more time.
+            // An older version, which does not know the index, may have moved the object or changed its expiry.
             if object.attributes.expiry() == Some(time) {
                 found.push((key.to_vec(), object));
             }

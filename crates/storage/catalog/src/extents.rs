@@ -1,4 +1,4 @@
-//! An object's interval map of extents: never overlapping, since a newer one trims what it covers.
+//! An object's interval map of extents. They never overlap: a newer extent trims the older ones that it covers.
 
 use std::ops::{Bound, Range};
 
@@ -10,23 +10,23 @@ use terrace_format::{Extent, Object};
 use super::{Records, decode, encode, keys};
 use crate::Result;
 
-/// The most bytes of a record of packed extents: below half an LMDB page, so that none overflows.
+/// The most bytes of a record of packed extents: less than half an LMDB page, so that no record needs overflow pages.
 const MAX_PACKED_BYTES: usize = 1900;
 /// Extents kept in the object's own record.
 const INLINE_RECORDS: usize = 2;
-/// Bytes between two new extents, at the most, for the map between them to be read and written with theirs.
+/// Two new extents with at most this many bytes between them are in one group: the map between them is read and written, too.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
-/// New extents that lie near each other.
+/// A group of new extents that are near each other.
 pub struct Near<'a> {
-    /// The range that they are in.
+    /// The range from the first to the last.
     pub range: Range<u64>,
-    /// Each with its place among all that were given; in that order.
+    /// Each extent with its index among all new extents, in the order of these.
     pub extents: Vec<(usize, &'a Extent)>,
 }
 
-/// New extents in groups: what lies far apart, as the parts of a write to arrays that stand one behind another, has nothing to
-/// do with what is between.
+/// Groups new extents that are near each other. Extents that are far apart, such as those of one write to several arrays in one
+/// object, need not touch the map between them.
 pub fn near<'a>(new: impl Iterator<Item = &'a Extent>) -> Vec<Near<'a>> {
     let mut sorted: Vec<(usize, &Extent)> = new.enumerate().collect();
     sorted.sort_by_key(|(_, extent)| extent.offset);
@@ -44,14 +44,14 @@ pub fn near<'a>(new: impl Iterator<Item = &'a Extent>) -> Vec<Near<'a>> {
     groups
 }
 
-/// Lays `new` over a sorted map.
+/// Puts `new` into a sorted map, and trims the extents that it covers.
 pub fn lay(all: &mut Vec<Extent>, new: Extent) {
     clear(all, new.offset, new.end());
     let at = all.partition_point(|e| e.offset < new.offset);
     all.insert(at, new);
 }
 
-/// Takes `start..end` out of a sorted map; what sticks out on either side stays.
+/// Removes `start..end` from a sorted map. The parts of extents outside of this range stay.
 pub fn clear(all: &mut Vec<Extent>, start: u64, end: u64) {
     let first = all.partition_point(|e| e.end() <= start);
     let last = all.partition_point(|e| e.offset < end);
@@ -71,7 +71,7 @@ pub fn clear(all: &mut Vec<Extent>, start: u64, end: u64) {
     all.splice(first..last, left);
 }
 
-/// The extents of `object` in `start..end` and some around it: every part of their frames among them.
+/// Loads the extents of `object` in `start..end` and some around them, with all parts of the frames that they belong to.
 pub fn load(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64, end: u64) -> Result<Vec<Extent>> {
     if let Some(inline) = &object.inline {
         return Ok(inline.to_vec());
@@ -89,7 +89,7 @@ pub fn load(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64, end:
     Ok(load_records(records, txn, object.id, first, last)?.0)
 }
 
-/// The same around the frame of one write that begins at `start`, of which any part may have been covered since.
+/// Like [`load`], for all parts of the frame of `write` that begins at `start`. Newer extents may cover any part of it.
 pub fn load_frame(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64, write: u64) -> Result<Vec<Extent>> {
     let all = load(records, txn, object, start, start + 1)?;
     if all.iter().any(|extent| extent.frame() == (write, start)) {
@@ -98,7 +98,7 @@ pub fn load_frame(records: Records, txn: &RoTxn<'_>, object: &Object, start: u64
     load(records, txn, object, start, start.saturating_add(u64::from(MAX_EXTENT_BYTES)))
 }
 
-/// What the records hold in which an extent of `start..end` may be, and of which range that is all.
+/// Loads the records that may have an extent in `start..end`. Returns their extents, and the range in which there are no others.
 fn load_records(
     records: Records,
     txn: &RoTxn<'_>,
@@ -121,12 +121,12 @@ fn load_records(
         }
         all.extend(decode::<Vec<Extent>>(value, "a record of extents")?);
     }
-    // Where no record begins at or before `start`, there is nothing before it.
+    // If no record begins at or before `start`, there is nothing before it.
     let first = all.first().map_or(0, |extent| if extent.offset <= start { extent.offset } else { 0 });
     Ok((all, first..until))
 }
 
-/// The key of the record that may hold the extent at `offset`.
+/// The key of the record in which the extent at `offset` is, if there is one.
 pub fn first_record(records: Records, txn: &RoTxn<'_>, object: u64, offset: u64) -> Result<keys::Key> {
     let key = keys::extents(object, offset);
     let before = records.get_lower_than_or_equal_to(txn, &key)?;
@@ -136,7 +136,7 @@ pub fn first_record(records: Records, txn: &RoTxn<'_>, object: u64, offset: u64)
     })
 }
 
-/// Puts `after` in the place of `before`, which [`load`] gave.
+/// Replaces the extents `before`, as [`load`] returned them, by `after`.
 pub fn store(
     records: Records,
     txn: &mut RwTxn<'_>,
@@ -151,7 +151,7 @@ pub fn store(
         }
         object.inline = None;
     }
-    // Records that stay as they are at either end are not written again.
+    // Records that do not change are not written again.
     let mut old: Vec<u64> = Vec::new();
     if let (Some(first), Some(last)) = (before.first(), before.last()) {
         let (from, to) = (keys::extents(object.id, first.offset), keys::extents(object.id, last.offset));
@@ -161,7 +161,8 @@ pub fn store(
         }
     }
     let total: usize = after.iter().map(packed_len).sum();
-    // Among others, records of the same size leave room for the next; what grows at its end is packed full.
+    // A map that grows at its end is packed into full records. Otherwise all records get the same size, which leaves room in
+    // each for later extents.
     let share = if before.last() == after.last() {
         total.div_ceil(total.div_ceil(MAX_PACKED_BYTES).max(1))
     } else {
@@ -196,7 +197,7 @@ pub fn store(
     Ok(())
 }
 
-/// Bytes that an extent takes at the most, near enough to pack by.
+/// An upper estimate of an extent's bytes in a record.
 fn packed_len(extent: &Extent) -> usize {
     30 + extent.replicas.len() * 30
 }

@@ -1,5 +1,5 @@
-//! Checks LMDB's data file before LMDB maps it: a page that a map has and the file lacks ends the process (SIGBUS), and so may one
-//! with damaged bounds, which LMDB does not check.
+//! Checks LMDB's data file before LMDB maps it. A page that the map has and the file lacks ends the process (SIGBUS). A page with
+//! damaged bounds, which LMDB does not check, may end it, too.
 //!
 //! This module opens `data.mdb` beside LMDB. That is safe: LMDB takes its `fcntl` locks on `lock.mdb` alone, so closing a
 //! descriptor of `data.mdb` drops none of them. `lock.mdb` is never opened here.
@@ -20,7 +20,7 @@ const LMDB_DATA_VERSION: u32 = 1;
 const BRANCH_FLAG: u16 = 1;
 const LEAF_FLAG: u16 = 2;
 const META_FLAG: u16 = 8;
-/// Flags that tell what a page is. A page of a tree is a branch or a leaf, and nothing else.
+/// The flags for the kind of a page. A page of a tree is either a branch or a leaf.
 const PAGE_KIND_FLAGS: u16 = 0x6f;
 const OVERFLOW_NODE_FLAG: u16 = 1;
 const EMPTY_TREE_ROOT: u64 = u64::MAX;
@@ -28,13 +28,13 @@ const EMPTY_TREE_ROOT: u64 = u64::MAX;
 /// How much of a data file is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckDepth {
-    /// Its length, and every page where it is shorter than its meta page says.
+    /// Its length. If it is shorter than its meta page says, also every page.
     Length,
     /// Every page that its trees reach. This reads the whole file.
     Pages,
 }
 
-/// Refuses a data file that LMDB would take but that lacks pages, and one whose meta pages LMDB cannot work with.
+/// Refuses a data file that lacks pages, although LMDB would accept it, and one with meta pages that LMDB cannot use.
 pub fn check_data_file(path: &Path, map_bytes: usize, depth: CheckDepth) -> Result<()> {
     let context = || format!("checking {}", path.display());
     let file = File::open(path).map_err(Error::io(context()))?;
@@ -42,28 +42,29 @@ pub fn check_data_file(path: &Path, map_bytes: usize, depth: CheckDepth) -> Resu
         let before = read_metas(&file).map_err(Error::io(context()))?;
         let found = find_fault(&file, &before, map_bytes, depth).map_err(Error::io(context()))?;
         let Err(reason) = found else { return Ok(()) };
-        // Another process may have committed meanwhile, and used pages again that were free before.
+        // No lock keeps writers away: another process may have committed, and reused pages that were free before. Then the meta
+        // pages have changed, and the check is repeated.
         if read_metas(&file).map_err(Error::io(context()))? == before {
             return Err(Error::Damaged { what: format!("the catalog's file {}", path.display()), reason });
         }
     }
 }
 
-/// The first bytes of the file, which hold the first meta page, and those of the second.
+/// The bytes of both meta pages.
 #[derive(PartialEq)]
 struct RawMetas {
     first: Vec<u8>,
     second: Vec<u8>,
 }
 
-/// What one meta page says.
+/// The content of a meta page.
 struct Meta {
     page_bytes: u64,
     /// Roots of the tree of free pages and of the tree of records.
     roots: [u64; 2],
     last_page: u64,
     transaction: u64,
-    /// Pages of the tree of records, with those of long values.
+    /// The number of pages of the tree of records, including those of long values.
     record_pages: u64,
 }
 
@@ -93,7 +94,7 @@ fn parse_meta(page: &[u8]) -> Option<Meta> {
     })
 }
 
-/// The bytes of a whole data file, and those of its pages that hold records.
+/// Measures a data file: all of its bytes, and the bytes of its pages with records.
 pub fn measure_data_file(path: &Path) -> io::Result<(u64, u64)> {
     let file = File::open(path)?;
     let metas = read_metas(&file)?;
@@ -103,7 +104,7 @@ pub fn measure_data_file(path: &Path) -> io::Result<(u64, u64)> {
     Ok((file.metadata()?.len(), used))
 }
 
-/// What is wrong with the file, in words.
+/// Describes the first fault of the file. `Ok` if it has none.
 fn find_fault(file: &File, raw: &RawMetas, map_bytes: usize, depth: CheckDepth) -> io::Result<Result<(), String>> {
     let length = file.metadata()?.len();
     let (Some(first), Some(second)) = (parse_meta(&raw.first), parse_meta(&raw.second)) else {
@@ -147,12 +148,12 @@ impl<'a> TreeWalk<'a> {
         TreeWalk { file, page_bytes: meta.page_bytes, pages, to_visit }
     }
 
-    /// Whether the file has every page that the trees reach.
+    /// Returns whether the file has every page that the trees reach.
     fn check_all(mut self) -> io::Result<bool> {
         let mut visited = 0;
         while let Some(number) = self.to_visit.pop() {
             visited += 1;
-            // A tree has no more pages than the file, or it has a circle.
+            // A tree with more pages than the file has a cycle.
             if !self.has_pages(number, 1) || visited > self.pages {
                 return Ok(false);
             }
@@ -168,7 +169,7 @@ impl<'a> TreeWalk<'a> {
         number >= META_PAGES && number.checked_add(count).is_some_and(|end| end <= self.pages)
     }
 
-    /// Notes the pages that this one names; none where it is no page of a tree, or names what is not there.
+    /// Notes the pages that this one refers to. `None` if it is not a page of a tree, or refers to missing pages.
     fn follow(&mut self, number: u64, page: &[u8]) -> Option<()> {
         let flags = u16_at(page, 10)?;
         let is_branch = flags & BRANCH_FLAG != 0;
@@ -226,7 +227,7 @@ fn read_at_most(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> 
     Ok(bytes)
 }
 
-// LMDB's numbers have the machine's own order of bytes.
+// LMDB's numbers have the byte order of the machine.
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
@@ -278,7 +279,7 @@ mod tests {
         prop::collection::vec(prop::collection::vec(write, 1..24), 1..12)
     }
 
-    /// A file of some hundred records, long ones too; its bytes.
+    /// Makes a data file of a few hundred records, some of them long, and returns its bytes.
     fn filled(folder: &Path) -> Vec<u8> {
         let (env, records) = open(folder);
         let mut txn = env.write_txn().expect("a transaction");
@@ -314,9 +315,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
-        /// LMDB leaves free pages at the end of its file unwritten, so a whole file may be shorter than its meta page says. The
-        /// check must accept that, and must refuse each cut that takes a page that is needed. What it accepts is read here
-        /// with noise in place of what was cut.
+        /// LMDB does not write free pages at the end of its file, so a whole file may be shorter than its meta page says. The
+        /// check must accept such a file, and must refuse each cut that removes a needed page. The test reads each accepted
+        /// file with noise in place of the removed bytes.
         #[test]
         fn a_cut_is_accepted_where_nothing_needed_is_cut(transactions in transactions()) {
             let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Group commit: changes that come while others are being committed are committed together, by one of those who wait.
+//! Group commit: one of the waiting threads commits all changes that have arrived during the commit before.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -11,13 +11,14 @@ use rustix_futex_sync::Mutex;
 use super::{Change, Commit};
 use crate::{Error, Result};
 
-/// How long one watches for its turn before it sleeps: to be woken takes longer than a commit.
+/// The time that a thread spins for its turn before it sleeps. Waking a thread takes longer than a commit.
 pub(super) const MAX_SPIN_TIME: Duration = Duration::from_micros(50);
 
-/// Whose turn it is to commit.
+/// The threads of this process that commit: one leads, the others wait.
 pub(super) struct Turns {
+    /// Held for a look at the queue or a change of it, never during a commit. No other lock is taken under it.
     queue: Mutex<Queue>,
-    /// Who would watch beyond these only keeps the leader from a core.
+    /// The most threads that spin. More would only keep the leader from a core.
     watchers: usize,
 }
 
@@ -30,15 +31,18 @@ impl Default for Turns {
 
 #[derive(Default)]
 struct Queue {
-    /// Whether somebody commits.
+    /// Whether a thread commits. While it is true, changes are queued, and the leader hands on to the first one.
     led: bool,
     waiting: Vec<Arc<Waiting>>,
 }
 
 struct Waiting {
     change: Change,
+    /// Changed by swap and compare-exchange only, so that exactly one side sees that the thread sleeps, and wakes it. Release
+    /// and acquire: a thread that reads `STATE_DONE` sees the result.
     state: AtomicU8,
     thread: Thread,
+    /// The leader fills it before it sets `STATE_DONE`; the waiting thread empties it after that. The lock is never contended.
     result: Mutex<Option<Result<Commit>>>,
 }
 
@@ -48,7 +52,7 @@ const STATE_LEADS: u8 = 2;
 const STATE_DONE: u8 = 3;
 
 impl Turns {
-    /// Commits a change by `carry_out`, alone or with those of others.
+    /// Commits a change by `carry_out`, alone or together with the changes of other threads.
     pub fn commit(
         &self,
         change: Change,
@@ -77,7 +81,7 @@ impl Turns {
         waiting.result.lock().take().unwrap_or_else(no_result)
     }
 
-    /// Commits all that wait now, this thread's own change among them.
+    /// Commits all waiting changes, including that of this thread.
     fn lead(&self, carry_out: &impl Fn(&[&Change]) -> Result<Vec<Result<Commit>>>) {
         let group = std::mem::take(&mut self.queue.lock().waiting);
         let changes: Vec<&Change> = group.iter().map(|one| &one.change).collect();
@@ -93,7 +97,7 @@ impl Turns {
         }
     }
 
-    /// The first of those who wait commits next.
+    /// Makes the first waiting thread the leader. `led` stays true until none waits, so no newcomer overtakes the queue.
     fn hand_on(&self) {
         let mut queue = self.queue.lock();
         match queue.waiting.first().cloned() {
@@ -107,7 +111,7 @@ impl Turns {
 }
 
 impl Waiting {
-    /// Returns what it is told.
+    /// Waits until the state is `STATE_LEADS` or `STATE_DONE`, and returns it.
     fn wait(&self, watches: bool) -> u8 {
         let until = Instant::now() + MAX_SPIN_TIME;
         while watches && Instant::now() < until {
@@ -118,6 +122,7 @@ impl Waiting {
         }
         match self.state.compare_exchange(STATE_SPINS, STATE_SLEEPS, Ordering::AcqRel, Ordering::Acquire) {
             Err(told) => told,
+            // `park` may return early, so the state is checked again. An `unpark` before `park` is not lost.
             Ok(_) => loop {
                 thread::park();
                 match self.state.load(Ordering::Acquire) {

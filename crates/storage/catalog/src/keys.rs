@@ -1,4 +1,4 @@
-//! Keys of the catalog's records: a letter, then big-endian numbers, so that LMDB's order is ours.
+//! Keys of the catalog's records: a letter, then big-endian numbers, so that LMDB's byte order is the order of the numbers.
 
 use terrace_format::Place;
 use terrace_format::{TargetId, Task};
@@ -16,11 +16,11 @@ pub const EXPIRY_TIME: u8 = b'x';
 
 /// The log's tail.
 pub const TAIL_KEY: &[u8] = b"mt";
-/// The sequence up to which all is fsynced.
+/// The last commit that a sync mark covers.
 pub const SYNCED_KEY: &[u8] = b"ms";
 /// The next number of [`terrace_format::Ids`].
 pub const NEXT_ID: &[u8] = b"mi";
-/// The lowest number of a segment that is added to.
+/// The lowest number of a segment that may be appended to.
 pub const OLDEST_SEGMENT_KEY: &[u8] = b"mo";
 
 /// A record key on the stack; the longest is an object's.
@@ -54,7 +54,7 @@ pub fn owed(task: &Task) -> Key {
     out
 }
 
-/// The task that an owed record's key names.
+/// The task in the key of an owed replica's record.
 pub fn task(key: &[u8]) -> Option<Task> {
     Some(Task {
         object: number(key, 1)?,
@@ -64,14 +64,14 @@ pub fn task(key: &[u8]) -> Option<Task> {
     })
 }
 
-/// What the keys of all places that were freed on `target` begin with.
+/// The prefix of the keys of all dead places on `target`.
 pub fn freed_on(target: TargetId) -> Key {
     let mut out = with(FREED_LETTER);
     out.extend_from_slice(&target.to_be_bytes());
     out
 }
 
-/// Places freed by commit `sequence` on `target`: `place` makes the key unique.
+/// The key of a place that commit `sequence` freed on `target`. Segment and offset make it unique.
 pub fn freed(target: TargetId, sequence: u64, segment: u64, offset: u64) -> Key {
     let mut out = freed_on(target);
     out.extend_from_slice(&sequence.to_be_bytes());
@@ -80,7 +80,7 @@ pub fn freed(target: TargetId, sequence: u64, segment: u64, offset: u64) -> Key 
     out
 }
 
-/// The commit and the place that a freed place's key names; the length is in its record.
+/// The commit and the place in the key of a dead place. The length is in the record's value.
 pub fn freed_place(key: &[u8]) -> Option<(u64, Place)> {
     Some((number(key, 3)?, Place { segment: number(key, 11)?, offset: number(key, 19)?, length: 0 }))
 }
@@ -114,7 +114,7 @@ pub fn plain(object: u64, target: TargetId) -> Key {
     out
 }
 
-/// The plain files on `target` that may stand under a key and not be what belongs there.
+/// The plain files on `target` that may wrongly have the name of this key.
 pub fn unfollowed(target: TargetId, key: &[u8]) -> Key {
     let mut out = with(UNFOLLOWED_LETTER);
     out.extend_from_slice(&target.to_be_bytes());
@@ -139,7 +139,7 @@ pub fn number(key: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The records' keys are a part of the format, which the page describes.
+    /// The keys of the records are a part of the format, which `docs/format.md` describes.
     #[test]
     fn the_page_on_the_format_has_each_kind_of_record() {
         let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));

@@ -1,4 +1,4 @@
-//! Leases in the catalog: records that are not in the log, since no lease outlives its process.
+//! Leases in the catalog: records that are not in the log, because no lease outlives its process.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Catalog, Environment, decode, encode, keys};
 use crate::Result;
 
-/// What a lease pins: whatever commits after `generation` take from the object.
+/// The content of a lease: it pins the frames that commits after `generation` free from the object.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Pinned {
     object: u64,
@@ -16,7 +16,7 @@ struct Pinned {
 }
 
 impl Catalog {
-    /// Records a lease: `id` is its holder's number and its own.
+    /// Records a lease. `id` is the number of its holder, and its own number.
     pub fn lease(&self, id: (u64, u64), object: u64, generation: u64) -> Result<()> {
         self.reserve.with(|| {
             let env = self.env()?;
@@ -36,7 +36,7 @@ impl Catalog {
         })
     }
 
-    /// All leases: each one's holder, and its own number.
+    /// All leases: the number of the holder of each, and its own number.
     pub fn leases(&self) -> Result<Vec<(u64, u64)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -48,7 +48,7 @@ impl Catalog {
         Ok(found)
     }
 
-    /// The oldest generation of each object that is pinned.
+    /// The oldest pinned generation of each pinned object.
     pub(super) fn pinned(&self, env: &Environment, txn: &RoTxn<'_>) -> Result<BTreeMap<u64, u64>> {
         let mut oldest = BTreeMap::new();
         for entry in env.records.prefix_iter(txn, &[keys::LEASE_LETTER])? {

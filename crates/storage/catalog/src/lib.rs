@@ -1,7 +1,7 @@
-//! The catalog: where each object's extents and replicas are. An index over the commit log, in LMDB.
+//! The catalog: the location of each object's extents and replicas. It is an index over the commit log, in LMDB.
 //!
-//! Many processes of one node share it. No read transaction is held across I/O, and nothing slow is
-//! done under the write lock: a commit appends its record to the log and returns; syncing comes after.
+//! Many processes of one node share it. No read transaction is held during I/O, and nothing slow happens under the write lock:
+//! a commit appends its record to the log and returns. Syncing comes later.
 
 mod apply;
 mod children;
@@ -61,7 +61,7 @@ type Records = Database<Bytes, Bytes>;
 /// Numbers that a process claims at a time.
 const ID_BLOCK: u64 = 4096;
 
-/// What a commit was given.
+/// The result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// Its place in the order of all commits.
@@ -75,9 +75,12 @@ pub struct Catalog {
     turns: Turns,
     turn: Turn,
     reserve: Reserve,
+    /// The numbers that this process has claimed and not yet given out: the next one, and the end. Taken before LMDB's write
+    /// lock, never under it, and held while a block is claimed: two threads would otherwise claim a block each.
     ids: Mutex<(u64, u64)>,
     oldest_segment: OnceLock<u64>,
-    /// No change is committed before this, in nanoseconds of the monotonic clock; 0 once that is past.
+    /// No change is committed before this time, in nanoseconds of the monotonic clock. 0 once it has passed. It is set before
+    /// the catalog is shared with other threads, so relaxed loads see it; clearing it only saves a look at the clock.
     not_before: AtomicU64,
 }
 
@@ -86,14 +89,14 @@ pub struct Catalog {
 struct Buffers {
     /// All changes' edits, encoded.
     edits: Vec<u8>,
-    /// Of these, what is carried out.
+    /// The edits of the changes that are carried out.
     commits: Vec<u8>,
     /// The log's record.
     record: Vec<u8>,
 }
 
 impl Catalog {
-    /// Opens the catalog in `folder`, made if it is not there, over the log in `log`.
+    /// Opens the catalog in `folder` over `log`. Creates the folder if it is missing.
     pub fn open(folder: &Path, log: Log) -> Result<Catalog> {
         // The store's directory, which also holds the log.
         let reserve = Reserve::new(folder.parent().unwrap_or(folder));
@@ -111,7 +114,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// Commits nothing before this time of the monotonic clock, in nanoseconds.
+    /// Delays all commits until this time of the monotonic clock, in nanoseconds.
     pub fn change_nothing_before(&self, time: u64) {
         self.not_before.store(time, Ordering::Relaxed);
     }
@@ -124,7 +127,7 @@ impl Catalog {
         }
     }
 
-    /// Room on the disk of the store's directory that is kept for what must be possible on a full one.
+    /// Space on the disk of the store's directory, reserved for operations that must be possible on a full disk.
     pub fn reserve(&self) -> &Reserve {
         &self.reserve
     }
@@ -133,12 +136,12 @@ impl Catalog {
         self.environment.get()
     }
 
-    /// Whether another process, which this one was forked from, opened it: then it cannot be used here.
+    /// Returns whether this process inherited the catalog through a fork, and thus cannot use it.
     pub fn inherited(&self) -> bool {
         self.environment.inherited()
     }
 
-    /// Closes what was inherited, so that the catalog can be opened anew in this process.
+    /// Closes an inherited catalog, so that this process can open its own.
     pub fn leave(&self) {
         self.environment.leave();
     }
@@ -148,11 +151,11 @@ impl Catalog {
         &self.log
     }
 
-    /// Carries out a change, whole or not at all. When it returns, the change is in the log and visible
-    /// to all processes; it is not synced.
+    /// Carries out a change, whole or not at all. When it returns, the change is in the log and visible to all processes, but
+    /// not synced.
     ///
     /// # Errors
-    /// [`Error::Conflict`] or [`Error::NotFound`] where an expectation does not hold; nothing has changed then.
+    /// [`Error::Conflict`] or [`Error::NotFound`] if an expectation does not hold. Nothing has changed then.
     pub fn commit(&self, change: Change) -> Result<Commit> {
         let commit = |change| self.turns.commit(change, |changes| self.commit_group(changes));
         match change.brings_bytes() {
@@ -161,7 +164,7 @@ impl Catalog {
         }
     }
 
-    /// Carries out many independent changes in one transaction; each one's result.
+    /// Carries out independent changes in one transaction, and returns the result of each.
     pub fn commit_many(&self, changes: &[Change]) -> Result<Vec<Result<Commit>>> {
         let commit = || self.commit_group(&changes.iter().collect::<Vec<_>>());
         match changes.iter().any(Change::brings_bytes) {
@@ -176,7 +179,7 @@ impl Catalog {
         }
         self.wait_for_trust_to_end();
         COMMIT_BUFFERS.with_borrow_mut(|Buffers { edits, commits, record }| {
-            // Encoding comes before the lock, which all processes share.
+            // The edits are encoded before LMDB's write lock is taken, because all processes wait for it.
             edits.clear();
             let mut ends = Vec::with_capacity(changes.len());
             for change in changes {
@@ -223,8 +226,8 @@ impl Catalog {
         })
     }
 
-    /// Brings the catalog up to the end of its log. Of each commit `check` is given the places of the edits that are void
-    /// already, and adds those that cannot be carried out: this is noted in the log, as it must stay so.
+    /// Brings the catalog up to the end of its log. For each commit, `check` gets the indexes of the edits that are void, and
+    /// adds those that cannot be carried out. The log records the added ones, because they must stay void.
     pub fn replay(&self, void: &Voids, mut check: impl FnMut(u64, &[Edit], &mut Vec<u32>)) -> Result<Tail> {
         let env = self.env()?;
         let mut txn = env.write_txn()?;
@@ -256,7 +259,7 @@ impl Catalog {
         }
         env.records.put(&mut txn, keys::TAIL_KEY, &encode(&end)?)?;
         if end.sequence > 0 {
-            // Blocks that were claimed but not used in any commit are passed over.
+            // Skips the blocks of numbers that processes claimed and did not use in any commit: the log does not know them.
             let next_id = next_id + 1024 * ID_BLOCK;
             env.records.put(&mut txn, keys::NEXT_ID, &encode(&next_id)?)?;
             env.records.put(&mut txn, keys::OLDEST_SEGMENT_KEY, &encode(&next_id)?)?;
@@ -265,14 +268,13 @@ impl Catalog {
         Ok(end)
     }
 
-    /// Lets the log go on in a new file, where the one that it ends in cannot be appended to: it is lost or cut short.
+    /// Continues the log in a new file if the last one is lost or too short to be appended to.
     pub fn go_on_without_log(&self) -> Result<()> {
         let tail = self.tail()?;
         if self.log.holds_end(tail)? { Ok(()) } else { self.jump_to(tail.sequence) }
     }
 
-    /// Lets the log go on in a new file behind commit `sequence`, with nothing before it but a snapshot that is still to
-    /// be made.
+    /// Continues the log in a new file after commit `sequence`. Before it there is only a snapshot, which the caller makes next.
     pub fn jump_to(&self, sequence: u64) -> Result<()> {
         let env = self.env()?;
         let mut txn = env.write_txn()?;
@@ -287,19 +289,20 @@ impl Catalog {
         Ok(value.map(|v| decode(v, "the next id")).transpose()?.unwrap_or(1))
     }
 
-    /// Whether nothing was ever committed to or replayed into this catalog.
+    /// Returns whether nothing was ever committed to or replayed into this catalog.
     pub fn is_new(&self) -> Result<bool> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         Ok(env.records.get(&txn, keys::TAIL_KEY)?.is_none())
     }
 
-    /// Makes the catalog itself durable; it need not be, but then need not be made anew after a reboot.
+    /// Makes the catalog itself durable. This is never needed, but it spares a rebuild after a reboot.
     pub fn force_sync(&self) -> Result<()> {
+        // The store writes the mark `clean` only after this: a clean catalog is trusted after a reboot.
         Ok(self.env()?.force_sync()?)
     }
 
-    /// A number that was never given out before: for objects, writes and segments.
+    /// Gives out a new number for an object, a write or a segment.
     pub fn next_id(&self) -> Result<u64> {
         let mut ids = self.ids.lock();
         if ids.0 == ids.1 {
@@ -317,7 +320,7 @@ impl Catalog {
         Ok(ids.0 - 1)
     }
 
-    /// Sees that no number up to `highest` is given out, and no segment added to that may have one.
+    /// Ensures that no number up to `highest` is given out, and that no segment with such a number is appended to.
     pub fn pass_ids(&self, highest: u64) -> Result<()> {
         let env = self.env()?;
         let mut ids = self.ids.lock();
@@ -353,12 +356,12 @@ impl terrace_format::Ids for Catalog {
             let value = env.records.get(&txn, keys::OLDEST_SEGMENT_KEY)?;
             value.map_or(Ok(0), |value| decode(value, "the oldest segment that is added to"))
         };
-        // Without an answer none is added to.
+        // If the record cannot be read, no existing segment is appended to, which is always safe.
         *self.oldest_segment.get_or_init(|| read().unwrap_or(u64::MAX))
     }
 }
 
-/// Reads what these changes are to read, so that it is in the processor's caches when their turn comes.
+/// Reads the records that the changes will read, so that they are in the processor's caches under the write lock.
 fn look_at(env: &Environment, changes: &[&Change]) -> Result<()> {
     let txn = env.read_txn()?;
     for expect in changes.iter().flat_map(|change| &change.expect) {

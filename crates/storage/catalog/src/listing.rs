@@ -15,7 +15,7 @@ pub struct NameListing<'a> {
     pub prefix: &'a [u8],
     /// List names that hold these bytes behind the prefix as one common prefix, which ends with them. Empty: list each name.
     pub delimiter: &'a [u8],
-    /// List only names and common prefixes above this one: the end of the page before.
+    /// List only names and common prefixes above this one, the last of the page before.
     pub after: Option<&'a [u8]>,
     /// List at most this many names and common prefixes.
     pub limit: usize,
@@ -62,13 +62,13 @@ impl NameListing<'_> {
             return Some(Bound::Included(record(self.prefix)));
         };
         match self.common_prefix(after) {
-            // It is not above `after`, so what it stands for is on an earlier page.
+            // The common prefix is not above `after`, so it was on an earlier page.
             Some(common) => Some(Bound::Included(record(&key::after_prefix(common)?))),
             None => Some(Bound::Excluded(record(after))),
         }
     }
 
-    /// The record behind all that may be listed.
+    /// The bound behind the last record that may be listed.
     fn end(&self, space: &KeySpace) -> keys::Key {
         let after = key::after_prefix(self.prefix).map(|name| space.position(&name));
         keys::object(&after.unwrap_or_else(|| space.end()))

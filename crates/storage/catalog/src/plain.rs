@@ -1,5 +1,5 @@
-//! What the catalog knows of plain files: which one an object has on a target, and under which keys of a target something
-//! else may stand than what belongs there.
+//! Records about plain files: the file of an object on a target, and the keys of a target whose names may be wrong and have to
+//! be corrected.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use crate::Result;
 
 const RECORD_NAME: &str = "a plain file's record";
 
-/// What may stand under a key of a target, and should not, or not as it is.
+/// A key of a target under which a wrong or outdated file may stand.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Unfollowed {
-    /// The last commit that changed what belongs there.
+    /// The last commit that changed the file that belongs there.
     pub sequence: u64,
-    /// The plain files that it may be.
+    /// The plain files that may stand there.
     pub files: Vec<u64>,
 }
 
 impl Applier<'_, '_> {
-    /// Notes the newest plain file of an object.
+    /// Records the newest plain file of an object.
     pub(super) fn hold_plain(&mut self, task: &Task, key: &[u8], file: u64) -> Result<()> {
         let record = keys::plain(task.object, task.target);
         let old: Option<u64> =
@@ -45,7 +45,8 @@ impl Applier<'_, '_> {
         Ok(found)
     }
 
-    /// Owes an object's plain files anew: they hold bytes where it has a hole now. Of holes alone there is no file.
+    /// Makes an object's plain files pending again, because they have bytes where the object now has a hole. An object that
+    /// only has holes gets no file.
     pub(super) fn owe_plain(&mut self, object: &Object, key: &[u8]) -> Result<()> {
         if self.plain_of(object.id)?.is_empty() {
             return Ok(());
@@ -62,7 +63,7 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// Forgets the plain files of an object that is no more.
+    /// Deletes the records of a removed object's plain files.
     pub(super) fn drop_plain(&mut self, object: u64) -> Result<()> {
         for (target, _) in self.plain_of(object)? {
             self.records.delete(self.txn, &keys::plain(object, target))?;
@@ -70,12 +71,12 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// Notes that an object's plain files may stand under a key and not belong there any more, or not as they are.
+    /// Records that an object's plain files may stand under a key where they no longer belong, or are outdated.
     pub(super) fn unfollow(&mut self, object: u64, key: &[u8]) -> Result<()> {
         self.plain_of(object)?.into_iter().try_for_each(|(target, file)| self.unfollow_file(target, key, file))
     }
 
-    /// The same of one file.
+    /// Like [`Applier::unfollow`], for one file.
     pub(super) fn unfollow_file(&mut self, target: TargetId, key: &[u8], file: u64) -> Result<()> {
         let record = keys::unfollowed(target, key);
         let known = self.records.get(self.txn, &record)?.map(|value| decode(value, RECORD_NAME)).transpose()?;
@@ -101,7 +102,7 @@ impl Applier<'_, '_> {
 }
 
 impl Catalog {
-    /// Up to `limit` keys of `target` after `after` where something else may stand than what belongs there.
+    /// Returns up to `limit` keys of `target` after `after` under which a wrong or outdated file may stand.
     pub fn unfollowed(&self, target: TargetId, after: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Unfollowed)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;

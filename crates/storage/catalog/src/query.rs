@@ -1,4 +1,4 @@
-//! Questions to the catalog. Each holds its read transaction only while it copies the answer.
+//! Queries. Each holds its read transaction only while it copies the answer.
 
 use heed::RoTxn;
 use terrace_format::{Extent, Object, Owed, TargetId, Task};
@@ -20,7 +20,7 @@ impl Catalog {
         env.records.get(txn, &keys::object(key))?.map(|value| decode(value, "an object's record")).transpose()
     }
 
-    /// The object and its extents that touch `start..end`, in order; none where the key names none.
+    /// The object and its extents that touch `start..end`, in order. `None` if the key names no object.
     pub fn locate(&self, key: &[u8], start: u64, end: u64) -> Result<Option<(Object, Vec<Extent>)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -33,7 +33,7 @@ impl Catalog {
         Ok(Some((object, found)))
     }
 
-    /// Up to `limit` objects whose key is `prefix` or lies below it, in order of keys, after the key `after`.
+    /// Returns up to `limit` objects whose key is `prefix` or below it and comes after the key `after`, in order of keys.
     pub fn list(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Object)>> {
         let prefix = prefix.strip_suffix(b"/").unwrap_or(prefix);
         let start = keys::object(after.unwrap_or(prefix));
@@ -58,8 +58,8 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Calls `each` with every object at or below `prefix` and its extents, in order of keys, until it returns false.
-    /// The catalog may change meanwhile: each object is as it was when its turn came.
+    /// Calls `each` with every object at or below `prefix` and its extents, in order of keys, until it returns false. The
+    /// catalog may change meanwhile: each object is read when its turn comes.
     pub fn each_object<E: From<Error>>(
         &self,
         prefix: &[u8],
@@ -82,7 +82,7 @@ impl Catalog {
         }
     }
 
-    /// Whether nobody has made it since it was seen.
+    /// Returns whether a replica is still owed.
     pub fn is_owed(&self, task: &Task) -> Result<bool> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -102,7 +102,7 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Up to `limit` owed replicas after `after`, in order of objects.
+    /// Returns up to `limit` owed replicas after `after`, in order of objects.
     pub fn owed(&self, after: Option<&Task>, limit: usize) -> Result<Vec<(Task, Owed)>> {
         let start = after.map_or_else(|| [keys::OWED_LETTER].as_slice().into(), keys::owed);
         let env = self.env()?;
@@ -119,8 +119,8 @@ impl Catalog {
         Ok(found)
     }
 
-    /// The last commit; and the first one that owes a frame its only replica on a target that is `lasting`. Both are of one
-    /// moment: a replica that is registered meanwhile belongs to a later commit, without which the frame is not lasting.
+    /// Returns the last commit, and the first commit that owes a frame its only replica on a `lasting` target. Both come from one
+    /// transaction: a replica that is registered later belongs to a later commit, and a power cut may undo that commit.
     pub fn tail_and_first_fleeting(&self, lasting: impl Fn(TargetId) -> bool) -> Result<(u64, Option<u64>)> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -152,7 +152,7 @@ impl Catalog {
         Ok(env.records.prefix_iter(&txn, &prefix)?.count() as u64)
     }
 
-    /// An extent of the frame that a task names, and whether an object or a staged one still holds it.
+    /// An extent of the frame that a task names. `None` if neither an object nor a staged one holds it any more.
     pub fn frame(&self, task: &Task, key: &[u8]) -> Result<Option<Extent>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -171,7 +171,7 @@ impl Catalog {
         Ok(near.into_iter().find(|extent| extent.frame() == (task.write, task.frame_offset)))
     }
 
-    /// Every segment of `target` that frames were committed to.
+    /// Every segment of `target` with committed frames, live or dead.
     pub fn segments(&self, target: TargetId) -> Result<Vec<(u64, Live)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -188,14 +188,14 @@ impl Catalog {
         Ok(found)
     }
 
-    /// What is known of one segment of `target`; none where no frame in it was ever committed.
+    /// The counts of one segment of `target`. `None` if no commit has ever named a frame in it.
     pub fn segment(&self, target: TargetId, segment: u64) -> Result<Option<Live>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         env.records.get(&txn, &keys::segment(target, segment))?.map(Live::read).transpose()
     }
 
-    /// Objects that were staged and never named by a key, with the key that was meant.
+    /// Staged objects that no key names yet, each with its intended key.
     pub fn staged(&self) -> Result<Vec<(u64, Vec<u8>)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -207,14 +207,14 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Where the log ends.
+    /// The end of the log.
     pub fn tail(&self) -> Result<Tail> {
         let env = self.env()?;
         let txn = env.read_txn()?;
         self.tail_in(&env, &txn)
     }
 
-    /// The sequence up to which all is fsynced.
+    /// The last commit that a sync mark covers.
     pub fn synced(&self) -> Result<u64> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -226,7 +226,7 @@ impl Catalog {
         Ok(value.map(|v| decode(v, "the last sync mark")).transpose()?.unwrap_or(0))
     }
 
-    /// Bytes of all pages that hold records.
+    /// The bytes of all pages with records.
     pub fn used_bytes(&self) -> Result<u64> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -236,13 +236,15 @@ impl Catalog {
 
     /// The number of users' objects.
     pub fn count(&self) -> Result<u64> {
+        // Before the environment is held: reopening waits for all holders.
+        let reserved = self.count_reserved()?;
         let env = self.env()?;
         let txn = env.read_txn()?;
         let all = env.records.prefix_iter(&txn, &[keys::OBJECT_LETTER])?.count();
-        Ok((all as u64).saturating_sub(self.count_reserved()?))
+        Ok((all as u64).saturating_sub(reserved))
     }
 
-    /// How many objects Terrace keeps for itself.
+    /// The number of Terrace's own objects.
     pub(crate) fn count_reserved(&self) -> Result<u64> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -250,7 +252,8 @@ impl Catalog {
         Ok(env.records.prefix_iter(&txn, &keys::object(&below))?.count() as u64)
     }
 
-    /// Every record but leases, and those of ids and of the log's end, which a rebuild may move on: for comparing catalogs.
+    /// Every record, for comparing catalogs. It omits leases, and the records of ids and of the log's end, which a rebuild may
+    /// increase.
     pub fn dump(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let env = self.env()?;
         let txn = env.read_txn()?;

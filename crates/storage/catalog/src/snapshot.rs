@@ -14,14 +14,14 @@ use crate::{Error, Result};
 
 const SNAPSHOT_MAGIC: [u8; 4] = *b"TRSN";
 const SNAPSHOT_VERSION: u8 = 1;
-/// Records are gathered into chunks of about this many bytes.
+/// Records are collected into chunks of about this many bytes.
 const CHUNK_BYTES: usize = 256 << 10;
-/// The longest chunk that can be: one that was just not full, and the longest record.
+/// The longest possible chunk: one that is almost full, plus the longest record.
 const MAX_CHUNK_BYTES: usize = CHUNK_BYTES + (64 << 10);
 
 impl Catalog {
-    /// Writes every record as of one commit into a new file and makes that durable; the log's end then, and up to which
-    /// commit all was marked as synced.
+    /// Writes every record, as of one commit, into a new file, and makes the file durable. Returns the log's end at that commit,
+    /// and the last commit that a sync mark covers.
     pub fn write_snapshot(&self, path: &Path) -> Result<(Tail, u64)> {
         let context = || format!("writing {}", path.display());
         let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(path);
@@ -40,11 +40,12 @@ impl Catalog {
         }
         chunks.end().map_err(Error::io(context()))?;
         let file = out.into_inner().map_err(|e| Error::io(context())(e.into_error()))?;
+        // The caller renames the file and then deletes the log that it replaces, so its bytes must be durable before that.
         file.sync_all().map_err(Error::io(context()))?;
         Ok((tail, synced))
     }
 
-    /// Fills this new catalog from a snapshot; false, and nothing has changed, where that is not whole.
+    /// Fills this new catalog from a snapshot. Returns false, and changes nothing, if the snapshot is not whole.
     pub fn load_snapshot(&self, path: &Path) -> Result<bool> {
         let file = File::open(path).map_err(Error::io(format!("opening {}", path.display())))?;
         let mut input = BufReader::with_capacity(MAX_CHUNK_BYTES, file);
@@ -62,7 +63,7 @@ impl Catalog {
     }
 }
 
-/// The log's end at a snapshot; none where that is not whole.
+/// Reads the log's end from a snapshot. `None` if the snapshot is not whole.
 pub fn snapshot_tail(path: &Path, store: u64) -> Result<Option<Tail>> {
     let file = File::open(path).map_err(Error::io(format!("opening {}", path.display())))?;
     let mut tail = None;
@@ -110,7 +111,7 @@ impl<W: Write> Chunks<'_, W> {
         Ok(())
     }
 
-    /// A chunk of no records says that nothing is missing before it.
+    /// Ends the snapshot with an empty chunk, which proves that no chunk before it is missing.
     fn end(&mut self) -> io::Result<()> {
         if self.records > 0 {
             self.flush()?;
@@ -119,7 +120,7 @@ impl<W: Write> Chunks<'_, W> {
     }
 }
 
-/// Calls `each` with the records of a snapshot; whether it is whole.
+/// Calls `each` with the records of a snapshot, and returns whether it is whole.
 fn read_chunks(input: &mut impl Read, store: u64, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<bool> {
     let mut head = [0; 16];
     if input.read_exact(&mut head).is_err()
@@ -155,7 +156,7 @@ fn read_chunks(input: &mut impl Read, store: u64, mut each: impl FnMut(&[u8], &[
     Ok(false)
 }
 
-/// The record that `bytes` begin with, and what follows it.
+/// Splits the first record off: its key, its value, and the rest.
 fn record(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let (head, rest) = bytes.split_at_checked(6)?;
     let (key, rest) = rest.split_at_checked(number(&head[..2]))?;

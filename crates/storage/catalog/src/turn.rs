@@ -1,5 +1,7 @@
-//! Whose turn it is to commit, among processes. LMDB's own lock puts whoever finds it taken to sleep, and to wake it takes longer
-//! than a commit; so one watches for the end of the commit first.
+//! Lets processes watch for the end of another's commit. LMDB's lock puts a process that finds it taken to sleep, and waking it
+//! takes longer than a commit. So a process first spins for a moment.
+//!
+//! The words are hints. LMDB's lock alone excludes writers, so a wrong word costs time and nothing else.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -9,31 +11,33 @@ use terrace_system::words::Words;
 
 use super::group::MAX_SPIN_TIME;
 
-/// Whether somebody commits, and until when somebody watches for the end of it. What the dead leave here does no harm: the
-/// next who commits says when it is done.
+/// Two words in shared memory: whether a process commits, and until when a process spins. A process that dies leaves them as
+/// they are. That does no harm: the next one that commits clears the first, and the second is a time that passes.
 pub(super) struct Turn(Words<2>);
 
-/// Somebody commits.
+/// A commit of this process, until it is dropped.
 pub(super) struct Taken<'a>(&'a Turn);
 
 impl Turn {
-    /// As all processes see it by this file.
+    /// Opens the words that all processes share through this file.
     pub fn open(path: &Path) -> Turn {
         Turn(Words::open(path))
     }
 
-    /// Whether somebody commits.
+    /// Returns whether a process commits.
     pub fn is_taken(&self) -> bool {
         let [taken, _] = self.0.all();
+        // Pairs with the release when a commit ends, though nothing relies on it: LMDB's lock orders the data.
         taken.load(Acquire) != 0
     }
 
-    /// Returns when nobody commits, or when sleep is better.
+    /// Spins until no process commits. Returns early if sleeping on LMDB's lock is better.
     pub fn watch(&self) {
         let [_, watched] = self.0.all();
         let (begun, before) = (monotonic_nanos(), watched.load(Relaxed));
         let end = begun + MAX_SPIN_TIME.as_nanos() as u64;
-        // A second one would only keep the first, or who commits, from a core.
+        // Only one process spins: a second would keep the first, or the one that commits, from a core. Relaxed: the word
+        // guards no data.
         let is_watched = (begun..end).contains(&before);
         if !self.is_taken() || is_watched || watched.compare_exchange(before, end, Relaxed, Relaxed).is_err() {
             return;
@@ -44,9 +48,10 @@ impl Turn {
         watched.store(0, Relaxed);
     }
 
-    /// This process commits, until what is returned is dropped.
+    /// Notes that this process commits, until the result is dropped.
     pub fn take(&self) -> Taken<'_> {
         let [taken, _] = self.0.all();
+        // Relaxed: a process that sees it late goes to sleep on LMDB's lock, as it would without the word.
         taken.store(1, Relaxed);
         Taken(self)
     }
@@ -55,6 +60,7 @@ impl Turn {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let [taken, _] = self.0.0.all();
+        // Release: the commit is over for the process that sees this.
         taken.store(0, Release);
     }
 }

@@ -1,13 +1,13 @@
-//! Blobs of a service by their names, for those who want no frames.
+//! Blobs of a service by their names, for callers that do not use frames.
 
 use std::io;
 
 use futures::TryStreamExt as _;
-use opendal::{Buffer, Writer};
+use opendal::{Buffer, Error, ErrorKind, Operator, Writer};
 
 use super::service::{Client, RuntimeUse, Service, run};
 
-/// Bytes that an upload sends at once: services take parts of 5 MiB at least.
+/// The bytes of each part of an upload. Services require parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
 
 /// Blobs below the root of a service.
@@ -16,36 +16,43 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// Those of a service, which is not asked yet.
+    /// Makes a client of a service, without contacting it yet.
     ///
     /// # Errors
-    /// Where the service is unknown, or its options cannot be.
+    /// If the service is unknown, or its options are invalid.
     pub fn new(service: &Service) -> io::Result<Blobs> {
         Ok(Blobs { operator: service.connect()? })
     }
 
-    /// Writes a blob, whole or not at all; returns when the service says that it has it.
+    /// Writes a blob, whole or not at all. Returns when the service has acknowledged it.
     pub fn write(&self, name: &str, parts: Vec<Buffer>) -> io::Result<()> {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         let bytes: Buffer = parts.into_iter().flatten().collect();
         run(async move { operator.write(&name, bytes).await.map(drop) })
     }
 
-    /// Begins with a blob that is written in parts.
+    /// Begins a blob that is written in parts.
     pub fn begin(&self, name: &str) -> io::Result<Upload> {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         let runtime = RuntimeUse::begin()?;
-        let writer = run(async move { operator.writer_with(&name).chunk(PART_BYTES).await })?;
-        Ok(Upload { writer, runtime })
+        let (at, to) = (operator.clone(), name.clone());
+        let writer = run(async move {
+            // HDFS moves several parts only into a folder that is there.
+            if let Some((folder, _)) = to.rsplit_once('/').filter(|_| at.info().capability().create_dir) {
+                at.create_dir(&format!("{folder}/")).await?;
+            }
+            at.writer_with(&to).chunk(PART_BYTES).await
+        })?;
+        Ok(Upload { writer, operator, name, length: 0, runtime })
     }
 
-    /// A blob's bytes.
+    /// Reads a blob.
     pub fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         run(async move { operator.read(&name).await.map(|bytes| bytes.to_vec()) })
     }
 
-    /// The names of the blobs below `folder`, which ends with a `/`, in order.
+    /// Lists the names of the blobs below `folder`, in order. `folder` ends with `/`.
     pub fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         let (operator, folder) = (self.operator.clone(), folder.to_owned());
         let listed = run(async move {
@@ -65,34 +72,50 @@ impl Blobs {
         }
     }
 
-    /// Deletes blobs; those that are not there are no error.
+    /// Deletes blobs. Missing ones are no error.
     pub fn delete(&self, names: Vec<String>) -> io::Result<()> {
         let operator = self.operator.clone();
         run(async move { operator.delete_iter(names).await })
     }
 }
 
-/// A blob that is being written. It is not there before it is ended, nor where it never is.
+/// A blob that is being written. It does not exist before [`Upload::end`].
 pub struct Upload {
     writer: Writer,
-    // The writer's connections belong to it.
+    operator: Operator,
+    name: String,
+    /// Bytes that were written.
+    length: u64,
+    // The writer's connections need the runtime.
     runtime: RuntimeUse,
 }
 
 impl Upload {
-    /// Writes what follows.
+    /// Writes the next part.
     pub fn write(self, part: Buffer) -> io::Result<Upload> {
-        let Upload { mut writer, runtime } = self;
+        let Upload { mut writer, operator, name, length, runtime } = self;
+        let length = length + part.len() as u64;
         let writer = run(async move {
             writer.write(part).await?;
             Ok(writer)
         })?;
-        Ok(Upload { writer, runtime })
+        Ok(Upload { writer, operator, name, length, runtime })
     }
 
-    /// Returns when the service says that it has all of it.
+    /// Completes the blob. Returns when the service has acknowledged all of it.
     pub fn end(self) -> io::Result<()> {
-        let Upload { mut writer, runtime: _runtime } = self;
-        run(async move { writer.close().await.map(drop) })
+        let Upload { mut writer, operator, name, length, runtime: _runtime } = self;
+        run(async move {
+            writer.close().await?;
+            // OpenDAL's WebHDFS takes a refused rename of several parts for success.
+            if length > PART_BYTES as u64 {
+                let found = operator.stat(&name).await?.content_length();
+                if found != length {
+                    let reason = format!("{length} bytes were written to {name}, and it has {found}");
+                    return Err(Error::new(ErrorKind::Unexpected, reason));
+                }
+            }
+            Ok(())
+        })
     }
 }

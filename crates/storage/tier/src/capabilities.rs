@@ -1,11 +1,11 @@
-//! The abilities in which targets differ.
+//! The abilities of each kind of target.
 
 /// The abilities of a kind of target, beyond holding frames. Each field is here because some code asks for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The contents are gone when the process ends, as those of memory are.
+    /// The contents are gone when the process ends, like those of memory.
     pub volatile: bool,
-    /// A network lies between: a request costs more than the bytes of a frame.
+    /// The target is behind a network: a request costs more than the bytes of a frame.
     pub remote: bool,
     /// The path is one of this machine's file systems. It is made absolute, overlaps with no other target's, and shares
     /// the free space of its file system.

@@ -1,4 +1,4 @@
-//! A directory of segment files, on any file system; on tmpfs it is the RAM tier.
+//! A directory of segment files, on any file system. On tmpfs it is the RAM tier.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -16,46 +16,49 @@ use super::segment::{self, Segment};
 use super::used::Taken;
 use super::{EmptiedNote, FRAME_ALIGNMENT, FileStore, Ids, PLAIN_SEGMENT_BIT, Place, Space, Target, Used, Whole};
 
-/// The file by which a directory is known as a target.
+/// The marker: the file that makes a directory a target.
 pub const MARKER_FILE: &str = "terrace-target";
 /// The folder of segments.
 pub(super) const SEGMENTS_FOLDER: &str = "segments";
-/// A segment that has grown this long takes no more frames.
+/// A segment of this length takes no more frames.
 const SEGMENT_FULL: u64 = 256 << 20;
 /// The most files kept open for reading.
 const OPEN_FILES: usize = 256;
-/// A frame's header is read in one piece with what follows it.
+/// A scan reads this many bytes at once, which holds a frame's header in one piece.
 const SCAN_READ: usize = 1 << 20;
 
-/// When an empty place may be made a target.
+/// Says when an empty directory may become the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Making {
-    /// Never: the target was made before, so an empty place is not the target.
+    /// Never: the target was made before, so an empty directory is not the target.
     Never,
-    /// Until the target was seen: from then on an empty place may be a disk that is not mounted.
+    /// Until the target has been seen. From then on, an empty directory may be the mount point of a missing disk.
     Once,
-    /// Always: the contents may be lost at any time.
+    /// Always, because the contents may be lost at any time.
     Always,
 }
 
 /// A directory target.
 pub struct Directory {
     root: PathBuf,
-    /// What the file says by which the directory is known as this target.
+    /// The content of the marker.
     mark: String,
     making: Making,
-    /// Whether the mark was ever seen.
+    /// Whether the marker was ever seen. Set once, and never cleared.
     was_seen: AtomicBool,
-    /// Whether the mark was seen, and nothing has hinted since that it is gone.
+    /// Whether the marker was seen, and nothing has since hinted that it is gone. A stale `true` does no harm: a file that is
+    /// then not found makes `look_for` check again.
     known: AtomicBool,
     emptied: EmptiedNote,
     store: u64,
     number: u16,
     capacity: u64,
     ids: Arc<dyn Ids>,
-    /// Segments of this process that no thread is writing to just now.
+    /// Segments of this process that no thread writes to at the moment. A thread takes a segment out while it writes, so no
+    /// two threads append to one. Like the next two locks it is a leaf, held for one push, pop or lookup, never during I/O.
     idle: Mutex<Vec<Segment>>,
-    /// Full ones. Their locks are kept, since a frame in them may not have been committed yet.
+    /// Full segments. They keep their file locks, because a frame in them may not be committed yet: without the lock, another
+    /// process would take the segment for garbage.
     full: Mutex<Vec<Segment>>,
     readers: Mutex<HashMap<u64, Arc<File>>>,
     used: Used,
@@ -63,7 +66,7 @@ pub struct Directory {
     plain: Plain,
 }
 
-/// Header buffers that are used again.
+/// Buffers for headers, to be reused.
 mod thread_buffer {
     use rustix_futex_sync::Mutex;
 
@@ -81,19 +84,19 @@ mod thread_buffer {
     }
 }
 
-/// Whether bytes are a marker's, of whatever store.
+/// Returns whether these are the bytes of a marker of any store.
 fn is_marker(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|&byte| byte == b'\n');
     let mut line = |start: &[u8]| lines.next().is_some_and(|line| line.starts_with(start));
     line(b"store ") && line(b"target ")
 }
 
-/// Whether a folder is not there, or holds nothing.
+/// Returns whether a folder is missing or empty.
 fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |mut entries| entries.next().is_none())
 }
 
-/// Says whose a directory is that has another's mark.
+/// The error for a directory with the marker of another store or target.
 fn another(root: &Path, mark: &str) -> io::Error {
     let (root, of) = (root.display(), mark.lines().next().unwrap_or_default());
     let reason = format!("{root} belongs to another store or target ({of}); give each its own directory");
@@ -101,7 +104,8 @@ fn another(root: &Path, mark: &str) -> io::Error {
 }
 
 impl Directory {
-    /// Makes an empty target. The marker gets its name when it is whole and durable, so no full disk leaves a part of it.
+    /// Makes an empty target. The marker gets its name when it is whole and durable, so a full disk or a power cut leaves no part
+    /// of it. The note that the target is empty comes first: after a crash between the two, the next opener writes both.
     fn make_empty(&self) -> io::Result<()> {
         self.emptied.write()?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(self.root.join(SEGMENTS_FOLDER))?;
@@ -112,7 +116,7 @@ impl Directory {
         File::open(&self.root)?.sync_all()
     }
 
-    /// The target of `store` with this number at `root`. Nothing is looked at yet.
+    /// Makes the target of `store` with this number at `root`, without any I/O yet.
     pub fn new(
         root: &Path,
         (store, target): (u64, u16),
@@ -142,20 +146,30 @@ impl Directory {
         }
     }
 
-    /// Sees that a new target can be at `root`; nothing but the directory is made.
+    /// Checks that a new target can be made at `root`. Creates the directory, and nothing in it.
     ///
     /// # Errors
-    /// `AlreadyExists` where it is a target already.
+    /// `AlreadyExists` if it is a target already, or has a folder of segments without a target's marker: the store would take
+    /// the files there for its own.
     pub fn probe(root: &Path) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         match fs::read_to_string(root.join(MARKER_FILE)) {
             Ok(mark) => Err(another(root, &mark)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let segments = root.join(SEGMENTS_FOLDER);
+                let reason = || {
+                    format!(
+                        "{} holds files that no target's marker claims; name an empty directory",
+                        segments.display()
+                    )
+                };
+                if is_empty(&segments) { Ok(()) } else { Err(io::Error::new(io::ErrorKind::AlreadyExists, reason())) }
+            }
             Err(e) => Err(e),
         }
     }
 
-    /// Sees that the target is there, unless it was seen before.
+    /// Checks that the target is there, unless a check has succeeded before.
     fn seen(&self) -> io::Result<()> {
         if self.known.load(Ordering::Acquire) { Ok(()) } else { self.ready() }
     }
@@ -163,14 +177,14 @@ impl Directory {
     fn may_make(&self) -> bool {
         match self.making {
             Making::Never => false,
-            // A target that was made in this process is unmounted like any other.
+            // A target that was made in this process can be unmounted like any other.
             Making::Once => !self.was_seen.load(Ordering::Acquire),
             Making::Always => true,
         }
     }
 
-    /// Tries again where a file was not found, once the directory is there: it may have been away at the first try. So
-    /// `NotFound` always means that the file is missing, and never that the directory was.
+    /// Makes a second attempt if a file was not found but the directory is there, because the directory may have been away at
+    /// the first. So `NotFound` always means that the file is missing, and never that the directory is away.
     fn look_for<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match attempt() {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -181,7 +195,7 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::look_for`], for files that may be missing.
+    /// Like [`Directory::look_for`], but returns `None` for a missing file.
     fn look_for_any<T>(&self, attempt: impl Fn() -> io::Result<T>) -> io::Result<Option<T>> {
         match self.look_for(attempt) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -204,7 +218,7 @@ impl Directory {
         Ok(ids)
     }
 
-    /// A segment to append to: one of this process, else one whose writer is gone, else a new one.
+    /// Gets a segment to append to: an idle one of this process, or one of a dead writer, or a new one.
     fn writable(&self) -> io::Result<Segment> {
         if let Some(segment) = self.idle.lock().pop() {
             return Ok(segment);
@@ -214,7 +228,8 @@ impl Directory {
             let path = self.path(id);
             if fs::metadata(&path).is_ok_and(|m| m.len() < SEGMENT_FULL)
                 && let Ok(Some(segment)) = Segment::claim(&path, id)
-                // Asked while the segment is locked: all that earlier writers put there is committed by now, or never will be.
+                // Asked while the segment is locked: all frames of earlier writers are committed by now, or never will be. If
+                // the file is shorter than the catalog says, places behind its end are taken, and must not be reused.
                 && self.ids.named_end(self.number, id).is_ok_and(|end| end <= segment.end)
             {
                 return Ok(segment);
@@ -223,16 +238,16 @@ impl Directory {
         loop {
             let id = self.ids.next()?;
             match self.look_for(|| Segment::create(&self.path(id), id)) {
-                // Another writer has found it, and claimed it, before it was locked here.
+                // Another writer has found and claimed the new file before this one locked it.
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 made => return made,
             }
         }
     }
 
-    /// Puts a segment away after a frame could not be written behind `end`. No commit can name what is there: the caller
-    /// was given no place. So it goes, and the segment is added to again; an empty one is removed, or each failed write on
-    /// a full file system would leave a file.
+    /// Returns a segment after a frame could not be written at `end`. The frame's remains are cut off: no commit can name them,
+    /// because the caller got no place. An empty segment is removed, since otherwise each failed write on a full file system
+    /// would leave a file.
     fn take_back(&self, mut segment: Segment, end: u64) {
         if end == 0 && fs::remove_file(self.path(segment.id)).is_ok() {
             return;
@@ -259,7 +274,7 @@ impl Directory {
         Ok(self.segments()?.into_iter().map(allocated).sum::<u64>() + self.plain.used()?)
     }
 
-    /// Takes room for bytes that are about to be written.
+    /// Reserves space for bytes that are about to be written.
     fn take_room(&self, bytes: u64) -> io::Result<Taken<'_>> {
         let full = |e: io::Error| match e.kind() {
             io::ErrorKind::StorageFull => io::Error::new(e.kind(), format!("{} is full", self.root.display())),
@@ -277,7 +292,7 @@ impl Directory {
             if at < from || (at + MAX_HEADER as u64 > from + held && from + held < length) {
                 at = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
                     Ok(data) => data.next_multiple_of(FRAME_ALIGNMENT).max(at),
-                    // Nothing but a hole is left.
+                    // Only a hole is left.
                     Err(_) => break,
                 };
                 from = at;
@@ -316,7 +331,7 @@ impl Target for Directory {
         let root = self.root.display();
         match fs::read(self.root.join(MARKER_FILE)) {
             Ok(mark) if mark == self.mark.as_bytes() => {}
-            // Version 0.1 left an empty marker where the file system was full. Nothing was put there.
+            // Version 0.1 left an empty marker if the file system was full. No frame was written there.
             Ok(mark) if mark.is_empty() && self.may_make() && is_empty(&self.root.join(SEGMENTS_FOLDER)) => {
                 self.make_empty()?
             }
@@ -337,6 +352,7 @@ impl Target for Directory {
             }
             Err(e) => return Err(e),
         }
+        // `was_seen` first: a thread that sees `known` must not make the target again later.
         self.was_seen.store(true, Ordering::Release);
         self.known.store(true, Ordering::Release);
         Ok(())
@@ -391,22 +407,24 @@ impl Target for Directory {
         self.plain.sync(&files)?;
         for id in segments {
             if let Some(file) = self.look_for_any(|| File::open(self.path(id)))? {
+                // The length of a file is synced with its data, so a frame at its end is covered.
                 file.sync_data()?;
             }
         }
+        // The names of new segments.
         self.look_for(|| File::open(self.root.join(SEGMENTS_FOLDER)))?.sync_all()
     }
 
     fn free(&self, places: &[Place]) -> io::Result<()> {
         self.seen()?;
-        // Plain files are for people, too, and go as a whole.
+        // Plain files are also read without Terrace, so they are removed as a whole only, by `discard`.
         let mut sorted: Vec<Place> = places.iter().copied().filter(|place| !place.is_plain()).collect();
         sorted.sort_unstable();
         for group in sorted.chunk_by(|a, b| a.segment == b.segment) {
             let Some(first) = group.first() else { continue };
             let open = || File::options().read(true).write(true).open(self.path(first.segment));
             let Some(file) = self.look_for_any(open)? else { continue };
-            // Neighbours are freed together, so that the page that they share is given back, too.
+            // Adjacent places are freed together, which also frees the page that they share.
             for run in group.chunk_by(|a, b| a.end().next_multiple_of(FRAME_ALIGNMENT) == b.offset) {
                 if let (Some(first), Some(last)) = (run.first(), run.last()) {
                     segment::punch(&file, first.offset, last.end() - first.offset)?;
@@ -421,12 +439,12 @@ impl Target for Directory {
         self.seen()?;
         if segment & PLAIN_SEGMENT_BIT != 0 {
             self.used.is_stale();
-            // A file that is not there counts as discarded, but only in a directory that is there.
+            // A missing file counts as discarded, provided that the target is there.
             self.ready()?;
             return self.plain.discard(segment).map(|()| true);
         }
         let path = self.path(segment);
-        // The lock, if nobody else has it, is kept until the file is gone.
+        // The lock is held until the file is gone, so that no writer claims the segment in between.
         let _held = match self.look_for_any(|| segment::hold(&path))? {
             None => return Ok(true),
             Some(None) => return Ok(false),
@@ -449,7 +467,7 @@ impl Target for Directory {
         self.used.is_stale();
         let used = self.used.get(|| self.measure())?;
         let system = self.look_for(|| Ok(rustix::fs::statvfs(&self.root)?))?;
-        // Without inodes no segment can be made; a file system that counts none tells 0 of 0.
+        // Without free inodes no segment can be made. A file system that does not count inodes reports 0 of 0.
         let has_inodes = system.f_files == 0 || system.f_favail > 0;
         let left = if has_inodes { system.f_bavail.saturating_mul(system.f_frsize) } else { 0 };
         Ok(Space {
@@ -499,7 +517,7 @@ impl Target for Directory {
 
 impl FileStore for Directory {
     fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
-        // Folders of plain files are made where they are missing, but never in a directory that is not the target.
+        // Missing folders of plain files are created, but never in a directory that is not the target.
         self.ready()?;
         let _room = self.take_room(frame.header.frame_len())?;
         self.plain.write(file, frame).inspect_err(|_| self.used.is_stale())
@@ -519,7 +537,7 @@ impl FileStore for Directory {
     fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
         self.seen()?;
         let names = self.plain.names()?;
-        // A folder that is not there holds no names, but only in a directory that is there.
+        // A missing folder means no names, provided that the target is there.
         self.look().map(|()| names)
     }
 

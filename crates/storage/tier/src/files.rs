@@ -6,7 +6,7 @@ use terrace_format::frame::Frame;
 
 use super::Place;
 
-/// A plain file, and how it looks under its key.
+/// A plain file, with the attributes that it has under its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole {
     /// Its number.
@@ -27,11 +27,11 @@ pub trait FileStore: Send + Sync {
     /// Writes a raw frame into the file of this number, at the frame's own offset. The first frame creates the file.
     fn write_frame(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place>;
 
-    /// Puts the file `now` under a key, in the place of any file there. Without `now` it removes the key's file if that is
-    /// one of `before`; files that others put there stay.
+    /// Puts the file `now` under a key, and replaces any file there. Without `now`, removes the key's file if it is one of
+    /// `before`. Files of others stay.
     ///
-    /// Returns false, and leaves the name as it is, where the file is longer than its object. A file is never cut: the
-    /// bytes behind the object's end may be needed until the next sync mark.
+    /// Returns false, and leaves the name as it is, if the file is longer than its object. A file is never truncated: the bytes
+    /// behind the object's end may be needed until the next sync mark.
     fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool>;
 
     /// Returns whether this file stands under a key and is not longer than its object.

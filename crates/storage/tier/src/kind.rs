@@ -1,4 +1,4 @@
-//! Kinds of targets: how a store checks, opens, finds and removes targets that it knows by their configuration only.
+//! Kinds of targets: how a store checks, opens, finds and removes a target if it knows only the configuration.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,22 +12,22 @@ use super::{Capabilities, EmptiedNote, Ids, Target, Used, removal};
 /// The configuration of one target.
 #[derive(Clone, Debug)]
 pub struct TargetSettings {
-    /// Its path, which the kind may read as it likes.
+    /// Its path, which the kind interprets.
     pub path: PathBuf,
     /// The tier's `service`.
     pub service: Option<String>,
-    /// The tier's `options`, with those of the target beside or instead of them.
+    /// The tier's `options`, overridden and extended by those of the target.
     pub options: BTreeMap<String, String>,
     /// The most bytes that it may allocate.
     pub capacity: u64,
     /// Whether its contents must outlive a reboot.
     pub persistent: bool,
-    /// The longest that a call may take.
+    /// The longest time that a call may take.
     pub timeout: Option<Duration>,
 }
 
 impl TargetSettings {
-    /// A persistent target at this path, with no limit and no options.
+    /// The settings of a persistent target at this path, without limits and options.
     pub fn at(path: impl Into<PathBuf>) -> TargetSettings {
         let (service, options, timeout) = (None, BTreeMap::new(), None);
         TargetSettings { path: path.into(), service, options, capacity: u64::MAX, persistent: true, timeout }
@@ -43,7 +43,7 @@ pub struct TargetOwner {
     pub number: u16,
     /// The store's directory.
     pub dir: PathBuf,
-    /// Gives out numbers of segments.
+    /// Gives out the numbers of segments.
     pub ids: Arc<dyn Ids>,
 }
 
@@ -63,13 +63,14 @@ impl TargetOwner {
         made_note(&self.dir, self.number)
     }
 
-    /// Whether the target was made, and was not renewed since. A place without the marker is then not the target: a disk
-    /// may not be mounted, or a path may be wrong. A persistent target must be unavailable instead of looking empty.
+    /// Returns whether the target was made, and not renewed since. A place without the marker is then not the target: perhaps
+    /// a disk is not mounted, or a path is wrong. A persistent target must then be unavailable, and must not look empty.
     pub fn was_made(&self) -> bool {
         self.made_note().exists()
     }
 
-    /// Notes that the target was made. Call it once the marker is durable.
+    /// Notes that the target was made. Call it once the marker is durable: otherwise a power cut could leave the note without
+    /// the marker, and the target would be unavailable.
     pub fn note_made(&self) -> io::Result<()> {
         if self.was_made() { Ok(()) } else { File::create(self.made_note())?.sync_all() }
     }
@@ -85,26 +86,26 @@ impl TargetOwner {
         EmptiedNote::new(self.dir.join(format!("emptied-{}", self.number)))
     }
 
-    /// The count of the target's bytes that all processes share.
+    /// The counter of the target's bytes, which all processes share.
     pub fn used(&self) -> Used {
         Used::open(&self.dir.join(format!("used-{}", self.number)))
     }
 }
 
-/// A target that was opened.
+/// An opened target.
 pub struct OpenedTarget {
     /// The target.
     pub target: Arc<dyn Target>,
-    /// The reason why it cannot be used now. The store sets it aside, and tries it again later.
+    /// The reason why it cannot be used now. The store sets it aside, and retries later.
     pub trouble: Option<io::Error>,
 }
 
 impl OpenedTarget {
-    /// Looks whether the target is ready.
+    /// Checks whether the target is ready.
     ///
     /// # Errors
-    /// `AlreadyExists` where the place belongs to another store or target, and `InvalidInput` where the configuration
-    /// cannot be right. Any other error is trouble that may pass.
+    /// `AlreadyExists` if the place belongs to another store or target, and `InvalidInput` if the configuration cannot be
+    /// right. Any other error may be temporary, and becomes [`OpenedTarget::trouble`].
     pub fn look(target: Arc<dyn Target>) -> io::Result<OpenedTarget> {
         match target.ready() {
             Err(e) if matches!(e.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::InvalidInput) => Err(e),
@@ -132,7 +133,7 @@ pub trait TargetKind: Send + Sync {
     /// The abilities of its targets.
     fn capabilities(&self) -> Capabilities;
 
-    /// The path of a tier's only target where the configuration names no target.
+    /// The path of a tier's only target if the configuration names no target.
     fn default_path(&self) -> Option<&str> {
         None
     }
@@ -146,25 +147,25 @@ pub trait TargetKind: Send + Sync {
         }
     }
 
-    /// Checks that a new target can be made: its place can be reached and belongs to nobody. A store calls this for all of
-    /// its targets before it makes the first one.
+    /// Checks that a new target can be made: its place is reachable, and no store owns it. A store calls this for all of its
+    /// targets before it makes the first one.
     ///
     /// # Errors
-    /// `AlreadyExists` where any store has a target there.
+    /// `AlreadyExists` if any store has a target there.
     fn probe(&self, settings: &TargetSettings) -> io::Result<()>;
 
-    /// Opens a target. One that was never made, or is not persistent, is made where its place is empty.
+    /// Opens a target. If its place is empty, a target that was never made, or is not persistent, is made.
     ///
     /// # Errors
-    /// Where the configuration cannot be right, or the place belongs to another store or target. A target that is only
-    /// unavailable now is no error, but has [`OpenedTarget::trouble`].
+    /// If the configuration cannot be right, or the place belongs to another store or target. A target that is unavailable
+    /// only now is no error, but has [`OpenedTarget::trouble`].
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget>;
 
-    /// Looks at the target's place, and changes nothing.
+    /// Looks at the target's place, without changing anything.
     fn find(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<TargetFound>;
 
-    /// Removes everything that the store has put into the target's place: frames first, then
-    /// [`TargetOwner::forget_made`], then the marker, so that a removal that was interrupted can be repeated. Leaves
-    /// everything that others put there, and returns those files.
+    /// Removes everything that the store has put into the target's place: first the frames, then
+    /// [`TargetOwner::forget_made`], then the marker, so that an interrupted removal can be repeated. Leaves the files of
+    /// others, and returns their paths.
     fn remove(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<Vec<PathBuf>>;
 }

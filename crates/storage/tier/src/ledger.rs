@@ -1,8 +1,8 @@
-//! Which blobs an object target holds, kept in files of the store's own directory.
+//! The list of the blobs on an object target, in files of the store's directory.
 //!
-//! A service may be slow to list its blobs, or not know how to. So each segment has a file here: the length of each of
-//! its blobs, in order, 0 for one that was given back. A writer holds a lock on the file, as it does on a directory
-//! target's segment. None of it is synced: after a reboot the ledger is made anew from a listing.
+//! A service may be slow to list its blobs, or unable to. So each segment has a file here with the length of each of its blobs,
+//! in order, and 0 for a freed one. A writer holds a lock on the file, as on a segment file of a directory target. Nothing here
+//! is synced: after a reboot the ledger is rebuilt from a listing.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -18,16 +18,16 @@ use super::{Ids, Place, Used, segment};
 
 /// The most blobs in a segment.
 pub const SLOTS_PER_SEGMENT: u64 = 1024;
-/// A blob's offset in its segment is its number times this, which no frame is as long as.
+/// A blob's offset in its segment is its number times this. All frames are shorter.
 pub const SLOT_BYTES: u64 = 2 << 20;
 /// Bytes of a length in a segment's file.
 const ENTRY_BYTES: u64 = 4;
-/// How many segments of dead writers are looked at before a new one is begun.
+/// At most this many existing segments are tried before a new one is begun.
 const MAX_CLAIM_TRIES: usize = 16;
-/// Names the boot in which the ledger was made.
+/// The file that names the boot in which the ledger was built.
 const BOOT_FILE: &str = "boot";
 
-/// What each segment held when the service was listed: the lengths of its blobs, by number.
+/// A listing of the service: for each segment, the lengths of its blobs by number.
 pub type Listing = BTreeMap<u64, Vec<u32>>;
 
 /// The segments of one object target.
@@ -35,8 +35,11 @@ pub struct Ledger {
     folder: PathBuf,
     target: u16,
     ids: Arc<dyn Ids>,
+    /// The segment that this process adds blobs to. Held while a number is given out, and while the next segment is claimed, so
+    /// that no number is given out twice. Taken before `full`.
     writing: Mutex<Option<Writing>>,
-    /// Full segments of this process. Their locks are kept, since a blob of them may not have been committed yet.
+    /// Full segments of this process. They keep their file locks, because a blob in them may not be committed yet: without the
+    /// lock, another process would take the segment for garbage.
     full: Mutex<Vec<Locked>>,
     used: Used,
 }
@@ -59,7 +62,7 @@ pub fn slot(place: Place) -> Option<u64> {
 }
 
 impl Ledger {
-    /// Opens the ledger of a target in `folder`, which is made if there is none.
+    /// Opens the ledger of a target in `folder`. Creates the folder if it is missing.
     pub fn open(folder: &Path, target: u16, ids: Arc<dyn Ids>) -> io::Result<Ledger> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         Ok(Ledger {
@@ -72,20 +75,20 @@ impl Ledger {
         })
     }
 
-    /// Keeps other processes from making the ledger anew, or from using it before that is done, as long as the file lives.
+    /// Locks the ledger until the result is dropped. Meanwhile no other process rebuilds it, or uses it half-built.
     pub fn lock(&self) -> io::Result<Locked> {
         let path = self.folder.join("lock");
         Locked::wait(OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?)
     }
 
-    /// Whether it was made in this boot, so that nothing of it was lost with the power.
+    /// Returns whether the ledger was built in this boot, so that no power cut has damaged it.
     pub fn is_current(&self) -> bool {
         let boot = boot_id();
         !boot.is_empty() && fs::read_to_string(self.folder.join(BOOT_FILE)).is_ok_and(|made| made == boot)
     }
 
-    /// Makes the ledger anew from a listing. Where the service cannot be listed, what the ledger says still holds, but
-    /// no segment is added to: a number given out just before a power loss may be missing.
+    /// Rebuilds the ledger from a listing. If the service cannot list, the ledger keeps its content, but all of its segments
+    /// count as full: numbers that were given out just before a power cut may be missing.
     pub fn renew(&self, found: Option<&Listing>) -> io::Result<()> {
         let mut ids = self.segments()?;
         ids.extend(found.into_iter().flat_map(|listing| listing.keys()));
@@ -114,10 +117,10 @@ impl Ledger {
         fs::write(self.folder.join(BOOT_FILE), boot_id())
     }
 
-    /// Gives out the place for a blob of this length. It is never given out again.
+    /// Gives out the place for a blob of this length. No place is given out twice.
     ///
     /// # Errors
-    /// `StorageFull` where all blobs together would take more than `capacity`.
+    /// `StorageFull` if all blobs together would take more than `capacity`.
     pub fn take(&self, length: u32, capacity: u64) -> io::Result<Place> {
         let _room = self.used.take(length.into(), capacity, || self.count())?;
         self.take_place(length).inspect_err(|_| self.used.is_stale())
@@ -137,7 +140,7 @@ impl Ledger {
         Ok(place)
     }
 
-    /// Notes that the blobs at these places are gone; those of one segment should stand together.
+    /// Notes that the blobs at these places are gone. Places of one segment should be adjacent in `places`.
     pub fn clear(&self, places: &[Place]) -> io::Result<()> {
         for group in places.chunk_by(|a, b| a.segment == b.segment) {
             let Some(first) = group.first() else { continue };
@@ -157,12 +160,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Bytes of all blobs.
+    /// The bytes of all blobs.
     pub fn used(&self) -> io::Result<u64> {
         self.used.get(|| self.count())
     }
 
-    /// The same, without looking.
+    /// Like [`Ledger::used`], but from the counter only.
     pub fn counted(&self) -> u64 {
         self.used.counted()
     }
@@ -175,19 +178,19 @@ impl Ledger {
         Ok(used)
     }
 
-    /// Counts anew at the next [`Ledger::used`].
+    /// Makes the next [`Ledger::used`] count again.
     pub fn count_again(&self) {
         self.used.is_stale();
     }
 
-    /// The places of a segment's blobs; of all that were ever given out there with `freed`.
+    /// The places of a segment's blobs. With `freed`, all places that were ever given out there.
     pub fn places(&self, segment: u64, freed: bool) -> io::Result<Vec<Place>> {
         let lengths = self.lengths(segment)?;
         let place = |(slot, length)| Place { segment, offset: slot * SLOT_BYTES, length };
         Ok((0..).zip(lengths).filter(|(_, length)| freed || *length > 0).map(place).collect())
     }
 
-    /// Every segment that blobs may be in.
+    /// Every segment that may have blobs.
     pub fn segments(&self) -> io::Result<Vec<u64>> {
         let mut ids = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
@@ -199,7 +202,7 @@ impl Ledger {
         Ok(ids)
     }
 
-    /// Keeps writers from a segment until it is forgotten, or the answer dropped; none while one holds it.
+    /// Locks a segment against writers until the result is dropped. `None` if a writer holds it.
     pub fn hold(&self, segment: u64) -> io::Result<Option<Held>> {
         let path = self.path(segment);
         match segment::hold(&path) {
@@ -223,7 +226,7 @@ impl Ledger {
         Ok(entries.iter().map(|entry| u32::from_le_bytes(*entry)).collect())
     }
 
-    /// A segment to add to: one whose writer is gone, else a new one.
+    /// Gets a segment to add blobs to: one of a dead writer, or a new one.
     fn claim(&self) -> io::Result<Writing> {
         for segment in self.segments()?.into_iter().rev().take(MAX_CLAIM_TRIES) {
             let path = self.path(segment);
@@ -231,9 +234,9 @@ impl Ledger {
                 && let Ok(Some(file)) = segment::hold(&path)
             {
                 let metadata = file.metadata()?;
-                // It may have been forgotten, or added to, between looking and locking.
+                // Measured again under the lock: the segment may have been removed or extended before it was locked.
                 let next = metadata.len().div_ceil(ENTRY_BYTES);
-                // A file that somebody has cut does not tell which numbers were given out.
+                // A file that was cut does not tell which numbers were given out: the catalog may name later ones.
                 let is_whole = self.ids.named_end(self.target, segment).is_ok_and(|end| end <= next * SLOT_BYTES);
                 if metadata.nlink() > 0 && next < SLOTS_PER_SEGMENT && is_whole {
                     return Ok(Writing { segment, next, file });
@@ -245,20 +248,20 @@ impl Ledger {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         match segment::hold_new(file)? {
             Some(file) => Ok(Writing { segment, next: 0, file }),
-            // Another process took it as one whose writer is gone.
+            // Another process has claimed the new file before this one locked it.
             None => self.claim(),
         }
     }
 }
 
-/// A segment that no writer can take.
+/// A segment that is locked against writers.
 pub struct Held {
     _file: Option<Locked>,
     path: PathBuf,
 }
 
 impl Held {
-    /// Takes it off the ledger.
+    /// Removes the segment from the ledger.
     pub fn forget(self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -319,8 +322,7 @@ mod tests {
         assert!(ledger.hold(1).expect("looks").is_none(), "its blobs may not have been committed");
     }
 
-    /// Numbers that were given out just before the power went are not in the files: adding to such a segment would
-    /// write over a blob.
+    /// Numbers that were given out just before a power cut are not in the files. Adding to such a segment would overwrite a blob.
     #[test]
     fn after_a_reboot_no_segment_is_added_to_and_a_listing_is_believed() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,7 +1,7 @@
-//! Tiers and their targets: where frames lie.
+//! Targets, which store frames.
 //!
-//! A [`Target`] is one device, directory or bucket, which [`TargetKind`] opens by its configuration. A crate outside of
-//! Terrace adds a kind of its own by [`register_kind`]. Throttle, deadline and faults are decorators around any target.
+//! A [`Target`] is one device, directory or bucket. A [`TargetKind`] opens it by its configuration. Another crate adds a kind of
+//! its own by [`register_kind`]. Throttle, deadline and faults are decorators around any target.
 
 #[cfg(feature = "object")]
 mod blobs;
@@ -57,14 +57,14 @@ pub use terrace_format::{FRAME_ALIGNMENT, Ids, PLAIN_SEGMENT_BIT, Place};
 pub struct Space {
     /// Allocated bytes.
     pub used: u64,
-    /// The most that it may allocate: by configuration, and by what its file system has left.
+    /// The most bytes that it may allocate, limited by the configuration and by the free space of its file system.
     pub capacity: u64,
-    /// Whether it takes no writes, as a file system that was mounted for reading only.
+    /// Whether it takes no writes, like a file system that is mounted read-only.
     pub read_only: bool,
 }
 
 impl Space {
-    /// Of a target that nothing but the configuration limits.
+    /// The space of a target that only the configuration limits.
     pub fn within(used: u64, capacity: u64) -> Space {
         Space { used, capacity, read_only: false }
     }
@@ -72,19 +72,19 @@ impl Space {
 
 /// One device, directory, node or bucket of a tier.
 ///
-/// Errors are the system's: `StorageFull`, `ReadOnlyFilesystem`, `NotFound`, `TimedOut` and
-/// `InvalidData` (damage) mean what they say; all others set the target aside.
+/// Errors are the system's. `StorageFull`, `ReadOnlyFilesystem`, `NotFound`, `TimedOut` and `InvalidData` (damage) have their
+/// usual meaning. For any other error the store sets the target aside.
 pub trait Target: Send + Sync {
-    /// Writes a frame at a new place and returns it. The bytes are in the file (not yet synced) when it returns.
+    /// Writes a frame at a new place, and returns the place. When it returns, the bytes are in the file, but not synced.
     fn append(&self, frame: &Frame<'_>) -> io::Result<Place>;
 
-    /// Fills `out` with the frame's bytes from `skip` on, header included; `NotFound` where they do not exist.
+    /// Fills `out` with the frame's bytes from `skip` on, where the header counts, too. `NotFound` if they do not exist.
     fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()>;
 
-    /// Makes everything in these segments, and the segments' names, durable.
+    /// Makes all bytes in these segments durable, and the names of the segments.
     fn sync(&self, segments: &[u64]) -> io::Result<()>;
 
-    /// Gives back the space of frames; freeing twice does no harm.
+    /// Frees the space of frames. Freeing a place twice does no harm.
     fn free(&self, places: &[Place]) -> io::Result<()>;
 
     /// Deletes a segment without live frames. It stays if a writer has it open. Returns whether it is gone.
@@ -108,7 +108,7 @@ pub trait Target: Send + Sync {
     /// Checks that the target is reachable and belongs to the store. Makes it, if it is empty and may be made.
     ///
     /// # Errors
-    /// `AlreadyExists` where it is another store's or target's; `NotConnected` where it is not what it was.
+    /// `AlreadyExists` if the place belongs to another store or target. `NotConnected` if the target is not there.
     fn ready(&self) -> io::Result<()> {
         Ok(())
     }
@@ -131,7 +131,7 @@ pub trait Target: Send + Sync {
         Ok(())
     }
 
-    /// The plain files of a target that can hold some.
+    /// The plain files, if the target supports them.
     fn files(&self) -> Option<&dyn FileStore> {
         None
     }

@@ -10,11 +10,12 @@ use terrace_format::frame::{Frame, Header};
 
 use super::{Ids, Place, Space, Target};
 
-/// Frames in a map, a segment for each.
+/// Frames in a map. Each is a segment of its own.
 pub struct Memory {
     store: u64,
     capacity: u64,
     ids: Arc<dyn Ids>,
+    /// Held for one operation on the map. Nothing else is locked under it, and no caller's code runs.
     held: Mutex<Held>,
     is_new: AtomicBool,
 }
@@ -34,7 +35,7 @@ impl Held {
 }
 
 impl Memory {
-    /// An empty target of `capacity` bytes for the store of this id.
+    /// Makes an empty target of `capacity` bytes for the store of this id.
     pub fn new(store: u64, capacity: u64, ids: Arc<dyn Ids>) -> Memory {
         Memory { store, capacity, ids, held: Mutex::default(), is_new: AtomicBool::new(true) }
     }
@@ -97,7 +98,7 @@ impl Target for Memory {
     }
 
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
-        // The lock is not held while `found` runs, which may want to read.
+        // The map is copied and the lock released, because `found` may read from this target.
         let frames = self.held.lock().frames.clone();
         for (segment, bytes) in frames {
             let place = Place { segment, offset: 0, length: 0 };

@@ -1,7 +1,7 @@
-//! Blobs of a service that OpenDAL speaks to: one for each frame.
+//! A target on a service that OpenDAL supports, with one blob for each frame.
 //!
-//! A write that a service has acknowledged is taken to be durable: whether it is, is the service's own affair (S3 and its
-//! like are; Redis is as far as it is told to).
+//! Acknowledged writes count as durable. Whether they are depends on the service: S3 and similar services are, and Redis is as
+//! far as it is configured to be.
 
 use std::fs::File;
 use std::io;
@@ -17,46 +17,47 @@ use super::ledger::{self, Ledger, Listing, SLOT_BYTES, SLOTS_PER_SEGMENT};
 use super::service::{Client, MARKER_BLOB, Service, fetch, fetch_range, run};
 use super::{EmptiedNote, Ids, Place, Space, Target, TargetFound};
 
-/// Under which all other blobs lie.
+/// The prefix of all blobs except the marker.
 const SEGMENTS_PREFIX: &str = "segments/";
-/// Blobs that are deleted by one call.
+/// The most blobs that one call deletes.
 const DELETED_TOGETHER: usize = 1000;
-/// Headers that are read at once in a scan.
+/// The most headers that a scan reads at the same time.
 const MAX_PARALLEL_REQUESTS: usize = 16;
 
 fn name(segment: u64, slot: u64) -> String {
     format!("{SEGMENTS_PREFIX}{segment:016x}/{slot:03x}")
 }
 
-/// The segment and number of a blob of this name.
+/// Parses the name of a blob into its segment and number.
 fn parse(name: &str) -> Option<(u64, u64)> {
     let (segment, slot) = name.strip_prefix(SEGMENTS_PREFIX)?.split_once('/')?;
     let number = |hex: &str, digits| (hex.len() == digits).then(|| u64::from_str_radix(hex, 16).ok())?;
     Some((number(segment, 16)?, number(slot, 3).filter(|slot| *slot < SLOTS_PER_SEGMENT)?))
 }
 
-/// A target whose frames are blobs of a service.
+/// A target with frames as blobs of a service.
 pub struct Object {
     service: Service,
     operator: Client,
     mark: String,
-    /// The file that says that the target was made: from then on it is away where its marker is missing. None for a target
-    /// that may be emptied at any time.
+    /// The file that says that the target was made. With it, a target without its marker is away. None for a target that may be
+    /// emptied at any time.
     made: Option<PathBuf>,
     store: u64,
     capacity: u64,
     ledger: Ledger,
-    /// Whether the marker was seen, and nothing has hinted since that it is gone.
+    /// Whether the marker was seen, and nothing has since hinted that it is gone. Held during the whole check, with its requests,
+    /// so that threads which find the target unknown wait for one check. The ledger's file lock is taken under it.
     known: Mutex<bool>,
     emptied: EmptiedNote,
 }
 
 impl Object {
-    /// The target of a store on a service; `folder` holds its ledger, and the file `made` says that it was made. Without
-    /// such a file it is made again wherever its marker is missing. The service is not asked yet.
+    /// Makes the target of a store on a service, without contacting the service yet. `folder` has its ledger, and the file
+    /// `made` says that it was made. Without such a file, the target is made again whenever its marker is missing.
     ///
     /// # Errors
-    /// Where the service is unknown, or its options cannot be.
+    /// If the service is unknown, or its options are invalid.
     pub fn new(
         service: Service,
         store: u64,
@@ -79,7 +80,7 @@ impl Object {
         })
     }
 
-    /// The marker, if there is one. One that was not written to its end is none.
+    /// Reads the marker. `None` if it is missing or was not written to its end.
     fn marker(&self) -> io::Result<Option<Vec<u8>>> {
         match fetch(&self.operator, MARKER_BLOB.into()) {
             Ok(mark) if mark.len() < self.mark.len() && self.mark.as_bytes().starts_with(&mark) => Ok(None),
@@ -93,8 +94,8 @@ impl Object {
         self.made.as_ref().is_some_and(|made| made.exists())
     }
 
-    /// The error of a target whose marker is missing. An empty bucket in its place is not it: to take it for the target
-    /// would be to forget every replica on it.
+    /// The error for a target whose marker is missing. An empty bucket in its place is not the target: otherwise the store would
+    /// forget every replica on it.
     fn missing(&self, reason: &str) -> io::Error {
         let reason = format!(
             "{} is not the target that it was ({reason}): are its path and options right? If it is gone for good, `terrace tiers renew` makes an empty one",
@@ -103,7 +104,7 @@ impl Object {
         io::Error::new(io::ErrorKind::NotConnected, reason)
     }
 
-    /// Where a blob was not found: whether that is all, or the whole target is gone.
+    /// Handles a blob that was not found: returns the same error if the target is there, or else that the whole target is away.
     fn look_again(&self, error: io::Error) -> io::Error {
         if error.kind() != io::ErrorKind::NotFound {
             return error;
@@ -126,9 +127,9 @@ impl Object {
             run(async move { operator.write(&path, bytes).await.map(drop) })
         };
         let missing = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
-        // Where folders are real, the one that it goes to may have been discarded just as it was written.
+        // Services with real folders: the blob's folder may have been discarded at the same time, so the write is repeated once.
         match write().or_else(|e| if missing(&e) { write() } else { Err(e) }) {
-            // What is missing is no frame but the bucket.
+            // The bucket is missing, not a frame, so this must not be `NotFound`.
             Err(e) if missing(&e) => Err(io::Error::new(io::ErrorKind::NotConnected, e)),
             written => written,
         }
@@ -181,7 +182,7 @@ impl Object {
         run(async move { operator.delete_iter(names).await })
     }
 
-    /// Looks at what stands in the target's place.
+    /// Finds the owner of the target's place.
     pub fn find(&self) -> io::Result<TargetFound> {
         Ok(match self.marker()? {
             Some(mark) if mark == self.mark.as_bytes() => TargetFound::Own { used: self.ledger.used().unwrap_or(0) },
@@ -190,7 +191,8 @@ impl Object {
         })
     }
 
-    /// Removes all blobs of frames, then calls `before_mark`, then removes the marker. Other blobs stay. It can be repeated.
+    /// Removes all blobs of frames, then calls `before_mark`, then removes the marker. Other blobs stay. An interrupted removal
+    /// can be repeated.
     pub fn remove_all(&self, before_mark: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let segments = self.ledger.segments()?;
         let mut places = Vec::new();
@@ -217,7 +219,7 @@ impl Object {
         self.delete(vec![MARKER_BLOB.to_owned()])
     }
 
-    /// The segment is empty: where folders are real, so is its own.
+    /// Deletes the folder of an empty segment, if the service has real folders.
     fn delete_folder(&self, segment: u64) -> io::Result<()> {
         if self.operator.info().capability().create_dir {
             self.delete(vec![format!("{SEGMENTS_PREFIX}{segment:016x}/")])?;
@@ -234,7 +236,7 @@ impl Target for Object {
         }
         let _lock = self.ledger.lock()?;
         let marker = self.marker().map_err(|e| match e.kind() {
-            // A bucket that is not there any more: S3 calls that a wrong configuration, which it cannot have been.
+            // S3 reports a missing bucket as a wrong configuration. That cannot be, because the target was made with it.
             io::ErrorKind::InvalidInput if self.was_made() => self.missing(&e.to_string()),
             _ => e,
         })?;
@@ -250,17 +252,18 @@ impl Target for Object {
             None => {
                 self.emptied.write()?;
                 self.write(MARKER_BLOB.into(), self.mark.clone().into_bytes())?;
-                // Another store may have written its own at the same time.
+                // Another store may have written its marker at the same time, so it is read back.
                 let mark = self.marker()?.unwrap_or_default();
                 if mark != self.mark.as_bytes() {
                     return Err(self.service.refuse(&mark));
                 }
-                // What it held before, if anything, is not counted on.
+                // Blobs from before do not count.
                 self.ledger.renew(Some(&Listing::new()))?;
             }
         }
         if let Some(made) = self.made.as_ref().filter(|made| !made.exists()) {
-            // After the marker: a crash between the two leaves a target that is found by its marker.
+            // After the marker: a crash between the two leaves a target that is found by its marker. In the other order it would
+            // leave a target that counts as away.
             File::create(made)?.sync_all()?;
         }
         *known = true;
@@ -290,8 +293,8 @@ impl Target for Object {
         let mut blob = Vec::with_capacity(length as usize);
         frame.header.write(self.store, place, &mut blob);
         blob.extend_from_slice(frame.payload);
-        // Taken and not written, the number is passed over. A write that timed out may still land: then
-        // the blob goes with its segment.
+        // If the write fails, its number stays unused. A write that timed out may still arrive: the blob is then removed with its
+        // segment. The error of `clear` is ignored, because the ledger then only counts some bytes too many until it is rebuilt.
         self.write(name(place.segment, place.offset / SLOT_BYTES), blob).inspect_err(|_| {
             let _ = self.ledger.clear(&[place]);
         })?;
@@ -309,7 +312,7 @@ impl Target for Object {
         Ok(())
     }
 
-    /// Does nothing: a blob that the service has acknowledged is as durable as the service makes it.
+    /// Does nothing: an acknowledged blob is as durable as the service makes it.
     fn sync(&self, _segments: &[u64]) -> io::Result<()> {
         Ok(())
     }
@@ -364,7 +367,7 @@ impl Target for Object {
             }
             places
         };
-        // An empty blob is no frame, and some services refuse to read nothing from it.
+        // An empty blob is no frame, and some services refuse reads of no bytes.
         let places: Vec<Place> = places.into_iter().filter(|place| place.length > 0).collect();
         for some in places.chunks(MAX_PARALLEL_REQUESTS) {
             let operator = self.operator.clone();
@@ -377,7 +380,7 @@ impl Target for Object {
                         let path = name(place.segment, place.offset / SLOT_BYTES);
                         match fetch_range(&operator, &path, 0..end).await {
                             Ok(bytes) => Ok(Some((place, bytes))),
-                            // Freed since it was listed, or shorter than the ledger says: no frame in either case.
+                            // The blob was freed since the listing, or is shorter than the ledger says. Neither is a frame.
                             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::RangeNotSatisfied) => {
                                 Ok(None)
                             }

@@ -1,8 +1,8 @@
-//! Plain files: whole objects as ordinary files, byte for byte, under their own keys. What makes them frames, the headers,
-//! lies in files beside.
+//! Plain files: whole objects as ordinary files, byte for byte, under their own keys. The headers of their frames are in separate
+//! files.
 //!
-//! `plain/ID` holds the bytes and `plain/ID.headers` the frames' headers. `files/KEY` is a second name (hard link) of the
-//! bytes: a file is replaced, renamed or deleted for people at once, and lives on for those who still read it.
+//! `plain/ID` has the bytes, and `plain/ID.headers` the headers of the frames. `files/KEY` is a second name (hard link) of the
+//! bytes. Users see a replacement, a rename or a deletion at once, and the bytes stay for those who still read them.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -26,12 +26,12 @@ use super::{FRAME_ALIGNMENT, Place, Whole};
 pub const FILES_FOLDER: &str = "files";
 /// The folder of their bytes and headers, by number.
 pub(super) const BYTES_FOLDER: &str = "plain";
-/// How long measured space is trusted; what this process does is added to it meanwhile.
+/// The time for which a measurement of space is used. Meanwhile this process adds its own changes to it.
 const USED_FRESH: Duration = Duration::from_secs(60);
-/// The longest name of a file that file systems take.
+/// The longest file name that file systems accept.
 const LONGEST_NAME: usize = 255;
 
-/// Whether an object of this key can be an ordinary file.
+/// Returns whether an object of this key can be an ordinary file.
 pub fn can_be_file(key: &[u8]) -> bool {
     key.split(|&byte| byte == b'/').all(|name| name.len() <= LONGEST_NAME)
 }
@@ -48,7 +48,7 @@ impl Plain {
         Plain { root: root.to_owned(), store, used: Mutex::default() }
     }
 
-    /// Where the bytes of a file are.
+    /// The path of a file's bytes.
     pub fn bytes(&self, file: u64) -> PathBuf {
         self.root.join(BYTES_FOLDER).join(format!("{file:016x}"))
     }
@@ -57,12 +57,12 @@ impl Plain {
         self.bytes(file).with_extension("headers")
     }
 
-    /// A second name on its way to its place.
+    /// The path of a second name before it is moved to its key.
     fn new_name(&self, file: u64) -> PathBuf {
         self.bytes(file).with_extension("name")
     }
 
-    /// Adds a raw frame to a file, which is made with its first one.
+    /// Adds a raw frame to a file. The first frame creates the file.
     pub fn write(&self, file: u64, frame: &Frame<'_>) -> io::Result<Place> {
         let open = |path: &Path| OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path);
         let path = self.headers(file);
@@ -86,7 +86,7 @@ impl Plain {
         Ok(place)
     }
 
-    /// Reads from a frame, header first, as if it stood in one piece.
+    /// Reads from a frame as if its header and payload were in one piece.
     pub fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
         let mut head = [0; MAX_HEADER];
         let held = super::directory::read_up_to(&File::open(self.headers(place.segment))?, &mut head, place.offset)?;
@@ -105,7 +105,8 @@ impl Plain {
         }
     }
 
-    /// Makes files durable, and their numbers.
+    /// Makes files durable, with their headers and the names in `plain/`. Names in `files/` are not synced: the first opener
+    /// after a reboot corrects them.
     pub fn sync(&self, files: &[u64]) -> io::Result<()> {
         let sync = |path: PathBuf| match File::open(path) {
             Ok(file) => file.sync_all(),
@@ -119,7 +120,7 @@ impl Plain {
         if files.is_empty() { Ok(()) } else { sync(self.root.join(BYTES_FOLDER)) }
     }
 
-    /// Deletes a file's number; its bytes are gone with their last name.
+    /// Deletes a file by its number. Its bytes are gone when its name under `files/` is removed as well.
     pub fn discard(&self, file: u64) -> io::Result<()> {
         if let Some((_, used)) = &mut *self.used.lock() {
             *used = used.saturating_sub(self.allocated(file));
@@ -133,13 +134,13 @@ impl Plain {
         Ok(())
     }
 
-    /// Bytes that a file takes on the device.
+    /// The bytes that a file takes on the device.
     pub fn allocated(&self, file: u64) -> u64 {
         let of = |path| fs::symlink_metadata(path).map_or(0, |metadata: fs::Metadata| metadata.blocks() * 512);
         of(self.bytes(file)) + of(self.headers(file))
     }
 
-    /// Bytes that all files take on the device, about.
+    /// The approximate number of bytes that all files take on the device.
     pub fn used(&self) -> io::Result<u64> {
         let mut used = self.used.lock();
         match &*used {
@@ -189,12 +190,12 @@ impl Plain {
         Ok(())
     }
 
-    /// How long a file is.
+    /// The length of a file.
     pub fn length(&self, file: u64) -> io::Result<u64> {
         Ok(fs::symlink_metadata(self.bytes(file))?.len())
     }
 
-    /// The keys under which files stand, and which; what others put there is passed over.
+    /// The keys under which plain files stand, with the number of each file. Files of others are skipped.
     pub fn names(&self) -> io::Result<Vec<(Vec<u8>, u64)>> {
         let mut files = HashMap::new();
         for file in self.all()? {
@@ -224,8 +225,8 @@ impl Plain {
         Ok(names)
     }
 
-    /// Makes `now` what stands under a key, unless it is too long. Where that is none, the key's file goes, if it is one of
-    /// `before`: what others put there stays.
+    /// Puts the file `now` under a key, unless it is longer than its object. Without `now`, removes the key's file if it is one
+    /// of `before`. Files of others stay.
     pub fn set_name(&self, key: &[u8], now: Option<&Whole>, before: &[u64]) -> io::Result<bool> {
         match now {
             Some(whole) => self.name(key, whole),
@@ -237,11 +238,11 @@ impl Plain {
         let bytes = File::open(self.bytes(whole.file))?;
         match bytes.metadata()?.len().cmp(&whole.length) {
             Ordering::Greater => return Ok(false),
-            // What comes behind the last frame reads as zeros.
+            // The object ends with a hole: the file is extended, and reads as zeros there.
             Ordering::Less => OpenOptions::new().write(true).open(self.bytes(whole.file))?.set_len(whole.length)?,
             Ordering::Equal => {}
         }
-        // Its owner must be able to read it, whatever the object's mode is.
+        // The owner, and so the store, must be able to read the file, whatever the object's mode is.
         bytes.set_permissions(fs::Permissions::from_mode(whole.mode & 0o777 | 0o400))?;
         bytes.set_modified(time(whole.mtime))?;
         let (folder, name) = self.parent(key, true)?;
@@ -254,7 +255,7 @@ impl Plain {
             linked => linked?,
         }
         let renamed = match rustix::fs::renameat(rustix::fs::CWD, &new, &folder, name) {
-            // A folder whose files are all gone.
+            // An empty folder has this name, left from longer keys.
             Err(Errno::ISDIR) => rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR)
                 .and_then(|()| rustix::fs::renameat(rustix::fs::CWD, &new, &folder, name)),
             renamed => renamed,
@@ -277,7 +278,7 @@ impl Plain {
         while let Some(at) = path.iter().rposition(|&byte| byte == b'/') {
             path = &path[..at];
             (folder, name) = self.parent(path, false)?;
-            // One that holds something else stays, and so do those above it.
+            // A folder that is not empty stays, and so do those above it.
             if rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR).is_err() {
                 break;
             }
@@ -285,7 +286,7 @@ impl Plain {
         Ok(())
     }
 
-    /// Whether a key's file is this one.
+    /// Returns whether this file stands under a key.
     pub fn is_named(&self, key: &[u8], file: u64) -> io::Result<bool> {
         let missing = |e: &io::Error| matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
         let (folder, name) = match self.parent(key, false) {
@@ -304,7 +305,8 @@ impl Plain {
         Ok(is_file && (named.st_dev, named.st_ino) == (bytes.dev(), bytes.ino()))
     }
 
-    /// The folder of a key's file, and the file's name. No link on the way is followed: nothing leads out of the target.
+    /// Opens the folder of a key's file, and returns it with the file's name. It follows no symbolic link, so no key leads out of
+    /// the target.
     fn parent<'a>(&self, key: &'a [u8], make: bool) -> io::Result<(OwnedFd, &'a OsStr)> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if make {

@@ -1,7 +1,6 @@
 //! The kinds of targets that this process knows, by name.
 //!
-//! The process has one registry. A store is opened once for each process and shared by all of its doors, so they all have
-//! to know the same kinds.
+//! The process has one registry. All doors of a process share an open store, so they have to know the same kinds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,6 +16,8 @@ use super::kinds::{DirectoryKind, MemoryKind, ObjectKind};
 
 type Kinds = BTreeMap<Arc<str>, Arc<dyn TargetKind>>;
 
+/// Held for one lookup or insertion, under `fork::hold`: a fork during that time would inherit the lock, and no thread that
+/// releases it.
 static KNOWN_KINDS: LazyLock<Mutex<Kinds>> = LazyLock::new(|| {
     let built_in: [(&str, Arc<dyn TargetKind>); 3] =
         [("directory", Arc::new(DirectoryKind)), ("memory", Arc::new(MemoryKind)), ("object", Arc::new(ObjectKind))];
@@ -74,7 +75,7 @@ pub fn register_kind(name: &str, kind: impl TargetKind + 'static) -> Result<(), 
     if name.is_empty() || !name.bytes().all(is_allowed) {
         return Err(KindError::BadName { name: name.to_owned() });
     }
-    // A fork would inherit the locked registry from a thread that it does not have.
+    // No fork may inherit the locked registry: see `KNOWN_KINDS`.
     let _held = fork::hold();
     let mut known = KNOWN_KINDS.lock();
     if known.contains_key(name) {
@@ -97,7 +98,7 @@ impl TierKind {
     /// # Errors
     /// [`KindError::Unknown`].
     pub fn find(name: &str) -> Result<TierKind, KindError> {
-        // A fork would inherit the locked registry from a thread that it does not have.
+        // No fork may inherit the locked registry: see `KNOWN_KINDS`.
         let _held = fork::hold();
         let known = KNOWN_KINDS.lock();
         match known.get_key_value(name) {
@@ -109,7 +110,7 @@ impl TierKind {
         }
     }
 
-    /// Directories of any file system.
+    /// The kind `directory`.
     pub fn directory() -> TierKind {
         TierKind { name: "directory".into(), kind: Arc::new(DirectoryKind) }
     }

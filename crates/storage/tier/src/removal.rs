@@ -1,4 +1,4 @@
-//! Removing what a store has put into a directory target. What others put there stays.
+//! Removes the files of a store from a directory target. Files of others stay.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,10 +11,10 @@ use super::TargetFound;
 use super::directory::{MARKER_FILE, SEGMENTS_FOLDER};
 use super::plain::{BYTES_FOLDER, FILES_FOLDER, Plain};
 
-/// Looks at what stands in the place of a target of this marker.
+/// Finds the owner of the place of a target with this marker.
 pub(crate) fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
     match fs::read_to_string(root.join(MARKER_FILE)) {
-        // One that was not written to its end is the target's, too: nothing else was there before it.
+        // A marker that was not written to its end is the target's as well: it is the first file in the place.
         Ok(found) if mark.starts_with(&found) => Ok(TargetFound::Own { used: measure_directory(root) }),
         Ok(found) => Ok(TargetFound::Another(found)),
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -24,19 +24,19 @@ pub(crate) fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound>
     }
 }
 
-/// Bytes that the segments and plain files of a directory target take.
+/// Measures the bytes that the segments and plain files of a directory target take.
 fn measure_directory(root: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let entries =
         [SEGMENTS_FOLDER, BYTES_FOLDER].into_iter().filter_map(|folder| fs::read_dir(root.join(folder)).ok()).flatten();
     let found = entries.flatten().filter_map(|entry| entry.metadata().ok());
-    // A file on its way to its key has two names here.
+    // A file that is about to be named has two names here, and counts once.
     let mut inodes = HashSet::new();
     found.filter(|file| inodes.insert(file.ino())).map(|file| file.blocks() * 512).sum()
 }
 
-/// Removes a target's files, then calls `before_mark`, then removes its marker and the directory; what of others is left. It
-/// can be repeated: as long as the marker is there, the directory is the target.
+/// Removes a target's files, then calls `before_mark`, then removes its marker and the directory. Returns the files of others,
+/// which stay. An interrupted removal can be repeated, because the directory is the target as long as the marker is there.
 pub(crate) fn remove_directory(
     root: &Path,
     store: u64,
@@ -58,7 +58,7 @@ pub(crate) fn remove_directory(
     remove_emptied(root)
 }
 
-/// Removes the log in a folder of that name, and damaged ones that were set aside.
+/// Removes the folder `log`, and the folders `log.*` of damaged logs that were set aside.
 pub fn remove_logs(root: &Path) -> io::Result<()> {
     for entry in read_names(root)? {
         if entry == "log" || entry.starts_with("log.") {
@@ -70,7 +70,7 @@ pub fn remove_logs(root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes a folder if nothing is in it; else, and where it cannot be removed, the files that are left.
+/// Removes a folder if it is empty. Returns the files in it otherwise, or if it cannot be removed.
 pub fn remove_emptied(root: &Path) -> io::Result<Vec<PathBuf>> {
     match fs::remove_dir(root) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -79,7 +79,7 @@ pub fn remove_emptied(root: &Path) -> io::Result<Vec<PathBuf>> {
     }
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -87,7 +87,7 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the files of such names in a folder, and the folder if nothing else is in it.
+/// Removes the files in a folder whose names `is_own` accepts, and then the folder if it is empty.
 fn remove_folder(folder: &Path, is_own: impl Fn(&str) -> bool) -> io::Result<()> {
     for name in read_names(folder)?.into_iter().filter(|name| is_own(name)) {
         remove_file(&folder.join(name))?;
@@ -98,7 +98,7 @@ fn remove_folder(folder: &Path, is_own: impl Fn(&str) -> bool) -> io::Result<()>
     }
 }
 
-/// The names in a folder that are text, as all of Terrace's are; none where there is no folder.
+/// The names in a folder that are UTF-8, as all of Terrace's are. Empty if there is no folder.
 fn read_names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -115,7 +115,7 @@ fn is_number(name: &str) -> bool {
     name.len() == 16 && u64::from_str_radix(name, 16).is_ok()
 }
 
-/// All files below a folder, and folders that hold none; the folder itself where it is empty.
+/// All files and empty folders below a folder. The folder itself if it is empty.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {

@@ -1,4 +1,4 @@
-//! One segment file: frames appended one after the other by the one writer that holds its lock.
+//! A segment file. One writer at a time, which holds the file's lock, appends frames to it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use terrace_system::Locked;
 
 use super::{FRAME_ALIGNMENT, Place};
 
-/// Frames at least this long start on a page of their own.
+/// Frames of at least this length start on a new page.
 const ALIGNED_FROM: u64 = 256 << 10;
 const PAGE_BYTES: u64 = 4096;
 
@@ -24,22 +24,21 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Makes a new, empty segment and locks it.
+    /// Makes a new, empty segment, and locks it.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] where another writer has claimed the file before it was locked here.
+    /// [`io::ErrorKind::WouldBlock`] if another writer has claimed the file before this one locked it.
     pub fn create(path: &Path, id: u64) -> io::Result<Segment> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let file = hold_new(file)?.ok_or(io::ErrorKind::WouldBlock)?;
         Ok(Segment { id, end: 0, file })
     }
 
-    /// Opens an existing segment if no other writer holds it. What a dead writer left half-written
-    /// at its end is passed over.
+    /// Opens an existing segment if no other writer holds it. A frame that a dead writer left incomplete at its end is skipped.
     pub fn claim(path: &Path, id: u64) -> io::Result<Option<Segment>> {
         let Some(file) = hold(path)? else { return Ok(None) };
         let metadata = file.metadata()?;
-        // It may have been discarded between opening and locking.
+        // Another process may have discarded the file between opening and locking: a frame in it would be lost.
         if metadata.nlink() == 0 {
             return Ok(None);
         }
@@ -47,17 +46,17 @@ impl Segment {
         Ok(Some(Segment { id, end, file }))
     }
 
-    /// Where a frame of `length` bytes goes.
+    /// The place of the next frame, of `length` bytes.
     pub fn place(&self, length: u32) -> Place {
         Place { segment: self.id, offset: offset_behind(self.end, length), length }
     }
 
-    /// Bytes that a frame at the place that [`Segment::place`] gave takes of the device: whole pages.
+    /// The bytes, in whole pages, by which a frame at the place from [`Segment::place`] increases the file's allocation.
     pub fn grows(&self, place: Place) -> u64 {
         place.end().next_multiple_of(PAGE_BYTES) - self.end.next_multiple_of(PAGE_BYTES)
     }
 
-    /// Writes a frame at the place that [`Segment::place`] gave. After an error the place is not used again.
+    /// Writes a frame at the place from [`Segment::place`]. After an error the place is not used again.
     pub fn write(&mut self, place: Place, header: &[u8], payload: &[u8]) -> io::Result<()> {
         self.end = place.end();
         let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
@@ -74,7 +73,7 @@ impl Segment {
 }
 
 impl Segment {
-    /// Takes away what is behind `end`: a frame that could not be written whole.
+    /// Truncates the segment to `end`, to remove a frame that could not be written whole.
     pub fn cut(&mut self, end: u64) -> io::Result<()> {
         if self.file.metadata()?.len() > end {
             self.file.set_len(end)?;
@@ -84,26 +83,26 @@ impl Segment {
     }
 }
 
-/// Where a frame of `length` bytes begins that is written behind one that ends at `end`.
+/// The offset of a frame of `length` bytes that follows a frame that ends at `end`.
 pub fn offset_behind(end: u64, length: u32) -> u64 {
     end.next_multiple_of(if u64::from(length) >= ALIGNED_FROM { PAGE_BYTES } else { FRAME_ALIGNMENT })
 }
 
-/// Whether no writer holds the segment; it is held by the returned file while that lives.
+/// Locks a segment until the result is dropped. `None` if a writer holds it.
 pub fn hold(path: &Path) -> io::Result<Option<Locked>> {
     Locked::at_once(OpenOptions::new().read(true).write(true).open(path)?)
 }
 
-/// Locks a file that was just created. None where it is not this writer's any more: until it is locked, others can claim
-/// it, fill it and leave again, or remove it.
+/// Locks a file that was just created. `None` if it no longer belongs to this writer: before it is locked, others can claim,
+/// fill and release it, or remove it.
 pub fn hold_new(file: File) -> io::Result<Option<Locked>> {
     let Some(file) = Locked::at_once(file)? else { return Ok(None) };
     let metadata = file.metadata()?;
     Ok((metadata.len() == 0 && metadata.nlink() > 0).then_some(file))
 }
 
-/// Gives back a dead range, and the pages at its ends if nothing is left in them. One of zeros holds no frame: at most
-/// zeros of one's payload, which a hole is, too. At the file's end a frame may just be on its way.
+/// Frees a dead range, and the pages at its ends if they have become zeros. A page of zeros has no frame header, and at most the
+/// zeros of a payload, which a hole preserves. The last, incomplete page stays, because a writer may be appending to it.
 pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
     make_hole(file, offset, length)?;
     let end = file.metadata()?.len();
@@ -128,7 +127,7 @@ fn make_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A new file, before its maker has locked it.
+    /// Makes a new file, in the state before its maker locks it.
     fn unlocked(path: &Path) -> File {
         OpenOptions::new().read(true).write(true).create_new(true).open(path).expect("a new file")
     }

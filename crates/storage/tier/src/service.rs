@@ -1,7 +1,7 @@
-//! Services that OpenDAL speaks to, and calls of them.
+//! Calls of services that OpenDAL supports.
 //!
-//! No line here knows which service it is. Each call is tried again where the service says that this may help, and ends
-//! in an error where it hangs.
+//! This code is the same for all services. A call is retried if the service says that this may help, and fails if it takes too
+//! long.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -17,13 +17,13 @@ use rustix_futex_sync::Mutex;
 use terrace_system::fork;
 use tokio::runtime::{Handle, Runtime};
 
-/// The blob that says whose target this is.
+/// The marker: the blob that names the owner of the target.
 pub(super) const MARKER_BLOB: &str = "terrace-target";
-/// How often a call is tried again.
+/// The most retries of a call.
 const MAX_RETRIES: usize = 2;
-/// The wait before the first of these; it doubles.
+/// The wait before the first retry. It doubles for each further one.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// How long the end of the last client waits for connections to close.
+/// The longest time that dropping the last client waits for connections to close.
 const MAX_RUNTIME_END_WAIT: Duration = Duration::from_secs(5);
 
 /// A service and how to reach it.
@@ -31,15 +31,15 @@ const MAX_RUNTIME_END_WAIT: Duration = Duration::from_secs(5);
 pub struct Service {
     /// OpenDAL's name for it.
     pub name: String,
-    /// Handed to OpenDAL; `${NAME}` stands for a variable of the environment.
+    /// The options for OpenDAL. `${NAME}` stands for a variable of the environment.
     pub options: BTreeMap<String, String>,
-    /// The prefix or folder under which the target's blobs lie.
+    /// The prefix or folder of the target's blobs.
     pub root: String,
-    /// How long a call may take, with all its retries.
+    /// The longest time that a call may take, including all retries.
     pub timeout: Duration,
 }
 
-/// Why targets of this service cannot be had, and what to do about it.
+/// Returns why targets of this service are unavailable, and what to do about it. `None` if they are available.
 pub fn unavailable(service: &str) -> Option<String> {
     opendal::init_default_registry();
     let here = OperatorRegistry::get().schemes();
@@ -50,7 +50,7 @@ pub fn unavailable(service: &str) -> Option<String> {
     here.sort_unstable();
     let here = here.join(", ");
     Some(format!(
-        "service {service:?} is not compiled in; the cargo feature services-{service} does that, if there is one ({here} can be had now)"
+        "service {service:?} is not compiled in; this program has {here}. Build it with the cargo feature services-{service}, if there is one, or use one of these"
     ))
 }
 
@@ -67,19 +67,19 @@ impl Service {
         options.push(("root".into(), self.root.clone()));
         let scheme = self.name.clone();
         let runtime = RuntimeUse::begin()?;
-        // Some services look for a runtime when they are made.
+        // Some services need a runtime when they are made.
         let operator = run(async move { Operator::via_iter(scheme, options) })?;
         let retry = RetryLayer::new().with_max_times(MAX_RETRIES).with_min_delay(RETRY_AFTER);
-        // The limit is on the outside, so that it holds for a call with all its retries. That is safe where nothing more
-        // is asked of a reader, writer or lister that has failed.
+        // The time limit is the outer layer, so that it covers a call with all its retries. This is safe because no reader,
+        // writer or lister is used again after it has failed.
         let limit = TimeoutLayer::new().with_timeout(self.timeout).with_io_timeout(self.timeout);
         Ok(Client { operator: operator.layer(retry).layer(limit), _runtime: runtime })
     }
 
-    /// Sees that the service can be reached and that no store has its target there yet.
+    /// Checks that the service is reachable, and that no store has a target there.
     ///
     /// # Errors
-    /// The service's words where it cannot be reached.
+    /// The service's error if it is unreachable. `AlreadyExists` if a store has a target there.
     pub fn probe(&self) -> io::Result<()> {
         let client = self.connect()?;
         match fetch(&client, MARKER_BLOB.into()) {
@@ -103,7 +103,7 @@ impl std::fmt::Display for Service {
     }
 }
 
-/// An option's value, or what the environment holds for one such as `${NAME}`.
+/// The value of an option. `${NAME}` is replaced by the variable of the environment.
 fn expand(option: &str, value: &str) -> io::Result<String> {
     let Some(name) = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')) else {
         return Ok(value.to_owned());
@@ -116,7 +116,7 @@ fn expand(option: &str, value: &str) -> io::Result<String> {
 
 /// OpenDAL's operator of a service, with the runtime that its connections need.
 pub(super) struct Client {
-    // Dropped before the runtime, which then ends the operator's connections.
+    // Dropped before the runtime, because the operator's connections need the runtime.
     operator: Operator,
     _runtime: RuntimeUse,
 }
@@ -131,17 +131,19 @@ impl Deref for Client {
 
 /// The runtime on which all clients of the process run, with the number of its users.
 struct SharedRuntime {
-    /// How many forks lie between the process that started it and the first. A fork has none of its threads.
+    /// The number of forks between the first process and the one that started the runtime. A fork has none of its threads.
     forks: u32,
     users: usize,
-    // Dropped by hand: a fork must not wait for threads that it does not have.
+    // Dropped explicitly: a fork must not wait for threads that it does not have.
     runtime: ManuallyDrop<Runtime>,
 }
 
+/// Held while a user is added or removed, and while the runtime is started, under `fork::hold`: a fork during that time would
+/// inherit the lock, and no thread that releases it. It is released before the runtime is shut down.
 static SHARED_RUNTIME: Mutex<Option<SharedRuntime>> = Mutex::new(None);
 
-/// One use of the shared runtime. The last one ends it, and with it all connections: a service may hold more than
-/// sockets, as SFTP does, which is spoken by `ssh` processes that would outlive this one.
+/// A use of the shared runtime. Dropping the last one shuts the runtime down, and with it all connections. A connection may be
+/// more than a socket: SFTP has `ssh` processes, which would outlive this process.
 pub(super) struct RuntimeUse {
     forks: u32,
     handle: Handle,
@@ -179,27 +181,29 @@ impl Drop for RuntimeUse {
         };
         drop(shared);
         let runtime = ManuallyDrop::into_inner(last.runtime);
-        // On a thread of its own, since the caller may be a task of another runtime, where waiting is forbidden.
+        // On a thread of its own, because the caller may be a task of another runtime, where waiting is forbidden.
         let end = move || runtime.shutdown_timeout(MAX_RUNTIME_END_WAIT);
         match std::thread::Builder::new().name("terrace-object-end".into()).spawn(end) {
             Ok(thread) => drop(thread.join()),
-            Err(error) => tracing::warn!(%error, "connections to services are not closed"),
+            Err(error) => {
+                tracing::warn!(%error, "connections to services stay open until this process ends: no thread could be started to close them")
+            }
         }
     }
 }
 
-/// Runs a piece of work on the runtime of a living [`Client`]. The caller may itself be on a runtime.
+/// Runs a future on the shared runtime, and waits for its result. The caller may itself be on a runtime.
 pub(super) fn run<T: Send + 'static>(work: impl Future<Output = opendal::Result<T>> + Send + 'static) -> io::Result<T> {
     let runtime = RuntimeUse::begin()?;
     let (send, receive) = std::sync::mpsc::sync_channel(1);
     runtime.handle.spawn(async move {
-        // Nobody waits any more if this fails.
+        // This fails only if the caller is gone, and then nobody needs the result.
         let _ = send.send(work.await);
     });
     receive.recv().map_err(|_| io::Error::other("the service's client panicked"))?.map_err(|e| system(&e))
 }
 
-/// The service's error, with its words, as one of the system's.
+/// Converts a service's error to one of the system's, with the same message.
 fn system(error: &opendal::Error) -> io::Error {
     let mut cause = error.source();
     let mut below = None;
@@ -220,26 +224,26 @@ fn system(error: &opendal::Error) -> io::Error {
     io::Error::new(kind, error.to_string())
 }
 
-/// Whether the layer that ends what hangs made this error. It has no kind of its own.
+/// Returns whether the timeout layer made this error. OpenDAL has no kind for it.
 fn is_timeout(error: &opendal::Error) -> bool {
     error.message().contains("timeout")
 }
 
-/// Whether an error of this kind speaks of one frame; such a one below the service's means a broken connection.
+/// Returns whether an error of this kind would mean a bad frame. As the cause of a service's error it means a broken connection.
 fn damage(kind: io::ErrorKind) -> bool {
     matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData)
 }
 
-/// A blob's bytes.
+/// Reads a blob.
 pub(super) fn fetch(operator: &Operator, path: String) -> io::Result<Vec<u8>> {
     let operator = operator.clone();
     run(async move { operator.read(&path).await.map(|bytes| bytes.to_vec()) })
 }
 
-/// A range of a blob's bytes; `RangeNotSatisfied` where the blob ends before the range does.
+/// Reads a range of a blob. `RangeNotSatisfied` if the blob ends before the range does.
 ///
-/// Each service answers to such a range in its own way, and some of these answers look like a failure of the service. So
-/// the blob's length decides.
+/// Services answer such a range in different ways, and some of the answers look like a failure of the service (WebDAV), or
+/// like a lack of permission (WebHDFS). So the blob's length decides.
 pub(super) async fn fetch_range(operator: &Operator, path: &str, range: Range<u64>) -> opendal::Result<Vec<u8>> {
     let end = range.end;
     let length = end.saturating_sub(range.start);
@@ -249,12 +253,12 @@ pub(super) async fn fetch_range(operator: &Operator, path: &str, range: Range<u6
         Ok(_) => return Err(shorter()),
         Err(error) => error,
     };
-    if error.kind() != ErrorKind::Unexpected || is_timeout(&error) {
+    if !matches!(error.kind(), ErrorKind::Unexpected | ErrorKind::PermissionDenied) || is_timeout(&error) {
         return Err(error);
     }
     match operator.stat(path).await {
         Ok(metadata) if metadata.content_length() < end => Err(shorter()),
-        // Whatever else it is, the first error tells more.
+        // In all other cases the first error tells more.
         _ => Err(error),
     }
 }

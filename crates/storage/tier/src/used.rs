@@ -1,4 +1,4 @@
-//! How much a target holds: counted by all processes as they write, and measured now and then.
+//! Counts the bytes of a target: all processes add to the count as they write, and measure it from time to time.
 
 use std::io;
 use std::path::Path;
@@ -8,20 +8,22 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use terrace_system::clock::monotonic_nanos;
 use terrace_system::words::Words;
 
-/// A measurement older than this is repeated; what is written meanwhile is added to it.
+/// A measurement older than this is repeated. Bytes that are written meanwhile are added to it.
 const MAX_MEASUREMENT_AGE_NANOS: u64 = 1_000_000_000;
 
-/// Bytes that a target holds.
+/// The bytes of a target.
 #[derive(Default)]
 pub struct Used {
-    /// How many, and when they were measured last, by the monotonic clock.
+    /// The number of bytes, and the time of the last measurement by the monotonic clock. All processes change both words without
+    /// a lock, by atomic read-modify-write operations, so no addition is lost. [`Used::get`] relies on their order: hence
+    /// acquire and release.
     shared: Words<2>,
-    /// Bytes that this process is writing just now: who measures may not find them yet.
+    /// The bytes that this process is writing at the moment: a measurement may not find them yet.
     writing: AtomicU64,
 }
 
-/// Room for bytes, as long as they are being written.
-#[must_use = "the bytes are taken for written when it is dropped"]
+/// Reserved space for bytes that are being written.
+#[must_use = "the bytes count as written when it is dropped"]
 pub struct Taken<'a>(&'a Used, u64);
 
 impl Drop for Taken<'_> {
@@ -31,21 +33,21 @@ impl Drop for Taken<'_> {
 }
 
 impl Used {
-    /// As all processes count by this file.
+    /// Opens the count that all processes share through this file.
     pub fn open(path: &Path) -> Used {
         let used = Used { shared: Words::open(path), ..Used::default() };
-        // What it says may be of an earlier boot.
+        // The count may be from an earlier boot.
         used.is_stale();
         used
     }
 
-    /// As counted, about.
+    /// The current count, which is approximate.
     pub fn counted(&self) -> u64 {
         let [bytes, _] = self.shared.all();
         bytes.load(Acquire)
     }
 
-    /// As counted; measured anew where that was long ago.
+    /// The current count, after a new measurement if the last one is old.
     pub fn get(&self, measure: impl FnOnce() -> io::Result<u64>) -> io::Result<u64> {
         let [bytes, measured] = self.shared.all();
         let (now, at) = (monotonic_nanos(), measured.load(Acquire));
@@ -53,8 +55,8 @@ impl Used {
         if fresh {
             return Ok(self.counted());
         }
-        // Read before the time is set: another process adds to the bytes only after it has seen a new time or failed
-        // to set one, so all that is taken while this one measures is in the difference, and stays counted.
+        // Read before the time is set. Another process adds to the bytes only after it has seen a new time or has failed to set
+        // one. So all bytes that are added during this measurement are in the difference, and stay counted.
         let before = bytes.load(Acquire);
         if measured.compare_exchange(at, now, AcqRel, Acquire).is_ok() {
             let writing = self.writing.load(Acquire);
@@ -65,23 +67,23 @@ impl Used {
         Ok(self.counted())
     }
 
-    /// Takes room for bytes that are about to be written.
+    /// Reserves space for bytes that are about to be written.
     ///
     /// # Errors
-    /// `StorageFull` where they would be too many; what `measure` says.
+    /// `StorageFull` if the target would have more than `capacity` bytes. An error of `measure`.
     pub fn take(&self, more: u64, capacity: u64, measure: impl FnOnce() -> io::Result<u64>) -> io::Result<Taken<'_>> {
         self.get(measure)?;
         self.writing.fetch_add(more, AcqRel);
         let taken = Taken(self, more);
         let [bytes, _] = self.shared.all();
         if bytes.fetch_add(more, AcqRel).saturating_add(more) > capacity {
-            let _ = bytes.fetch_update(AcqRel, Acquire, |bytes| Some(bytes.saturating_sub(more)));
+            let _ = bytes.fetch_update(AcqRel, Acquire, |bytes| Some(bytes.saturating_sub(more))); // the closure never refuses
             return Err(io::ErrorKind::StorageFull.into());
         }
         Ok(taken)
     }
 
-    /// It is to be measured before it is next looked at.
+    /// Makes the next [`Used::get`] measure.
     pub fn is_stale(&self) {
         let [_, measured] = self.shared.all();
         measured.store(0, Release);

@@ -52,11 +52,13 @@ pub(super) fn served_folder(folder: &Path) -> PathBuf {
 
 struct Server {
     size: u64,
+    /// Held for one request. It records writes and flushes in the order in which the kernel sends them.
     recorder: Mutex<Recorder>,
 }
 
 impl Server {
     fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        // A panic in another request fails the test anyway; the disk goes on until then.
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -135,6 +137,7 @@ impl Filesystem for Server {
         }
     }
 
+    // Recorded: a simulated power cut keeps all writes before it.
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         match self.recorder().flush() {
             Ok(()) => reply.ok(),

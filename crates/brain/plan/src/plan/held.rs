@@ -13,8 +13,8 @@ pub(super) struct Held {
     pub end: u32,
 }
 
-/// Converts `present` to runs, and drops pages past the request and encodings that `costs` does not contain. Stores the
-/// runs as they come in `pieces`, and with adjacent runs merged in `held`.
+/// Converts `present` to runs, and drops pages past the request and encodings that `costs` does not contain. `pieces` gets
+/// the runs in their order; `held` gets them sorted, with adjacent runs merged.
 pub(super) fn collect_held(present: &[Piece], costs: &Costs, pages: u32, pieces: &mut Vec<Held>, held: &mut Vec<Held>) {
     held.clear();
     for piece in present {
@@ -41,8 +41,8 @@ pub(super) fn count_kept_pages(held: &[Held], target: u8, encoding: u8, start: u
     here.map(|run| run.end.min(end).saturating_sub(run.start.max(start))).sum()
 }
 
-/// Returns the price of something that stays: a twentieth less. That is the step by which speeds are rounded, so that
-/// nothing moves to a place that is equal or hardly better.
+/// Returns the price of bytes that stay where they are: 5 % less, because speeds are rounded in steps of 5 %. So nothing
+/// moves for a gain that may come from rounding.
 pub(super) fn discount_staying(price: u64) -> u64 {
     price - price / 20
 }

@@ -1,7 +1,7 @@
 //! The analysis of bytes: their format, the type of their elements, and the distribution of the elements.
 //!
-//! The analysis trusts the caller and the file's metadata. It determines everything else by trial: the width of the
-//! elements is the width of the filter with which lz4 makes a sample smallest.
+//! The analysis trusts the caller and the file's metadata. It determines everything else by trial: it runs lz4
+//! behind a filter of each width, and takes the width that compresses a sample best.
 
 mod distribution;
 mod element;
@@ -35,7 +35,7 @@ pub struct Analysis {
     pub printable: f64,
 }
 
-/// The maximum ratio of the filtered lz4 size to the plain one at which the filter indicates the element width.
+/// A filter indicates the width of elements only if lz4 behind it takes at most this share of plain lz4's size.
 const MAX_FILTERED_SIZE_RATIO: f64 = 0.95;
 
 impl Analysis {
@@ -48,11 +48,11 @@ impl Analysis {
         let mut small = Vec::with_capacity(SMALL_SAMPLE_BYTES);
         take_sample(block, SMALL_SAMPLE_BYTES, &mut small);
         let Histogram { entropy, printable } = Histogram::of(&small);
-        let said = content(&Metadata::new(format).hear(0, block), 0, block.len() as u64);
-        let elements = match (hint, said) {
+        let declared = content(&Metadata::new(format).hear(0, block), 0, block.len() as u64);
+        let elements = match (hint, declared) {
             (Some(hint), _) => Some(hint),
             (None, Some(Content::Numbers(elements))) => Some(elements),
-            (None, None) if !format.is_text() && format != Format::Compressed => found(&small)?,
+            (None, None) if !format.is_text() && format != Format::Compressed => find_elements_by_trial(&small)?,
             _ => None,
         };
         let distribution = elements.and_then(|elements| Distribution::of(elements, &small));
@@ -61,7 +61,7 @@ impl Analysis {
 }
 
 /// Returns the elements whose filter reduces the size, if there are any.
-fn found(small: &[u8]) -> Result<Option<Elements>, Error> {
+fn find_elements_by_trial(small: &[u8]) -> Result<Option<Elements>, Error> {
     let mut bench = Bench::default();
     let mut run = |at: usize| bench.run(candidates::ALL_CANDIDATES[at].encoding, small, small.len() as u32, false);
     let mut best = (run(LZ4_INDEX)?.stored * MAX_FILTERED_SIZE_RATIO, None);

@@ -7,7 +7,7 @@ use terrace_cost::Expected;
 
 /// The number of comparisons after which old ones lose weight.
 const MAX_COMPARISONS: f64 = 4096.0;
-/// The maximum relative error of a prediction; a larger one, as after an interruption, carries no more information.
+/// The maximum relative error of a prediction. Larger errors come from interruptions, and count as this one.
 const MAX_RELATIVE_ERROR: f64 = 1.0;
 
 /// The record of all candidates.
@@ -17,7 +17,7 @@ pub struct Record {
     pub tallies: Vec<Tally>,
     /// The time spent on choosing, in seconds.
     pub spent: f64,
-    /// The time to transfer the blocks that were chosen for, in seconds.
+    /// The time to transfer the blocks for which an encoding was chosen, in seconds.
     pub transfer: f64,
 }
 
@@ -27,27 +27,27 @@ pub struct Tally {
     /// The number of times it was chosen.
     pub chosen: u64,
     /// The stored bytes.
-    pub stored: Pair,
+    pub stored: Comparisons,
     /// The seconds to encode.
-    pub encode: Pair,
+    pub encode: Comparisons,
     /// The seconds to decode.
-    pub decode: Pair,
+    pub decode: Comparisons,
 }
 
 /// Sums of predictions and outcomes, over the blocks for which both are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Pair {
+pub struct Comparisons {
     count: f64,
     raw: f64,
     predicted: f64,
     realised: f64,
-    off: f64,
+    error_sum: f64,
 }
 
 /// Predictions compared with outcomes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The mean prediction: raw bytes per stored byte, or per second.
+    /// The mean predicted ratio (raw bytes per stored byte), or speed (raw bytes per second).
     pub predicted: f64,
     /// The mean outcome.
     pub realised: f64,
@@ -69,33 +69,33 @@ impl Record {
         let predicted = [expected.stored, expected.encode, expected.decode];
         for ((pair, predicted), real) in [stored, encode, decode].into_iter().zip(predicted).zip(real) {
             if let Some(real) = real {
-                pair.take(bytes, predicted, real);
+                pair.add(bytes, predicted, real);
             }
         }
     }
 }
 
-impl Pair {
-    fn take(&mut self, bytes: f64, predicted: f64, real: f64) {
-        let off = (predicted / real - 1.0).abs().min(MAX_RELATIVE_ERROR);
-        if !off.is_finite() {
+impl Comparisons {
+    fn add(&mut self, bytes: f64, predicted: f64, real: f64) {
+        let error = (predicted / real - 1.0).abs().min(MAX_RELATIVE_ERROR);
+        if !error.is_finite() {
             return;
         }
         if self.count >= MAX_COMPARISONS {
-            let Pair { count, raw, predicted, realised, off } = self;
-            [count, raw, predicted, realised, off].into_iter().for_each(|sum| *sum /= 2.0);
+            let Comparisons { count, raw, predicted, realised, error_sum } = self;
+            [count, raw, predicted, realised, error_sum].into_iter().for_each(|sum| *sum /= 2.0);
         }
         self.count += 1.0;
         self.raw += bytes;
         self.predicted += predicted * bytes;
         self.realised += real * bytes;
-        self.off += off;
+        self.error_sum += error;
     }
 
     /// Returns the comparison, if there is one.
     pub fn compared(&self) -> Option<Compared> {
-        let Pair { count, raw, predicted, realised, off } = *self;
-        let compared = Compared { predicted: raw / predicted, realised: raw / realised, error: off / count };
+        let Comparisons { count, raw, predicted, realised, error_sum } = *self;
+        let compared = Compared { predicted: raw / predicted, realised: raw / realised, error: error_sum / count };
         (count > 0.0).then_some(compared)
     }
 }
@@ -120,9 +120,9 @@ mod tests {
 
     #[test]
     fn old_comparisons_fade() {
-        let mut pair = Pair::default();
-        (0..10_000).for_each(|_| pair.take(1.0, 2.0, 1.0));
-        (0..50_000).for_each(|_| pair.take(1.0, 1.0, 1.0));
+        let mut pair = Comparisons::default();
+        (0..10_000).for_each(|_| pair.add(1.0, 2.0, 1.0));
+        (0..50_000).for_each(|_| pair.add(1.0, 1.0, 1.0));
         assert!(pair.compared().expect("many").error < 1e-3);
     }
 }

@@ -204,7 +204,7 @@ mod tests {
             assert!(escaped.len() <= MAX_FLAT_KEY * 7 / 4 + 2, "{unit:?}: {}", escaped.len());
             assert_eq!((check(&escaped), check_length(&longest)), (Ok(()), Ok(())));
             let error = check_length(&[longest.as_slice(), b"x"].concat()).expect_err("is too long");
-            assert!(error.to_string().contains("1025 bytes; a flat key has at most 1024 bytes"), "{error}");
+            assert!(error.to_string().contains("1025 bytes, but a flat key has at most 1024 bytes"), "{error}");
         }
     }
 }

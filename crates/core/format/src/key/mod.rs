@@ -18,7 +18,7 @@ pub enum KeyError {
         reason: &'static str,
     },
     /// A flat key is too long.
-    #[error("the key {key:?} has {length} bytes; a flat key has at most {limit} bytes")]
+    #[error("the key {key:?} has {length} bytes, but a flat key has at most {limit} bytes; use a shorter key")]
     TooLong {
         /// The key as given, printed lossily.
         key: String,

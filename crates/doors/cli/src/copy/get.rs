@@ -26,6 +26,7 @@ use crate::range::Range;
 
 pub fn cat(store: &Store, key: &OsStr, range: Option<&Range>) -> Result<bool> {
     let (start, end) = ends(range);
+    // Locked once for the whole object instead of once for each block. Nothing else prints to stdout meanwhile.
     let mut pipe = Pipe { out: io::stdout().lock(), closed: false };
     let written = store.get_to(key.as_bytes(), start, end, &mut pipe);
     let written = written.map_err(Error::from).and_then(|_| pipe.flush().context("writing to stdout"));

@@ -172,6 +172,7 @@ fn put_stdin(store: &Store, put: &Put, done: &mut Done) -> Result<()> {
         done.would_write.push(key.to_vec());
         return Ok(());
     }
+    // Only this thread reads stdin.
     Ok(write(store, put, key, Dense(io::stdin().lock()), None, done)?)
 }
 

@@ -180,6 +180,7 @@ fn replace(path: &Path, text: &str) -> Result<()> {
         .and_then(|()| fs::set_permissions(&new, fs::metadata(&real)?.permissions()))
         .and_then(|()| fs::rename(&new, &real));
     if written.is_err() {
+        // The error of the write is the one to report. At worst a temporary file is left, whose name tells what it is.
         let _ = fs::remove_file(&new);
     }
     written.with_context(|| format!("writing {}", path.display()))

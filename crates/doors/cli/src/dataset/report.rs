@@ -74,6 +74,7 @@ fn draw(files: &Sources, diagnostic: &Diagnostic) -> Result<()> {
         report = report.with_help(help);
     }
     let cache = sources(files.iter().map(|file| (file.name.clone(), file.text.as_str())));
+    // Locked, so that no log line comes between the lines of the report.
     match report.finish().write(cache, io::stderr().lock()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),

@@ -111,6 +111,7 @@ pub fn run(store: &Store, command: &StoredView, show: Show) -> Result<bool> {
         StoredView::Read { dataset, view, range, output } => {
             let view = dataset::open(store, dataset)?.view(view)?;
             match output.as_deref().filter(named) {
+                // Nothing else prints to stdout meanwhile.
                 None => read(&view, range.as_ref(), &mut io::stdout().lock()),
                 Some(path) => {
                     let context = || format!("making {}", path.display());
@@ -125,6 +126,7 @@ pub fn run(store: &Store, command: &StoredView, show: Show) -> Result<bool> {
         StoredView::Write { dataset, view, file, at } => {
             let view = dataset::open(store, dataset)?.view(view)?;
             let written = match file.as_deref().filter(named) {
+                // Only this thread reads stdin.
                 None => write(&view, *at, &mut io::stdin().lock())?,
                 Some(path) => {
                     let mut file = File::open(path).with_context(|| format!("reading {}", path.display()))?;

@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use terrace_testkit::Redis;
 use terrace_testkit::guide::Guide;
 
 use crate::place::{Place, noise};
-use crate::redis::Redis;
 
 fn programs() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_terrace")).parent().unwrap()

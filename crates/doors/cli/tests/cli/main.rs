@@ -16,8 +16,6 @@ mod output;
 mod place;
 mod predictor;
 mod real;
-#[path = "../../../../engine/terrace/tests/redis/mod.rs"]
-mod redis;
 mod released;
 mod restart;
 mod restore;

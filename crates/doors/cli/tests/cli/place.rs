@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
+pub use terrace_testkit::noise;
 
 pub struct Place(TempDir);
 
@@ -111,14 +112,4 @@ pub fn ran(output: Output) -> Ran {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(!err.contains("panicked") && !err.contains("RUST_BACKTRACE"), "{err}");
     Ran { code: output.status.code().unwrap_or(-1), out, err }
-}
-
-/// Bytes that no encoding makes shorter.
-pub fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut byte = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..length).map(|_| byte()).collect()
 }

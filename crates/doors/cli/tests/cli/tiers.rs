@@ -34,12 +34,15 @@ fn data_moves_between_tiers_and_tiers_come_and_go() {
     assert_eq!(tier_names(&place), ["ram", "nvme", "disk", "archive"]);
     assert_eq!(place.good(["stage", "d", "--tier", "archive"]), "2 replicas made, 0 dropped\n");
     assert_eq!(tiers_of(&place, "d/a"), ["ram", "disk", "archive"]);
-    assert_eq!(place.json(["evict", "d/a", "--tier", "ram"]), (json!({"made": 0, "dropped": 2, "kept": 0}), 0));
+    assert_eq!(
+        place.json(["evict", "d/a", "--tier", "ram"]),
+        (json!({"made": 0, "dropped": 2, "kept": 0, "thinned": 0}), 0)
+    );
     assert_eq!(tiers_of(&place, "d/a"), ["disk", "archive"]);
     place.bad(["tiers", "remove", "archive"], &["2 replicas are on tier \"archive\"", "`terrace drain archive`"]);
     place.good(["drain", "archive"]);
-    assert_eq!(place.good(["tiers", "remove", "archive"]), "tier archive removed; its directories may be deleted\n");
-    fs::remove_dir_all(place.path("tiers/archive")).unwrap();
+    assert_eq!(place.good(["tiers", "remove", "archive"]), "tier archive removed, with what the store had put there\n");
+    assert!(!place.path("tiers/archive/terrace-target").exists());
     assert_eq!(tier_names(&place), ["ram", "nvme", "disk"]);
     place.good(["check", "a", "d/a"]);
     assert_eq!(place.json(["scrub"]).0, json!({"checked": 4, "bad": 0, "repaired": 0, "lost": 0}));
@@ -199,4 +202,72 @@ fn without_a_home_a_store_must_be_named() {
     let ran = ran(output);
     assert_eq!(ran.code, 1);
     assert!(ran.err.contains("no home directory is known; give --store DIR"), "{}", ran.err);
+}
+
+/// `tiers add` wrote each of these into the configuration, said "1 tier added", and no command could open the store afterwards.
+#[test]
+fn a_tier_that_cannot_be_used_is_refused_and_the_store_goes_on() {
+    let place = Place::new();
+    place.write("a", b"bytes");
+    place.good(["put", "a", "a"]);
+    place.write("file", b"not a directory");
+    let other = Place::new();
+    let store = place.path("store");
+    let refused = [
+        (other.path("tiers/disk"), "belongs to another store"),
+        (place.path("file"), "opening target"),
+        ("/proc/terrace".into(), "opening target"),
+        (store.clone(), "the store keeps in its own directory"),
+        (store.join("catalog/t"), "the store keeps in its own directory"),
+        ("/".into(), "give each target its own directory"),
+    ];
+    let before = place.read("store/terrace.toml");
+    for (target, reason) in refused {
+        place.write("add.toml", format!("[[tier]]\nname = 'new'\nkind = 'directory'\ntargets = [{target:?}]\n"));
+        place.bad(["tiers", "add", "add.toml"], &[reason]);
+        assert_eq!(place.good(["cat", "a"]), "bytes");
+    }
+    assert!(place.read("store/terrace.toml") == before);
+    // The removed tier's marker was left, so that its directory could not be a tier again.
+    add(&place, "archive", &[]);
+    place.good(["drain", "archive"]);
+    place.good(["tiers", "remove", "archive"]);
+    add(&place, "archive", &[]);
+    place.good(["stage", "a", "--tier", "archive"]);
+    assert_eq!(tiers_of(&place, "a").last().unwrap(), "archive");
+}
+
+/// `init` took a directory with a `segments` folder for a new target, and `destroy` deleted what others had there.
+#[test]
+fn a_target_with_segments_of_others_is_refused() {
+    let place = Place::empty();
+    place.write("a/segments/0000000000000001", b"precious");
+    place.write("terrace.toml", "[[tier]]\nname = 'a'\nkind = 'directory'\ntargets = ['a']\n");
+    place.bad(["init", "--config", "terrace.toml"], &["a/segments", "empty directory"]);
+    assert_eq!(place.read("a/segments/0000000000000001"), b"precious");
+}
+
+/// With two failure domains, an eviction leaves one of two replicas, and said nothing about it.
+#[test]
+fn an_eviction_that_leaves_too_few_replicas_says_so() {
+    let place = Place::new();
+    place.write("a", noise(1_500_000, 1));
+    place.good(["put", "a", "a"]);
+    assert_eq!(tiers_of(&place, "a"), ["ram", "disk"]);
+    let out = place.good(["evict", "a", "--tier", "ram"]);
+    assert!(out.contains("2 extents now with fewer replicas than wanted"), "{out}");
+}
+
+/// `mv` of a directory that is an object moved this object alone, and its contents stayed.
+#[test]
+fn a_directory_moves_with_its_contents() {
+    let place = Place::new();
+    place.write("tree/a", b"a");
+    fs::create_dir(place.path("tree/empty")).unwrap();
+    fs::set_permissions(place.path("tree"), fs::Permissions::from_mode(0o750)).unwrap();
+    place.good(["put", "tree", "d/e"]);
+    place.good(["mv", "d/e", "f"]);
+    assert_eq!(place.good(["cat", "f/a"]), "a");
+    assert!(!place.good(["ls"]).contains("d/e"));
+    place.bad(["mv", "f", "f/g"], &["cannot be moved into itself"]);
 }

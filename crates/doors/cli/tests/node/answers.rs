@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use terrace_testkit::{Missing, skip};
+use terrace_testkit::{Missing, skip, wait_until};
 
 use crate::client::{connect, parse, send};
-use crate::daemon::{Daemon, wait_until};
+use crate::daemon::Daemon;
 use crate::place::{Place, noise};
 
 /// Reads metrics by the parser of Prometheus' client for Python, which is its definition of the format in code.

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
+use terrace_testkit::wait_until;
 
-use crate::daemon::{Daemon, wait_until};
+use crate::daemon::Daemon;
 use crate::place::{Place, noise, ran};
 
 /// The tiers of each extent's replicas that are there.

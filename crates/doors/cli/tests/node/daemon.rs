@@ -3,16 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use terrace_testkit::wait_until;
 
 use crate::client::{self, Answer};
 use crate::place::Place;
-
-/// The longest wait for what must happen.
-const MAX_WAIT_TIME: Duration = Duration::from_secs(100);
 
 /// A daemon, which is killed if a test ends early.
 pub struct Daemon {
@@ -79,17 +75,5 @@ impl Drop for Daemon {
         // It has ended already if the test went well.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-/// Waits until something is so.
-///
-/// # Panics
-/// If that takes too long.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < MAX_WAIT_TIME, "waited in vain until {what}");
-        thread::sleep(Duration::from_millis(50));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fuser::{Errno, FileHandle};
 use terrace_tree::Open;
 
-use super::{Answer, System, said};
+use super::{Answer, System, map_tree_errno};
 
 impl System {
     pub fn opened(&self, handle: FileHandle) -> Answer<Arc<Open>> {
@@ -22,7 +22,7 @@ impl System {
             buffer.resize(buffer.len().max(size as usize), 0);
             let out = &mut buffer[..size as usize];
             match self.opened(handle) {
-                Ok(open) => open.read_to(offset, out, |read| answer(said(read))),
+                Ok(open) => open.read_to(offset, out, |read| answer(map_tree_errno(read))),
                 Err(error) => answer(Err(error)),
             }
         });
@@ -46,7 +46,7 @@ impl System {
             if written.is_ok() {
                 self.stale.queue_related_views(&open, &self.open);
             }
-            answer(said(written));
+            answer(map_tree_errno(written));
         };
         match appends {
             true => open.append_behind(offset, bytes, told),

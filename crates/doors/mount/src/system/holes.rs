@@ -3,7 +3,7 @@
 use fuser::{Errno, FileHandle, INodeNo};
 use libc::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE};
 
-use super::{Answer, System, filed, said};
+use super::{Answer, System, map_file_errno, map_tree_errno};
 
 impl System {
     /// Extends a file or punches a hole in it. Does not reserve space: it only checks that enough is free now.
@@ -15,10 +15,10 @@ impl System {
         match mode & !FALLOC_FL_KEEP_SIZE {
             0 if self.tree.files().store().room().free < length => return Err(Errno::ENOSPC),
             0 => {}
-            FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE => filed(file.clear(offset, length))?,
+            FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE => map_file_errno(file.clear(offset, length))?,
             _ => return Err(Errno::EOPNOTSUPP),
         }
-        if keeps_size { Ok(()) } else { filed(file.extend(end)) }
+        if keeps_size { Ok(()) } else { map_file_errno(file.extend(end)) }
     }
 
     /// Finds the next hole or the next data.
@@ -27,11 +27,11 @@ impl System {
         let open = self.opened(handle)?;
         let found = match (open.as_file(), whence) {
             (None, libc::SEEK_DATA | libc::SEEK_HOLE) => {
-                let length = said(self.tree.node(number.0, None))?.stat.length;
+                let length = map_tree_errno(self.tree.node(number.0, None))?.stat.length;
                 (at < length).then_some(if whence == libc::SEEK_DATA { at } else { length })
             }
-            (Some(file), libc::SEEK_DATA) => filed(file.next_data(at))?,
-            (Some(file), libc::SEEK_HOLE) => filed(file.next_hole(at))?,
+            (Some(file), libc::SEEK_DATA) => map_file_errno(file.next_data(at))?,
+            (Some(file), libc::SEEK_HOLE) => map_file_errno(file.next_hole(at))?,
             _ => return Err(Errno::EINVAL),
         };
         found.and_then(|at| i64::try_from(at).ok()).ok_or(Errno::ENXIO)

@@ -3,7 +3,7 @@
 use fuser::{Errno, FileHandle, FileType, INodeNo};
 use rustix_futex_sync::RwLock;
 
-use super::{Answer, System, said};
+use super::{Answer, System, map_tree_errno};
 use crate::answer::kind;
 use crate::handles::Handles;
 
@@ -41,7 +41,7 @@ impl System {
     fn list(&self, number: INodeNo) -> Answer<Vec<Listed>> {
         let dots = [b".".to_vec(), b"..".to_vec()];
         let dots = dots.into_iter().map(|name| Listed { number: number.0, kind: FileType::Directory, name });
-        let found = said(self.tree.list(number.0))?.into_iter();
+        let found = map_tree_errno(self.tree.list(number.0))?.into_iter();
         Ok(dots
             .chain(found.map(|one| Listed { number: one.number, kind: kind(one.kind, one.special), name: one.name }))
             .collect())

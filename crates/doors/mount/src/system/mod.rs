@@ -27,7 +27,7 @@ use crate::answer::{attributes, errno, nanoseconds, special};
 use crate::handles::Handles;
 use crate::stale::Stale;
 use listing::Listings;
-use pairs::told;
+use pairs::reply_xattr;
 
 /// The largest request in bytes.
 const MAX_REQUEST_BYTES: u32 = 1 << 20;
@@ -46,12 +46,12 @@ pub struct System {
 
 type Answer<T> = Result<T, Errno>;
 
-fn said<T>(result: terrace_tree::Result<T>) -> Answer<T> {
+fn map_tree_errno<T>(result: terrace_tree::Result<T>) -> Answer<T> {
     result.map_err(|error| errno(&error))
 }
 
-fn filed<T>(result: FileResult<T>) -> Answer<T> {
-    said(result.map_err(terrace_tree::Error::from))
+fn map_file_errno<T>(result: FileResult<T>) -> Answer<T> {
+    map_tree_errno(result.map_err(terrace_tree::Error::from))
 }
 
 impl System {
@@ -101,16 +101,16 @@ fn done(result: Answer<()>, reply: ReplyEmpty) {
 
 impl Filesystem for System {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // An older kernel works without the capabilities that it does not know.
+        // Errors are ignored: an older kernel works without the capabilities that it does not know, and with smaller requests.
         for wish in [
             InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_ASYNC_DIO,
         ] {
-            let _ = config.add_capabilities(wish);
+            let _ = config.add_capabilities(wish); // see above
         }
-        let _ = config.set_max_write(MAX_REQUEST_BYTES);
+        let _ = config.set_max_write(MAX_REQUEST_BYTES); // see above
         Ok(())
     }
 
@@ -174,11 +174,11 @@ impl Filesystem for System {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(said(self.tree.remove(parent.0, name.as_bytes())), reply);
+        done(map_tree_errno(self.tree.remove(parent.0, name.as_bytes())), reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        done(said(self.tree.remove_directory(parent.0, name.as_bytes())), reply);
+        done(map_tree_errno(self.tree.remove_directory(parent.0, name.as_bytes())), reply);
     }
 
     fn rename(
@@ -195,7 +195,7 @@ impl Filesystem for System {
             return reply.error(Errno::EINVAL);
         }
         let (from, to) = ((parent.0, name.as_bytes()), (new_parent.0, new_name.as_bytes()));
-        done(said(self.tree.rename(from, to, flags.is_empty())), reply);
+        done(map_tree_errno(self.tree.rename(from, to, flags.is_empty())), reply);
     }
 
     fn open(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -257,7 +257,7 @@ impl Filesystem for System {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        done(self.opened(handle).and_then(|open| said(open.flush())), reply);
+        done(self.opened(handle).and_then(|open| map_tree_errno(open.flush())), reply);
     }
 
     fn release(
@@ -274,8 +274,9 @@ impl Filesystem for System {
         reply.ok();
     }
 
+    // Always a full sync: the bytes and the attributes of a file are in the same commits.
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
-        done(self.opened(handle).and_then(|open| said(self.tree.sync(&open))), reply);
+        done(self.opened(handle).and_then(|open| map_tree_errno(self.tree.sync(&open))), reply);
     }
 
     fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
@@ -298,7 +299,7 @@ impl Filesystem for System {
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        done(filed(self.tree.files().sync_names()), reply);
+        done(map_file_errno(self.tree.files().sync_names()), reply);
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
@@ -326,11 +327,11 @@ impl Filesystem for System {
     }
 
     fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        told(self.pair(number, name), size, reply);
+        reply_xattr(self.pair(number, name), size, reply);
     }
 
     fn listxattr(&self, _: &Request, number: INodeNo, size: u32, reply: ReplyXattr) {
-        told(self.pairs(number), size, reply);
+        reply_xattr(self.pairs(number), size, reply);
     }
 
     fn setxattr(

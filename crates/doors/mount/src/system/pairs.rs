@@ -5,30 +5,30 @@ use std::ffi::OsStr;
 use fuser::{Errno, INodeNo, ReplyXattr};
 use terrace::files::Presence;
 
-use super::{Answer, System, filed, said};
+use super::{Answer, System, map_file_errno, map_tree_errno};
 
 const USER_PREFIX: &str = "user.";
 
 impl System {
     /// Returns an attribute's value.
     pub fn pair(&self, number: INodeNo, name: &OsStr) -> Answer<Vec<u8>> {
-        let name = named(name)?;
-        let path = self.noted_path(number)?.ok_or(Errno::ENODATA)?;
-        let value = filed(self.tree.files().pairs(&path))?.remove(name);
+        let name = strip_user_prefix(name)?;
+        let path = self.path_with_attributes(number)?.ok_or(Errno::ENODATA)?;
+        let value = map_file_errno(self.tree.files().pairs(&path))?.remove(name);
         value.map(String::into_bytes).ok_or(Errno::ENODATA)
     }
 
     /// Returns the names of all attributes, each followed by a zero byte.
     pub fn pairs(&self, number: INodeNo) -> Answer<Vec<u8>> {
-        let Some(path) = self.noted_path(number)? else { return Ok(Vec::new()) };
-        let pairs = filed(self.tree.files().pairs(&path))?;
+        let Some(path) = self.path_with_attributes(number)? else { return Ok(Vec::new()) };
+        let pairs = map_file_errno(self.tree.files().pairs(&path))?;
         Ok(pairs.into_keys().flat_map(|name| format!("{USER_PREFIX}{name}\0").into_bytes()).collect())
     }
 
     /// Sets or removes an attribute.
     pub fn set_pair(&self, number: INodeNo, name: &OsStr, value: Option<&[u8]>, flags: i32) -> Answer<()> {
-        let name = named(name)?;
-        let path = self.noted_path(number)?.ok_or(Errno::EOPNOTSUPP)?;
+        let name = strip_user_prefix(name)?;
+        let path = self.path_with_attributes(number)?.ok_or(Errno::EOPNOTSUPP)?;
         let value = value.map(std::str::from_utf8).transpose().map_err(|_| Errno::EOPNOTSUPP)?;
         let presence = match flags {
             _ if value.is_none() => Presence::There,
@@ -36,25 +36,25 @@ impl System {
             libc::XATTR_REPLACE => Presence::There,
             _ => Presence::Any,
         };
-        filed(self.tree.files().set_pair(&path, name, value, presence))
+        map_file_errno(self.tree.files().set_pair(&path, name, value, presence))
     }
 
     /// Returns the path of a file that may have attributes; views have none.
-    fn noted_path(&self, number: INodeNo) -> Answer<Option<Vec<u8>>> {
-        said(self.tree.path(number.0))
+    fn path_with_attributes(&self, number: INodeNo) -> Answer<Option<Vec<u8>>> {
+        map_tree_errno(self.tree.path(number.0))
     }
 }
 
-/// Returns the pair's name.
-fn named(name: &OsStr) -> Answer<&str> {
+/// Returns the name of the pair that an attribute stands for.
+fn strip_user_prefix(name: &OsStr) -> Answer<&str> {
     name.to_str()
         .and_then(|name| name.strip_prefix(USER_PREFIX))
         .filter(|name| !name.is_empty())
         .ok_or(Errno::EOPNOTSUPP)
 }
 
-/// Replies with the bytes, or with their number if that was requested.
-pub fn told(result: Answer<Vec<u8>>, size: u32, reply: ReplyXattr) {
+/// Replies with the bytes; if `size` is 0, with their length.
+pub fn reply_xattr(result: Answer<Vec<u8>>, size: u32, reply: ReplyXattr) {
     match result {
         Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
         Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),

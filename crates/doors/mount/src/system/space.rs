@@ -3,7 +3,7 @@
 use fuser::ReplyStatfs;
 use terrace::files::FileError;
 
-use super::{Answer, System, filed};
+use super::{Answer, System, map_file_errno};
 
 /// The block size, and the longest name.
 const BLOCK_BYTES: u32 = 4096;
@@ -39,7 +39,7 @@ impl System {
     /// Returns the total bytes, the free bytes and the number of objects.
     fn space(&self) -> Answer<(u64, u64, u64)> {
         let store = self.tree.files().store();
-        let objects = filed(store.catalog().count().map_err(FileError::from))?;
+        let objects = map_file_errno(store.catalog().count().map_err(FileError::from))?;
         let room = store.room();
         Ok((room.capacity, room.free, objects))
     }

@@ -68,11 +68,12 @@ pub struct ThreadWorld {
     rank: u32,
     nodes: Arc<[u32]>,
     shared: Arc<Shared>,
-    /// The number of calls until the rank dies.
+    /// The number of calls until the rank dies. Relaxed: a mere count, and no data depends on it.
     left: AtomicU64,
 }
 
 struct Shared {
+    /// The only lock of the world. Held for a look or a change, and released during waits. Each change is signalled.
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -97,10 +98,12 @@ enum Brought {
     Memory(Memory),
 }
 
+/// A rank's window. Locked for one copy: `fence` separates puts from reads, so the order of puts between two fences is free.
 type Memory = Arc<Mutex<Vec<u8>>>;
 
 impl ThreadWorld {
     fn call(&self) -> Result<()> {
+        // At 0 it stays 0: this call and all later ones fail.
         let alive = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
         if alive {
             return Ok(());
@@ -110,12 +113,14 @@ impl ThreadWorld {
     }
 
     fn leave(&self) {
+        // Under the lock, so that a rank between its look and its wait does not miss the signal.
         self.shared.state.lock().gone[self.rank as usize] = true;
         self.shared.changed.notify_all();
     }
 
     fn meet(&self, brought: Brought) -> Result<Arc<Vec<Brought>>> {
         self.call()?;
+        // Released while it waits for the other ranks.
         let mut state = self.shared.state.lock();
         let round = state.meeting.round;
         state.meeting.arrived[self.rank as usize] = Some(brought);
@@ -167,6 +172,7 @@ impl World for ThreadWorld {
 
     fn send(&self, to: u32, bytes: &[u8]) -> Result<()> {
         self.call()?;
+        // Letters of a pair of ranks stay in order: each pair has its own queue.
         self.shared.state.lock().letters.entry((self.rank, to)).or_default().push_back(bytes.to_vec());
         self.shared.changed.notify_all();
         Ok(())
@@ -174,7 +180,7 @@ impl World for ThreadWorld {
 
     fn receive(&self, from: u32) -> Result<Vec<u8>> {
         self.call()?;
-        let mut state = self.shared.state.lock();
+        let mut state = self.shared.state.lock(); // released while it waits
         loop {
             if let Some(letter) = state.letters.get_mut(&(from, self.rank)).and_then(VecDeque::pop_front) {
                 return Ok(letter);
@@ -205,7 +211,7 @@ struct ThreadWindow<'a> {
 impl<'b> Window<'b> for ThreadWindow<'b> {
     fn put(&mut self, to: u32, offset: usize, bytes: &'b [u8]) -> Result<()> {
         self.world.call()?;
-        let mut memory = self.memories[to as usize].lock();
+        let mut memory = self.memories[to as usize].lock(); // see `Memory`
         match memory.get_mut(offset..offset + bytes.len()) {
             Some(place) => place.copy_from_slice(bytes),
             None => {
@@ -221,6 +227,7 @@ impl<'b> Window<'b> for ThreadWindow<'b> {
     }
 
     fn read(&self, sink: &mut dyn FnMut(&[u8])) {
+        // Held while `sink` runs. After a fence nobody puts until the next one, so nobody waits for it.
         sink(&self.memories[self.world.rank as usize].lock());
     }
 }

@@ -61,7 +61,7 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
     if left_out > 0 {
         tracing::warn!(
             commits = left_out,
-            "the machine went down before their bytes were durable; their objects are as they were before"
+            "commits were undone, because the machine went down before their bytes were durable; their objects have the state from before, so write them again if needed"
         );
     }
     Ok(doubts)

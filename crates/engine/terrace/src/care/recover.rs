@@ -127,7 +127,7 @@ impl Care {
         }
         for Emptied { device, .. } in emptied {
             if let Err(error) = device.target.forget_new() {
-                tracing::warn!(target = %device.path.display(), %error, "it is looked at again when the store is opened next");
+                tracing::warn!(target = %device.path.display(), %error, "the note that this target was empty could not be removed; the next opening of the store checks the target again");
             }
         }
         Ok(())
@@ -175,8 +175,8 @@ impl Care {
         })
     }
 
-    /// Takes off replicas that are gone, and owes them again. Of an extent that has no other, the record stays: it tells
-    /// what is lost, and is told of.
+    /// Removes replicas that are gone from their extents, and owes them again. An extent without another replica keeps its
+    /// record, which shows the loss, and a warning reports it.
     fn owe_again(&self, gone: impl Fn(u64, &Extent, &Replica) -> bool) -> Result<()> {
         let (mut edits, mut objects_lost, mut first_lost) = (Vec::new(), 0, None);
         self.catalog.each_object(b"", |key, object, extents| {
@@ -215,7 +215,7 @@ impl Care {
             tracing::warn!(
                 objects = objects_lost,
                 first,
-                "bytes are lost: their only replicas were on targets that were emptied; `terrace scrub` names all such objects"
+                "bytes of objects are lost, because their only replicas were on targets that are now empty; `terrace scrub` lists these objects"
             );
         }
         Ok(())

@@ -80,10 +80,15 @@ fn set_aside(damaged: &Path, log: &Path) -> Result<()> {
     let mut names = (1..).map(|number| PathBuf::from(format!("{}.damaged-{number}", log.display())));
     let Some(name) = names.find(|name| !name.exists()) else { return Ok(()) };
     fs::rename(damaged, &name).map_err(Error::io(format!("renaming {}", damaged.display())))?;
-    tracing::warn!(kept_as = %name.display(), "the damaged log is kept");
+    tracing::warn!(
+        kept_as = %name.display(),
+        "the damaged log was kept under another name; remove it once nothing is missing from the store"
+    );
     Ok(())
 }
 
+/// Makes the names in a folder durable. Called before a step that relies on them: the exchange needs the snapshot's name, and
+/// the log's new commits need the exchange.
 fn sync(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }

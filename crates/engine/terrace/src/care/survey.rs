@@ -116,7 +116,10 @@ impl Survey {
             Ok::<_, Error>(())
         })?;
         for path in &mended {
-            tracing::warn!(file = %path.display(), "the commit log was mended from a copy");
+            tracing::warn!(
+                file = %path.display(),
+                "the commit log was damaged, and was mended from a copy; nothing is missing, but check the disk of this file"
+            );
             sync(path)?;
         }
         // The names of new files are made durable, too.
@@ -158,11 +161,13 @@ fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
 
 fn copy_snapshot(from: &Path, to: &Path) -> Result<()> {
     let new = to.with_file_name("new");
+    // Synced before it gets its name: a snapshot with its name counts as whole.
     let copied =
         fs::copy(from, &new).and_then(|_| fs::File::open(&new)?.sync_all()).and_then(|()| fs::rename(&new, to));
     copied.map_err(Error::io(format!("copying {} from {}", to.display(), from.display())))
 }
 
+/// Makes a mended file, or the names in the log's folder, durable: the rebuilt store counts on these commits from now on.
 fn sync(path: &Path) -> Result<()> {
     fs::File::open(path).and_then(|file| file.sync_all()).map_err(Error::io(format!("syncing {}", path.display())))
 }

@@ -86,7 +86,7 @@ fn targets(tiers: &[TierConfig]) -> Result<(), String> {
             if target.path.as_os_str().is_empty() {
                 return Err(format!("tier {name:?}: a target has an empty path"));
             }
-            let path = real(&target.path);
+            let path = real_path(&target.path);
             if let Some((other, theirs)) = known.iter().find(|(_, p)| p.starts_with(&path) || path.starts_with(p)) {
                 return Err(format!(
                     "tier {name:?}: target {} is, holds or lies inside {} of tier {other:?}; give each target its own directory",
@@ -153,7 +153,7 @@ fn apart<'a>(one: Prefix<'a>, known: &mut Vec<Prefix<'a>>) -> Result<(), String>
 }
 
 /// The path without links and dots; of what does not exist yet, as far as it can be known.
-fn real(path: &Path) -> PathBuf {
+pub fn real_path(path: &Path) -> PathBuf {
     let mut real = PathBuf::new();
     for component in std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).components() {
         match component {

@@ -127,7 +127,7 @@ impl Device {
             _ => TierState::Away,
         };
         if self.trouble.begins(state) {
-            tracing::warn!(target = %self.path.display(), %error, "set aside");
+            tracing::warn!(target = %self.path.display(), %error, "the target failed and is not used for now; it is retried, and `terrace status` shows its state");
         }
     }
 
@@ -136,7 +136,7 @@ impl Device {
     pub fn failed_to_write(&self, error: &io::Error) {
         self.failed(error);
         if self.state() == TierState::Ok && self.trouble.begins(TierState::Away) {
-            tracing::warn!(target = %self.path.display(), %error, "set aside");
+            tracing::warn!(target = %self.path.display(), %error, "a write to the target failed, and it is not used for now; it is retried, and `terrace status` shows its state");
         }
     }
 
@@ -153,18 +153,19 @@ impl Device {
     }
 }
 
-/// An operation that is under way, until it is dropped.
+/// An operation that is under way, until it is dropped. The count is relaxed: it only serves to choose between targets, and no
+/// data depends on it.
 struct Busy<'a>(&'a AtomicU32);
 
 impl Busy<'_> {
     fn with(device: &Device) -> Busy<'_> {
-        device.busy.fetch_add(1, Ordering::Relaxed);
+        device.busy.fetch_add(1, Ordering::Relaxed); // see `Busy`
         Busy(&device.busy)
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed); // see `Busy`
     }
 }

@@ -13,7 +13,8 @@ const MAX_STALL_FACTOR: f64 = 16.0;
 /// Seconds of latency that are expected of any device, for this.
 const EXPECTED_LATENCY_SECONDS: f64 = 0.5e-3;
 
-/// The speed of a device in one direction. Many threads may note operations; one that is lost among them does no harm.
+/// The speed of a device in one direction. Threads update it without a lock, by a relaxed load and store: if two do so at the
+/// same time, one operation is not counted, which does no harm. No data depends on the order.
 pub struct Speed {
     /// Bytes per second, as the bits of a float.
     rate: AtomicU64,
@@ -48,6 +49,7 @@ impl Speed {
         if bytes <= MAX_SHORT_BYTES {
             let latency = self.latency();
             let took = took.min(MAX_STALL_FACTOR * latency.max(EXPECTED_LATENCY_SECONDS));
+            // Relaxed, and no read-modify-write: see `Speed`.
             self.latency.store((latency + (took - latency) * NEWEST_WEIGHT).to_bits(), Ordering::Relaxed);
         } else if took > 0.0 {
             // Averaging the time of a byte, not the rate, so that a stall counts for what it costs.

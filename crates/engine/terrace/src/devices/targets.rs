@@ -14,7 +14,7 @@ use terrace_tier::{Capabilities, Ids, OpenedTarget, Space, TargetOwner};
 use super::Device;
 use super::monitor::Speed;
 use super::trouble::Trouble;
-use crate::config::{Config, TargetConfig, TierConfig};
+use crate::config::{TargetConfig, TierConfig};
 use crate::{Error, Result};
 
 /// The assumed speed of an unused device without a throttle, in bytes per second.
@@ -92,9 +92,9 @@ impl Opener<'_> {
     }
 }
 
-/// Checks that each target of a new store can be made, and belongs to no other store: else none is made.
-pub fn probe(config: &Config) -> Result<()> {
-    for (tier, at) in config.tiers.iter().flat_map(|tier| tier.targets.iter().map(move |at| (tier, at))) {
+/// Checks that each target of new tiers can be made, and belongs to no store: else none is made.
+pub fn probe<'a>(tiers: impl Iterator<Item = &'a TierConfig>) -> Result<()> {
+    for (tier, at) in tiers.flat_map(|tier| tier.targets.iter().map(move |at| (tier, at))) {
         let action = if tier.kind.capabilities().remote { "reaching" } else { "opening target" };
         let context = || format!("tier {:?}: {action} {}", tier.name, tier.place_name(at).display());
         tier.kind.probe(&tier.settings(at)).map_err(Error::io(context()))?;

@@ -58,7 +58,8 @@ impl Course {
     }
 }
 
-/// The threads, started when they are first needed.
+/// The threads, started when they are first needed. The lock is held while they are started, and while a job is sent, which
+/// never blocks. No other lock is taken under it.
 #[derive(Default)]
 pub struct Ahead(Mutex<Option<Threads>>);
 
@@ -105,6 +106,7 @@ impl Ahead {
     }
 
     fn send(&self, job: Job) {
+        // Refused only if no thread could be started. Then nobody waits for the frame.
         if let Err(refused) = self.0.lock().get_or_insert_with(Threads::start).sender.send(job) {
             refused.0.forget();
         }
@@ -125,8 +127,10 @@ impl Threads {
 
 fn work(jobs: &Mutex<Receiver<Job>>, stopping: &AtomicBool) {
     loop {
+        // One idle thread waits for a job, and the others wait for the lock. It is released before the job runs.
         let job = jobs.lock().recv();
         match job {
+            // Relaxed: a thread that sees it late fetches one more extent, and then finds the channel closed.
             Ok(job) if !stopping.load(Ordering::Relaxed) => job.fetch(),
             Ok(job) => job.forget(),
             Err(_) => return,

@@ -39,7 +39,7 @@ impl File {
         };
         accepted(Ok(()));
         if let Err(error) = self.append_at(&mut state, end, bytes) {
-            tracing::warn!(key = %key::show(&state.key), %error, "bytes that were accepted are not appended yet");
+            tracing::warn!(key = %key::show(&state.key), %error, "accepted bytes could not be appended; the next flush of the file returns this error, and they are written later unless the file was removed");
             state.failed = Some(error);
         }
     }

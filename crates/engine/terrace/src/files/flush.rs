@@ -28,7 +28,7 @@ pub fn in_time(shared: &Arc<Shared>) -> FileResult<()> {
                 if (old || state.appends && !shared.store.is_alone())
                     && let Err(error) = shared.flush(&open, &mut state)
                 {
-                    tracing::warn!(key = %terrace_format::key::show(&state.key), %error, "bytes that were kept back are not written yet");
+                    tracing::warn!(key = %terrace_format::key::show(&state.key), %error, "buffered bytes could not be written; the next flush of the file returns this error, and they are written later unless the file was removed");
                     state.failed = Some(error);
                 }
             }
@@ -129,7 +129,7 @@ impl Shared {
             if !state.unlinked
                 && let Err(error) = self.flush(open, state)
             {
-                tracing::error!(key = %terrace_format::key::show(&state.key), %error, "bytes were lost when the file was closed");
+                tracing::error!(key = %terrace_format::key::show(&state.key), %error, "buffered bytes could not be written when the file was closed, and are lost; write the file again");
             }
         };
         if flushes {

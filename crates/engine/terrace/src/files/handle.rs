@@ -115,7 +115,7 @@ impl File {
         }
         accepted(Ok(()));
         if let Err(error) = self.write(&mut state, offset, bytes) {
-            tracing::warn!(key = %key::show(&state.key), %error, "bytes that were accepted are not written yet");
+            tracing::warn!(key = %key::show(&state.key), %error, "accepted bytes could not be written; the next flush of the file returns this error, and they are written later unless the file was removed");
             if bytes.len() >= self.shared.store.engine.writer.block && !matches!(error, FileError::Stale(_)) {
                 self.keep(&mut state, offset, bytes);
             }

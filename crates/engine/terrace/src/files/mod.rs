@@ -86,9 +86,10 @@ struct Shared {
     options: PutOptions,
     /// The owner of files without a recorded owner: the store's owner.
     owner: Owner,
-    /// The root is no object.
+    /// The attributes of the root, which is not an object. A leaf, held for one copy or replacement.
     root: Mutex<Stat>,
-    /// Held while names change, so that what was checked still holds.
+    /// Held while names change, from the check to the commit, so that the checked state still holds. Taken before the lock of
+    /// any file (`Open::state`), never under one. `root` may be taken under it.
     names: Mutex<()>,
     open: OpenFiles,
     /// Bytes that are kept back, of all files.
@@ -217,6 +218,7 @@ impl Shared {
             return Ok(Some(Stat::of(&object, self.owner)));
         }
         let implied = self.store.engine.catalog.holds_any(path)?;
+        // No lock of `root` is held here: see its field.
         Ok(implied.then(|| Stat::implied(self.owner, self.root.lock().modified)))
     }
 

@@ -128,6 +128,7 @@ impl Shared {
             stat
         };
         if folder.is_empty() {
+            // A leaf, held for the replacement only.
             let mut root = self.root.lock();
             *root = touched(root.clone());
             return Ok(None);

@@ -17,7 +17,8 @@ use super::{File, FileResult, Files, path};
 pub struct Open {
     /// The object's number.
     pub id: u64,
-    /// The rest.
+    /// The rest. The lock orders reads and writes of the file, and is held while its bytes are written. A thread that holds it
+    /// may not take the lock of names. Only a thread with the lock of names holds the locks of several files.
     pub state: RwLock<State>,
 }
 

@@ -2,7 +2,7 @@
 
 use rustix_futex_sync::Mutex;
 
-/// So many wait to be used again.
+/// At most this many buffers are kept for reuse.
 const MAX_SPARE_BUFFERS: usize = 8;
 /// Pieces shorter than this fraction of a block get their own memory.
 const SHORT_BUFFER_DIVISOR: usize = 4;

@@ -70,6 +70,7 @@ fn sweep(store: &Store, folder: &std::path::Path) -> FileResult<()> {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let new = entry.path().extension().is_some();
         if !new && matches!(File::open(entry.path()).and_then(Locked::at_once), Ok(Some(_))) {
+            // If this fails, the file of a dead process stays, which does no harm: the next process tries again.
             let _ = fs::remove_file(entry.path());
         }
     }

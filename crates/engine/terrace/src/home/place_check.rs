@@ -43,7 +43,7 @@ fn warn_once(dir: &Path, kind: &str) {
         warned.push(dir.to_owned());
         tracing::warn!(
             store = %dir.display(),
-            "its file system ({kind}) is not known here; if other machines can use it, they may lose each other's writes"
+            "Terrace does not know the store's file system ({kind}); if other machines can write to it, move the store's directory to a local disk, or writes may be lost"
         );
     }
 }

@@ -32,7 +32,7 @@ impl Rules {
     /// # Errors
     /// Where its configuration cannot be read, or cannot be.
     pub fn read(dir: &Path) -> Result<Rules> {
-        // Taken first, so that a change in between is met again.
+        // Read first: a change between the two reads is then noticed by the next round.
         let file = dir.join("terrace.toml");
         let version = version(&file);
         let config = Arc::new(read_config(dir)?);
@@ -44,8 +44,8 @@ impl Rules {
         self.known.read().config.clone()
     }
 
-    /// Takes in what others have changed. Rules that this process cannot follow, as those for tiers that it does not know, leave
-    /// it with the ones that it has.
+    /// Loads rules that others have changed. Rules that this process cannot follow, such as those for tiers that it does not
+    /// know, are ignored, and the old ones stay.
     pub fn renew(&self) {
         let version = version(&self.file);
         if version.is_none() || version == self.known.read().version {
@@ -54,10 +54,10 @@ impl Rules {
         let config = match self.changed() {
             Ok(config) => Some(Arc::new(config)),
             Err(error @ Error::Config(_)) => {
-                tracing::warn!(%error, "the changed rules are not followed until the store is opened again");
+                tracing::warn!(%error, "the changed rules in terrace.toml do not fit the open store, so the old ones stay in force; correct them, or open the store again");
                 None
             }
-            // It is looked at again.
+            // The file is read again in the next round.
             Err(_) => return,
         };
         let mut known = self.known.write();

@@ -18,7 +18,9 @@ use terrace_system::lock::{any_byte_held, is_held, lock_byte};
 use super::refuse;
 use crate::{Error, Result};
 
-/// The stores that this copy has open: how often, and their files. Locked while no fork can happen.
+/// The stores that this copy has open, with the number of openings and their files. Locked under `fork::hold` only: a fork during
+/// that time would inherit the lock, and no thread that releases it. It guards the byte locks, too: two threads that took and
+/// released the same byte at the same time would undo each other.
 static TAKEN_LOCKS: LazyLock<Mutex<HashMap<Id, (usize, File)>>> = LazyLock::new(Mutex::default);
 /// Processes of one namespace have numbers below two to this power.
 const PROCESS_BITS: u32 = 22;
@@ -53,11 +55,13 @@ impl Drop for Sole {
         if self.forks != fork::count() {
             return;
         }
+        // Under `_held`: see `TAKEN_LOCKS`.
         let mut taken = TAKEN_LOCKS.lock();
         if let Some((times, file)) = taken.get_mut(&self.id) {
             *times -= 1;
             if *times == 0 {
-                // Closing the file would not do: a fork may have it.
+                // Closing the file would not release the byte, because a fork may have the file open. If this fails, the byte
+                // stays locked until the process ends, and only another copy of the library in this process notices.
                 let _ = own_byte().and_then(|byte| lock_byte(file, libc::F_UNLCK, byte));
                 taken.remove(&self.id);
             }
@@ -73,6 +77,7 @@ pub fn take_sole(dir: &Path) -> Result<Sole> {
     let file = file.map_err(Error::io(context()))?;
     let metadata = file.metadata().map_err(Error::io(context()))?;
     let id = (metadata.dev(), metadata.ino());
+    // The caller keeps forks away: see `TAKEN_LOCKS`.
     let mut taken = TAKEN_LOCKS.lock();
     let same = |file: &File| file.try_clone().map_err(Error::io(context()));
     if let Some((times, file)) = taken.get_mut(&id) {

@@ -1,8 +1,9 @@
-//! For how long a door may have others keep what it told them, as a mount has the kernel keep attributes and names: while no
-//! other process has the store open, and a little longer.
+//! How long a door may let others cache its answers, as a mount lets the kernel cache attributes and names: while no other
+//! process has the store open, and a little longer.
 //!
-//! Who grants trust says until when in a word that all processes see, and then looks whether it is alone. Who opens the store
-//! makes itself known, and then looks at the word; its first change waits until that time. So one of the two sees the other.
+//! The granting process first stores the end of the trust in a word that all processes see, and then checks whether it is alone.
+//! An opener first makes itself known, and then reads the word: its first change waits until that time. So at least one of the
+//! two sees the other.
 
 use std::path::Path;
 use std::sync::atomic::{Ordering, fence};
@@ -15,10 +16,10 @@ use terrace_system::words::Words;
 const LONGEST_TRUST_NS: u64 = 100_000_000;
 /// Trust is prolonged when less than this is left of it.
 const PROLONGED_TRUST_NS: u64 = 75_000_000;
-/// So much earlier than others were told ends what they are told: the answer is on its way meanwhile.
+/// The time that is subtracted from granted trust, because an answer takes some time to arrive.
 const ANSWER_MARGIN_NS: u64 = 25_000_000;
 
-/// Until when something that was told is trusted, in nanoseconds of the monotonic clock.
+/// The time until which answers may be trusted, in nanoseconds of the monotonic clock.
 pub struct Trust(Words<1>);
 
 /// Answers that are looked up while this lives may be trusted for some time.
@@ -28,19 +29,19 @@ pub struct Trusted {
 }
 
 impl Trusted {
-    /// For how long from now on; to be asked when the answer is sent.
+    /// The time that is left. Call it when the answer is sent.
     pub fn left(&self) -> Duration {
         Duration::from_nanos(self.until.saturating_sub(monotonic_nanos() + ANSWER_MARGIN_NS))
     }
 }
 
 impl Trust {
-    /// The trust in what was told of the store in `dir`.
+    /// Opens the word of the store in `dir`.
     pub fn open(dir: &Path) -> Trust {
         Trust(Words::open(&dir.join("trusted")))
     }
 
-    /// Grants trust in what is looked up from now on; `is_alone` tells whether no other process has the store open.
+    /// Grants trust in answers that are looked up from now on. `is_alone` returns whether no other process has the store open.
     pub fn grant(&self, is_alone: impl Fn() -> bool) -> Trusted {
         const NONE: Trusted = Trusted { until: 0 };
         if !self.0.is_shared() || !is_alone() {
@@ -48,23 +49,26 @@ impl Trust {
         }
         let [word] = self.0.all();
         let now = monotonic_nanos();
+        // Relaxed: this process stored the word, or waited for it when it opened the store.
         let until = word.load(Ordering::Relaxed);
         if (PROLONGED_TRUST_NS..=LONGEST_TRUST_NS).contains(&until.saturating_sub(now)) {
             return Trusted { until };
         }
         let until = now + LONGEST_TRUST_NS;
+        // Store, fence, check here; make known, fence, load in `end`. With both fences sequentially consistent, an opener that
+        // missed this word had made itself known before, and the second check sees it.
         word.store(until, Ordering::SeqCst);
-        // An opener that looked at the word before had made itself known, and is seen now.
         fence(Ordering::SeqCst);
         if is_alone() { Trusted { until } } else { NONE }
     }
 
-    /// When nothing is trusted any more that others were told: asked by a process that has just made itself known.
+    /// The time at which all trust ends. Called by a process that has just made itself known.
     pub fn end(&self) -> u64 {
+        // Pairs with the fence in `grant`.
         fence(Ordering::SeqCst);
         let [until] = self.0.all();
         let until = until.load(Ordering::SeqCst);
-        // What is further away was written before the machine was started again.
+        // A later time is from before a restart of the machine.
         if until > monotonic_nanos() + LONGEST_TRUST_NS { 0 } else { until }
     }
 }

@@ -1,5 +1,5 @@
-//! Making commits durable: frames first, then the log, then the mark that says how far all is. Copies of the log, and
-//! snapshots that bound it.
+//! Makes commits durable: first frames, then the log, then the sync mark. Also keeps copies of the log, and makes snapshots, which
+//! limit its length.
 
 mod snapshot;
 
@@ -24,10 +24,10 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Syncs every segment that a commit has named since the last mark, the log and its copies.
+    /// Syncs every segment that a commit has named since the last mark, the log, and its copies.
     ///
     /// # Errors
-    /// A persistent target's failure: what it holds must not be called durable.
+    /// A failure of a persistent target, whose bytes must not count as durable.
     pub fn sync_files(&self) -> Result<()> {
         let sequence = self.catalog.tail()?.sequence;
         let synced = self.catalog.synced()?;
@@ -49,13 +49,15 @@ impl Journal {
             }
         }
         terrace_system::fail::point("sync:frames");
+        // After the frames, so that the durable log names hardly any bytes that a power cut takes. The mark comes after both,
+        // because it says that they are durable.
         self.catalog.log().sync(self.catalog.tail()?)?;
         terrace_system::fail::point("sync:log");
         self.copy_log(true)
     }
 
-    /// Syncs all files, and marks the commits that a power cut cannot damage any more: all before the first one
-    /// whose bytes are only in memory.
+    /// Syncs all files, and commits a mark for all commits before the first one with bytes in memory only. No power cut can damage
+    /// them any more.
     pub fn mark_synced(&self) -> Result<()> {
         let persistent = |target| self.tiers.device(target).is_ok_and(|d| self.tiers.tier(d).persistent);
         let (tail, first) = self.catalog.tail_and_first_fleeting(persistent)?;
@@ -64,10 +66,11 @@ impl Journal {
         if self.left_memory_after(sequence)? {
             return Ok(());
         }
-        // The mark is itself a commit, the last one where nothing has happened since.
+        // The mark is a commit itself. If it is the last one, no new mark is needed.
         let synced = self.catalog.synced()?;
         if sequence > synced + 1 || synced == 0 && sequence > 0 {
             self.catalog.commit(Edit::Synced { sequence }.into())?;
+            // The mark itself, so that a recovery finds it. If it is lost, recovery only verifies more commits.
             self.catalog.log().sync(self.catalog.tail()?)?;
             self.copy_log(true)?;
             self.write_reach(sequence);
@@ -75,22 +78,22 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes in the store's directory and on the persistent directory targets that the log is durable up to a commit.
+    /// Notes in the store's directory, and on the persistent directory targets, that the log is durable up to a commit.
     fn write_reach(&self, sequence: u64) {
         let own = std::iter::once(self.dir.as_path());
-        // Nothing is written to what is not the target, such as a mount point.
+        // Never write to a directory that is not the target, such as a mount point.
         let there = self.persistent_directories().filter(|device| device.target.ready().is_ok());
         let folders = own.chain(there.map(|device| device.path.as_path()));
         for folder in folders {
-            // An older note asks for less, and is right as well.
+            // The error may be ignored: an older note asks for less, and stays true.
             if let Err(error) = terrace_catalog::log::write_reach(folder, self.catalog.log().store(), sequence) {
                 tracing::debug!(folder = %folder.display(), %error, "not noted how far the log reaches");
             }
         }
     }
 
-    /// Whether a commit after this one has freed what was in memory. It may have been in memory only, and would be there
-    /// again, without its bytes, should that commit be lost: no mark may lie between the two.
+    /// Returns whether a later commit has freed bytes in memory. If they were in memory only, and a power cut took that commit, the
+    /// object would be back without its bytes. So no mark may lie between the two.
     fn left_memory_after(&self, sequence: u64) -> Result<bool> {
         for device in self.tiers.devices.iter().filter(|device| !self.tiers.tier(device).persistent) {
             if self.catalog.last_freed(device.id)?.is_some_and(|at| at > sequence) {
@@ -100,14 +103,18 @@ impl Journal {
         Ok(false)
     }
 
-    /// Brings the copies of the log on persistent targets up to date. A target that fails is set aside.
+    /// Updates the copies of the log on persistent targets. A target that fails is set aside.
     pub fn copy_log(&self, durable: bool) -> Result<()> {
         let tail = self.catalog.tail()?;
         for device in self.log_copies() {
             match self.copy_log_to(device, tail, durable) {
                 // The log is at fault, not the target.
                 Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                    tracing::error!(%error, "log not copied")
+                    tracing::error!(
+                        target = %device.path.display(),
+                        %error,
+                        "the copy of the log on this target was not updated, because the log is damaged; run `terrace rebuild`"
+                    )
                 }
                 Err(error) => device.failed(&error),
                 Ok(()) => {}
@@ -121,7 +128,7 @@ impl Journal {
         if !durable && log.append_to_copy(&folder, tail)? {
             return Ok(());
         }
-        // Nothing is written to what is not the target, such as a mount point.
+        // Never write to a directory that is not the target, such as a mount point.
         device.target.ready()?;
         log.copy_to(&folder, tail, durable)
     }

@@ -1,4 +1,4 @@
-//! Snapshots of the catalog: they bound the log, and the time that a rebuild takes.
+//! Snapshots of the catalog, which limit the length of the log and the time of a rebuild.
 
 use std::fs::{self, File};
 
@@ -8,8 +8,8 @@ use super::Journal;
 use crate::{Error, Result};
 
 impl Journal {
-    /// Makes a snapshot where the log has filled a file since the last one, and deletes the log before it. Only the
-    /// holder of the mover's lock may call this.
+    /// Makes a snapshot if the log has filled a file since the last one, and deletes the log before it. Only the holder of the
+    /// mover's lock may call this.
     pub fn snapshot_if_due(&self) -> Result<()> {
         self.catalog.log().fit_to(self.catalog.used_bytes()?);
         if self.catalog.log().files()?.len() > 1 { self.snapshot() } else { Ok(()) }
@@ -21,7 +21,7 @@ impl Journal {
         let new = folder.join("new");
         let (tail, synced) = self.catalog.write_snapshot(&new)?;
         self.mark_synced()?;
-        // What a rebuild starts from must not name bytes that a power loss can still take. A mark itself names none.
+        // A rebuild starts from the snapshot, so it must not name bytes that a power cut can still take. A mark names no bytes.
         let is_mark = synced > 0 && tail.sequence == synced + 1;
         if self.catalog.synced()? < tail.sequence && !is_mark {
             return Ok(());
@@ -29,6 +29,7 @@ impl Journal {
         terrace_system::fail::point("snapshot:written");
         let context = || format!("naming a snapshot in {}", folder.display());
         fs::rename(&new, log::snapshot(folder, tail.sequence)).map_err(Error::io(context()))?;
+        // The name must be durable before `trim` deletes the log that the snapshot replaces.
         File::open(folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))?;
         tracing::debug!(sequence = tail.sequence, "snapshot");
         terrace_system::fail::point("snapshot:named");

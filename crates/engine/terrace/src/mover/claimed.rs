@@ -34,6 +34,7 @@ impl<'a> Claimed<'a> {
 
 impl Drop for Claimed<'_> {
     fn drop(&mut self) {
+        // A leaf: no other lock is taken under it. See `State::claimed`.
         let mut claimed = self.mover.state.claimed.lock();
         self.tasks.iter().for_each(|task| {
             claimed.remove(task);

@@ -23,7 +23,7 @@ const COMPACTION_INTERVAL: Duration = Duration::from_secs(30);
 /// Extents shorter than this are merged, if at least [`MIN_MERGED_EXTENTS`] lie side by side.
 const SMALL_EXTENT_BYTES: u32 = MAX_EXTENT_BYTES / 4;
 const MIN_MERGED_EXTENTS: usize = 16;
-/// Objects whose overlays are remembered at most; what is forgotten is merged when it is written to again.
+/// The overlays of at most this many objects are remembered. Others are merged when they are written to again.
 const MAX_REMEMBERED_OBJECTS: usize = 4096;
 
 /// The objects that this process considers for compaction.
@@ -90,7 +90,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Makes one extent of extents that lie side by side; false where the object has changed meanwhile.
+    /// Merges adjacent extents into one. Returns false if the object has changed meanwhile.
     pub(super) fn merge(&self, key: &[u8], object: &Object, run: &[Extent]) -> Result<bool> {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(true) };
         let mut raw = vec![0; (last.end() - first.offset) as usize];

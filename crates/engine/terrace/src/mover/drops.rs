@@ -18,7 +18,7 @@ impl Mover {
             // What is left must outlive a loss of power as what goes does.
             self.journal.sync_files()?;
         }
-        // What expects nothing shares one commit, the first.
+        // Changes without expectations share one commit, the first.
         let mut changes = vec![Change::default()];
         for edits in edits.chunk_by(|a, b| frame_of(a).is_some() && frame_of(a) == frame_of(b)) {
             match self.expect_others(edits, &lasting) {
@@ -37,7 +37,7 @@ impl Mover {
         if left > 0 {
             tracing::warn!(
                 frames = left,
-                "replicas stay, as others of their frames were moved meanwhile and they are the last that outlive a reboot"
+                "replicas were not dropped, because others of their frames moved at the same time and these are the last to outlive a reboot; repeat the move if it is still wanted"
             );
         }
         Ok(left)

@@ -55,6 +55,8 @@ impl Move for ToMake {
 struct OwedSet<'a> {
     mover: &'a Mover,
     object: Option<u64>,
+    /// The last task that was pulled. Held while the next page is read, so that no task is pulled twice. Only catalog reads run
+    /// under it.
     after: Mutex<Option<Task>>,
     end: Instant,
 }
@@ -64,10 +66,11 @@ impl Source for OwedSet<'_> {
     type Error = Error;
 
     fn pull(&self, _: usize) -> Result<Pulled<ToMake>> {
+        // Acquire: see `State::stopping`.
         if self.mover.state.stopping.load(Ordering::Acquire) || Instant::now() > self.end {
             return Ok(Pulled::Stop);
         }
-        let mut after = self.after.lock();
+        let mut after = self.after.lock(); // see the field
         let tasks = self.mover.owed_next(self.object, *after)?;
         let Some((last, _)) = tasks.last() else { return Ok(Pulled::End) };
         *after = Some(*last);
@@ -85,7 +88,7 @@ impl Source for OwedSet<'_> {
     }
 }
 
-/// Owed replicas that are given, each pulled once.
+/// A given list of owed replicas. The lock is held for one removal from the list, so that each is pulled once.
 struct Given(Mutex<Vec<(Task, Owed)>>);
 
 impl Source for Given {
@@ -93,7 +96,7 @@ impl Source for Given {
     type Error = Error;
 
     fn pull(&self, _: usize) -> Result<Pulled<ToMake>> {
-        let mut left = self.0.lock();
+        let mut left = self.0.lock(); // see the type
         if left.is_empty() {
             return Ok(Pulled::End);
         }
@@ -116,6 +119,7 @@ impl Source for Given {
 struct Targets<'a> {
     mover: &'a Mover,
     at_once: bool,
+    /// The number of replicas that were made. Relaxed: the pipeline joins its workers before `flow` reads the sum.
     done: AtomicUsize,
 }
 
@@ -130,7 +134,7 @@ impl<'a> Sink<ToMake> for Targets<'a> {
     }
 
     fn sync(&self, _: &TargetId, made: Made<'a>) -> Result<(), Failure<Error>> {
-        self.done.fetch_add(self.mover.register(made)?, Ordering::Relaxed);
+        self.done.fetch_add(self.mover.register(made)?, Ordering::Relaxed); // see the field
         Ok(())
     }
 
@@ -140,8 +144,8 @@ impl<'a> Sink<ToMake> for Targets<'a> {
 }
 
 impl Mover {
-    /// Makes what is owed now, to one object or to all, as far as the targets allow, for a few seconds at most; how many
-    /// replicas are no longer owed.
+    /// Makes the owed replicas of one object or of all, as far as the targets allow, for a few seconds at most. Returns how many
+    /// are no longer owed.
     pub fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
         let first = self.owed_next(object, None)?;
         if first.len() < OWED_PER_LOOK && !self.pays(&first) {
@@ -151,7 +155,7 @@ impl Mover {
         self.flow(source, at_once)
     }
 
-    /// Makes these owed replicas, as far as the targets allow; how many are no longer owed.
+    /// Makes these owed replicas, as far as the targets allow. Returns how many are no longer owed.
     pub(super) fn make_given(&self, owed: Vec<(Task, Owed)>) -> Result<usize> {
         if self.pays(&owed) { self.flow(Given(Mutex::new(owed)), true) } else { self.make(&owed, true) }
     }
@@ -166,13 +170,14 @@ impl Mover {
             ..Settings::default()
         };
         match terrace_pipeline::run(&[source], &sink, &settings, &Figures::default()) {
+            // Relaxed: all workers have ended.
             Ok(()) => Ok(sink.done.load(Ordering::Relaxed)),
             Err(Ended::Failed(error)) => Err(error),
             Err(Ended::NoThread(error)) => Err(Error::io("starting a thread of the mover")(error)),
         }
     }
 
-    /// The next of what is owed, to one object or to all.
+    /// The next owed replicas of one object or of all.
     pub fn owed_next(&self, object: Option<u64>, after: Option<Task>) -> Result<Vec<(Task, Owed)>> {
         let before = object.map(|object| Task { object, frame_offset: 0, write: 0, target: 0 });
         let mut tasks = self.catalog.owed(after.or(before).as_ref(), OWED_PER_LOOK)?;
@@ -180,7 +185,7 @@ impl Mover {
         Ok(tasks)
     }
 
-    /// Whether threads are worth their while: several targets are written to for long.
+    /// Returns whether the pipeline's threads pay: several targets are written to for a long time.
     fn pays(&self, tasks: &[(Task, Owed)]) -> bool {
         let several = tasks.windows(2).any(|pair| pair[0].0.target != pair[1].0.target);
         let seconds = |(task, owed): &(Task, Owed)| {
@@ -190,7 +195,7 @@ impl Mover {
         several && tasks.iter().filter_map(seconds).sum::<f64>() > MIN_PIPELINE_SECONDS
     }
 
-    /// The same, while `progress` is told again and again what is left.
+    /// Like [`Mover::make_all`], and repeatedly calls `progress` with the number of owed replicas.
     pub(super) fn make_all_telling(&self, progress: &mut dyn FnMut(u64)) -> Result<usize> {
         let (done, is_done) = channel();
         std::thread::scope(|scope| {
@@ -201,7 +206,7 @@ impl Mover {
                 match is_done.recv_timeout(PROGRESS_INTERVAL) {
                     Ok(made) => return made,
                     Err(RecvTimeoutError::Timeout) => progress(self.catalog.owed_count(None)?),
-                    // It panicked, which the scope hands on.
+                    // The thread has panicked. The scope passes the panic on.
                     Err(RecvTimeoutError::Disconnected) => return Ok(0),
                 }
             }

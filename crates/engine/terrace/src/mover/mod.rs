@@ -1,8 +1,8 @@
-//! The mover: makes owed replicas, repairs what reads found bad, gives dead space back.
+//! The mover: makes owed replicas, repairs bad ones, and frees dead space.
 //!
-//! Owed work is a set in the catalog; a task is done when the commit that registers its replica deletes it. One
-//! thread of each process does it, started when something is first owed; of all processes one holds the mover's
-//! lock and also adopts what dead ones left. Where much is owed it flows by `terrace-pipeline`'s pipeline (`flow.rs`).
+//! Owed replicas are a set in the catalog. The commit that registers a replica deletes its task. Each process has one background
+//! thread for this, started when the first replica is owed. One process at a time holds the mover's lock, and also makes replicas
+//! that dead processes have left. Large sets go through the pipeline of `terrace-pipeline` (`flow.rs`).
 
 mod claimed;
 mod compact;
@@ -45,16 +45,16 @@ use crate::write::Writer;
 const OWED_PER_LOOK: usize = 16;
 /// The number of objects whose wishes, and of replicas whose encodings, are remembered.
 const MAX_REMEMBERED_WISHES: usize = 4096;
-/// How long the background thread rests when there is nothing to do or nothing works.
+/// The pause of the background thread when there is nothing to do, or nothing works.
 const REST_TIME: Duration = Duration::from_millis(500);
-/// So much of what was written can be lost with the power, about: the background thread makes the rest durable.
+/// A power cut takes about the commits of this time at most: the background thread makes all earlier ones durable.
 const MARK_INTERVAL: Duration = Duration::from_secs(3);
 /// Expired objects that are removed in one round, which must not hold up pending replicas.
 const MAX_EXPIRED_PER_ROUND: usize = 1000;
 /// How long `Store::wait` waits for replicas that cannot be made now.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// Makes what is owed, moves what is on the wrong tier, repairs, and gives space back.
+/// Makes owed replicas, moves replicas between tiers, repairs bad ones, and frees space.
 pub(crate) struct Mover {
     pub catalog: Arc<Catalog>,
     pub tiers: Arc<Tiers>,
@@ -68,12 +68,17 @@ pub(crate) struct Mover {
 }
 
 /// The mover's state in this process.
+///
+/// Lock order: `repairing` and `following` are held during whole rounds of work, with I/O and commits, and are taken while no
+/// other lock of this struct is held. So are `marked`, `told` and `promoted`, by the background thread only. The others come last,
+/// and are held for a lookup or an update; `encodings` also while a missing encoding is chosen.
 #[derive(Default)]
 pub(crate) struct State {
-    /// Tasks that some thread of this process works on.
+    /// The tasks that threads of this process work on, so that no two make the same replica.
     claimed: Mutex<HashSet<Task>>,
+    /// Held while suspects are repaired: a caller that waits for it knows that earlier repairs are done.
     repairing: Mutex<()>,
-    /// Replicas that were repaired and that no caller was told of yet.
+    /// The number of repaired replicas that no caller was told of yet. Relaxed: a mere count.
     repaired: AtomicU64,
     /// When the background thread last told of them.
     told: Mutex<Option<Instant>>,
@@ -85,22 +90,29 @@ pub(crate) struct State {
     following: Mutex<()>,
     /// The encodings planned for pending replicas. A process that adopts them chooses.
     encodings: Mutex<HashMap<Task, Encoding>>,
+    /// The background thread. Held while it is started, and while it is joined: the thread itself never takes this lock,
+    /// because `started` is set by then.
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Set once, before the thread is woken and joined. Release and acquire, though the thread acts on nothing else: the join
+    /// orders the rest.
     stopping: AtomicBool,
+    /// Set by the first call of `start`, which alone starts the thread.
     started: AtomicBool,
-    /// When this process last marked what is durable.
+    /// The time of this process's last sync mark.
     marked: Mutex<Option<Instant>>,
     compaction: compact::Compaction,
-    /// When a write last waited for room in vain.
+    /// The time at which a write last waited for space in vain.
     found_full: Mutex<Option<Instant>>,
-    /// When it was looked last for what is worth promoting.
+    /// The time of the last search for bytes worth promoting.
     promoted: Mutex<Option<Instant>>,
     wake: Condvar,
+    /// Held by the background thread from its check of `stopping` until it waits. `stop` takes it after it has set `stopping`, so
+    /// its signal does not fall between the two.
     asleep: Mutex<()>,
 }
 
 impl Mover {
-    /// Notes what is wished for with one object.
+    /// Remembers the wish for one object.
     pub fn remember(&self, object: u64, wish: Wanted) {
         let mut wishes = self.state.wishes.lock();
         if wishes.len() >= MAX_REMEMBERED_WISHES {
@@ -109,7 +121,7 @@ impl Mover {
         wishes.insert(object, wish);
     }
 
-    /// Notes how a replica that is to be owed was planned to be encoded.
+    /// Remembers the encoding that was planned for an owed replica.
     fn encode_as(&self, task: Task, encoding: Encoding) {
         let mut encodings = self.state.encodings.lock();
         if encodings.len() >= MAX_REMEMBERED_WISHES {
@@ -118,13 +130,14 @@ impl Mover {
         encodings.insert(task, encoding);
     }
 
-    /// Ends the background thread after the task that it is at.
+    /// Ends the background thread after its current task.
     pub fn stop(&self) {
         self.state.stopping.store(true, Ordering::Release);
         drop(self.state.asleep.lock());
         self.state.wake.notify_all();
+        // Held while the thread ends: see `State::thread`.
         if let Some(thread) = self.state.thread.lock().take() {
-            // A panic there has been printed; nothing is left to do about it.
+            // A panic of the thread has been printed, and there is nothing more to do about it.
             let _ = thread.join();
         }
     }
@@ -146,6 +159,7 @@ impl Mover {
     }
 
     fn rest(&self, time: Duration) {
+        // Checked under the lock: see `State::asleep`.
         let asleep = self.state.asleep.lock();
         if !self.state.stopping.load(Ordering::Acquire) {
             drop(self.state.wake.wait_timeout(asleep, time));
@@ -154,7 +168,7 @@ impl Mover {
 }
 
 impl Mover {
-    /// Sees that there is a background thread, and wakes it where something is `owed`.
+    /// Starts the background thread if it is not running. Otherwise wakes it if a replica is `owed`.
     pub fn start(self: &Arc<Self>, owed: bool) {
         if self.state.started.swap(true, Ordering::AcqRel) {
             if owed {
@@ -162,10 +176,12 @@ impl Mover {
             }
             return;
         }
+        // See `State::thread`.
         let mut thread = self.state.thread.lock();
         if thread.is_none() {
             let mover = Arc::downgrade(self);
             let started = std::thread::Builder::new().name("terrace-mover".into()).spawn(move || {
+                // A weak reference, so that the thread does not keep the store open.
                 while let Some(mover) = mover.upgrade() {
                     if mover.state.stopping.load(Ordering::Acquire) {
                         return;
@@ -184,14 +200,14 @@ impl Mover {
         }
     }
 
-    /// Brings the names of plain files up to date after a change; where that fails, the background thread does it later.
+    /// Updates the names of plain files after a change. If that fails, the background thread does it later.
     pub fn follow_now(&self) {
         if let Err(error) = self.follow_all() {
             tracing::debug!(%error, "names of plain files are brought up to date later");
         }
     }
 
-    /// Sees that plain files are made again of objects that were cut, so that no byte was written.
+    /// Has the plain files of truncated objects made again, since a truncation writes no bytes.
     pub fn follow_cut(self: &Arc<Self>) {
         if self.planning.rules.now().has_plain() {
             self.start(true);
@@ -218,7 +234,7 @@ impl Mover {
         Ok(done)
     }
 
-    /// The work that only one process does at a time.
+    /// The work that only one process at a time does.
     fn move_alone(&self) -> Result<usize> {
         let done = self.make_all(None, false)? + self.follow_rules()?;
         self.follow_all()?;
@@ -228,7 +244,7 @@ impl Mover {
         Ok(done)
     }
 
-    /// Bounds what a loss of power can take.
+    /// Makes a sync mark if the last one is old, which limits what a power cut can take.
     fn mark_in_time(&self) -> Result<()> {
         let mut marked = self.state.marked.lock();
         if marked.is_none_or(|at| at.elapsed() > MARK_INTERVAL) {

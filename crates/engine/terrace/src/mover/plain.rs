@@ -111,6 +111,7 @@ impl Mover {
                 }),
                 Err(e) => {
                     device.failed(&e);
+                    // No commit names the file. If it cannot be removed now, the sweep of a later opening removes it.
                     let _ = device.target.discard(file);
                     return Ok(0);
                 }

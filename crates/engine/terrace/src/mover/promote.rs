@@ -9,7 +9,7 @@ use super::Mover;
 use super::request::owe;
 use crate::Result;
 
-/// How often it is looked for what is worth promoting.
+/// The time between two searches for bytes worth promoting.
 const PROMOTION_INTERVAL: Duration = Duration::from_secs(5);
 /// Extents with a lower score stay where they are.
 const MIN_WARM_SCORE: f64 = 2.0;
@@ -32,7 +32,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Owes copies on faster tiers of what was read so often that they pay; how many.
+    /// Owes copies on faster tiers of bytes that are read often enough to pay for them. Returns the number of copies.
     pub fn promote(&self) -> Result<usize> {
         let (mut candidates, mut entries) = (Vec::new(), Vec::new());
         for key in self.planning.hotness.objects() {

@@ -9,7 +9,7 @@ use super::Mover;
 use crate::Result;
 use crate::read::Suspect;
 
-/// How often the background thread warns of what it repaired.
+/// The time between two warnings of the background thread about repairs.
 const TELL_REPAIRED_EVERY: Duration = Duration::from_secs(30);
 
 /// The result of repairing a replica that a read found bad.
@@ -26,7 +26,7 @@ pub(crate) enum Repair {
 impl Mover {
     /// Takes the replicas that reads found bad off their extents, and replaces them. Returns how many were looked at.
     pub fn repair_suspects(&self) -> Result<usize> {
-        // When this returns, what another thread is just repairing is repaired, too.
+        // When this returns, the repairs that another thread has begun are done as well.
         let _one_at_a_time = self.state.repairing.lock();
         let suspects = self.reader.suspects.take();
         let (mut done, mut failed) = (0, Ok(()));
@@ -34,7 +34,7 @@ impl Mover {
             match self.repair(&suspect) {
                 Ok(Repair::Replaced) => {
                     done += 1;
-                    self.state.repaired.fetch_add(1, Ordering::Relaxed);
+                    self.state.repaired.fetch_add(1, Ordering::Relaxed); // a mere count
                 }
                 Ok(Repair::NotNeeded) => done += 1,
                 Ok(Repair::Impossible) => {}
@@ -56,11 +56,11 @@ impl Mover {
     pub fn tell_repaired(&self) {
         let replicas = self.take_repaired();
         if replicas > 0 {
-            tracing::warn!(replicas, "replaced replicas that were bad; `terrace scrub` looks for more");
+            tracing::warn!(replicas, "bad replicas were found and replaced; `terrace scrub` looks for more");
         }
     }
 
-    /// The same, every 30 seconds at most.
+    /// Like [`Mover::tell_repaired`], every 30 seconds at most.
     pub(super) fn tell_repaired_in_time(&self) {
         let mut told = self.state.told.lock();
         if told.get_or_insert_with(Instant::now).elapsed() > TELL_REPAIRED_EVERY {

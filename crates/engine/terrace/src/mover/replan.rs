@@ -56,7 +56,7 @@ impl Mover {
         let kept = object.as_ref().map(PutOptions::kept_with).unwrap_or_default();
         let then = self.planning.policy(from, &kept).wanted;
         if then != self.planning.policy(to, &kept).wanted {
-            self.state.unplanned.lock().push((to.to_vec(), then));
+            self.state.unplanned.lock().push((to.to_vec(), then)); // a leaf: see `State`
             self.start(true);
         }
     }
@@ -125,7 +125,7 @@ impl Mover {
         for (key, object) in &page {
             let then = self.planning.policy_under(&progress.before, key, &PutOptions::kept_with(object)).wanted;
             if !self.follow_policy(key, object, &then)? {
-                self.state.unplanned.lock().push((key.clone(), then));
+                self.state.unplanned.lock().push((key.clone(), then)); // a leaf: see `State`
             }
         }
         match page.last() {
@@ -156,6 +156,7 @@ impl Mover {
                 }
             }
         }
+        // Not held during the loop above, so that renames need not wait for it.
         self.state.unplanned.lock().append(&mut later);
         failed.map(|()| done)
     }
@@ -205,7 +206,7 @@ impl Mover {
         Some(Progress { before, after })
     }
 
-    /// It is only ever a help: where it cannot be kept, objects are looked at again.
+    /// Writes down the progress. If that fails, objects are only looked at again.
     fn keep(&self, progress: &Progress) {
         let after: String = progress.after.iter().flatten().map(|byte| format!("{byte:02x}")).collect();
         self.write_rules(&after, &progress.before);
@@ -223,12 +224,13 @@ impl Mover {
         self.write_rules("", &self.planning.rules.now());
     }
 
+    /// Errors are ignored: without the note, or with an older one, objects are only looked at again.
     fn write_rules(&self, after: &str, config: &Config) {
         let _ = replace(&self.journal.dir.join("rules"), format!("{after}\n{}", rules(config)));
     }
 }
 
-/// The part of a configuration that says what is wanted of objects.
+/// The part of a configuration that decides the policy of objects.
 fn rules(config: &Config) -> String {
     let store = StoreConfig { targets: 0, ..config.store.clone() };
     Config { store, rules: config.rules.clone(), tiers: Vec::new() }.to_toml()

@@ -50,6 +50,7 @@ impl Mover {
             let volatile = self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile);
             let (mut left, mut chosen) = (extent.clone(), Vec::new());
             let others = (0..self.tiers.tiers.len()).filter(|other| *other != level);
+            let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
             for replica in on {
                 if !off.iter().any(|r| volatile || self.outlives(r)) {
                     self.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
@@ -57,9 +58,8 @@ impl Mover {
                 }
                 let enough = left.replicas.len() + chosen.len() > usize::from(object.want);
                 left.replicas.retain(|r| r != replica);
-                let owed = self.catalog.owed_to(&task_at(object.id, extent, 0))?;
-                let taken: Vec<TargetId> =
-                    left.replicas.iter().map(|r| r.target).chain(owed).chain(chosen.iter().copied()).collect();
+                let taken = left.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
+                let taken: Vec<TargetId> = taken.chain(chosen.iter().copied()).collect();
                 let placer = self.placer_for(object.id, key);
                 let tiers = placer.allowed(others.clone());
                 let place = if enough { None } else { placer.place_on(tiers, extent.raw_len as usize, &taken, true) };
@@ -74,6 +74,8 @@ impl Mover {
                 }
                 moved.dropped += 1;
             }
+            let after = left.replicas.len() + chosen.len() + owed.len();
+            moved.count_thinned(extent.replicas.len() + owed.len(), after, object.want);
             Ok(())
         })
     }
@@ -89,10 +91,12 @@ impl Mover {
             }
             let (off, stay): (Vec<TargetId>, Vec<TargetId>) =
                 self.catalog.owed_to(&task_at(object.id, extent, 0))?.into_iter().partition(|target| leaves(*target));
+            let before = extent.replicas.len() + off.len() + stay.len();
             chosen.extend(stay);
             for target in off {
                 self.move_owed_off(key, object.id, &left, &mut chosen, target, tier, edits, moved);
             }
+            moved.count_thinned(before, left.replicas.len() + chosen.len(), object.want);
             Ok(())
         })
     }

@@ -106,10 +106,13 @@ impl MakeRoom for Mover {
         let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", MAX_SPACE_WAIT.as_millis() as u64);
         let mut limit = Duration::from_millis(limit);
         let is_full = |at: Instant| at.elapsed() < FULL_MEMORY;
+        // The lock is held to the end of the condition, while the tiers are looked at. Nothing there takes it, or a lock that is
+        // held around it.
         if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good()? {
             limit = limit.min(HOPELESS_WAIT);
         }
         if waiting_since.elapsed() > limit {
+            // Two writers may set it at once: either time is right.
             *self.state.found_full.lock() = Some(Instant::now());
             let tiers = self.tiers.describe();
             return Err(Error::NoSpace {

@@ -82,7 +82,7 @@ impl Mover {
         }
     }
 
-    /// Whether no target takes another block, and neither eviction nor what is still to be given back can change that.
+    /// Returns whether no target takes another block, and neither eviction nor freeing dead space can change that.
     pub(super) fn is_full_for_good(&self) -> Result<bool> {
         for device in &self.tiers.devices {
             if !self.can_never_take(device, MIN_BLOCK_BYTES)? {
@@ -92,7 +92,7 @@ impl Mover {
         Ok(true)
     }
 
-    /// Whether a target takes no more bytes, and neither eviction nor what is still to be given back can change that.
+    /// Returns whether a target takes no more bytes, and neither eviction nor freeing dead space can change that.
     fn can_never_take(&self, device: &Device, bytes: u64) -> Result<bool> {
         match device.state() {
             TierState::ReadOnly => return Ok(true),

@@ -19,7 +19,8 @@ pub(super) fn read(file: &Path) -> Memories {
     fs::read(file).ok().and_then(|bytes| postcard::from_bytes(&bytes).ok()).unwrap_or_default()
 }
 
-/// Keeps these beside what others have kept. Where that fails, it is learned again.
+/// Writes these streams to the file, and keeps those that other processes have written. An error is ignored, because the file
+/// only saves learning.
 pub(super) fn keep(file: &Path, mut memories: Memories) {
     let mine = memories.len();
     for (name, memory) in read(file) {
@@ -28,5 +29,5 @@ pub(super) fn keep(file: &Path, mut memories: Memories) {
         }
     }
     memories.truncate(MAX_KEPT_STREAMS);
-    let _ = replace(file, postcard::to_stdvec(&memories).unwrap_or_default());
+    let _ = replace(file, postcard::to_stdvec(&memories).unwrap_or_default()); // see above
 }

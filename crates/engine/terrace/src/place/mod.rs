@@ -73,6 +73,7 @@ pub(crate) struct Placer<'a> {
     planning: &'a Planning,
     key: &'a [u8],
     wanted: Wanted,
+    /// The stream of the bytes. See `Streams` for the lock order.
     known: Arc<Mutex<Known>>,
     /// The object, for the stream that it is part of.
     file: u64,
@@ -234,6 +235,7 @@ impl<'a> Placer<'a> {
             budget: self.wanted.budget.map(|budget| Budget(left(budget).max(0.0))),
             ..self.wanted
         };
+        // Cloned, so that the lock is not held while the planner is locked.
         let costs = self.known.lock().costs.clone();
         self.planning.planner.encoding(&self.planning.tiers, device, raw.len(), reads, wanted, &costs)
     }
@@ -322,6 +324,7 @@ impl<'a> Placer<'a> {
         let pace = self.planning.planner.pace(tiers, device);
         let rate = |device: &Device| Pace { write: device.writing.rate(), read: device.reading.rate() };
         let slowest = || tiers.devices.iter().map(rate).min_by(|a, b| a.write.total_cmp(&b.write));
+        // Only rates of devices are read under the lock, and it is released before `study` takes the predictor's.
         let slowest = self.known.lock().is_new().then(slowest).flatten();
         let aim = Aim { pace, slowest, weights, reads, dense: is_dense(&self.wanted, weights) };
         if aim.dense || aim.pace.write < FAST_BYTES_PER_SECOND {

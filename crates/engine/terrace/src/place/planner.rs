@@ -28,6 +28,7 @@ const CORE_WATTS: f64 = 10.0;
 /// Plans for all threads of this process.
 #[derive(Default)]
 pub(crate) struct Planner {
+    /// Held while a plan is computed, which does no I/O except a look at the tiers' space. No lock of streams is taken under it.
     state: Mutex<State>,
 }
 
@@ -106,8 +107,8 @@ impl Planner {
         made
     }
 
-    /// The bytes in a second at which a device is written and read as what is planned counts it: where it fills up, with
-    /// what its bytes keep from it.
+    /// The bytes per second at which the planner expects a device to be written and read. On a filling device this includes the
+    /// cost of displacing other bytes.
     pub fn pace(&self, tiers: &Tiers, device: &Device) -> Pace {
         let at = tiers.devices.iter().position(|other| other.id == device.id);
         let State { tiers: held, .. } = &mut *self.state.lock();
@@ -129,7 +130,7 @@ impl Planner {
         self.state.lock().planned
     }
 
-    /// Plans the replicas of `length` bytes, some of which are stored already; with `stay`, on the same targets.
+    /// Plans the replicas of `length` bytes that are partly stored already. With `stay`, they keep their targets.
     /// Nothing where there is no such plan, or one that cuts the bytes.
     pub fn replan(
         &self,
@@ -171,8 +172,9 @@ impl Planner {
         costs: &Costs,
         resolutions: &[Resolution],
     ) -> Explanation {
-        let State { memo, .. } = &mut *self.state.lock();
+        let State { memo, .. } = &mut *self.state.lock(); // see the field
         let want = Want { reads: site.reads, ..Want::bytes(bytes) };
+        // Without a plan the explanation says why there is none.
         let plan = plan(&want, snapshot, &site.wanted, costs, memo).ok();
         explain(&want, snapshot, &site.wanted, costs, resolutions, plan)
     }
@@ -254,6 +256,7 @@ fn thrifty<'m>(
         ..wanted
     };
     if wanted.budget.is_some() {
+        // An error means that no tier fits. The caller then reports why no tier takes the bytes.
         let is_over = over(plan(want, snapshot, &wanted, costs, memo).ok()?);
         return plan(want, snapshot, if is_over { &dense } else { &wanted }, costs, memo).ok();
     }

@@ -48,14 +48,18 @@ const PREDICTOR_POLL_INTERVAL: Duration = Duration::from_micros(100);
 const ARCHIVE_BYTES_PER_SECOND: f64 = 2.5e5;
 
 /// The lessons learned from each stream.
+///
+/// Lock order: the predictor, then one stream. The map of streams is a leaf.
 pub(crate) struct Streams {
+    /// Held for one lookup or insertion.
     streams: Mutex<HashMap<u64, Arc<Mutex<Known>>>>,
-    /// Made when first needed, from what is kept in the store's directory.
+    /// Loaded from the store's directory when first needed. Held while bytes are studied, which takes longer than many writes:
+    /// so most callers wait for it for a limited time, or skip the lesson.
     predictor: OnceLock<Mutex<Predictor>>,
     /// The kept streams, read when first needed.
     memories: OnceLock<Memories>,
     dir: PathBuf,
-    /// Bytes that were decoded.
+    /// The number of bytes that were decoded. Relaxed: a mere count.
     decoded: AtomicU64,
 }
 
@@ -159,7 +163,7 @@ impl Streams {
         if let Some(known) = self.streams.lock().get(&name) {
             return known.clone();
         }
-        // Others must not wait for the predictor, which this may have to.
+        // The map is not locked here, because `known` may have to wait for the predictor.
         let known = Arc::new(Mutex::new(self.known(name, element)));
         let mut streams = self.streams.lock();
         if streams.len() > MAX_STREAMS {
@@ -173,6 +177,7 @@ impl Streams {
         let (mut stream, mut choices) = (new_stream(element), Vec::new());
         let memories = self.memories.get_or_init(|| memory::read(&self.dir.join(REMEMBERED_FILE)));
         if let Some((_, memory)) = memories.iter().find(|(other, _)| *other == name) {
+            // Nothing else is locked: the new stream is not shared yet.
             let predictor = self.predictor().lock();
             predictor.recall(&mut stream, memory);
             choices = predictor.expected(&stream);
@@ -190,6 +195,7 @@ impl Streams {
         let worth = Duration::from_secs_f64(MAX_PREDICTOR_WAIT_FRACTION * raw.len() as f64 * moved.target.write);
         let free = if aim.dense { Some(self.predictor().lock()) } else { self.predictor_within(worth) };
         let Some(mut predictor) = free else { return false };
+        // After the predictor: see `Streams`.
         let mut known = known.lock();
         if let Some(lender) = lender.filter(|_| known.is_new()) {
             known.stream.lend(raw.len() as u64, &lender);
@@ -229,6 +235,7 @@ impl Streams {
         }
         let weights = [wanted.first, wanted.rest];
         let (mut stream, mut extents) = (new_stream(None).with_length(u64::MAX), 0);
+        // Released before `survey_next` takes the predictor.
         if let Some(survey) = known.lock().survey.as_ref().filter(|survey| survey.weights == weights) {
             if survey.extents >= SURVEYED_EXTENTS {
                 return survey.expected.clone();
@@ -237,6 +244,7 @@ impl Streams {
         }
         let expected = self.survey_next(&mut stream, raw, tiers, wanted);
         let survey = Survey { stream, weights, extents: extents + 1, expected: expected.clone() };
+        // Two threads may have surveyed at the same time. The later result stays, and one extent more is surveyed.
         known.lock().survey = Some(survey);
         expected
     }
@@ -249,6 +257,7 @@ impl Streams {
         tiers: &Tiers,
         wanted: &Wanted,
     ) -> Vec<(Encoding, Expected)> {
+        // No stream is locked: `stream` is the caller's copy.
         let mut predictor = self.predictor().lock();
         for device in &tiers.devices {
             for (weights, reads) in [(&wanted.first, MIN_EXPECTED_READS), (&wanted.rest, 0.0)] {
@@ -267,6 +276,7 @@ impl Streams {
         if held.choices.is_empty() {
             return;
         }
+        // Released and taken again after the predictor, because of the lock order of `Streams`.
         drop(held);
         let mut predictor = self.predictor().lock();
         let mut known = known.lock();
@@ -284,6 +294,7 @@ impl Streams {
         if raw == 0 || self.decoded.fetch_add(raw as u64, Ordering::Relaxed) < DECODED_BYTES_PER_LESSON {
             return;
         }
+        // Tried only: a read does not wait for the predictor, and a lost lesson does no harm.
         if let Some(mut predictor) = self.predictor().try_lock() {
             predictor.decoded(encoding, raw, stored, seconds);
         }
@@ -303,15 +314,17 @@ impl Streams {
 
     fn predictor(&self) -> &Mutex<Predictor> {
         self.predictor.get_or_init(|| {
+            // An unreadable file counts as empty, because it only saves learning.
             let kept = fs::read_to_string(self.dir.join(LEARNED_FILE)).ok();
             Mutex::new(kept.and_then(|text| Predictor::load(&text).ok()).unwrap_or_default())
         })
     }
 
-    /// Keeps what was learned. It is only ever a help: where that fails, it is learned again.
+    /// Writes down what was learned. Errors are ignored, because the files only save learning.
     pub fn keep(&self) {
         let Some(predictor) = self.predictor.get() else { return };
         let streams: Vec<_> = self.streams.lock().iter().map(|(name, known)| (*name, known.clone())).collect();
+        // The map is no longer locked. Each stream is locked under the predictor, for one copy.
         let predictor = predictor.lock();
         let _ = replace(&self.dir.join(LEARNED_FILE), predictor.save());
         let memories = streams.iter().map(|(name, known)| (*name, predictor.remember(&known.lock().stream)));

@@ -1,4 +1,4 @@
-//! Frames' bytes that were fetched before they are asked for: decoded, verified, and taken once.
+//! The bytes of frames that were fetched ahead of their readers: decoded, verified, and taken once.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rustix_futex_sync::{Condvar, Mutex};
 use terrace_catalog::Extent;
 
-/// So many frames, of at most 1 MiB each, are here at a time.
+/// At most this many frames, of at most 1 MiB each, are held at a time.
 const MAX_FETCHED_FRAMES: usize = 16;
 /// Buffers that wait for the next frame.
 const MAX_SPARE_BUFFERS: usize = 4;
@@ -26,8 +26,12 @@ enum Slot {
 /// The frames of one process.
 #[derive(Default)]
 pub(crate) struct Fetched {
+    /// Held for a lookup or an update, never while a frame is fetched or copied. A leaf.
     slots: Mutex<Slots>,
+    /// Signalled when a frame has arrived, or will not.
     arrived: Condvar,
+    /// The number of slots, stored under the lock after each change. Readers load it without the lock, relaxed: a reader that
+    /// misses a frame reads it from a target, and one that sees a frame too many finds none under the lock.
     count: AtomicUsize,
 }
 
@@ -52,6 +56,7 @@ impl Fetched {
             slots.remove(oldest);
         }
         slots.all.insert(extent.frame(), Slot::Queued);
+        // Under the lock, as at each change: see `count`.
         self.count.store(slots.all.len(), Ordering::Relaxed);
         true
     }
@@ -76,6 +81,7 @@ impl Fetched {
             }
             None => slots.remove(name),
         }
+        // See `count`.
         self.count.store(slots.all.len(), Ordering::Relaxed);
         self.arrived.notify_all();
     }
@@ -90,13 +96,14 @@ impl Fetched {
         if !self.has_any() {
             return None;
         }
+        // Released while it waits for `arrived`. A frame that is being fetched always ends with `end`, so nobody waits forever.
         let (mut slots, name) = (self.slots.lock(), extent.frame());
         let (from, bytes) = loop {
             match slots.all.get(&name)? {
                 Slot::Fetching => slots = self.arrived.wait(slots),
                 Slot::There(from, bytes) => break (*from, bytes.clone()),
                 Slot::Queued => {
-                    // To read it is quicker than to wait.
+                    // Reading it is quicker than waiting. Then `begin` finds no slot, and does not fetch it.
                     slots.remove(name);
                     self.count.store(slots.all.len(), Ordering::Relaxed);
                     return None;
@@ -108,6 +115,7 @@ impl Fetched {
         bytes.get(range.clone())?;
         if range.end == bytes.len() {
             slots.remove(name);
+            // See `count`.
             self.count.store(slots.all.len(), Ordering::Relaxed);
         }
         Some(Lent { of: self, bytes: Some(bytes), range })
@@ -119,7 +127,7 @@ impl Fetched {
         lent.inspect(|lent| out.copy_from_slice(lent.bytes())).is_some()
     }
 
-    /// Nobody asks for these any more.
+    /// Removes frames that no reader needs any more. Those that are being fetched stay until they have arrived.
     pub fn forget(&self, names: &[Name]) {
         let mut slots = self.slots.lock();
         for name in names {
@@ -127,6 +135,7 @@ impl Fetched {
                 slots.remove(*name);
             }
         }
+        // See `count`.
         self.count.store(slots.all.len(), Ordering::Relaxed);
     }
 }
@@ -166,6 +175,7 @@ impl Lent<'_> {
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
         if let Some(bytes) = self.bytes.take() {
+            // A leaf: a reader that drops the bytes holds no slots.
             self.of.slots.lock().give(bytes);
         }
     }

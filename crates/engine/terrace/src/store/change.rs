@@ -1,13 +1,14 @@
 //! Adding tiers to a store, and removing them; changing its rules.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use terrace_format::key;
 use terrace_tier::made_note;
 
-use super::Store;
-use crate::config::{Config, Rule, TierConfig};
+use super::{Store, destroy};
+use crate::config::{self, Config, Rule, TierConfig};
+use crate::devices::targets;
 use crate::home::{boot, lock_store, read_config, read_identity, write_file};
 use crate::{Error, Result};
 
@@ -18,24 +19,28 @@ impl Store {
     /// Adds tiers, each before the existing tier named in `before`, or last. No other process may have the store open.
     ///
     /// # Errors
-    /// [`Error::Config`] where the tiers do not go together with those that there are.
+    /// [`Error::Config`] where the tiers do not go together with those that there are, or a target is the store's own directory;
+    /// [`Error::Io`] where a target cannot be made, or belongs to a store. Nothing is changed then.
     pub fn add_tiers(dir: &Path, added: Vec<TierConfig>, before: Option<&str>) -> Result<()> {
         change(dir, |config| {
             let at = match before {
                 Some(name) => position(config, name)?,
                 None => config.tiers.len(),
             };
-            config.tiers.splice(at..at, added);
-            Ok(())
+            // Before the configuration names them: a store whose configuration names an unusable target does not open.
+            config.tiers.splice(at..at, added.iter().cloned());
+            config.settle_paths()?;
+            check_apart(dir, config)?;
+            targets::probe(config.tiers[at..].iter().take(added.len()))
         })
     }
 
-    /// Removes a tier that [`Store::drain`] has emptied. No other process may have the store open. Its directories stay
-    /// as they are, and may be deleted.
+    /// Removes a tier that [`Store::drain`] has emptied, with what the store has put on its targets. What others put there
+    /// stays, and its paths are returned. No other process may have the store open. A target that is away is left as it is.
     ///
     /// # Errors
     /// [`Error::Config`] where replicas are still on it or owed to it, or it is the last persistent one.
-    pub fn remove_tier(dir: &Path, name: &str) -> Result<()> {
+    pub fn remove_tier(dir: &Path, name: &str) -> Result<Vec<PathBuf>> {
         let store = Store::open(dir)?;
         let level = position(store.config(), name)?;
         let on = |target| store.engine.tiers.device(target).is_ok_and(|d| d.tier == level);
@@ -57,10 +62,14 @@ impl Store {
             )));
         }
         drop(store);
+        let mut removed = None;
         change(dir, |config| {
-            config.tiers.remove(position(config, name)?);
+            removed = Some(config.tiers.remove(position(config, name)?));
             Ok(())
-        })
+        })?;
+        // After the configuration has forgotten the tier: a target without its marker would be away. Otherwise its marker would
+        // keep the directories from being added again.
+        removed.map_or(Ok(Vec::new()), |tier| destroy::remove_targets(dir, &tier))
     }
 
     /// Opens the store with new, empty directories in the place of those of a tier that are lost for good. What was on
@@ -97,6 +106,8 @@ impl Store {
         let dir = self.dir();
         let lock = File::options().create(true).truncate(false).write(true).open(dir.join("rules.lock"));
         let lock = lock.map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;
+        // Held until the file is dropped, from reading the configuration to writing it: two changes at the same time would lose
+        // one. Readers need no lock, because the file is replaced as a whole.
         lock.lock().map_err(Error::io(format!("locking {}", dir.join("rules.lock").display())))?;
         let mut config = read_config(dir)?;
         let before = config.to_toml();
@@ -108,6 +119,28 @@ impl Store {
         Config::parse(&text, "the changed configuration")?;
         if text == before { Ok(()) } else { write_file(&dir.join("terrace.toml"), text.as_bytes()) }
     }
+}
+
+/// Checks that no target is the store's directory, contains it, or lies at a name that the store uses in it.
+pub(super) fn check_apart(dir: &Path, config: &Config) -> Result<()> {
+    let dir = config::real_path(dir);
+    for tier in config.tiers.iter().filter(|tier| tier.kind.capabilities().local_path) {
+        for target in &tier.targets {
+            let path = config::real_path(&target.path);
+            let inside = path.strip_prefix(&dir).ok().and_then(|below| below.components().next());
+            let own = inside.is_some_and(|first| destroy::is_own_name(&first.as_os_str().to_string_lossy()));
+            if dir.starts_with(&path) || own {
+                return Err(Error::Config(format!(
+                    "tier {:?}: target {} is, holds or lies inside what the store keeps in its own directory {}; name another \
+                     directory",
+                    tier.name,
+                    path.display(),
+                    dir.display()
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn position(config: &Config, name: &str) -> Result<usize> {

@@ -233,6 +233,26 @@ impl Ids for NoIds {
     }
 }
 
+/// Removes what the store has put on the targets of a tier that its configuration no longer names; what others put there.
+pub(super) fn remove_targets(dir: &Path, tier: &TierConfig) -> Result<Vec<PathBuf>> {
+    let (id, _) = read_state(dir)?;
+    let mut kept = Vec::new();
+    for at in &tier.targets {
+        let Some(number) = at.number else { continue };
+        let of = Described { tier, at, number };
+        let found = of.look(dir, id);
+        if found.state == RemainState::Present {
+            kept.extend(of.remove(dir, id).map_err(Error::io(format!("emptying {}", found.target)))?);
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether a file or folder of this name in a store's directory is the store's.
+pub(super) fn is_own_name(name: &str) -> bool {
+    is_own_file(name) || OWN_FOLDERS.contains(&name) || has_number(name, &NUMBERED_FOLDERS) || name == "log"
+}
+
 /// Whether a file of this name in a store's directory is the store's.
 pub(super) fn is_own_file(name: &str) -> bool {
     OWN_FILES.contains(&name) || LAST_FILES.contains(&name) || has_number(name, &NUMBERED_FILES)

@@ -26,7 +26,7 @@ impl Drop for Lease {
         if !catalog.inherited()
             && let Err(error) = catalog.unlease(self.id)
         {
-            tracing::warn!(%error, "a lease is kept until this process ends");
+            tracing::warn!(%error, "a lease could not be ended; the old bytes of its object keep their space until this process ends");
         }
     }
 }

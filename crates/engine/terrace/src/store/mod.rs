@@ -25,6 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
@@ -72,20 +73,39 @@ const CLOSE_WAITS: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Store {
     // Dropped before `engine`: the last clone ends the background thread, which works with parts of it.
-    _last: Arc<Last>,
+    last: Arc<Last>,
     pub(crate) engine: Arc<Engine>,
     /// Whether it may change what lies below `.terrace/`.
     internal: bool,
 }
 
-struct Last(Arc<Engine>);
+struct Last {
+    engine: Arc<Engine>,
+    /// Whether [`Store::close`] was called: then the last clone marks what the background thread committed after that.
+    closes: AtomicBool,
+}
+
+impl Last {
+    fn new(engine: Arc<Engine>) -> Last {
+        Last { engine, closes: AtomicBool::new(false) }
+    }
+}
 
 impl Drop for Last {
     fn drop(&mut self) {
-        if self.0.catalog.inherited() {
-            self.0.mover.forget();
-        } else {
-            self.0.mover.stop();
+        let Engine { catalog, mover, journal, .. } = &*self.engine;
+        if catalog.inherited() {
+            mover.forget();
+            return;
+        }
+        mover.stop();
+        // Without this, a mark that the thread has set beside the one of `close` would leave the store unclean.
+        let marked = || Ok::<_, Error>(catalog.synced()? + 1 >= catalog.tail()?.sequence);
+        if self.closes.load(Ordering::Acquire)
+            && let Err(error) = marked().and_then(|is_marked| if is_marked { Ok(()) } else { journal.mark_synced() })
+        {
+            // The store then counts as unclean, which costs a rebuild after the next restart of the machine.
+            tracing::debug!(%error, "not marked as durable at the end");
         }
     }
 }
@@ -111,7 +131,8 @@ impl Store {
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
         config.number_targets();
         config.settle_paths()?;
-        targets::probe(&config)?;
+        change::check_apart(dir, &config)?;
+        targets::probe(config.tiers.iter())?;
         home::write_file(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
         terrace_catalog::log::write_reach(dir, id, 0).map_err(Error::io(context("writing into")))?;
         let made = home::write_file(&dir.join("store"), format!("format {FORMAT_VERSION}\nid {id:016x}\n").as_bytes());
@@ -335,11 +356,13 @@ impl Store {
     /// # Errors
     /// [`Error::StillOwed`] if time runs out. The next process that opens the store makes the pending replicas.
     pub fn close(self) -> Result<()> {
+        self.last.closes.store(true, Ordering::Release);
         self.sync_within(CLOSE_WAITS)
     }
 
     /// Makes durable what was committed, and leaves pending replicas to the next process that works in the background.
     pub fn close_at_once(self) -> Result<()> {
+        self.last.closes.store(true, Ordering::Release);
         self.engine.journal.mark_synced()
     }
 }

@@ -20,7 +20,9 @@ use crate::config::Config;
 use crate::home::{Rules, Trust, boot, lock_store, read_identity, take_sole};
 use crate::{Error, Result};
 
-/// The stores that this process has open: LMDB's environment can be opened only once in a process.
+/// The stores that this process has open: LMDB's environment can be opened only once in a process. Locked under `fork::hold`
+/// while a store is opened, recovery included, so that two threads share one opening, and no fork inherits the lock. It is taken
+/// before all locks of a store.
 static OPEN_STORES: LazyLock<Mutex<HashMap<PathBuf, Weak<Last>>>> = LazyLock::new(Mutex::default);
 
 /// The knowledge about the log when a store is opened.
@@ -38,7 +40,7 @@ impl Store {
     /// Opens the store in `dir`, or shares it with those of this process that have it open. After a restart that took
     /// the machine by surprise the first opener makes the catalog from the commit log.
     ///
-    /// A process that was forked from one with an open store must open it again; what it inherited refuses to work.
+    /// A process that was forked from one with an open store must open it again: the inherited handles refuse to work.
     ///
     /// # Errors
     /// [`Error::LogDamaged`] where the log lacks commits that the catalog or a target tells of; nothing is changed then.
@@ -51,21 +53,21 @@ impl Store {
         let dir = fs::canonicalize(dir).map_err(Error::io(format!("opening {}", dir.display())))?;
         let _held = terrace_system::fork::hold();
         made_once();
-        let mut stores = OPEN_STORES.lock();
+        let mut stores = OPEN_STORES.lock(); // see the static
         match stores.get(&dir).and_then(Weak::upgrade) {
-            Some(last) if last.0.catalog.inherited() => last.0.catalog.leave(),
-            Some(last) => return Ok(Store { engine: last.0.clone(), _last: last, internal: false }),
+            Some(last) if last.engine.catalog.inherited() => last.engine.catalog.leave(),
+            Some(last) => return Ok(Store { engine: last.engine.clone(), last, internal: false }),
             None => {}
         }
         let engine = Arc::new(Reserve::new(&dir).with(|| open(&dir, id, opening))?);
-        let last = Arc::new(Last(engine.clone()));
+        let last = Arc::new(Last::new(engine.clone()));
         stores.retain(|_, last| last.strong_count() > 0);
         stores.insert(dir, Arc::downgrade(&last));
-        Ok(Store { engine, _last: last, internal: false })
+        Ok(Store { engine, last, internal: false })
     }
 }
 
-/// Makes what a process makes once, while it cannot be forked: a fork would wait for ever for what another thread of its
+/// Makes the statics of the process while no fork can happen. A fork would wait forever for a static that another thread of its
 /// parent was making.
 fn made_once() {
     drop(Predictor::default());

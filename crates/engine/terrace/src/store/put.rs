@@ -200,7 +200,7 @@ impl Store {
         if ack > Ack::Placed { self.wait(receipt, ack) } else { Ok(()) }
     }
 
-    /// What a commit has stored, and what it owes. The mover starts where nobody is going to wait.
+    /// Makes the receipt of a commit. Starts the mover if the caller will not wait for pending replicas.
     fn receipt(&self, generation: u64, policy: &Policy, writer: &Draft<'_>, bytes: u64) -> Result<Receipt> {
         let want = writer.want();
         let mut receipt = Receipt {

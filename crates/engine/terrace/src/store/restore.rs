@@ -41,7 +41,7 @@ impl Evidence {
             let opened = check_pages(&folder).and_then(|()| Catalog::open(&folder, log)?.tail());
             match opened {
                 Ok(tail) => catalog = Some(tail.sequence),
-                Err(error) => tracing::warn!(%error, "the catalog is damaged, and is made from the log"),
+                Err(error) => tracing::warn!(%error, "the catalog is damaged, and is rebuilt from the log"),
             }
         }
         Ok(Evidence { survey, catalog, mark, lock })
@@ -92,9 +92,7 @@ impl Store {
             let sequence = evidence.needed() + SKIPPED_SEQUENCES;
             let store = evidence.open_from_catalog(dir)?;
             store.alone(|engine| engine.care.restart_log(sequence))?;
-            tracing::warn!(
-                "the log was damaged or lost, and begins again with a snapshot of the catalog: nothing is missing"
-            );
+            tracing::warn!("the log was damaged or lost, and was restarted from the catalog; nothing is missing");
             return store.open_again();
         }
         evidence.check_log().map_err(advise_salvage)?;

@@ -262,7 +262,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Gives back what was written and will not be visible. Where that fails the mover does it later.
+    /// Frees the frames that were written and will not become visible.
     pub(crate) fn abandon(&mut self) {
         // Under a number of their own: the object may be there, and keeps what it has.
         let Ok(object) = self.writer.catalog.next_id() else { return };
@@ -272,6 +272,7 @@ impl<'a> Draft<'a> {
         if self.staged {
             edits.push(Edit::Unstage { object: self.object });
         }
+        // If this fails, no commit names the frames, and the sweep of a later opening frees them.
         let _ = self.writer.catalog.commit(Change { expect: Vec::new(), edits });
     }
 }

@@ -1,4 +1,4 @@
-//! Raw bytes of what is owed, kept until it is made, so that they are not read back from where they were just written.
+//! Keeps the raw bytes of owed replicas until these are made, so that they need not be read back from a target.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use rustix_futex_sync::Mutex;
 use terrace_catalog::{TargetId, Task};
 
-/// So many bytes are kept; what comes when there are more is read back.
+/// At most this many bytes are kept. Further frames are read back.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 /// Bytes are dropped after this time if nothing needs them.
 const KEPT_TIME: Duration = Duration::from_secs(10);
 
-/// Frames that are owed replicas. The oldest stay, since they are made first.
+/// Frames with owed replicas. The oldest stay, because they are made first. The lock is a leaf, held for a lookup or an update,
+/// never while bytes are copied: so `keep` takes it twice, and reserves the space first.
 #[derive(Default)]
 pub(crate) struct Kept(Mutex<Frames>);
 
@@ -53,14 +54,16 @@ impl Kept {
             frames.bytes += raw.len();
         }
         let kept = Frame { since: Instant::now(), owed, raw: Arc::new(raw.to_vec()) };
+        // Nobody else knows the frame before its commit, so nothing has come between the two.
         self.0.lock().raw.insert(frame(task), kept);
     }
 
+    /// The bytes of a frame, if they are kept. Only the pointer is cloned under the lock.
     pub fn get(&self, task: &Task) -> Option<Arc<Vec<u8>>> {
         self.0.lock().raw.get(&frame(task)).map(|kept| kept.raw.clone())
     }
 
-    /// Hears that one replica was made; after the last the bytes are forgotten.
+    /// Notes that one replica was made. After the last one, the bytes are dropped.
     pub fn made(&self, task: &Task) {
         let mut frames = self.0.lock();
         if let Some(kept) = frames.raw.get_mut(&frame(task)) {
@@ -71,6 +74,7 @@ impl Kept {
         }
     }
 
+    /// Drops the bytes of a frame. A thread that still has a pointer to them keeps them.
     pub fn forget(&self, task: &Task) {
         self.0.lock().forget(task);
     }

@@ -30,8 +30,8 @@ pub struct Receipt {
     pub possible: u8,
     /// The bytes that were written lie in this range of the object.
     pub range: Range<u64>,
-    /// Replicas that each extent in this range had at least when the call, or the last [`Store::wait`](crate::Store::wait) for
-    /// what it owed, returned. As many as `want` where there are no bytes.
+    /// The least number of replicas of any extent in this range, when the call or the last [`Store::wait`](crate::Store::wait)
+    /// returned. The same as `want` if there are no bytes.
     pub have: u8,
     /// Whether all of it survives a loss of power, as was asked for by `durable`. Without that it will soon: the
     /// background sync makes it durable, but has not told yet.

@@ -1,4 +1,4 @@
-//! What many tests need: bytes that do not shrink, tiers in a folder, options.
+//! Shared by many tests: incompressible bytes, tiers in a folder, options.
 
 // Each test file is a program of its own, and uses some of these.
 #![allow(dead_code, clippy::unwrap_used)]
@@ -8,16 +8,6 @@ use std::path::Path;
 
 use terrace::files::{FileError, Files};
 use terrace::{Ack, Attributes, Config, ETAG_DIGEST, Object, PutOptions, Store};
-
-/// Bytes that no codec shrinks, the same for the same seed.
-pub fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut state = seed | 1;
-    let mut byte = || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        (state >> 56) as u8
-    };
-    (0..length).map(|_| byte()).collect()
-}
 
 /// The records of a catalog that are in one of two dumps only.
 pub fn differing(before: &[(Vec<u8>, Vec<u8>)], after: &[(Vec<u8>, Vec<u8>)]) -> String {

@@ -30,7 +30,7 @@ enum Entry {
 
 type Listing = BTreeMap<String, Entry>;
 
-/// What the folder below `root` holds, and what of it is durable.
+/// The content of the folder below `root`, current and durable.
 struct Disk {
     root: PathBuf,
     /// Durable bytes of files, by inode.
@@ -243,7 +243,8 @@ impl Loss {
         }
     }
 
-    /// What is found of a file: any of the sectors that were not durable may be new or old, and its end anywhere between.
+    /// The bytes of a file after a power cut: each sector that was not durable may be new or old, and the end may be anywhere
+    /// between the old and the new one.
     fn bytes(&self, inode: u64, random: &mut impl FnMut(u64) -> u64) -> Vec<u8> {
         let durable = self.durable.get(&inode).map_or(&[][..], Vec::as_slice);
         let Some(current) = self.current.get(&inode) else { return durable.to_vec() };

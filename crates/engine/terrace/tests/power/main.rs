@@ -1,7 +1,7 @@
-//! Power losses: short workloads, all of them, and long ones at random run on a disk that loses, reorders and tears
-//! what was not synced, LMDB's pages and the boot mark like all else. Only the boot id is pretended: another one after each
-//! loss. Closing the store is an operation like others. Some losses come while the store recovers from one. `TERRACE_POWER`
-//! is the share that is run, in thousandths (`make soak`: 1000); `TERRACE_SEED` repeats a run.
+//! Power cuts: all short workloads, and random long ones, run on a disk that loses, reorders and tears unsynced bytes, including
+//! LMDB's pages and the boot mark. Only the boot id is simulated: it changes after each power cut. Closing the store is one of the
+//! operations. Some power cuts happen during the recovery from another. `TERRACE_POWER` is the share that is run, in thousandths
+//! (`make soak`: 1000), and `TERRACE_SEED` repeats a run.
 
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -132,7 +132,7 @@ impl Case<'_> {
         losses.len() as u64
     }
 
-    /// What must be there is, and it goes on as a store.
+    /// Checks that everything that must be there is, and that the store works.
     fn go_on(&self) {
         let (store, found) = self.read();
         let one = PutOptions { replicas: Some(1), ..PutOptions::default() };

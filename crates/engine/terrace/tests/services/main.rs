@@ -1,51 +1,46 @@
-//! Object targets on real servers: Redis, S3 (moto), WebDAV (wsgidav) and SFTP (OpenSSH), which run the conformance suite,
+//! Object targets on real servers: Redis, S3 (moto), WebDAV (wsgidav), SFTP (OpenSSH) and HDFS (Hadoop), which run the conformance suite,
 //! are damaged behind the store's back, and are killed while targets and stores use them.
 
 #![cfg(all(
     feature = "services-redis",
     feature = "services-s3",
     feature = "services-sftp",
-    feature = "services-webdav"
+    feature = "services-webdav",
+    feature = "services-webhdfs"
 ))]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;
+mod hdfs;
 mod proxy;
-#[path = "../redis/mod.rs"]
-mod redis;
 mod servers;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::{noise, replicated, store_of, tier};
-use redis::Redis;
+use common::{replicated, store_of, tier};
+use hdfs::Hdfs;
 use servers::{S3, Server, Sftp, WebDav};
 use terrace::report::TierState;
 use terrace::tier::conformance::{self, Outage, Site};
 use terrace::tier::{Blobs, ObjectKind, Service, TargetSettings};
 use terrace::{Ack, Error, PutOptions, Store};
-use terrace_testkit::skip;
+use terrace_testkit::{Redis, noise, skip, wait_until};
 
-/// How long a condition may take to hold on a busy machine.
+/// How long the next write may take on a busy machine.
 const MAX_WAIT: Duration = Duration::from_secs(120);
 /// How often the server is killed.
 const KILL_COUNT: u64 = 2;
 /// Bytes of an object that is written while the server is killed.
 const KILLED_OBJECT_BYTES: usize = 400_000;
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !holds() {
-        assert!(started.elapsed() < MAX_WAIT, "{what}: not after {MAX_WAIT:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+/// Bytes of a blob that is written in several parts.
+const UPLOAD_BYTES: usize = 20 << 20;
 
 /// A store with a directory tier above a target of this name on the server.
 fn new_store(dir: &Path, server: &dyn Server, target: &str) -> Store {
@@ -161,6 +156,21 @@ fn blob_names(dir: &Path) -> Vec<String> {
     names
 }
 
+/// HDFS refuses the last step of such an upload where the folder is missing, and OpenDAL takes the answer for success.
+fn a_blob_in_parts_appears_whole(server: &dyn Server) {
+    let blobs = Blobs::new(&server.service("parts")).unwrap();
+    let bytes = noise(UPLOAD_BYTES, 1);
+    for name in ["blob", "folder/blob"] {
+        let mut upload = blobs.begin(name).unwrap();
+        for part in bytes.chunks(UPLOAD_BYTES / 7) {
+            upload = upload.write(part.to_vec().into()).unwrap();
+        }
+        assert_eq!(blobs.read(name).unwrap_err().kind(), ErrorKind::NotFound, "{name} has not ended");
+        upload.end().unwrap();
+        assert!(blobs.read(name).unwrap() == bytes, "{name}");
+    }
+}
+
 /// On WebDAV a shortened blob was taken for the target's failure: the target was set aside again and again, and the
 /// replica never repaired.
 fn scrub_finds_what_is_damaged_and_mends_it(dir: &Path, server: &mut dyn Server, target: &str) {
@@ -273,6 +283,17 @@ fn over_webdav() {
     match WebDav::start() {
         Ok(mut server) => check(&mut server),
         Err(missing) => skip("over_webdav", &missing),
+    }
+}
+
+#[test]
+fn over_hdfs() {
+    match Hdfs::start() {
+        Ok(mut server) => {
+            check(&mut server);
+            a_blob_in_parts_appears_whole(&server);
+        }
+        Err(missing) => skip("over_hdfs", &missing),
     }
 }
 

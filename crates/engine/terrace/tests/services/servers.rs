@@ -9,25 +9,28 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use terrace::tier::Service;
-use terrace_testkit::Missing;
+use terrace_testkit::{Missing, Redis};
 
 use crate::proxy::Proxy;
-use crate::redis::Redis;
 
 /// How long a server may take to start on a busy machine.
 const MAX_START_WAIT: Duration = Duration::from_secs(60);
 /// How often a server is started on another port where somebody has taken the first.
 const MAX_STARTS: usize = 5;
-/// How long a call may take. OpenDAL's client for Redis needs all of it to see that the server was killed.
-const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a call of most services may take. OpenDAL's client for Redis needs all of it to see that the server was killed.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A service, as the tests see it.
 pub trait Server {
     /// OpenDAL's name for it.
     fn name(&self) -> &'static str;
-    /// What OpenDAL needs to reach it.
+    /// OpenDAL's options for it.
     fn options(&self) -> BTreeMap<String, String>;
-    /// Where a target of this name lies.
+    /// How long a call may take.
+    fn timeout(&self) -> Duration {
+        CALL_TIMEOUT
+    }
+    /// The root of the target with this name.
     fn root(&self, target: &str) -> String {
         format!("/{target}")
     }
@@ -37,7 +40,7 @@ pub trait Server {
     fn start_again(&mut self);
 
     fn service(&self, target: &str) -> Service {
-        Service { name: self.name().into(), options: self.options(), root: self.root(target), timeout: CALL_TIMEOUT }
+        Service { name: self.name().into(), options: self.options(), root: self.root(target), timeout: self.timeout() }
     }
 
     /// The lines of a tier with this target.
@@ -45,7 +48,7 @@ pub trait Server {
         let options: Vec<String> = self.options().iter().map(|(name, value)| format!("{name} = '{value}'")).collect();
         format!(
             "[[tier]]\nname = 'bucket'\nkind = 'object'\ntimeout = '{}s'\nservice = '{}'\ntargets = ['{}']\noptions = {{ {} }}\n",
-            CALL_TIMEOUT.as_secs(),
+            self.timeout().as_secs(),
             self.name(),
             self.root(target),
             options.join(", ")
@@ -53,7 +56,7 @@ pub trait Server {
     }
 }
 
-fn options<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
+pub fn options<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -73,33 +76,38 @@ impl Server for Redis {
 }
 
 /// A server behind a proxy.
-struct Running {
+pub struct Running {
     command: Box<dyn Fn(u16) -> Command>,
     child: Child,
     log: PathBuf,
     /// The server's own port.
     port: u16,
-    proxy: Proxy,
+    pub proxy: Proxy,
 }
 
 impl Running {
-    fn start(log: &Path, command: impl Fn(u16) -> Command + 'static) -> Running {
+    pub fn start(log: &Path, command: impl Fn(u16) -> Command + 'static) -> Running {
         let proxy = Proxy::start();
         let (child, port) = spawn(&command, log);
         proxy.lead_to(port);
         Running { command: Box::new(command), child, log: log.to_owned(), port, proxy }
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().and_then(|()| self.child.wait()).expect("ends");
         // sshd leaves a process for each connection, which ends with it.
         self.proxy.cut_off();
     }
 
-    fn start_again(&mut self) {
+    pub fn start_again(&mut self) {
         let (child, port) = spawn(&*self.command, &self.log);
         (self.child, self.port) = (child, port);
         self.proxy.lead_to(port);
+    }
+
+    /// The server's output so far.
+    pub fn said(&self) -> String {
+        said(&self.log)
     }
 }
 
@@ -137,11 +145,15 @@ fn said(log: &Path) -> String {
     fs::read_to_string(log).unwrap_or_default()
 }
 
+/// The folder of what `make servers` downloads.
+pub fn downloads() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/servers")
+}
+
 /// A program that `make servers` installs.
-fn find(need: &'static str, program: &str) -> Result<PathBuf, Missing> {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/servers/bin");
+pub fn find(need: &'static str, program: &str) -> Result<PathBuf, Missing> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([built, "/usr/sbin".into()]);
+    let folders = std::env::split_paths(&path).chain([downloads().join("bin"), "/usr/sbin".into()]);
     let found = folders.map(|folder| folder.join(program)).find(|file| file.is_file());
     found.ok_or_else(|| Missing::new(need, format!("there is no {program}; `make servers` installs it")))
 }

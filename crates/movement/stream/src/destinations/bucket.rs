@@ -18,7 +18,8 @@ use crate::{Error, Failure, Result};
 pub struct Bucket {
     blobs: Blobs,
     service: String,
-    /// Files that are partly written, and how many bytes of each.
+    /// Files that are partly written, and how many bytes of each. The lock is held for one insertion or removal, never during a
+    /// request. A worker takes a file's upload out while it writes, and one worker at a time writes to a destination.
     begun: Mutex<HashMap<Name, (Upload, u64)>>,
 }
 
@@ -73,6 +74,7 @@ impl Destination for Bucket {
 
     fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
         let text = text(name)?;
+        // Taken out: if this write fails, the upload is dropped, and the parts are sent again from the first.
         let begun = self.begun.lock().remove(name);
         let begins = end.is_some_and(|end| end.length == 0) || runs.first().is_some_and(|run| run.offset == 0);
         let upload = || {
@@ -91,7 +93,7 @@ impl Destination for Bucket {
                 Some(end) if end.length != at => Err(io::Error::other(format!("it ends at {at}, not {}", end.length))),
                 Some(_) => upload.end(),
                 None => {
-                    self.begun.lock().insert(name.into(), (upload, at));
+                    self.begun.lock().insert(name.into(), (upload, at)); // see the field
                     Ok(())
                 }
             }

@@ -29,8 +29,9 @@ const MAX_OPEN_FILES: usize = 512;
 pub struct Files {
     root: PathBuf,
     folder: OwnedFd,
+    /// Open files by name, as a cache. Like the next two locks it is a leaf, held for a lookup or an update, never during I/O.
     open: Mutex<HashMap<Name, Arc<File>>>,
-    /// Files that are partly written. Each is locked, so that no other stream writes to it before it is complete.
+    /// Files that are partly written. Each has a file lock, so that no other stream writes to it before it is complete.
     begun: Mutex<HashMap<Name, Arc<File>>>,
     /// Folders whose names this run knows to be durable.
     lasting: Mutex<HashSet<PathBuf>>,
@@ -90,9 +91,11 @@ impl Files {
             Err(e) if e.kind() == io::ErrorKind::NotFound => self.at(path, OFlags::RDWR | OFlags::CREATE)?,
             opened => opened?,
         };
+        // The file may be new: without its name, a power cut would take bytes that the stream's mark says are delivered.
         rustix::fs::fsync(&above)?;
         let file = Arc::new(File::from(file));
         regular(&file)?;
+        // If two threads opened the file, either handle will do: the file has no state in it but the lock of `begun`.
         let mut open = self.open.lock();
         if open.len() >= MAX_OPEN_FILES {
             open.clear();
@@ -107,6 +110,7 @@ impl Files {
             return Ok(());
         }
         let file = self.file(name)?;
+        // Tried only: waiting would hold up a worker of the pipeline. The lock ends with the file's last handle.
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -120,6 +124,7 @@ impl Files {
     }
 
     fn end_parts(&self, name: &[u8]) {
+        // Removed first: the next part then locks the file again.
         if let Some(file) = self.begun.lock().remove(name) {
             // An ignored error leaves no lock behind: there was none, or it ends when the file is closed.
             let _ = file.unlock();
@@ -171,6 +176,7 @@ fn make(folder: &Path) -> io::Result<()> {
     let above = folder.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     make(above)?;
     std::fs::create_dir_all(folder)?;
+    // Before a file is written in it: a power cut that takes the folder takes its files.
     File::open(above)?.sync_all()
 }
 
@@ -252,6 +258,7 @@ impl Destination for Files {
     fn sync(&self, name: &[u8]) -> Outcome<()> {
         let sync = || {
             let file = self.file(name)?;
+            // The pipeline commits the destination's progress after this. `file` has synced the name.
             file.sync_data()?;
             match self.is_there(name, &file)? {
                 true => Ok(()),

@@ -19,6 +19,7 @@ const LOCKS_FILE: &str = "keys.turns";
 pub struct Keys {
     store: Store,
     prefix: Vec<u8>,
+    /// Held while a key is locked or unlocked among processes, which does not wait. A leaf.
     begun: Mutex<Begun>,
 }
 
@@ -42,7 +43,7 @@ impl Keys {
 
     /// Locks a key before its first part is written. False where another stream, or another process, writes to it.
     fn begin_parts(&self, key: &[u8]) -> io::Result<bool> {
-        let mut begun = self.begun.lock();
+        let mut begun = self.begun.lock(); // see the field
         if begun.keys.contains(key) {
             return Ok(true);
         }

@@ -33,6 +33,8 @@ pub(super) struct Queue {
 
 struct Waiting {
     requests: Vec<Framed>,
+    /// The result, once there is one. Taken under the queue's lock or alone, for one look or change. The writer fills it under
+    /// the queue's lock and then signals, so a caller that looked under that lock does not miss it.
     done: Mutex<Option<Result<Vec<Accepted>>>>,
 }
 
@@ -73,6 +75,7 @@ impl Log {
     /// # Errors
     /// If one request is invalid or the store cannot accept them. No request is accepted then.
     pub fn append(self: &Arc<Log>, requests: Vec<Framed>) -> Result<Vec<Accepted>> {
+        // Released before the page is written: see `Log::queue`. `is_writing` keeps others from writing meanwhile.
         let mut queue = self.queue.lock();
         if queue.is_writing {
             drop(queue);
@@ -146,6 +149,7 @@ impl Log {
             drop(queue);
             let requests: Vec<&Vec<Framed>> = group.iter().map(|waiting| &waiting.requests).collect();
             let written = self.write(&requests);
+            // Not held during the write, so that callers can submit meanwhile.
             queue = self.queue.lock();
             self.answer(&mut queue, group, written);
         }
@@ -159,7 +163,7 @@ impl Log {
         });
         for (waiting, answer) in group.iter().zip(answers) {
             queue.bytes = queue.bytes.saturating_sub(waiting.bytes());
-            *waiting.done.lock() = Some(answer);
+            *waiting.done.lock() = Some(answer); // under the queue's lock: see the field
         }
         self.page_written.notify_all();
     }

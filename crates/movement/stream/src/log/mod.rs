@@ -46,13 +46,16 @@ pub struct Log {
     folder: Vec<u8>,
     lock: PathBuf,
     ack: Ack,
+    /// Held for a look at the queue or a change of it, and released during waits and while a page is written. `Waiting::done` may
+    /// be taken under it, and no other lock.
     queue: Mutex<Queue>,
     /// Signals that a page was written.
     page_written: Condvar,
     /// Signals that requests wait to be written.
     requests_waiting: Condvar,
+    /// Held while pages are appended, with I/O. Taken before the file lock of `lock_end`, which does the same among processes.
     end: Mutex<End>,
-    /// The number of pages that this process has appended; readers wait for it to change.
+    /// The number of pages that this process has appended; readers wait for it to change. A leaf.
     appended: Mutex<u64>,
     more: Condvar,
 }
@@ -168,6 +171,7 @@ impl Log {
         terrace::fail::point("stream:appended");
         end.next = page.end();
         end.pages.seen(key);
+        // Changed under the lock and then signalled, so that a reader between its look and its wait does not miss it.
         *self.appended.lock() += 1;
         self.more.notify_all();
         Ok(())

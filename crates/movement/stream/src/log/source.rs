@@ -31,9 +31,12 @@ pub struct LogSource {
     ledger: Arc<Ledger>,
     control: Arc<Control>,
     number: usize,
+    /// Held while pages are listed and read, and during the wait for new ones: only the collector's thread uses it. Taken before
+    /// `state`.
     coming: Mutex<Coming>,
+    /// Held for a look at the pages or a change of them, never during I/O. Other locks come before it.
     state: Mutex<State>,
-    /// Held while pages are trimmed: the producers' records are read, changed and written as one step.
+    /// Held while pages are trimmed: the producers' records are read, changed and written as one step. Taken before `state`.
     trimming: Mutex<()>,
 }
 
@@ -100,6 +103,7 @@ impl LogSource {
 
     fn pull_again(&self) -> Result<Option<Vec<Entry>>> {
         let (page, names) = {
+            // Released before the page is read.
             let mut state = self.state.lock();
             let Some((first, names)) = state.again.pop_first() else { return Ok(None) };
             let Some(open) = state.open.get(&first) else { return Ok(Some(Vec::new())) };
@@ -111,7 +115,7 @@ impl LogSource {
     }
 
     fn pull_next(&self, now: bool) -> Result<Option<Vec<Entry>>> {
-        let mut coming = self.coming.lock();
+        let mut coming = self.coming.lock(); // see the field
         self.list(&mut coming, now)?;
         let Some(page) = coming.pages.pop_front() else { return Ok(None) };
         let (entries, came) = self.entries(&page)?;
@@ -119,6 +123,7 @@ impl LogSource {
         for entry in &entries {
             *left.entry(entry.request.destination.clone()).or_default() += 1;
         }
+        // Before the entries are handed out: `finish` must find their page.
         let mut state = self.state.lock();
         match left.is_empty() {
             true => state.done.push((page, came)),
@@ -136,6 +141,7 @@ impl LogSource {
                 None => return Ok(()),
             },
         };
+        // Released before pages are trimmed. Taken out of `done`, they are trimmed by this thread only.
         let mut state = self.state.lock();
         let due = state.done.len() >= PAGES_PER_TRIM || state.trimmed.is_none_or(|at| at.elapsed() >= MAX_TRIM_DELAY);
         if state.done.is_empty() || !(due || now) {
@@ -188,7 +194,7 @@ impl Source for LogSource {
     }
 
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // released before `trim`
         for entry in moves {
             let State { open, done, .. } = &mut *state;
             let page = open.range_mut(..=entry.position.0).next_back();
@@ -210,7 +216,7 @@ impl Source for LogSource {
     }
 
     fn again(&self, destination: &Name) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // a change in memory only
         let State { open, again, .. } = &mut *state;
         let with = open.iter().filter(|(_, page)| page.left.contains_key(destination));
         for (&first, _) in with {

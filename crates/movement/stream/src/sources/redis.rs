@@ -30,6 +30,7 @@ pub struct Redis {
     control: Arc<Control>,
     /// How long the server may be unavailable.
     patience: Duration,
+    /// Held during requests as well, because the connection is in it: a connection serves one request at a time. A leaf.
     state: Mutex<State>,
 }
 
@@ -185,7 +186,7 @@ impl Source for Redis {
             return Ok(Pulled::Stop);
         }
         let ends = self.control.drains();
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // see the field
         let (mut pulled, mut bytes, mut done) = (Vec::new(), 0, Vec::new());
         while bytes < budget
             && let Some(entries) = self.next(&mut state)?
@@ -209,19 +210,20 @@ impl Source for Redis {
     }
 
     fn wait(&self, limit: Duration) {
+        // Released before the sleep.
         let away = self.state.lock().away.is_some();
         std::thread::sleep(if away { RETRY_DELAY } else { limit.min(Duration::from_millis(2)) });
     }
 
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // see the field
         let done: Vec<Position> = moves.iter().map(|entry| entry.position).collect();
         done.iter().for_each(|at| drop(state.open.remove(at)));
         self.delete(&mut state, &done)
     }
 
     fn again(&self, destination: &Name) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // a change in memory only
         let missed = state.open.iter().filter(|(_, name)| *name == destination).map(|(at, _)| *at);
         let missed: Vec<Position> = missed.collect();
         state.again.extend(missed);

@@ -1,4 +1,4 @@
-//! Whether what a change expects holds.
+//! Checks the expectations of a change.
 
 use terrace_format::key::show;
 use terrace_format::{Change, Expect};
@@ -19,7 +19,7 @@ impl Applier<'_, '_> {
         Ok(extent.map(|extent| extent.replicas.iter().map(|replica| replica.target).collect()).unwrap_or_default())
     }
 
-    /// Checks what a change expects.
+    /// Checks all expectations of a change.
     pub fn check(&mut self, change: &Change) -> Result<()> {
         let checked = self.check_each(change);
         if checked.is_err() {
@@ -83,7 +83,11 @@ impl Applier<'_, '_> {
                     let lasts = |target: &TargetId| among.contains(target);
                     let is_kept = targets.iter().any(|target| Some(*target) != dropped && lasts(target));
                     if !is_kept && !lasts(&task.target) && targets.iter().any(lasts) {
-                        return conflict(key, "what is to be replaced is the last that outlives a reboot".into());
+                        return conflict(
+                            key,
+                            "the replica to be replaced is the last one that outlives a reboot; look at it again"
+                                .into(),
+                        );
                     }
                 }
                 Expect::Free(key) => {
@@ -102,7 +106,7 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// A key that makes `key` impossible as a file's: a file above it, or anything below it.
+    /// A key that prevents a file under `key`: a file above it, or anything below it.
     fn in_the_way(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let folder = key.iter().rposition(|&byte| byte == b'/').map_or(&[][..], |at| &key[..at]);
         if folder != self.folder {
@@ -116,7 +120,7 @@ impl Applier<'_, '_> {
             self.folder.extend_from_slice(folder);
         }
         let mut below = keys::object(key);
-        // What comes at or behind the key tells nearly always whether anything lies below it.
+        // The next record at or after the key nearly always tells whether anything is below it.
         match self.records.get_greater_than_or_equal_to(self.txn, &below)? {
             Some((found, value)) if found == below.as_slice() => {
                 let object: Object = decode(value, "an object's record")?;

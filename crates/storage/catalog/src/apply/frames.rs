@@ -1,4 +1,4 @@
-//! Extents of objects, and the frames that they name: how many live in each segment, and which are dead.
+//! Changes the extents of objects, and keeps account of their frames: the live ones of each segment, and the dead ones.
 
 use std::collections::HashSet;
 
@@ -12,25 +12,26 @@ use crate::Result;
 use crate::dead::Dead;
 use crate::{decode, encode, extents, keys};
 
-/// Of a target's dead places the newest so many are looked at for a neighbour of one that dies: more writers than that, each
-/// with its own segment, hardly take turns.
+/// A neighbour of a dying frame is searched for among this many of the target's newest dead places. Each writer has its own
+/// segment, and more writers than this rarely alternate.
 const NEIGHBOURS_LOOKED_AT: usize = 8;
 
-/// What the catalog counts of a segment.
+/// The counts of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
-    /// Frames that extents name.
+    /// The number of frames that extents name.
     pub frames: u64,
-    /// Their bytes, headers included.
+    /// Their bytes, including headers.
     pub bytes: u64,
-    /// The last commit that added one.
+    /// The last commit that added a frame.
     pub sequence: u64,
-    /// The end of the last place in it that any commit has named.
+    /// The end of the last place that any commit has named.
     pub end: u64,
 }
 
 impl Live {
-    /// Reads a segment's record. Older ones do not tell the end, which comes last: it may be anywhere then.
+    /// Reads a segment's record. Records of older versions lack the last field, `end`, which is then unknown and set to the
+    /// maximum.
     pub fn read(value: &[u8]) -> Result<Live> {
         let what = "a segment's record";
         decode(value, what).or_else(|_| decode(&[value, &encode(&u64::MAX)?].concat(), what))
@@ -38,7 +39,7 @@ impl Live {
 }
 
 impl Applier<'_, '_> {
-    /// Changes every part of a frame; its raw length, or none where nothing of it is left.
+    /// Changes every part of a frame, and returns the frame's raw length. `None` if no part of it is left.
     pub(super) fn edit_frame(
         &mut self,
         key: &[u8],
@@ -62,13 +63,13 @@ impl Applier<'_, '_> {
             }
         })?;
         if is_named && object.inline.is_some() && raw_len.is_some() {
-            // The bytes are the same ones: the generation stays.
+            // The object's bytes are unchanged, so its generation stays.
             self.put(&keys::object(key), &object)?;
         }
         Ok(raw_len)
     }
 
-    /// Lays new extents over an object's.
+    /// Adds new extents to an object. They trim the older ones that they cover.
     pub(super) fn lay(&mut self, key: &[u8], object: &mut Object, new: &[NewExtent]) -> Result<()> {
         for NewExtent { extent, owed } in new {
             for replica in &extent.replicas {
@@ -87,7 +88,7 @@ impl Applier<'_, '_> {
         })
     }
 
-    /// Changes an object's extents around a range, and buries the frames of which nothing is left.
+    /// Changes an object's extents around a range, and buries the frames that have no part left.
     pub(super) fn edit_extents(
         &mut self,
         object: &mut Object,
@@ -99,7 +100,7 @@ impl Applier<'_, '_> {
         self.change_extents(object, all, edit)
     }
 
-    /// The same, of extents that were loaded.
+    /// Like [`Applier::edit_extents`], for extents that are already loaded.
     fn change_extents(
         &mut self,
         object: &mut Object,
@@ -137,7 +138,7 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// The owed replicas whose record begins with `prefix`.
+    /// The owed replicas whose key begins with `prefix`.
     pub(super) fn tasks(&self, prefix: &[u8]) -> Result<Vec<Task>> {
         let mut tasks = Vec::new();
         for entry in self.records.prefix_iter(self.txn, prefix)? {
@@ -169,7 +170,7 @@ impl Applier<'_, '_> {
         Ok(())
     }
 
-    /// Queues a place to be given back once a sync covers this commit.
+    /// Queues a dead place. Its target gets it back once no power cut can undo this commit.
     pub(super) fn bury(&mut self, object: u64, target: TargetId, place: Place) -> Result<()> {
         let live = self.live(target, place.segment)?;
         live.frames = live.frames.saturating_sub(1);
@@ -184,8 +185,8 @@ impl Applier<'_, '_> {
         self.put(&keys::freed(target, self.sequence, place.segment, offset), &dead)
     }
 
-    /// The record of what died right before a place and can share a record with it, and the record of both. With a record for
-    /// each frame, overwriting one small object again and again would make a large catalog.
+    /// Finds the record of an adjacent place that `dead` can share, and returns its key and the joined record. With one record
+    /// for each frame, overwriting a small object repeatedly would make the catalog large.
     fn dead_before(&self, target: TargetId, place: Place, dead: &Dead) -> Result<Option<(keys::Key, Dead)>> {
         let newest = self.records.rev_prefix_iter(self.txn, &keys::freed_on(target))?;
         for entry in newest.take(NEIGHBOURS_LOOKED_AT) {

@@ -1,5 +1,5 @@
-//! Carries out edits on the catalog's records. Live commits and replay of the log both come through
-//! here, so a rebuilt catalog equals the one that was lost.
+//! Applies edits to the catalog's records. Live commits and replay of the log share this code, so a rebuilt catalog equals the
+//! lost one.
 
 mod check;
 mod frames;
@@ -16,28 +16,28 @@ use super::keys;
 use super::{Records, decode, encode};
 use crate::Result;
 
-/// An open transaction, and the commit that it carries out.
+/// Applies commits in an open transaction.
 pub struct Applier<'a, 'env> {
     pub(super) records: Records,
     pub(super) txn: &'a mut RwTxn<'env>,
     time: u64,
-    /// The sequence of the commit at hand.
+    /// The sequence of the current commit.
     pub sequence: u64,
-    /// Whether the commit at hand holds once the log holds it durably, whatever bytes a power cut takes.
+    /// Whether the current commit needs no bytes: once the log holds it durably, no power cut can undo it.
     needs_no_bytes: bool,
-    /// Whether the edit at hand removes all of an object's bytes, by a commit that needs none. One that removes a part would
-    /// not do: a frame may die by it of which an earlier write, whose bytes may be lost, has covered the rest.
+    /// Whether the current edit removes all bytes of an object, in a commit that needs no bytes. Removing a part does not
+    /// count: it may kill a frame while an earlier write, whose bytes may be lost, covers the rest of that frame.
     is_removing: bool,
-    /// Segments' counts that differ from their records until [`Applier::finish`].
+    /// Counts of segments, which [`Applier::finish`] writes to their records.
     counts: Vec<((TargetId, u64), Live)>,
-    /// The folder that was last found to have no file above it.
+    /// The last folder that was found to have no file above it.
     folder: Vec<u8>,
-    /// The key that was last found to name nothing.
+    /// The last key that was found to name nothing.
     vacant: Vec<u8>,
 }
 
 impl<'a, 'env> Applier<'a, 'env> {
-    /// Carries out commits after `sequence`, at `time` (seconds since 1970).
+    /// Starts after commit `sequence`, at `time` (seconds since 1970).
     pub fn new(records: Records, txn: &'a mut RwTxn<'env>, sequence: u64, time: u64) -> Self {
         Applier {
             records,
@@ -52,13 +52,13 @@ impl<'a, 'env> Applier<'a, 'env> {
         }
     }
 
-    /// Turns to the commit of this sequence, whose edits are applied next.
+    /// Begins the commit of this sequence.
     pub fn begin(&mut self, sequence: u64, edits: &[Edit]) {
         self.sequence = sequence;
         self.needs_no_bytes = Edit::need_no_bytes(edits);
     }
 
-    /// Writes what was kept back while several commits were carried out.
+    /// Writes the counts of segments that were collected over all commits.
     pub fn finish(mut self) -> Result<()> {
         for ((target, segment), live) in std::mem::take(&mut self.counts) {
             self.put(&keys::segment(target, segment), &live)?;
@@ -88,7 +88,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         self.put(&keys::object(key), object)
     }
 
-    /// Applies one edit. An edit whose object is gone does nothing: replay may meet that after a power loss.
+    /// Applies one edit. An edit whose object is gone does nothing, which happens in a replay after a power cut.
     pub fn apply(&mut self, edit: &Edit) -> Result<()> {
         if !matches!(edit, Edit::Put { .. } | Edit::Write { .. }) {
             self.folder.clear();
@@ -111,7 +111,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Merge { key, object, extents } => {
                 let Some(mut object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
                 self.lay(key, &mut object, extents)?;
-                // It may hold the bytes of a write that is void, and with them the object's end.
+                // The merged extents may include the bytes of a void write, and with them the object's end.
                 let end = extents.iter().map(|new| new.extent.end()).max().unwrap_or(0);
                 object.length = object.length.max(end);
                 self.put(&keys::object(key), &object)
@@ -124,7 +124,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::SetAttributes { key, attributes } => {
                 let Some(mut object) = self.object(key)? else { return Ok(()) };
                 let before = std::mem::replace(&mut object.attributes, attributes.clone());
-                // Digests belong to the bytes. These attributes may have been read before the last write.
+                // Digests belong to the bytes, and these attributes may have been read before the last write.
                 object.attributes.take_digests(&before);
                 self.index_expiry(key, before.expiry(), object.attributes.expiry())?;
                 self.unfollow(object.id, key)?;
@@ -140,7 +140,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Rename { from, to } => self.rename(from, to),
             Edit::Made { task, replica } => self.made(task, replica),
             Edit::Owe { task, key, raw_len, then_drop } => {
-                // A frame that is owed to another target instead has been without it just as long.
+                // If the replica was owed to another target before, it has been missing since then.
                 let first = Task { target: 0, ..*task };
                 let mut since = self.sequence;
                 for other in self.tasks(&keys::owed(&first)[..25])? {
@@ -159,7 +159,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Lost { task, key, place, owed } => {
                 let mut is_last = false;
                 let raw_len = self.edit_frame(key, task, |extent| {
-                    // Who gives up a replica has seen others; they may have been given up meanwhile.
+                    // The process that gives up a replica has seen others, but these may have been given up meanwhile.
                     is_last = owed.is_none() && extent.replicas.len() == 1;
                     extent.replicas.retain(|r| is_last || r.place != *place);
                 })?;
@@ -194,7 +194,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         }
     }
 
-    /// Passes over an edit that is void. A later [`Edit::Merge`] may hold bytes of it, so the digests cannot stay.
+    /// Skips a void edit. A later [`Edit::Merge`] may include its bytes, so the object's digests cannot stay.
     pub fn skip(&mut self, edit: &Edit) -> Result<()> {
         let Edit::Write { key, object, .. } = edit else { return Ok(()) };
         match self.object(key)? {
@@ -230,7 +230,7 @@ impl<'a, 'env> Applier<'a, 'env> {
     fn write(&mut self, key: &[u8], id: u64, want: u8, mtime: i64, extents: &[NewExtent]) -> Result<()> {
         let named = self.object(key)?;
         if named.as_ref().is_some_and(|object| object.id != id) {
-            // The object that was written to was lost with the power, and the one before it is back.
+            // A power cut has undone the object of this write, and the previous object is back.
             return Ok(());
         }
         let mut object = named.unwrap_or_else(|| Object {

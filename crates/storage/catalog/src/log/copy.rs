@@ -1,4 +1,4 @@
-//! Copies of the log and its snapshots in other folders, and deleting what a snapshot made needless.
+//! Copies the log and its snapshots to other folders, and deletes the files that a newer snapshot replaces.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Log, Tail, files, name, snapshot, snapshots};
 
-/// The last bytes of a copy that must be those of the log before more is appended to it.
+/// Before a copy is extended, this many bytes at its end are compared with the log.
 const COMPARED_BYTES: u64 = 4096;
 
-/// Where a copy ends that this process has compared with the log and brought up to date.
+/// The end of a copy that this process has compared with the log and brought up to date.
 #[derive(Clone, Debug)]
 pub(super) struct CopyEnd {
     path: PathBuf,
@@ -22,19 +22,21 @@ pub(super) struct CopyEnd {
 }
 
 impl Log {
-    /// Appends to a copy what was logged since this process last brought it up to date; false where
-    /// [`copy_to`](Self::copy_to) must do it: the first time, in a new file, or where another file lies in its place.
+    /// Appends the records that were logged since this process last updated the copy. Returns false if
+    /// [`copy_to`](Self::copy_to) has to do it: the first time, in a new file of the log, or if the copy was replaced.
     pub fn append_to_copy(&self, folder: &Path, tail: Tail) -> io::Result<bool> {
         let known = self.copies.lock().iter().find(|copy| copy.path.parent() == Some(folder)).cloned();
         let Some(mut copy) = known.filter(|copy| copy.file == tail.file) else { return Ok(false) };
-        // If the same file is still there, the target is, too: what else might be mounted there has another device.
+        // The path still leads to the file that was compared, so the target is there: a mount point, or another disk in its
+        // place, has another device number.
         let Ok(file) = OpenOptions::new().write(true).open(&copy.path) else { return Ok(false) };
         if !file.metadata().is_ok_and(|found| (found.dev(), found.ino()) == copy.inode) {
             return Ok(false);
         }
         if copy.position < tail.position {
             let source = self.file(tail.file, tail.position).map_err(io::Error::other)?;
-            // Other threads and processes may append the same bytes at the same place meanwhile.
+            // No lock is held: other threads and processes may append to the copy at the same time. They write the same bytes
+            // to the same offsets, because the log never changes before its end.
             copy_range(&source, &file, copy.position, tail.position)?;
             copy.position = tail.position;
             self.set_copy_end(copy);
@@ -43,6 +45,7 @@ impl Log {
     }
 
     fn set_copy_end(&self, new: CopyEnd) {
+        // Held for the update of one entry only, never during I/O.
         let mut copies = self.copies.lock();
         copies.retain(|copy| copy.path.parent() != new.path.parent());
         copies.push(new);
@@ -51,7 +54,7 @@ impl Log {
     /// Brings a copy of the log, its newest snapshot included, up to `tail`.
     pub fn copy_to(&self, folder: &Path, tail: Tail, durable: bool) -> io::Result<()> {
         match DirBuilder::new().mode(0o700).create(folder) {
-            // The folder's own name must be durable, too.
+            // The folder's name must be durable, too: a synced copy without a name is lost in a power cut.
             Ok(()) => folder.parent().map_or(Ok(()), |target| File::open(target)?.sync_all())?,
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(e),
@@ -61,17 +64,20 @@ impl Log {
         {
             let new = folder.join("new");
             fs::copy(snapshot(&self.folder, newest), &new)?;
+            // Synced before it gets its name: a snapshot with its name counts as whole, and `trim` then deletes the files of
+            // the log that it replaces. The folder is synced before that, so that the name is durable as well.
             File::open(&new)?.sync_all()?;
             fs::rename(&new, snapshot(folder, newest))?;
             File::open(folder)?.sync_all()?;
         }
         for file in files(&self.folder)?.into_iter().filter(|&file| file <= tail.file) {
             match self.copy_file(folder, file, tail, durable) {
-                // Another process made a snapshot, and deleted it.
+                // Another process made a snapshot, and deleted this file of the log.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 copied => copied?,
             }
         }
+        // The names of new files: `copy_file` has synced their bytes.
         if durable { File::open(folder)?.sync_all() } else { Ok(()) }
     }
 
@@ -88,8 +94,8 @@ impl Log {
         let metadata = copy.metadata()?;
         let mut at = metadata.len().min(end);
         if !same_before(&source, &copy, at)? {
-            // The copy holds what a power cut took from the log before that went on differently, or the log is damaged:
-            // then the copy is what it is mended from, and must not become the same.
+            // Either a power cut took records from the log that the copy still holds, and the log went on with others, or
+            // the log is damaged. In the second case the copy is needed to mend the log, so it must not be overwritten.
             if !self.is_whole_file(file, end)? {
                 let damaged = format!("{} is damaged; `terrace rebuild` mends it", self.path(file).display());
                 return Err(io::Error::new(io::ErrorKind::InvalidData, damaged));
@@ -98,6 +104,7 @@ impl Log {
         }
         copy_range(&source, &copy, at, end)?;
         if durable {
+            // A durable acknowledgement and a sync mark wait for this: the copy serves if the store's own log is lost.
             copy.sync_data()?;
         }
         if file == tail.file {
@@ -107,7 +114,7 @@ impl Log {
         Ok(())
     }
 
-    /// Deletes the log's files and snapshots before the newest snapshot, which begins in `file`.
+    /// Deletes all files of the log before `file`, in which the newest snapshot's commit lies, and all older snapshots.
     pub fn trim(&self, folder: &Path, file: u64) -> io::Result<()> {
         let old = files(folder)?.into_iter().filter(|&f| f < file).map(|f| folder.join(name(f)));
         let mut shots = snapshots(folder)?;

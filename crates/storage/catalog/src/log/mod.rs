@@ -1,8 +1,7 @@
-//! The commit log: the truth of which the catalog is an index. See `docs/format.md`.
+//! The commit log: the truth. The catalog is an index over it. See `docs/format.md`.
 //!
-//! One log per store, shared by all its processes. Whoever holds the catalog's write transaction
-//! appends; where the log ends is a record of the catalog, so that what a dead writer left behind
-//! the end is overwritten by the next.
+//! All processes of a store share one log. The process that holds the catalog's write transaction appends to it. The
+//! catalog records where the log ends, so the next writer overwrites anything that a dead one left behind the end.
 
 mod copy;
 mod reach;
@@ -29,14 +28,14 @@ const RECORD_MAGIC: [u8; 4] = *b"TRLG";
 const RECORD_VERSION: u8 = 1;
 const RECORD_HEADER_BYTES: usize = 48;
 const CHECKSUM_RANGE: std::ops::Range<usize> = 40..48;
-/// A file that has grown this long takes no more records; the catalog's next snapshot lets it be deleted.
+/// A file of this length takes no more records. The next snapshot of the catalog allows its deletion.
 const MAX_FILE_BYTES: u64 = 32 << 20;
-/// No file is full before it has grown this long, ...
+/// A file is full at this length, ...
 const MIN_FILE_BYTES: u64 = 4 << 20;
-/// ... and this many times what the catalog holds: a snapshot then costs little beside what was logged.
+/// ... or at this many times the catalog's size if that is more: a snapshot then costs little beside the records it replaces.
 const FILE_BYTES_PER_CATALOG_BYTE: u64 = 4;
 
-/// Where the log ends.
+/// The end of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tail {
     /// The last commit's sequence; 0 before the first.
@@ -49,16 +48,16 @@ pub struct Tail {
     pub position: u64,
 }
 
-/// One record: a group of commits with following sequences.
+/// One record: a group of commits with consecutive sequences.
 #[derive(Debug)]
 pub struct Record {
     /// The first commit's sequence.
     pub first: u64,
-    /// When: seconds since 1970.
+    /// The time of the commits: seconds since 1970.
     pub time: u64,
-    /// Each commit's edits.
+    /// The edits of each commit.
     pub commits: Vec<Vec<Edit>>,
-    /// The log's end behind this record.
+    /// The end of this record, which is the log's end if no other follows.
     pub tail: Tail,
 }
 
@@ -66,19 +65,25 @@ pub struct Record {
 pub struct Log {
     folder: PathBuf,
     store: u64,
-    /// The length at which a file is full.
+    /// The length at which a file is full. Read and written without order: an outdated value only makes a file a little
+    /// longer or shorter.
     full: AtomicU64,
-    /// The most that it may be.
+    /// The highest value of `full`.
     max_full: u64,
+    /// The file that was used last, by its number. A leaf: no other lock is taken under it. It is held while the file is
+    /// opened, never while it is read, written or synced.
     open: Mutex<Option<(u64, Arc<File>)>>,
-    /// Where the copies end, one for each folder.
+    /// The ends of the copies, one for each folder. A leaf, held for the lookup or update of an entry, never during I/O.
     copies: Mutex<Vec<copy::CopyEnd>>,
-    /// The last commit that this process made durable.
+    /// The last commit that this process made durable. `sync` stores it (release) after the files are synced; a thread that
+    /// reads it (acquire) may skip its own sync of all commits up to it.
     durable: AtomicU64,
+    /// All files before this one are durable and get no more records. Raised (release) after they are synced.
+    durable_before: AtomicU64,
 }
 
 impl Log {
-    /// The log in `folder`, which is made if it is not there.
+    /// Opens the log in `folder`. Creates the folder if it is missing.
     pub fn open(folder: &Path, store: u64) -> Result<Log> {
         fs::DirBuilder::new()
             .recursive(true)
@@ -87,8 +92,16 @@ impl Log {
             .map_err(Error::io(format!("making {}", folder.display())))?;
         let max_full = terrace_system::fail::limit("TERRACE_LOG_FILE", MAX_FILE_BYTES);
         let full = AtomicU64::new(max_full);
-        let (open, copies, durable) = (Mutex::new(None), Mutex::new(Vec::new()), AtomicU64::new(0));
-        Ok(Log { folder: folder.to_owned(), store, full, max_full, open, copies, durable })
+        Ok(Log {
+            folder: folder.to_owned(),
+            store,
+            full,
+            max_full,
+            open: Mutex::new(None),
+            copies: Mutex::new(Vec::new()),
+            durable: AtomicU64::new(0),
+            durable_before: AtomicU64::new(0),
+        })
     }
 
     /// The store's id, with which checksums of its records and frames are seeded.
@@ -110,13 +123,13 @@ impl Log {
         self.folder.join(name(file))
     }
 
-    /// Lets the length of the log's files follow that of the catalog: the log of a small store must not be long.
+    /// Adapts the length of the log's files to the size of the catalog: a small store must not have a long log.
     pub fn fit_to(&self, catalog_bytes: u64) {
         let wanted = catalog_bytes.saturating_mul(FILE_BYTES_PER_CATALOG_BYTE).max(MIN_FILE_BYTES);
         self.full.store(wanted.min(self.max_full), Ordering::Relaxed);
     }
 
-    /// A file of the log, which holds `length` bytes at least.
+    /// Opens a file of the log, which must have at least `length` bytes.
     fn file(&self, file: u64, length: u64) -> Result<Arc<File>> {
         let mut open = self.open.lock();
         if let Some((id, handle)) = open.as_ref()
@@ -129,7 +142,7 @@ impl Log {
         let handle =
             OpenOptions::new().read(true).write(true).create(length == 0).truncate(false).mode(0o600).open(&path);
         let handle = handle.map_err(Error::io(context()))?;
-        // Nothing is written behind a hole: it would end the log for whoever reads it.
+        // A record behind a hole would be lost: every reader takes the hole for the end of the log.
         let held = handle.metadata().map_err(Error::io(context()))?.len();
         if held < length {
             let path = path.display();
@@ -142,13 +155,16 @@ impl Log {
         Ok(handle)
     }
 
-    /// Opens files anew from here on: those in the log's folder are others now.
+    /// Forgets the open file and what was synced, because the files in the log's folder have been replaced.
     pub fn forget_open_file(&self) {
         *self.open.lock() = None;
+        // The numbers are about the old files. With them, `sync` would skip the new ones.
         self.durable.store(0, Ordering::Release);
+        self.durable_before.store(0, Ordering::Release);
     }
 
-    /// Appends the record of `commits`, encoded, behind `tail`; the new tail.
+    /// Appends the record of the encoded `commits` at `tail`, and returns the new tail. The caller holds the catalog's write
+    /// transaction, so that no two writers append at the same place.
     pub fn append(&self, tail: Tail, time: u64, count: u32, commits: &[u8], buffer: &mut Vec<u8>) -> Result<Tail> {
         buffer.clear();
         buffer.extend_from_slice(&RECORD_MAGIC);
@@ -162,6 +178,7 @@ impl Log {
         buffer.extend_from_slice(commits);
         let checksum = xxh3_64_with_seed(buffer, self.store);
         buffer[CHECKSUM_RANGE].copy_from_slice(&checksum.to_le_bytes());
+        // Relaxed: see `full`.
         let tail = match tail.position >= self.full.load(Ordering::Relaxed) {
             true => Tail { file: tail.sequence + 1, position: 0, ..tail },
             false => tail,
@@ -179,13 +196,20 @@ impl Log {
             return Ok(());
         }
         let context = || format!("syncing {}", self.path(tail.file).display());
-        // The file before may have been filled since the last sync.
-        let all = self.files()?;
-        for &file in all.iter().rev().filter(|&&file| file <= tail.file).take(2) {
-            self.file(file, 0)?.sync_data().map_err(Error::io(context()))?;
+        // Any number of files may have been filled since the last sync, also by other processes.
+        let unsynced = self.durable_before.load(Ordering::Acquire)..=tail.file;
+        for file in self.files()?.into_iter().filter(|file| unsynced.contains(file)) {
+            match File::open(self.path(file)) {
+                // Another process deleted it, because a durable snapshot covers it.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && file != tail.file => {}
+                opened => opened.and_then(|opened| opened.sync_data()).map_err(Error::io(context()))?,
+            }
         }
+        // A new file's name: without it, a power cut takes the file with all its records.
         File::open(&self.folder).and_then(|f| f.sync_all()).map_err(Error::io(context()))?;
+        // After the syncs, for the threads that then skip theirs. The maximum: threads may end in any order.
         self.durable.fetch_max(tail.sequence, Ordering::AcqRel);
+        self.durable_before.fetch_max(tail.file, Ordering::AcqRel);
         Ok(())
     }
 }
@@ -198,7 +222,7 @@ fn files(folder: &Path) -> io::Result<Vec<u64>> {
     numbered(folder, ".log")
 }
 
-/// The sequences that files with this ending are named by, in order; none where there is no folder.
+/// The numbers in the names of the files with this ending, in order. Empty if there is no folder.
 fn numbered(folder: &Path, ending: &str) -> io::Result<Vec<u64>> {
     let mut found = Vec::new();
     let entries = match fs::read_dir(folder) {
@@ -213,12 +237,12 @@ fn numbered(folder: &Path, ending: &str) -> io::Result<Vec<u64>> {
     Ok(found)
 }
 
-/// The snapshots of the catalog in the log's folder, or a copy of it, oldest first.
+/// The snapshots of the catalog in the log's folder, or in a copy of it, oldest first.
 pub fn snapshots(folder: &Path) -> io::Result<Vec<u64>> {
     numbered(folder, ".snapshot")
 }
 
-/// The file of the snapshot at commit `sequence`.
+/// The path of the snapshot at commit `sequence`.
 pub fn snapshot(folder: &Path, sequence: u64) -> PathBuf {
     folder.join(format!("{sequence:016x}.snapshot"))
 }

@@ -1,7 +1,7 @@
 //! How far the log must reach: a small file in the store's directory and on each persistent target.
 //!
-//! It names a commit up to which the log was durable once. A log that ends before it is damaged, or part of it is
-//! lost; what was acknowledged after it may be missing after a power cut. See `docs/format.md`.
+//! It names a commit up to which the log was durable once. A log that ends before this commit is damaged, or a part of it is
+//! lost. Later commits may be missing after a power cut. See `docs/format.md`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -18,17 +18,18 @@ pub fn write_reach(folder: &Path, store: u64, sequence: u64) -> io::Result<()> {
     let path = folder.join(REACH_FILE);
     let is_new = !path.exists();
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path)?;
-    // One write of less than a sector, in place: a power cut leaves the old text or the new one. Neither is synced, as
-    // an old text only asks for less.
+    // One write of less than a sector, in place: a power cut leaves the old text or the new one. It need not be synced: an
+    // old text asks for less, and stays true.
     file.write_all_at(text(store, sequence).as_bytes(), 0)?;
     if is_new {
+        // An empty or missing file would ask for nothing at all.
         file.sync_data()?;
         File::open(folder)?.sync_all()?;
     }
     Ok(())
 }
 
-/// The commit that the file in `folder` names; none where there is no such file, or it is damaged or another store's.
+/// Reads the commit that the file in `folder` names. `None` if there is no file, or it is damaged or another store's.
 pub fn read_reach(folder: &Path, store: u64) -> Option<u64> {
     let found = fs::read_to_string(folder.join(REACH_FILE)).ok()?;
     let number = found.lines().find_map(|line| line.strip_prefix("reach "))?;

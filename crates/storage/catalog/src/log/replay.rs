@@ -1,4 +1,4 @@
-//! Reading the log: the store's own files and, where these are damaged, the copies on targets.
+//! Reads the log: the store's own files and, if these are damaged, the copies on targets.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,15 +10,15 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{CHECKSUM_RANGE, Log, RECORD_HEADER_BYTES, RECORD_MAGIC, RECORD_VERSION, Record, Tail, name, snapshot};
 use crate::{Error, Result};
 
-/// How much is read before the log's end to find its last record; more where that is longer.
+/// The last record is searched for in this many bytes before the log's end: first in a few, then in more.
 const END_WINDOWS_BYTES: [u64; 3] = [4 << 10, 256 << 10, u64::MAX];
 
 impl Log {
-    /// Calls `each` with every whole record behind `after`, in order, and returns the log's end. A record that does
-    /// not follow from the one before it ends the log.
+    /// Calls `each` with every whole record after `after`, in order, and returns the log's end. The log ends at the first
+    /// record that does not follow from the one before it.
     ///
     /// # Errors
-    /// [`Error::Unusable`] where a whole record holds what this version does not know: what follows is not lost.
+    /// [`Error::Unusable`] if a whole record has content that this version does not know: the records after it are not lost.
     pub fn replay<E: From<Error>>(
         &self,
         after: Tail,
@@ -27,9 +27,8 @@ impl Log {
         self.replay_from(&[self.folder()], after, |record, _, _| each(record))
     }
 
-    /// Replays the log in several folders as one: each record comes from the first folder that holds it whole, so that
-    /// copies that are damaged in different places make up for each other. `each` is given the record, its bytes, and
-    /// which folder it comes from.
+    /// Replays the logs in several folders as one: each record comes from the first folder that has it whole, so copies that
+    /// are damaged in different places complement each other. `each` gets the record, its bytes, and the index of the folder.
     pub fn replay_from<E: From<Error>>(
         &self,
         folders: &[&Path],
@@ -62,13 +61,13 @@ impl Log {
         }
     }
 
-    /// Whether the log holds the record that ends at `tail`.
+    /// Returns whether the log holds the record that ends at `tail`.
     pub fn holds_end(&self, tail: Tail) -> Result<bool> {
         if tail.sequence == 0 {
             return Ok(true);
         }
         if tail.position == 0 {
-            // Nothing was committed since the snapshot with which the log begins.
+            // No commit has followed the snapshot with which the log begins.
             return Ok(snapshot(self.folder(), tail.sequence).exists());
         }
         let path = self.path(tail.file);
@@ -91,7 +90,7 @@ impl Log {
         Ok(false)
     }
 
-    /// The checksum of a record that `bytes` hold from the first to the last, if they are one.
+    /// The checksum of the record that fills `bytes`. `None` if they are not exactly one whole record.
     fn checksum_of(&self, bytes: &[u8]) -> Option<u64> {
         let header = bytes.get(..RECORD_HEADER_BYTES)?;
         let length = RECORD_HEADER_BYTES + u32_at(header, 8) as usize;
@@ -99,14 +98,14 @@ impl Log {
         (length == bytes.len() && self.is_whole(bytes)).then_some(checksum)
     }
 
-    /// Whether a record's checksum is that of its bytes.
+    /// Returns whether a record's checksum matches its bytes.
     fn is_whole(&self, record: &[u8]) -> bool {
         let mut zeroed = record.to_vec();
         zeroed[CHECKSUM_RANGE].fill(0);
         xxh3_64_with_seed(&zeroed, self.store) == u64_at(record, CHECKSUM_RANGE.start)
     }
 
-    /// The record at `tail`, if a whole one that follows is there.
+    /// Parses the record at `tail`. `None` if there is no whole record that follows from `tail`.
     fn parse(&self, folder: &Path, bytes: &[u8], tail: Tail) -> Result<Option<Record>> {
         let Some(rest) = usize::try_from(tail.position).ok().and_then(|at| bytes.get(at..)) else { return Ok(None) };
         let Some(header) = rest.get(..RECORD_HEADER_BYTES) else { return Ok(None) };
@@ -143,7 +142,7 @@ impl Log {
         Ok(Some(Record { first, time: u64_at(header, 32), commits, tail }))
     }
 
-    /// Whether records that follow from one another fill the first `length` bytes of a file of the log.
+    /// Returns whether a chain of whole records fills the first `length` bytes of a file of the log.
     pub(super) fn is_whole_file(&self, file: u64, length: u64) -> io::Result<bool> {
         let bytes = fs::read(self.path(file))?;
         let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else { return Ok(length == 0) };
@@ -157,7 +156,8 @@ impl Log {
         Ok(tail.position == length)
     }
 
-    /// Writes a record that a copy holds where this log has lost it. Nothing is synced.
+    /// Writes a record that this log has lost and a copy still holds. It is not synced: if a power cut takes it, the next
+    /// recovery finds it in the copy again.
     pub fn mend(&self, end: Tail, record: &[u8]) -> Result<PathBuf> {
         let path = self.path(end.file);
         let file = File::options().create(true).truncate(false).write(true).open(&path);

@@ -29,15 +29,15 @@ pub enum Outage {
     Ends,
 }
 
-/// Asks a kind what it does where its place becomes unreachable while threads append, read and free, and comes back.
-/// `make` carries out each step.
+/// Checks the behaviour of a kind whose place becomes unreachable while threads append, read and free, and then returns. `make`
+/// carries out each step.
 ///
 /// There is one right answer. A call that an outage interrupts fails with an error that sets the target aside: it must not
 /// say that a frame is missing or damaged, since the store would forget it. An acknowledged frame outlives the outage, and
 /// a freed one stays freed. The same target works again afterwards.
 ///
 /// # Panics
-/// Where an answer is wrong.
+/// If an answer is wrong.
 pub fn check_outage(kind: &dyn TargetKind, site: Site, make: impl FnMut(Outage)) {
     let trial = Trial::new(kind, site, &|target, _| target);
     assert!(!trial.capabilities.volatile, "the memory of this process is always reachable");
@@ -69,7 +69,7 @@ fn write_through_outage(trial: &Trial<'_>, target: &dyn Target, mut make: impl F
     thread::scope(|scope| {
         let writers = (1..=WRITER_COUNT).map(|number| scope.spawn(move || write_until(target, number, is_over, count)));
         let writers: Vec<_> = writers.collect();
-        // Ends the writers also where an assertion fails here: the scope waits for them.
+        // Ends the writers even if an assertion fails here: otherwise the scope would wait for them forever.
         let stop = SetOnDrop(is_over);
         let wait_for_more = |what: &str| {
             let enough = count.load(Ordering::Relaxed) + FRAMES_AROUND_OUTAGE;
@@ -93,7 +93,8 @@ fn write_through_outage(trial: &Trial<'_>, target: &dyn Target, mut make: impl F
     all
 }
 
-/// Appends, reads and frees until it is over. Counts acknowledged frames.
+/// Appends, reads and frees until `is_over`. Counts acknowledged frames. Both atomics are relaxed, because no other data depends
+/// on them: joining the writers makes their results visible.
 fn write_until(target: &dyn Target, number: u64, is_over: &AtomicBool, count: &AtomicU64) -> Written {
     // A writer that panics ends the others.
     let _stop = SetOnDrop(is_over);
@@ -119,7 +120,7 @@ fn write_until(target: &dyn Target, number: u64, is_over: &AtomicBool, count: &A
         if written.held.len() > MAX_FRAMES_OF_WRITER {
             freeing.extend(written.held.pop_first());
         }
-        // One that could not be freed is freed again: it may be gone by now, or not.
+        // Frames that could not be freed are freed again. They may be gone already.
         let places: Vec<Place> = freeing.values().copied().collect();
         match target.free(&places) {
             Ok(()) => written.freed.extend(std::mem::take(&mut freeing).into_keys()),
@@ -140,6 +141,7 @@ fn assert_sets_aside(error: &io::Error) {
     assert!(!means_something_else, "the place is unreachable, but the error is {:?}: {error}", error.kind());
 }
 
+/// Sets a flag on drop, even when its thread panics. Relaxed: the flag carries no data.
 struct SetOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for SetOnDrop<'_> {

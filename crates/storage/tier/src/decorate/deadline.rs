@@ -1,6 +1,6 @@
-//! A limit on how long a call may take: a disk or a network file system that hangs must not hang its callers.
+//! A time limit for calls: a disk or network file system that hangs must not hang its callers.
 //!
-//! Each call runs on a thread of the target's own, which stays behind where the call does not come back.
+//! Each call runs on a thread of the target. If the call does not return in time, the thread is left behind.
 
 use std::io;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use terrace_format::frame::{Frame, Header};
 use super::files;
 use crate::{FileStore, Place, Space, Target, Whole};
 
-/// While so many calls have not come back, no more are begun.
+/// While this many calls hang, no more are begun: each of them occupies a thread.
 const MAX_HUNG_CALLS: usize = 4;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A target whose calls end in time.
+/// A target whose calls end in time, if need be with an error.
 pub struct Deadline {
     inner: Arc<dyn Target>,
     limit: Duration,
@@ -27,11 +27,15 @@ pub struct Deadline {
     lanes: Arc<Lanes>,
 }
 
-/// Threads that wait for something to do, until the target is dropped.
+/// Threads (lanes) that wait for jobs until the target is dropped.
 struct Lanes {
+    /// Held by the one idle lane that waits for the next job; all others wait for the lock. It is released before the job
+    /// runs, so a job that hangs holds up nobody.
     jobs: Mutex<Receiver<Job>>,
-    /// How many wait that no job is meant for yet.
+    /// The number of waiting lanes that no job is meant for yet. A job is sent only after it was lowered or a lane was
+    /// started, so no job waits behind one that hangs. It is a mere count: the channel carries the data.
     idle: AtomicUsize,
+    /// The number of calls that were given up and have not returned. Their callers add them, and their lanes take them off.
     hung: AtomicUsize,
 }
 
@@ -40,9 +44,11 @@ impl Lanes {
         let lanes = self.clone();
         let lane = move || {
             loop {
+                // A statement of its own, so that the lock is released before the job runs.
                 let job = lanes.jobs.lock().recv();
                 let Ok(job) = job else { return };
                 job();
+                // From here on this lane takes the next job for sure: it goes straight back to the channel.
                 lanes.idle.fetch_add(1, Ordering::AcqRel);
             }
         };
@@ -51,7 +57,7 @@ impl Lanes {
 }
 
 impl Deadline {
-    /// Wraps a target whose calls may take `limit` each.
+    /// Wraps a target. Each call may take `limit`.
     pub fn new(inner: Arc<dyn Target>, limit: Duration) -> Deadline {
         let (jobs, receive) = channel();
         let lanes = Lanes { jobs: Mutex::new(receive), idle: AtomicUsize::new(0), hung: AtomicUsize::new(0) };
@@ -59,6 +65,7 @@ impl Deadline {
     }
 
     fn give(&self, job: Job) -> io::Result<()> {
+        // Reserves one idle lane, or none is left. The update is atomic, so two callers never reserve the same lane.
         let taken = self.lanes.idle.try_update(Ordering::AcqRel, Ordering::Acquire, |idle| idle.checked_sub(1));
         if taken.is_err() {
             self.lanes.start()?;
@@ -71,8 +78,10 @@ impl Deadline {
         work: impl FnOnce(&dyn Target) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let late = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("{what} after {:?}", self.limit));
+        // The count may be too high for a moment (see below), or callers may pass it at the same time: it only limits how many
+        // threads are left behind, and need not be exact.
         if self.lanes.hung.load(Ordering::Acquire) >= MAX_HUNG_CALLS {
-            return Err(late("calls have not come back"));
+            return Err(late("earlier calls have not returned"));
         }
         let (send, receive) = sync_channel(1);
         let (inner, lanes) = (self.inner.clone(), self.lanes.clone());
@@ -80,13 +89,15 @@ impl Deadline {
         let of_lane = state.clone();
         self.give(Box::new(move || {
             let result = work(&*inner);
+            // Both sides swap their state in, so exactly one of them sees the other's and takes the call off the count.
             if of_lane.swap(STATE_DONE, Ordering::AcqRel) == GIVEN_UP {
                 lanes.hung.fetch_sub(1, Ordering::AcqRel);
             }
-            // Nobody waits any more if this fails.
+            // If this fails, the caller has given up, and nobody needs the result.
             let _ = send.send(result);
         }))?;
         receive.recv_timeout(self.limit).unwrap_or_else(|_| {
+            // Added before the swap: the lane may take it off at once, and the count must not fall below 0.
             self.lanes.hung.fetch_add(1, Ordering::AcqRel);
             if state.swap(GIVEN_UP, Ordering::AcqRel) == STATE_DONE {
                 self.lanes.hung.fetch_sub(1, Ordering::AcqRel);
@@ -138,7 +149,7 @@ impl Target for Deadline {
         self.run(|inner| inner.space())
     }
 
-    /// Takes as long as it takes: all of a target is looked at.
+    /// Has no time limit, because it reads the headers of the whole target.
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
         self.inner.scan(found)
     }

@@ -1,4 +1,4 @@
-//! Makes a target fail as a test wishes.
+//! Makes a target fail as a test demands.
 
 use std::io;
 use std::sync::Arc;
@@ -36,10 +36,12 @@ impl From<Failure> for io::Error {
     }
 }
 
-/// What is to go wrong on a target; a test keeps a handle and changes it while the target is in use.
+/// The faults of a target. A test keeps a handle, and changes them while the target is in use.
 #[derive(Default)]
 pub struct FaultPlan {
+    /// The number of calls. Each call gets a number of its own; sequentially consistent, so that tests need not care.
     calls: AtomicU64,
+    /// Held for a look at the faults or a change of them, never while a call runs or hangs.
     faults: Mutex<Set>,
 }
 
@@ -54,7 +56,7 @@ struct Set {
 }
 
 impl FaultPlan {
-    /// Calls so far, whether they failed or not; the next call has this number.
+    /// The number of calls so far, failed ones included. The next call has this number.
     pub fn count(&self) -> u64 {
         self.calls.load(Ordering::SeqCst)
     }
@@ -69,7 +71,7 @@ impl FaultPlan {
         self.faults.lock().all = Some(failure.into());
     }
 
-    /// Fails every append, sync, free and discard from now on, as a full or read-only device does.
+    /// Fails every append, sync, free and discard from now on, like a full or read-only device.
     pub fn fail_writes(&self, failure: impl Into<Failure>) {
         self.faults.lock().writes = Some(failure.into());
     }
@@ -79,22 +81,22 @@ impl FaultPlan {
         self.fail_all(io::ErrorKind::NotConnected);
     }
 
-    /// Makes every call wait this long before it does anything.
+    /// Delays every call by this time from now on.
     pub fn hang(&self, time: Duration) {
         self.faults.lock().hang = Some(time);
     }
 
-    /// Flips one bit in what each of the next `reads` return.
+    /// Flips one bit in the result of each of the next `reads`.
     pub fn flip_reads(&self, reads: u64) {
         self.faults.lock().flips = reads;
     }
 
-    /// Each of the next `appends` leaves its header and half of its payload behind, and fails with EIO.
+    /// Makes each of the next `appends` write its header and half of its payload, and fail with EIO.
     pub fn tear_appends(&self, appends: u64) {
         self.faults.lock().torn = appends;
     }
 
-    /// Nothing goes wrong any more; the count of calls goes on.
+    /// Ends all faults. The count of calls goes on.
     pub fn heal(&self) {
         *self.faults.lock() = Set::default();
     }
@@ -112,7 +114,7 @@ impl FaultPlan {
         }
     }
 
-    /// Whether this is one of the operations that are counted down by `left`.
+    /// Counts down the number that `left` selects. Returns whether it was above 0.
     fn take(&self, left: impl Fn(&mut Set) -> &mut u64) -> bool {
         let mut faults = self.faults.lock();
         let left = left(&mut faults);
@@ -129,12 +131,12 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Wraps a target; nothing fails yet.
+    /// Wraps a target, without faults yet.
     pub fn new(inner: Arc<dyn Target>) -> Faults {
         Faults { inner, plan: Arc::default() }
     }
 
-    /// The handle by which faults are set.
+    /// The handle for setting faults.
     pub fn plan(&self) -> Arc<FaultPlan> {
         self.plan.clone()
     }

@@ -1,6 +1,6 @@
-//! Decorators: what makes one target behave like another.
+//! Decorators, which change the behaviour of a target.
 
-/// Passes the named methods of [`crate::Target`] or [`crate::FileStore`] on to `self.inner`.
+/// Delegates the named methods of [`crate::Target`] or [`crate::FileStore`] to `self.inner`.
 macro_rules! delegate {
     (@one free) => {
         fn free(&self, places: &[$crate::Place]) -> std::io::Result<()> {
@@ -32,7 +32,7 @@ macro_rules! delegate {
             self.inner.scan(found)
         }
     };
-    // The decorator itself is the file store of what it decorates.
+    // The decorator is the file store, so that it decorates those calls as well.
     (@one files) => {
         fn files(&self) -> Option<&dyn $crate::FileStore> {
             self.inner.files().map(|_| self as &dyn $crate::FileStore)
@@ -103,7 +103,7 @@ pub use throttle::{Limits, Throttle};
 /// The plain files of a decorated target.
 ///
 /// # Errors
-/// `Unsupported` where it has none.
+/// `Unsupported` if it has none.
 fn files(inner: &dyn Target) -> io::Result<&dyn FileStore> {
     inner.files().ok_or_else(|| io::ErrorKind::Unsupported.into())
 }

@@ -1,4 +1,4 @@
-//! Makes a target as slow as another device, for all processes together.
+//! Limits the rate of a target, for all processes together, so that it behaves like a slower device.
 
 use std::fs::File;
 use std::io;
@@ -15,26 +15,26 @@ use super::files;
 use crate::{FileStore, Place, Target};
 
 const SECOND_NANOSECONDS: u64 = 1_000_000_000;
-/// A target that was idle may catch up by this much at the most.
+/// The most idle time for which a target is credited.
 const MAX_CREDIT_NANOSECONDS: u64 = SECOND_NANOSECONDS / 50;
-/// No more than this (or than `MAX_QUEUED_BYTES` bytes take) is ever booked ahead: what is further off was booked before a reboot.
+/// Time is booked ahead by at most this, or by the time that `MAX_QUEUED_BYTES` take. A later instant is from before a reboot.
 const MAX_AHEAD_NANOSECONDS: u64 = 60 * SECOND_NANOSECONDS;
 /// Bytes that may wait in a slow target's queue.
 const MAX_QUEUED_BYTES: u64 = 256 << 20;
 
-/// How fast the device is that a throttled target stands for.
+/// The speed of a throttled target.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// Bytes read per second.
     pub read: Option<u64>,
     /// Bytes written per second.
     pub write: Option<u64>,
-    /// Added to each append, read and sync; it does not keep the device busy for others.
+    /// Added to each append, read and sync. It does not keep the device busy for others.
     pub latency: Duration,
 }
 
-/// A target behind a rate limit that all processes share by a file. It holds two little-endian `u64`: the instants, in
-/// nanoseconds of the monotonic clock, until which the device is busy reading and writing.
+/// A target behind a rate limit, which all processes share through a file. The file holds two little-endian `u64`: the instants,
+/// in nanoseconds of the monotonic clock, until which the device is busy reading and writing.
 pub struct Throttle {
     inner: Arc<dyn Target>,
     limits: Limits,
@@ -55,7 +55,7 @@ impl Throttle {
         Ok(Throttle { inner, limits, state })
     }
 
-    /// Books the time that `bytes` take on the device for an operation that began at `begun`, and waits until it is over.
+    /// Books the time that `bytes` take on the device, for an operation that began at `begun`, and waits for its end.
     fn wait(&self, lane: Lane, begun: u64, bytes: u64) -> io::Result<()> {
         let rate = match lane {
             Lane::Read => self.limits.read,
@@ -79,12 +79,12 @@ fn open(state: &Path) -> io::Result<File> {
     File::options().create(true).truncate(false).read(true).write(true).mode(0o600).open(state)
 }
 
-/// Replaces the instant until which a lane is busy, and returns the new one. The file is opened each time, since a lock
-/// belongs to the open file: threads, or a process and its fork, that shared one would not exclude each other.
+/// Replaces the instant until which a lane is busy, and returns the new one. The file is opened each time, because a lock
+/// belongs to the open file: threads that shared one, or a process and its fork, would not exclude each other.
 fn book(state: &Path, lane: Lane, next: impl FnOnce(u64) -> u64) -> io::Result<u64> {
     let file = Locked::wait(open(state)?)?;
     let mut busy = [0; 8];
-    // Nothing has been booked yet where the file ends earlier.
+    // If the file ends earlier, nothing has been booked yet.
     if let Err(e) = file.read_exact_at(&mut busy, lane as u64) {
         if e.kind() != io::ErrorKind::UnexpectedEof {
             return Err(e);
@@ -96,7 +96,7 @@ fn book(state: &Path, lane: Lane, next: impl FnOnce(u64) -> u64) -> io::Result<u
     Ok(end)
 }
 
-/// When an operation of `bytes` starts and ends on a device that is busy until `busy`.
+/// Computes when an operation of `bytes` starts and ends on a device that is busy until `busy`.
 fn reserve(now: u64, busy: u64, bytes: u64, rate: u64) -> (u64, u64) {
     let time = |bytes: u64| (u128::from(bytes) * u128::from(SECOND_NANOSECONDS) / u128::from(rate.max(1))) as u64;
     let of_an_earlier_boot = busy > now.saturating_add(MAX_AHEAD_NANOSECONDS.max(time(MAX_QUEUED_BYTES)));

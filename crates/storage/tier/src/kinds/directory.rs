@@ -27,8 +27,8 @@ impl TargetKind for DirectoryKind {
         Directory::probe(&settings.path)
     }
 
-    /// Makes a directory that is not there where that is allowed: in memory, or the first time. Otherwise the target is set
-    /// aside.
+    /// Makes a missing directory if that is allowed: if the tier is not persistent, or the first time. Otherwise the target is
+    /// set aside.
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         let making = match settings.persistent {
             false => Making::Always,
@@ -43,7 +43,7 @@ impl TargetKind for DirectoryKind {
                 owner.note_made()?;
                 None
             }
-            // Memory that is full is set aside: everything on it is on other tiers, too, or lost.
+            // A full memory tier is only set aside: its replicas are on other tiers as well, or lost.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists || making == Making::Once => return Err(e),
             Err(e) => Some(e),
         };

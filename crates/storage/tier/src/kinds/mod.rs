@@ -1,4 +1,4 @@
-//! The kinds that every program knows.
+//! The built-in kinds.
 
 mod directory;
 mod memory;

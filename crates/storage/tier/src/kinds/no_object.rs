@@ -1,4 +1,4 @@
-//! `kind = "object"` in a program that was built without it: every use says how to build it in.
+//! `kind = "object"` in a program without support for it: every use returns an error that says how to build it in.
 
 use std::io;
 use std::path::PathBuf;

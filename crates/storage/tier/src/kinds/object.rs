@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::service::unavailable;
 use crate::{Capabilities, Object, OpenedTarget, Service, TargetFound, TargetKind, TargetOwner, TargetSettings};
 
-/// The longest that a call of a service may take where the tier has no `timeout`.
+/// The longest time that a call of a service may take if the tier has no `timeout`.
 const DEFAULT_SERVICE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Blobs of a service such as S3.

@@ -45,6 +45,7 @@ fn unit(window: Window, place: u64) -> Option<Unit> {
         }
     }
     let value = |name: &str| header.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    // A header with a value that is no number tells nothing: the bytes are then analyzed like any others.
     let number = |name: &str| value(name)?.parse::<u64>().ok();
     let bits = value("BITPIX")?;
     let element = match bits {

@@ -30,6 +30,7 @@ pub struct DirectoryScanner {
     settle: SettleRule,
     patience: Duration,
     told: Arc<ChangeEvents>,
+    /// Taken before `ChangeEvents::closed`.
     state: Mutex<State>,
     /// The receiver of change events; `None` if the system does not support them.
     _watcher: Option<RecommendedWatcher>,
@@ -47,6 +48,7 @@ pub struct SettleRule {
 /// The events received from the system.
 #[derive(Default)]
 struct ChangeEvents {
+    /// The paths of closed and renamed files. The system's watcher adds to them. A leaf, held for one look or change.
     closed: Mutex<VecDeque<PathBuf>>,
     some: Condvar,
 }
@@ -108,6 +110,7 @@ impl DirectoryScanner {
             let complete = EventKind::Access(AccessKind::Close(AccessMode::Write));
             let renamed = [RenameMode::To, RenameMode::Both].map(|mode| EventKind::Modify(ModifyKind::Name(mode)));
             if event.kind == complete || renamed.contains(&event.kind) {
+                // Never held for long by others, so that the watcher does not lose events.
                 tell.closed.lock().extend(event.paths);
                 tell.some.notify_all();
             }
@@ -246,6 +249,7 @@ impl DirectoryScanner {
     fn put_off(&self, name: &Name, reason: &str, settle: Duration, stays: bool) {
         let path = self.root.join(std::ffi::OsStr::from_bytes(name));
         let identity = path.symlink_metadata().ok().map(|metadata| Identity::of(&metadata));
+        // After the file was looked at, so that no I/O is done under it.
         let mut state = self.state.lock();
         let new = Waiting::new(identity, settle);
         let first = state.waiting.get(name).map_or(new.first, |waiting| waiting.first);
@@ -260,9 +264,11 @@ impl DirectoryScanner {
 
     /// Whether a stream that drains still waits for files to become complete.
     pub fn any_left(&self) -> bool {
+        // `closed` is taken under it below, in the order that the field says.
         let state = self.state.lock();
         let changes = |name: &Name| state.changes.get(name).copied().unwrap_or(0);
         let is_waited_for = |(name, waiting): (&Name, &Waiting)| !waiting.is_given_up() && changes(name) < MAX_CHANGES;
+        // A file whose event is not taken yet is left as well.
         state.waiting.iter().any(is_waited_for) || !self.told.closed.lock().is_empty() || state.walked.is_none()
     }
 

@@ -54,6 +54,8 @@ pub struct Directory {
     number: usize,
     control: Arc<Control>,
     look: DirectoryScanner,
+    /// The files that are read, and those whose removal has begun. Held during whole steps of `pull` and `finish`, with I/O, so
+    /// that no file is read or removed by two threads. Taken before the scanner's locks.
     state: Mutex<State>,
 }
 
@@ -291,7 +293,7 @@ impl Source for Directory {
             return Ok(Pulled::Stop);
         }
         let drains = self.control.drains();
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // see the field
         self.proceed(&mut state, false)?;
         self.queue_added(&mut state);
         if state.queue.is_empty() && state.reading.is_none() {
@@ -320,12 +322,13 @@ impl Source for Directory {
     }
 
     fn wait(&self, limit: Duration) {
+        // Released before the wait, so that `finish` is not held up.
         let is_idle = self.state.lock().removal.is_idle();
         self.look.wait(if is_idle { limit } else { limit.min(CLOCK_TICK) });
     }
 
     fn finish(&self, moves: Vec<Entry>) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // see the field
         for entry in moves {
             let name = entry.request.destination;
             let counts = |open: &&mut Open| open.identity.is_some() && open.first <= entry.position.0;
@@ -339,7 +342,7 @@ impl Source for Directory {
     }
 
     fn again(&self, name: &Name) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // see the field
         if !state.open.contains_key(name) {
             return Ok(());
         }

@@ -29,6 +29,7 @@ pub struct Opening {
     folder: Arc<Folder>,
     /// The configured settle time, if any.
     settle: Option<Duration>,
+    /// The last scan of all processes. Held during a scan, so that threads which need one at the same time share it. A leaf.
     scan: Mutex<Option<Scan>>,
 }
 
@@ -127,7 +128,7 @@ impl Opening {
     }
 
     fn is_open_for_writing(&self, identity: &Identity) -> bool {
-        let mut known = self.scan.lock();
+        let mut known = self.scan.lock(); // see the field
         let scan = known.take().filter(|scan| scan.at.elapsed() < SCAN_LIFETIME);
         let scan = known.insert(scan.unwrap_or_else(|| Scan { at: Instant::now(), files: open_for_writing() }));
         scan.files.contains(&(identity.device, identity.inode))

@@ -13,13 +13,13 @@ use crate::{Error, Result};
 
 const IDENTITY_FIELDS: [&str; 5] = ["device", "inode", "size", "modified", "changed"];
 
-/// The catalog records: one for each delivered file that may still exist, and one that counts the removed files.
+/// Records in the store: one for each delivered file that may still exist, and a counter of removed files.
 pub struct Records {
     store: Store,
     claims: Arc<Claims>,
 
     folder: Vec<u8>,
-    /// The key of the record that counts.
+    /// The key of the counter of removed files.
     tally: Vec<u8>,
 }
 
@@ -73,14 +73,15 @@ impl Records {
         for (key, object) in self.store.list(&self.folder, None, usize::MAX)? {
             let name = unescape(key.get(self.folder.len() + 1..).unwrap_or_default());
             let what = || format!("the record of the file {:?}", String::from_utf8_lossy(&name));
-            let identity = read(&object.attributes.user).ok_or_else(|| Error::damaged(what(), "a number is none"))?;
+            let identity = read_identity(&object.attributes.user)
+                .ok_or_else(|| Error::damaged(what(), "a number is missing or malformed"))?;
             all.push((name.into(), identity));
         }
         Ok(all)
     }
 }
 
-fn read(user: &BTreeMap<String, String>) -> Option<Identity> {
+fn read_identity(user: &BTreeMap<String, String>) -> Option<Identity> {
     let [device, inode, size, modified, changed] = IDENTITY_FIELDS.map(|field| user.get(field));
     Some(Identity {
         device: device?.parse().ok()?,
@@ -92,7 +93,7 @@ fn read(user: &BTreeMap<String, String>) -> Option<Identity> {
     })
 }
 
-/// The folder, below a stream's own, of the records that count.
+/// The folder of the counters, below the stream's folder.
 const TALLIES_FOLDER: &str = "files";
 const ATTRIBUTE_FILES: &str = "files";
 const ATTRIBUTE_BYTES: &str = "bytes";

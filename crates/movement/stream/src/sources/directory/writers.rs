@@ -91,6 +91,7 @@ fn mapped_for_writing(process: &Path) -> Vec<(u64, u64)> {
             return None;
         }
         let (major, minor) = device.split_once(':')?;
+        // A line without these numbers is not the mapping of a file.
         let number = |text| u32::from_str_radix(text, 16).ok();
         Some((libc::makedev(number(major)?, number(minor)?), inode.parse().ok()?))
     };

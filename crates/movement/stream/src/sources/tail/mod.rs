@@ -41,6 +41,7 @@ pub struct Tail {
     ledger: Arc<Ledger>,
     claims: Claims,
     control: Arc<Control>,
+    /// Held during a whole `pull`, with its reads, because the offsets of all files are in it. The ledger's lock is taken under it.
     state: Mutex<State>,
 }
 
@@ -70,6 +71,7 @@ impl Tail {
     ) -> Result<Tail> {
         let (root, control) = (root.to_owned(), control.clone());
         let tail = Tail { root, number, ledger, claims, control, state: Mutex::default() };
+        // Not shared yet: the lock is free.
         let mut state = tail.state.lock();
         let known = tail.recorded()?;
         tail.walk(&mut state, &known)?;
@@ -226,7 +228,7 @@ impl Source for Tail {
             return Ok(Pulled::Stop);
         }
         let drains = self.control.drains();
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // see the field
         let pause = WALK_INTERVAL.max(state.walk_time * WALK_SHARE);
         let is_due = state.walked.is_none_or(|at| at.elapsed() >= pause);
         if is_due && state.is_read {
@@ -255,7 +257,7 @@ impl Source for Tail {
     }
 
     fn again(&self, destination: &Name) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.lock(); // see the field
         for (id, followed) in state.files.iter_mut().filter(|(_, followed)| followed.destination == *destination) {
             let done = self.ledger.done(destination, &lane(*id, followed.generation))?;
             followed.offset = done.map_or(0, |done| done.0);

@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
+use terrace_testkit::Redis;
+
 use super::super::frames::scan;
 use super::*;
 use crate::{Object, ObjectKind, Service, ledger};
-
-#[path = "../../../../../engine/terrace/tests/redis/mod.rs"]
-mod redis;
-use redis::Redis;
 
 fn service(name: &str, options: &[(&str, String)], root: &str) -> Service {
     let options = options.iter().map(|(option, value)| ((*option).to_owned(), value.clone())).collect();
@@ -89,7 +87,7 @@ fn a_lost_ledger_is_made_anew_from_a_listing() {
     let used = first.space().expect("space").used;
     drop(first);
     std::fs::remove_dir_all(&state).expect("removes");
-    // Its numbers start anew, too, after those that are known to be used.
+    // Its numbers continue after those that are known to be used.
     let numbers: Arc<dyn Ids> = Arc::new(Counter(AtomicU64::new(places[0].segment + 1)));
     let second = Object::new(service, STORE_ID, 1, CAPACITY_BYTES, numbers, &state, None).expect("a target");
     assert_eq!(second.space().expect("space").used, used);
@@ -134,7 +132,7 @@ fn a_target_without_its_marker_is_away_until_it_is_renewed() {
     assert_eq!(renewed.space().expect("space").used, 0);
 }
 
-/// What may be lost at any time is made again without a word.
+/// A target that may be lost at any time is made again without an error.
 #[test]
 fn a_volatile_target_that_was_emptied_is_taken() {
     let folder = tempfile::tempdir().expect("a folder");

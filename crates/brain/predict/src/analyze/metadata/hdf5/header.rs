@@ -197,6 +197,7 @@ impl Told {
         for number in 0..MAX_BLOCKS_PER_HEADER {
             let Some((address, length)) = self.more.get(number).copied() else { return };
             if let Some(bytes) = window.at(address).and_then(|mut fields| fields.take(length)) {
+                // A block that ends early is not an error: what was read before its end counts.
                 let _ = messages(Fields(bytes), self);
             }
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use terrace_testkit::{Missing, skip};
+use crate::{Missing, skip};
 
 /// A server that runs, until it is killed or dropped.
 pub struct Redis {
@@ -12,9 +12,11 @@ pub struct Redis {
     server: Child,
 }
 
-#[allow(dead_code, reason = "each suite that includes this uses a part of it")]
 impl Redis {
-    /// Starts one; none, and a counted skip, where there is no redis-server here.
+    /// Starts one. Without a `redis-server` on this machine there is none, and a counted skip.
+    ///
+    /// # Panics
+    /// If the server ends at once, or does not start.
     pub fn start() -> Option<Redis> {
         let folder = tempfile::tempdir().expect("a folder");
         let Some(server) = spawn(&folder) else {
@@ -35,11 +37,17 @@ impl Redis {
     }
 
     /// Ends the server as a power loss does.
+    ///
+    /// # Panics
+    /// If it cannot be ended.
     pub fn kill(&mut self) {
         self.server.kill().and_then(|()| self.server.wait()).expect("ends");
     }
 
     /// Starts it again after [`Redis::kill`], with the data that it had.
+    ///
+    /// # Panics
+    /// If it does not start.
     pub fn start_again(&mut self) {
         self.server = spawn(&self.folder).expect("starts again");
     }
