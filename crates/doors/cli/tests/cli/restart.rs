@@ -61,7 +61,7 @@ fn bytes_that_are_lost_with_memory_are_told_of_by_the_next_command() {
     fs::remove_dir_all(place.path("tiers/ram")).unwrap();
     let listed = place.run(["ls"]);
     assert_eq!(listed.code, 0);
-    for word in ["bytes are lost", "scratch/a", "objects=1", "terrace scrub"] {
+    for word in ["bytes of objects are lost", "scratch/a", "objects=1", "terrace scrub"] {
         assert!(listed.err.contains(word), "{word:?} is not in: {}", listed.err);
     }
     assert_eq!(place.json(["scrub"]).0["lost_of"], json!({"scratch/a": 1}));

@@ -216,7 +216,7 @@ fn a_tier_that_cannot_be_used_is_refused_and_the_store_goes_on() {
     let refused = [
         (other.path("tiers/disk"), "belongs to another store"),
         (place.path("file"), "opening target"),
-        ("/proc/terrace".into(), "opening target"),
+        ("/proc/new".into(), "opening target"),
         (store.clone(), "the store keeps in its own directory"),
         (store.join("catalog/t"), "the store keeps in its own directory"),
         ("/".into(), "give each target its own directory"),
