@@ -219,7 +219,7 @@ fn a_tier_that_cannot_be_used_is_refused_and_the_store_goes_on() {
         ("/proc/new".into(), "opening target"),
         (store.clone(), "the store keeps in its own directory"),
         (store.join("catalog/t"), "the store keeps in its own directory"),
-        ("/".into(), "give each target its own directory"),
+        ("/".into(), "name another directory"),
     ];
     let before = place.read("store/terrace.toml");
     for (target, reason) in refused {
