@@ -64,7 +64,7 @@ impl TargetKind for SqliteKind {
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         let wrong = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
         let page_size = page_size(settings).map_err(wrong)?;
-        OpenedTarget::look(Arc::new(SqliteTarget::new(settings, owner, page_size)))
+        OpenedTarget::look(Arc::new(SqliteTarget::new(settings, owner, page_size)), owner)
     }
 
     fn find(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<TargetFound> {

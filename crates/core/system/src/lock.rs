@@ -95,6 +95,18 @@ pub fn any_byte_held(file: &File) -> io::Result<bool> {
     Ok(all.ask(file, libc::F_OFD_GETLK)? != libc::F_UNLCK)
 }
 
+/// Whether another opening of the file has any byte but this one locked. The byte is above 0.
+pub fn other_byte_held(file: &File, byte: i64) -> io::Result<bool> {
+    let below = ByteRange { kind: libc::F_WRLCK, start: 0, length: byte };
+    let above = ByteRange { kind: libc::F_WRLCK, start: byte + 1, length: 0 };
+    for range in [below, above] {
+        if range.ask(file, libc::F_OFD_GETLK)? != libc::F_UNLCK {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Locks of single bytes of a file, for what processes must not do at once. All end when this is dropped.
 #[derive(Debug)]
 pub struct ByteLocks(File);

@@ -8,13 +8,12 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use terrace::{Config, Store};
 
-use crate::errors::read_text;
 use crate::globals::default_store;
 use crate::output::{Show, count, note, path_name};
 
 pub fn init(dir: &Path, config: Option<&Path>, show: Show) -> Result<bool> {
     let given = match config {
-        Some(path) => Some(Config::parse(&read_text(path)?, &path.display().to_string())?),
+        Some(path) => Some(Config::read(path)?),
         None => None,
     };
     let _alone = lock_store_directory(dir)?;

@@ -25,7 +25,9 @@ fn replicated() -> PutOptions {
 /// the failed write did not set the target aside, and `sync` said that all was durable.
 #[test]
 fn a_damaged_marker_sets_its_target_aside_only() {
-    for damage in [&b"\xfftore 0\n"[..], b"stora 0000000000000001\ntarget 0\n", b""] {
+    let damaged: [&[u8]; 4] =
+        [b"\xfftore 0\n", b"stora 0000000000000001\ntarget 0\n", b"store 0000000000000001\ntarget 0\n", b""];
+    for damage in damaged {
         let dir = tempfile::tempdir().unwrap();
         let store = two_disks(dir.path());
         let bytes = noise(100_000, 1);
@@ -39,6 +41,13 @@ fn a_damaged_marker_sets_its_target_aside_only() {
         store.put_bytes(b"more", &bytes, &replicated()).unwrap();
         let states: Vec<TierState> = store.status().unwrap().tiers.iter().map(|tier| tier.state).collect();
         assert_eq!(states, [TierState::Away, TierState::Ok]);
+        drop(store);
+        // An empty target cannot be made there. The note that it was made must stay, or the store would not open again.
+        if !damage.is_empty() {
+            let refused = Store::renew_tier(&home, "a").map(drop).unwrap_err().to_string();
+            assert!(refused.contains("marker"), "{refused}");
+        }
+        assert!(Store::open(&home).unwrap().get(b"k").unwrap() == bytes);
     }
 }
 

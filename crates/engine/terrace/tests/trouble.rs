@@ -193,8 +193,6 @@ fn stores_of_another_kind_are_refused() {
     fs::write(home.join("store"), "format one\n").unwrap();
     refused("damaged");
     fs::write(home.join("store"), &identity).unwrap();
-    fs::write(dir.path().join("a/terrace-target"), "store 0000000000000001\ntarget 1\n").unwrap();
-    refused("belongs to another store");
     assert!(Store::init(&home, &config(dir.path(), "1GiB")).is_err());
 }
 

@@ -157,6 +157,8 @@ impl Catalog {
     /// # Errors
     /// [`Error::Conflict`] or [`Error::NotFound`] if an expectation does not hold. Nothing has changed then.
     pub fn commit(&self, change: Change) -> Result<Commit> {
+        // Before it waits for its turn: in a fork, the thread that commits may be one that only the parent has.
+        self.env()?;
         let commit = |change| self.turns.commit(change, |changes| self.commit_group(changes));
         match change.brings_bytes() {
             true => self.reserve.without(|| commit(change)),

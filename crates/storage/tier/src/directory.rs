@@ -11,10 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
 
+use super::home_lock::HomeLock;
 use super::plain::Plain;
 use super::segment::{self, Segment};
 use super::used::Taken;
-use super::{EmptiedNote, FRAME_ALIGNMENT, FileStore, Ids, PLAIN_SEGMENT_BIT, Place, Space, Target, Used, Whole};
+use super::{
+    EmptiedNote, FRAME_ALIGNMENT, FileStore, Ids, PLAIN_SEGMENT_BIT, Place, Space, Target, TargetOwner, Used, Whole,
+};
 
 /// The marker: the file that makes a directory a target.
 pub const MARKER_FILE: &str = "terrace-target";
@@ -50,6 +53,7 @@ pub struct Directory {
     /// then not found makes `look_for` check again.
     known: AtomicBool,
     emptied: EmptiedNote,
+    home: HomeLock,
     store: u64,
     number: u16,
     capacity: u64,
@@ -116,33 +120,26 @@ impl Directory {
         File::open(&self.root)?.sync_all()
     }
 
-    /// Makes the target of `store` with this number at `root`, without any I/O yet.
-    pub fn new(
-        root: &Path,
-        (store, target): (u64, u16),
-        capacity: u64,
-        used: Used,
-        ids: Arc<dyn Ids>,
-        making: Making,
-        emptied: EmptiedNote,
-    ) -> Directory {
+    /// Makes the target of this owner at `root`, without any I/O on it yet.
+    pub fn new(root: &Path, owner: &TargetOwner, capacity: u64, making: Making) -> Directory {
         Directory {
             root: root.to_owned(),
-            mark: format!("store {store:016x}\ntarget {target}\n"),
+            mark: owner.mark(),
             making,
             was_seen: AtomicBool::new(false),
             known: AtomicBool::new(false),
-            emptied,
-            store,
-            number: target,
+            emptied: owner.emptied(),
+            home: HomeLock::new(&owner.dir),
+            store: owner.store,
+            number: owner.number,
             capacity,
-            ids,
+            ids: owner.ids.clone(),
             idle: Mutex::default(),
             full: Mutex::default(),
             readers: Mutex::default(),
-            used,
+            used: owner.used(),
             header: thread_buffer::Pool::default(),
-            plain: Plain::new(root, store),
+            plain: Plain::new(root, owner.store),
         }
     }
 
@@ -352,6 +349,7 @@ impl Target for Directory {
             }
             Err(e) => return Err(e),
         }
+        self.home.take(&self.root)?;
         // `was_seen` first: a thread that sees `known` must not make the target again later.
         self.was_seen.store(true, Ordering::Release);
         self.known.store(true, Ordering::Release);

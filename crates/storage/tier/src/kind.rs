@@ -104,11 +104,13 @@ impl OpenedTarget {
     /// Checks whether the target is ready.
     ///
     /// # Errors
-    /// `AlreadyExists` if the place belongs to another store or target, and `InvalidInput` if the configuration cannot be
-    /// right. Any other error may be temporary, and becomes [`OpenedTarget::trouble`].
-    pub fn look(target: Arc<dyn Target>) -> io::Result<OpenedTarget> {
+    /// `InvalidInput` if the configuration cannot be right, `ResourceBusy` if another copy of the store's directory has the target
+    /// in use, and `AlreadyExists` if the target was never made and its place belongs to another store or target. Any other error
+    /// may be temporary, and becomes [`OpenedTarget::trouble`].
+    pub fn look(target: Arc<dyn Target>, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         match target.ready() {
-            Err(e) if matches!(e.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::InvalidInput) => Err(e),
+            Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::ResourceBusy) => Err(e),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !owner.was_made() => Err(e),
             ready => Ok(OpenedTarget { target, trouble: ready.err() }),
         }
     }
@@ -157,11 +159,13 @@ pub trait TargetKind: Send + Sync {
     /// Opens a target. If its place is empty, a target that was never made, or is not persistent, is made.
     ///
     /// # Errors
-    /// If the configuration cannot be right, or the place belongs to another store or target. A target that is unavailable
-    /// only now is no error, but has [`OpenedTarget::trouble`].
+    /// As [`OpenedTarget::look`].
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget>;
 
     /// Looks at the target's place, without changing anything.
+    ///
+    /// # Errors
+    /// `ResourceBusy` if another copy of the store's directory has it in use.
     fn find(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<TargetFound>;
 
     /// Removes everything that the store has put into the target's place: first the frames, then

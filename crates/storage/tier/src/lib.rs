@@ -12,6 +12,7 @@ pub mod decorate;
 mod directory;
 mod emptied;
 mod files;
+mod home_lock;
 mod kind;
 mod kinds;
 #[cfg(feature = "object")]
@@ -108,7 +109,8 @@ pub trait Target: Send + Sync {
     /// Checks that the target is reachable and belongs to the store. Makes it, if it is empty and may be made.
     ///
     /// # Errors
-    /// `AlreadyExists` if the place belongs to another store or target. `NotConnected` if the target is not there.
+    /// `AlreadyExists` if the place belongs to another store or target. `NotConnected` if the target is not there. `ResourceBusy` if
+    /// another copy of the store's directory has it in use.
     fn ready(&self) -> io::Result<()> {
         Ok(())
     }

@@ -9,14 +9,15 @@ use terrace_format::REACH_FILE;
 
 use super::TargetFound;
 use super::directory::{MARKER_FILE, SEGMENTS_FOLDER};
+use super::home_lock::HOME_FILE;
 use super::plain::{BYTES_FOLDER, FILES_FOLDER, Plain};
 
 /// Finds the owner of the place of a target with this marker.
 pub(crate) fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
-    match fs::read_to_string(root.join(MARKER_FILE)) {
+    match fs::read(root.join(MARKER_FILE)) {
         // A marker that was not written to its end is the target's as well: it is the first file in the place.
-        Ok(found) if mark.starts_with(&found) => Ok(TargetFound::Own { used: measure_directory(root) }),
-        Ok(found) => Ok(TargetFound::Another(found)),
+        Ok(found) if mark.as_bytes().starts_with(&found) => Ok(TargetFound::Own { used: measure_directory(root) }),
+        Ok(found) => Ok(TargetFound::Another(String::from_utf8_lossy(&found).into_owned())),
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(TargetFound::Nothing)
         }
@@ -54,6 +55,7 @@ pub(crate) fn remove_directory(
     remove_logs(root)?;
     remove_file(&root.join(REACH_FILE))?;
     before_mark()?;
+    remove_file(&root.join(HOME_FILE))?;
     remove_file(&root.join(MARKER_FILE))?;
     remove_emptied(root)
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use terrace::files::{DIRECTORY_MODE, Owner};
 use terrace::sparse::{Dense, ReadHoles, SparseReader};
 use terrace::{Attributes, Store};
@@ -51,6 +51,8 @@ impl Tree {
             tree.push(source.to_owned(), key, metadata);
             return Ok(tree);
         }
+        // It looks empty, which would pass for success.
+        ensure!(metadata.nlink() > 0, "{}: this directory was removed; go to another one", path_name(source));
         let mut prefix = dest.strip_suffix(b"/").unwrap_or(dest).to_vec();
         if !prefix.is_empty() {
             terrace::key::check(&prefix)?;

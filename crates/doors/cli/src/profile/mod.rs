@@ -12,7 +12,6 @@ use terrace_predict::made::{KIND_COUNT, made};
 use terrace_predict::{Predictor, ProfiledTier};
 
 use crate::arguments::Profile;
-use crate::errors::read_text;
 use crate::output::{Show, complain, count, size, table};
 use crate::predictor::{keep, kept, load};
 use crate::sample::{BLOCK_BYTES, sample_blocks};
@@ -34,7 +33,7 @@ pub fn profile(store: &Path, asked: &Profile, show: Show) -> Result<bool> {
         None => in_store.then(|| store.join("terrace.toml")),
     };
     let mut predictor = if in_store && kept(store).exists() { load(&kept(store))? } else { Predictor::default() };
-    let read = |path: PathBuf| Ok::<_, anyhow::Error>(Config::parse(&read_text(&path)?, &path.display().to_string())?);
+    let read = |path: PathBuf| Config::read(&path);
     let config = config.map(read).transpose()?;
     let time = Duration::try_from_secs_f64(asked.seconds)
         .map_err(|_| anyhow!("--seconds {}: write a number such as 5", asked.seconds))?;

@@ -53,6 +53,29 @@ fn a_configuration_with_a_mistake_is_refused_with_its_place() {
     place.bad(["init", "--config", "none.toml"], &["reading none.toml", "see that the path is right"]);
 }
 
+#[test]
+fn a_stores_configuration_that_was_damaged_is_refused_with_its_place() {
+    let place = Place::new();
+    let mut text = fs::read(place.path("store/terrace.toml")).unwrap();
+    text.extend(b"# caf\xe9\n");
+    fs::write(place.path("store/terrace.toml"), text).unwrap();
+    place.bad(["ls"], &["terrace.toml", "is not UTF-8", "save the file as UTF-8"]);
+}
+
+#[test]
+fn a_removed_current_directory_is_no_empty_one() {
+    let place = Place::new();
+    let folder = place.path("folder");
+    fs::create_dir(&folder).unwrap();
+    let script = "rmdir \"$PWD\"; exec \"$0\" --store \"$1\" put . x";
+    let mut shell = std::process::Command::new("sh");
+    let command = place.command(["ls"]);
+    let output = shell.args(["-c", script]).arg(command.get_program()).arg(place.path("store")).current_dir(&folder);
+    let output = output.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && said.contains("was removed"), "{said}");
+}
+
 /// Without its file `store` a store was called none, and `terrace init` was advised; with a damaged one nothing was.
 #[test]
 fn a_store_that_lost_the_file_that_names_it_says_how_to_write_it_again() {

@@ -13,6 +13,8 @@ pub use tier::{Layout, TargetConfig, ThrottleConfig, TierConfig};
 pub use units::{Bytes, Rate, Time};
 pub use written::Written;
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use terrace_codec::Encoding;
 use terrace_cost::Weights;
@@ -171,7 +173,20 @@ impl Config {
         of_rule.unwrap_or(tier.layout) == Layout::Plain && terrace_tier::can_be_file(key)
     }
 
-    /// Reads a configuration; `origin` names it in errors.
+    /// Reads the configuration in the file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be read; as [`Config::parse`] otherwise.
+    pub fn read(path: &Path) -> Result<Config> {
+        let bytes = std::fs::read(path).map_err(Error::io(format!("reading {}", path.display())))?;
+        let text = str::from_utf8(&bytes).map_err(|e| {
+            let line = 1 + bytes.iter().take(e.valid_up_to()).filter(|byte| **byte == b'\n').count();
+            Error::Config(format!("{}: line {line} is not UTF-8; save the file as UTF-8", path.display()))
+        })?;
+        Config::parse(text, &path.display().to_string())
+    }
+
+    /// Parses a configuration; `origin` names it in errors.
     ///
     /// # Errors
     /// [`Error::Config`], with the line and column of text that does not parse, or with what cannot be.

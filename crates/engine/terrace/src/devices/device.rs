@@ -14,9 +14,6 @@ use super::monitor::Speed;
 use super::trouble::Trouble;
 use crate::report::TierState;
 
-/// The space that a frame takes in addition to its payload, at most about.
-const FRAMING_BYTES: u64 = 8 << 10;
-
 /// A target of a tier.
 pub struct Device {
     /// Its number.
@@ -45,6 +42,9 @@ pub struct Device {
 }
 
 impl Device {
+    /// The space that a frame takes in addition to its payload, at most about.
+    pub const FRAMING_BYTES: u64 = 8 << 10;
+
     /// Operations that it is taken to do at a time.
     pub const DEVICE_LANES: u16 = 4;
 
@@ -56,7 +56,7 @@ impl Device {
     /// Bytes that can be had for payloads, about: of what is free, headers and the rest of pages take a little.
     pub fn free(&self) -> u64 {
         let free = self.capacity.load(Ordering::Relaxed).saturating_sub(self.filled());
-        free.saturating_sub(free / 128 + FRAMING_BYTES)
+        free.saturating_sub(free / 128 + Device::FRAMING_BYTES)
     }
 
     /// The same, up to this share of its capacity.

@@ -138,14 +138,29 @@ fn work(jobs: &Mutex<Receiver<Job>>, stopping: &AtomicBool) {
     }
 }
 
+/// A frame that is being fetched.
+struct Fetching<'a> {
+    job: &'a Job,
+    /// Its bytes, once they are there.
+    bytes: Option<Vec<u8>>,
+}
+
+impl Drop for Fetching<'_> {
+    fn drop(&mut self) {
+        // Here, so that a panic ends it, too: a reader may wait for it.
+        self.job.store.engine.reader.fetched.end(&self.job.extent, self.bytes.take());
+    }
+}
+
 impl Job {
     fn fetch(&self) {
         let (engine, extent) = (&self.store.engine, &self.extent);
         let Some(mut bytes) = engine.reader.fetched.begin(extent) else { return };
+        let mut fetching = Fetching { job: self, bytes: None };
         let (key, object) = &*self.object;
         let read = engine.reader.fetch_extent(key, object, extent, extent.skip, &mut bytes);
         // The reader finds out by himself what is wrong.
-        engine.reader.fetched.end(extent, read.ok().map(|()| bytes));
+        fetching.bytes = read.ok().map(|()| bytes);
     }
 
     fn forget(&self) {

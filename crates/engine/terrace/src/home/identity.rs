@@ -20,9 +20,7 @@ pub fn refuse(dir: &Path, reason: &str) -> Error {
 
 /// The configuration as its file has it now.
 pub fn read_config(dir: &Path) -> Result<Config> {
-    let path = dir.join("terrace.toml");
-    let text = fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))?;
-    Config::parse(&text, &path.display().to_string())
+    Config::read(&dir.join("terrace.toml"))
 }
 
 /// The store's id.

@@ -119,9 +119,9 @@ impl Mover {
         };
         let replica = extent.replicas.len() as u8;
         let identity = Identity { object: task.object, write: task.write, offset: task.frame_offset, replica };
-        // The lock is held until the end of the `match`, also while `raw` is studied. No deadlock: the locks of the planner and
-        // of the streams come after it, and nothing under them takes a lock of `State`.
-        let encoding = match self.state.encodings.lock().get(task).copied() {
+        // Released before `raw` is studied, which takes long.
+        let planned = self.state.encodings.lock().get(task).copied();
+        let encoding = match planned {
             Some(planned) => planned,
             None => placer.encoding(device, extent, &raw, self.catalog.owed_to(task)?.len()),
         };

@@ -96,14 +96,33 @@ impl Mover {
     fn can_never_take(&self, device: &Device, bytes: u64) -> Result<bool> {
         match device.state() {
             TierState::ReadOnly => return Ok(true),
-            TierState::Ok | TierState::Away => return Ok(false),
-            TierState::Full => {}
+            TierState::Away => return Ok(false),
+            TierState::Ok | TierState::Full => {}
         }
         let Ok(space) = device.space() else { return Ok(false) };
-        // The rest of its file system is taken by others.
-        let is_too_small = space.capacity < bytes;
-        let is_last = device.tier + 1 == self.tiers.tiers.len();
+        // The rest of its file system is taken by others, or the configuration allows no more.
+        let is_too_small = space.capacity < bytes + Device::FRAMING_BYTES;
+        let is_last = device.state() == TierState::Full && device.tier + 1 == self.tiers.tiers.len();
         let has_no_room = space.capacity.saturating_sub(space.used) < bytes;
         Ok(is_too_small || is_last && has_no_room && self.catalog.dead(device.id, u64::MAX, u64::MAX, 1)?.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Config, Store};
+
+    #[test]
+    fn a_write_does_not_wait_for_a_tier_that_is_too_small_for_any_frame() {
+        for (capacity, is_too_small) in [("8KiB", true), ("1MiB", false)] {
+            let dir = tempfile::tempdir().expect("a folder");
+            let target = dir.path().join("t");
+            let target = target.display();
+            let text =
+                format!("[[tier]]\nname = 't'\nkind = 'directory'\ntargets = ['{target}']\ncapacity = '{capacity}'\n");
+            let config = Config::parse(&text, "test").expect("a configuration");
+            let store = Store::init(&dir.path().join("store"), &config).expect("a store");
+            assert_eq!(store.engine.mover.is_full_for_good().expect("looks"), is_too_small);
+        }
     }
 }

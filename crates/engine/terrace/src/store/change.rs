@@ -76,13 +76,16 @@ impl Store {
     /// them is owed again. No other process may have the store open.
     ///
     /// # Errors
-    /// [`Error::Config`] where there is no such tier.
+    /// [`Error::Config`] where there is no such tier, or a target of something else is in the place of one of its targets. Nothing
+    /// is changed then.
     pub fn renew_tier(dir: &Path, name: &str) -> Result<Store> {
-        read_identity(dir)?;
+        let store = read_identity(dir)?;
         let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
         let config = read_config(dir)?;
-        for number in config.tiers[position(&config, name)?].targets.iter().filter_map(|target| target.number) {
+        let tier = &config.tiers[position(&config, name)?];
+        targets::check_renewable(tier, dir, store)?;
+        for number in tier.targets.iter().filter_map(|target| target.number) {
             let made = made_note(dir, number);
             match std::fs::remove_file(&made) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {

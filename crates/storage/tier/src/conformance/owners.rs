@@ -7,15 +7,16 @@ use std::path::PathBuf;
 
 use super::frames::{append, assert_missing, bytes, read, scan};
 use super::{Question, STORE_ID, Trial};
-use crate::{Capabilities, MARKER_FILE, TargetFound};
+use crate::{Capabilities, MARKER_FILE, TargetFound, TargetOwner};
 
-pub(super) const OWNER_QUESTIONS: [Question; 8] = [
+pub(super) const OWNER_QUESTIONS: [Question; 9] = [
     capabilities_agree_with_each_other,
     frames_outlive_the_process_unless_the_kind_is_volatile,
     processes_read_each_others_frames_unless_the_kind_is_volatile,
     an_open_segment_is_not_discarded,
     a_new_target_is_new_until_the_store_has_seen_it,
     a_place_belongs_to_one_target_unless_the_kind_is_volatile,
+    two_copies_of_a_store_are_kept_apart_in_directories,
     a_removed_target_leaves_a_free_place,
     a_target_that_vanished_is_unavailable_and_not_empty,
 ];
@@ -123,8 +124,37 @@ fn a_place_belongs_to_one_target_unless_the_kind_is_volatile(trial: &Trial<'_>) 
         assert_eq!(kind.find(settings, &other).expect("looks"), TargetFound::Another(owner.mark()));
         let refused = kind.open(settings, &other).err().expect("another target is here");
         assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists, "{refused}");
+        // The other store's target was here before: its store can be used without it.
+        other.note_made().expect("notes");
+        let set_aside = kind.open(settings, &other).expect("it may come back").trouble.expect("another target is here");
+        assert_eq!(set_aside.kind(), io::ErrorKind::AlreadyExists, "{set_aside}");
     }
     assert_eq!(scan(&*trial.open()).len(), 1, "the owner's target is as it was");
+}
+
+/// A copy of the store's directory names the same target and the same segments.
+fn two_copies_of_a_store_are_kept_apart_in_directories(trial: &Trial<'_>) {
+    if !trial.capabilities.log_copies {
+        return;
+    }
+    let (kind, settings) = (trial.kind, &trial.settings);
+    let copy = TargetOwner { dir: trial.stores.join("copy"), ..trial.owner() };
+    fs::create_dir(&copy.dir).expect("the site's folder can be written");
+    let is_refused = |owner| kind.open(settings, owner).err().map(|e| e.kind()) == Some(io::ErrorKind::ResourceBusy);
+    let [first, second] = [trial.open_bare(), trial.open_bare()];
+    let place = append(&*first, 1, FRAME_BYTES).expect("appends");
+    drop(second);
+    assert!(is_refused(&copy));
+    let refused = [kind.find(settings, &copy).map(drop), kind.remove(settings, &copy).map(drop)];
+    for refused in refused {
+        assert_eq!(refused.expect_err("the first has it open").kind(), io::ErrorKind::ResourceBusy);
+    }
+    assert!(read(&*first, place, 1, 0, FRAME_BYTES).expect("reads") == bytes(1, FRAME_BYTES));
+    drop(first);
+    let opened = kind.open(settings, &copy).expect("nobody else has it open");
+    assert!(opened.trouble.is_none() && is_refused(&trial.owner()));
+    drop(opened);
+    trial.open_bare();
 }
 
 fn a_removed_target_leaves_a_free_place(trial: &Trial<'_>) {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::home_lock::HomeLock;
 use crate::removal::{find_directory, remove_directory};
 use crate::{
     Capabilities, Directory, Making, OpenedTarget, Target, TargetFound, TargetKind, TargetOwner, TargetSettings,
@@ -35,26 +36,34 @@ impl TargetKind for DirectoryKind {
             true if owner.was_made() => Making::Never,
             true => Making::Once,
         };
-        let (path, capacity, ids) = (&settings.path, settings.capacity, owner.ids.clone());
-        let place = (owner.store, owner.number);
-        let target = Directory::new(path, place, capacity, owner.used(), ids, making, owner.emptied());
+        let target = Directory::new(&settings.path, owner, settings.capacity, making);
         let trouble = match target.ready() {
             Ok(()) => {
                 owner.note_made()?;
                 None
             }
-            // A full memory tier is only set aside: its replicas are on other tiers as well, or lost.
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists || making == Making::Once => return Err(e),
+            // If another copy of the store is in use, this one must not be. A target that was there before is only set aside,
+            // whatever is in its place now, and so is a full memory tier: its replicas are on other tiers as well, or lost.
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy || making == Making::Once => return Err(e),
             Err(e) => Some(e),
         };
         Ok(OpenedTarget { target: Arc::new(target), trouble })
     }
 
     fn find(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<TargetFound> {
-        find_directory(&settings.path, &owner.mark())
+        let found = find_directory(&settings.path, &owner.mark())?;
+        if matches!(found, TargetFound::Own { .. }) {
+            HomeLock::new(&owner.dir).check(&settings.path)?;
+        }
+        Ok(found)
     }
 
     fn remove(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<Vec<PathBuf>> {
+        // Held until all is removed: another copy of the store may have the target in use.
+        let home = HomeLock::new(&owner.dir);
+        if settings.path.is_dir() {
+            home.take(&settings.path)?;
+        }
         remove_directory(&settings.path, owner.store, || owner.forget_made())
     }
 }

@@ -58,7 +58,7 @@ impl TargetKind for ObjectKind {
 
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         let made = settings.persistent.then(|| owner.made_note());
-        OpenedTarget::look(Arc::new(target(settings, owner, made)?))
+        OpenedTarget::look(Arc::new(target(settings, owner, made)?), owner)
     }
 
     fn find(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<TargetFound> {

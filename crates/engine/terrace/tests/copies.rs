@@ -1,0 +1,75 @@
+//! Copies of a store's directory, which name the same targets. Used at the same time they would write frames to the same places.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{store_of, tier};
+use terrace::{Ack, PutOptions, Store};
+use terrace_testkit::noise;
+
+fn durable() -> PutOptions {
+    PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }
+}
+
+fn copy_of(home: &Path) -> PathBuf {
+    let copy = home.with_extension("copy");
+    assert!(Command::new("cp").arg("-a").args([home, &copy]).status().unwrap().success());
+    copy
+}
+
+fn refusal(dir: &Path) -> String {
+    Store::open(dir).map(drop).unwrap_err().to_string()
+}
+
+#[test]
+fn two_copies_of_a_store_are_not_used_at_the_same_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], ""), tier(dir.path(), "b", &["b"], "")]);
+    let bytes = noise(500_000, 1);
+    store.put_bytes(b"k", &bytes, &durable()).unwrap();
+    let home = store.dir().to_owned();
+    drop(store);
+    let copy = copy_of(&home);
+
+    let store = Store::open(&home).unwrap();
+    let again = Store::open(&home).unwrap();
+    let refused = refusal(&copy);
+    assert!(refused.contains("another copy"), "{refused}");
+    for force in [false, true] {
+        // It is the targets of the one that is open that would be emptied.
+        match Store::destroy(&copy, force) {
+            Ok(remains) => {
+                assert!(force && remains.targets.iter().all(|target| target.reason.contains("another copy")))
+            }
+            Err(refused) => assert!(!force && refused.to_string().contains("another copy"), "{refused}"),
+        }
+        assert_eq!(copy.exists(), !force);
+    }
+    store.put_bytes(b"more", &bytes, &durable()).unwrap();
+    assert!(store.get(b"k").unwrap() == bytes);
+    drop((store, again));
+
+    let store = Store::open(&home).unwrap();
+    assert!(store.get(b"more").unwrap() == bytes);
+}
+
+#[test]
+fn a_copy_may_take_over_when_the_first_is_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], "")]);
+    let bytes = noise(100_000, 2);
+    store.put_bytes(b"k", &bytes, &durable()).unwrap();
+    let home = store.dir().to_owned();
+    drop(store);
+    let copy = copy_of(&home);
+    let moved = Store::open(&copy).unwrap();
+    assert!(moved.get(b"k").unwrap() == bytes);
+    assert!(refusal(&home).contains("another copy"));
+    moved.put_bytes(b"more", &bytes, &durable()).unwrap();
+    drop(moved);
+    assert!(refusal(&home).contains("commit"));
+}
