@@ -100,7 +100,7 @@ impl Mover {
         let mut writer = self.writer.draft(self, key, object.id, &policy, None);
         writer.offset = first.offset;
         writer.stays_plain(true)?;
-        writer.block(&raw)?;
+        writer.write_block(&raw)?;
         let edit = Edit::Merge { key: key.to_vec(), object: object.id, extents: writer.extents.clone() };
         let expect = vec![Expect::Generation(key.to_vec(), object.generation)];
         match self.catalog.commit(Change { expect, edits: vec![edit] }) {

@@ -1,17 +1,17 @@
 //! Where replicas go, and under which encoding: the decisions of `terrace-plan`, fed with what `terrace-predict` expects
 //! of the bytes and with the store's tiers as they are.
 
+mod lessons;
 mod memory;
 mod options;
 mod planner;
 mod policy;
-mod streams;
 
+pub(crate) use lessons::Lessons;
 pub use options::{PutOptions, element_of};
 pub use planner::Planned;
 pub(crate) use planner::{Planner, Site, describe_tiers, snapshot_of};
 pub(crate) use policy::Policy;
-pub(crate) use streams::Streams;
 
 use std::io;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use terrace_plan::policy::{Ack, Budget, Policy as Wanted};
 use terrace_plan::snapshot::TierSet;
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::lessons::{Aim, Known, SHORT_EXTENT_BYTES};
 use self::planner::Pace;
-use self::streams::{Aim, Known, SHORT_EXTENT_BYTES};
 use crate::devices::{Device, Tiers, append_to, with_scratch};
 use crate::home::Rules;
 use crate::hotness::Hotness;
@@ -50,16 +50,16 @@ pub(crate) struct Planning {
     pub tiers: Arc<Tiers>,
     pub hotness: Arc<Hotness>,
     /// The lessons learned from streams of bytes.
-    pub streams: Arc<Streams>,
+    pub lessons: Arc<Lessons>,
     pub planner: Planner,
 }
 
 impl Planning {
-    /// Places the bytes of `key`, whose elements' type may be known.
+    /// Plans replicas of the bytes of `key`, whose elements' type may be known.
     pub fn placer<'a>(&'a self, key: &'a [u8], element: Option<Element>, wanted: Wanted) -> Placer<'a> {
         let pinned = self.pinned(key);
         let wanted = Wanted { raw_first: wanted.raw_first && pinned.is_none(), ..wanted };
-        Placer { planning: self, key, wanted, known: self.streams.of(key, element), file: xxh3_64(key), pinned }
+        Placer { planning: self, key, wanted, known: self.lessons.of(key, element), file: xxh3_64(key), pinned }
     }
 
     /// The encoding that the rule for a key names.
@@ -68,12 +68,12 @@ impl Planning {
     }
 }
 
-/// Places the replicas of one object's extents.
+/// Plans the replicas of one object's extents.
 pub(crate) struct Placer<'a> {
     planning: &'a Planning,
     key: &'a [u8],
     wanted: Wanted,
-    /// The stream of the bytes. See `Streams` for the lock order.
+    /// The stream of the bytes. See `Lessons` for the lock order.
     known: Arc<Mutex<Known>>,
     /// The object, for the stream that it is part of.
     file: u64,
@@ -81,22 +81,22 @@ pub(crate) struct Placer<'a> {
     pinned: Option<Encoding>,
 }
 
-/// A replica-to-be.
+/// A replica that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
+pub(crate) struct ReplicaPlan {
     pub target: TargetId,
     pub encoding: Encoding,
 }
 
-/// Replicas-to-be of an extent; the first is the one to be written first and read first.
-pub(crate) type Places = SmallVec<[Placed; 3]>;
+/// The replicas of an extent that are to be made. The first one is written first, and read first.
+pub(crate) type ReplicaPlans = SmallVec<[ReplicaPlan; 3]>;
 
 /// Where the first bytes of a run go.
 #[derive(Debug, Default)]
-pub(crate) struct Placement {
+pub(crate) struct ExtentPlan {
     /// How many of the bytes it is for.
     pub length: usize,
-    pub replicas: Places,
+    pub replicas: ReplicaPlans,
     /// Whether the first replica's target has a higher latency than was asked for.
     pub is_slow: bool,
 }
@@ -104,7 +104,7 @@ pub(crate) struct Placement {
 impl<'a> Placer<'a> {
     /// Where the replicas of `raw`, the object's bytes from `offset` on, go, or of as much of it as goes to the same
     /// places. None where no target has room.
-    pub fn place(&self, offset: u64, raw: &[u8]) -> Placement {
+    pub fn place(&self, offset: u64, raw: &[u8]) -> ExtentPlan {
         let reads = self.reads(offset, raw.len());
         let site = Site { wanted: self.wanted, beside: &[], reads };
         let costs = self.costs();
@@ -127,13 +127,13 @@ impl<'a> Placer<'a> {
             // No eviction makes a target quicker: it gives way, and the receipt says so.
             let wanted = Wanted { max_latency: None, ..self.wanted };
             let placed = self.plan_lasting_or_not(raw.len(), &Site { wanted, ..site });
-            return Placement { is_slow: true, ..placed };
+            return ExtentPlan { is_slow: true, ..placed };
         }
         self.plan_lasting_or_not(raw.len(), &site)
     }
 
     /// Plans; where what outlives a reboot is full or away for now, for memory alone, and the rest is owed.
-    fn plan_lasting_or_not(&self, length: usize, site: &Site<'_>) -> Placement {
+    fn plan_lasting_or_not(&self, length: usize, site: &Site<'_>) -> ExtentPlan {
         let placement = self.plan(length, site);
         if placement.replicas.is_empty() && !site.wanted.volatile && !site.wanted.is_all_persistent() {
             return self.plan(length, &Site { wanted: Wanted { volatile: true, ..site.wanted }, ..*site });
@@ -167,7 +167,7 @@ impl<'a> Placer<'a> {
     }
 
     /// Where up to `missing` more replicas of an extent go, beside those on `beside`.
-    pub fn place_more(&self, length: usize, missing: usize, beside: &[TargetId]) -> Places {
+    pub fn place_more(&self, length: usize, missing: usize, beside: &[TargetId]) -> ReplicaPlans {
         let wanted = Wanted { replicas: missing.min(255) as u8, ..self.wanted };
         self.plan(length, &Site { wanted, beside, reads: 0.0 }).replicas
     }
@@ -186,7 +186,7 @@ impl<'a> Placer<'a> {
 
     /// Where the replicas of a stored extent should be, and how encoded, planned with what is there so that little is
     /// moved; with `stay`, on the targets where they are. Nothing where no plan is better known.
-    pub fn replan(&self, extent: &Extent, raw: &[u8], stay: bool) -> Places {
+    pub fn replan(&self, extent: &Extent, raw: &[u8], stay: bool) -> ReplicaPlans {
         let site = Site { wanted: self.wanted, beside: &[], reads: self.reads(extent.offset, raw.len()) };
         let costs = match self.pinned {
             Some(_) => self.costs(),
@@ -197,7 +197,7 @@ impl<'a> Placer<'a> {
 
     /// The expected cost of every encoding on a stored extent. For its own encodings, the measured sizes.
     fn surveyed(&self, extent: &Extent, raw: &[u8]) -> Costs {
-        let mut expected = self.planning.streams.survey_extent(&self.known, raw, &self.planning.tiers, &self.wanted);
+        let mut expected = self.planning.lessons.survey_extent(&self.known, raw, &self.planning.tiers, &self.wanted);
         let encoded = || extent.replicas.iter().filter(|replica| replica.encoding != Encoding::NONE);
         let made = |replica: &Replica| f64::from(replica.stored.max(1)) / f64::from(extent.raw_len);
         let of = |encoding| expected.iter().find(|(known, _)| *known == encoding).map(|(_, expected)| expected.stored);
@@ -289,7 +289,7 @@ impl<'a> Placer<'a> {
             Encoding::NONE => Coded { raw: raw.len(), stored: raw.len(), seconds: 0.0 },
             _ => with_scratch(|scratch| scratch.encoded),
         };
-        self.planning.streams.learn(&self.known, encoding, encoded);
+        self.planning.lessons.learn(&self.known, encoding, encoded);
         Ok(replica)
     }
 
@@ -307,11 +307,11 @@ impl<'a> Placer<'a> {
         }
     }
 
-    fn plan(&self, length: usize, site: &Site<'_>) -> Placement {
+    fn plan(&self, length: usize, site: &Site<'_>) -> ExtentPlan {
         self.plan_with(length, site, &self.costs())
     }
 
-    fn plan_with(&self, length: usize, site: &Site<'_>, costs: &Costs) -> Placement {
+    fn plan_with(&self, length: usize, site: &Site<'_>, costs: &Costs) -> ExtentPlan {
         self.planning.planner.place(&self.planning.tiers, length, site, costs)
     }
 
@@ -328,7 +328,7 @@ impl<'a> Placer<'a> {
         let slowest = self.known.lock().is_new().then(slowest).flatten();
         let aim = Aim { pace, slowest, weights, reads, dense: is_dense(&self.wanted, weights) };
         if aim.dense || aim.pace.write < FAST_BYTES_PER_SECOND {
-            self.planning.streams.study(&self.known, (self.file, offset), raw, &aim);
+            self.planning.lessons.study(&self.known, (self.file, offset), raw, &aim);
         }
     }
 }

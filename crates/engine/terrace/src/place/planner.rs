@@ -12,7 +12,7 @@ use terrace_plan::plan::{GaveWay, Memo, Piece, Plan, Want, plan, replan};
 use terrace_plan::policy::{Ack, Policy as Wanted, Resolution};
 use terrace_plan::snapshot::{MAX_TARGETS, PAGE_BYTES, Snapshot, Target, TargetSet, Tier, TierSet};
 
-use super::{Placed, Placement, Places};
+use super::{ExtentPlan, ReplicaPlan, ReplicaPlans};
 use crate::devices::{self, Device, Tiers};
 use crate::report::TierState;
 
@@ -67,7 +67,7 @@ pub struct Planned {
 
 impl Planner {
     /// Plans the replicas of `length` bytes. Returns none if no target has space.
-    pub fn place(&self, tiers: &Tiers, bytes: usize, site: &Site<'_>, costs: &Costs) -> Placement {
+    pub fn place(&self, tiers: &Tiers, bytes: usize, site: &Site<'_>, costs: &Costs) -> ExtentPlan {
         let mut wanted = site.wanted;
         if !site.beside.is_empty() {
             (wanted.first, wanted.raw_first, wanted.budget) = (wanted.rest, false, None);
@@ -84,7 +84,7 @@ impl Planner {
         let placed = self.with(tiers, |snapshot, memo| {
             let placed = placement(thrifty(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
             let is_slow = wanted.max_latency.is_some_and(|most| latency_of_first(&placed, tiers, snapshot) > most);
-            Some(Placement { is_slow, ..placed })
+            Some(ExtentPlan { is_slow, ..placed })
         });
         placed.unwrap_or_default()
     }
@@ -140,7 +140,7 @@ impl Planner {
         costs: &Costs,
         stored: &[Replica],
         stay: bool,
-    ) -> Places {
+    ) -> ReplicaPlans {
         let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
         let targets = among(tiers, |device| !stay || holds(device));
         let want = Want { bytes: bytes as u64, reads: site.reads, targets };
@@ -322,19 +322,19 @@ pub(crate) fn describe_tiers(tiers: &Tiers) -> (Vec<Tier>, Vec<Target>) {
 }
 
 /// The latency, in seconds, of the target that a placement's first replica is for.
-fn latency_of_first(placed: &Placement, tiers: &Tiers, snapshot: &Snapshot) -> f64 {
+fn latency_of_first(placed: &ExtentPlan, tiers: &Tiers, snapshot: &Snapshot) -> f64 {
     let first = placed.replicas.first().map(|first| first.target);
     let at = first.and_then(|first| tiers.devices.iter().position(|device| device.id == first));
     at.and_then(|at| snapshot.targets().get(at)).map_or(0.0, |target| target.latency)
 }
 
 /// The first extent of a plan.
-fn placement(plan: &Plan, tiers: &Tiers, bytes: usize) -> Placement {
+fn placement(plan: &Plan, tiers: &Tiers, bytes: usize) -> ExtentPlan {
     let pieces = || plan.replicas.iter().filter_map(|pieces| pieces.first());
     let pages = pieces().map(|piece| piece.pages).min().unwrap_or(0);
     let placed = |(target, encoding): (u8, Encoding)| {
-        Some(Placed { target: tiers.devices.get(usize::from(target))?.id, encoding })
+        Some(ReplicaPlan { target: tiers.devices.get(usize::from(target))?.id, encoding })
     };
     let replicas = pieces().filter_map(|piece| placed((piece.target, piece.encoding))).collect();
-    Placement { length: bytes.min((u64::from(pages) * PAGE_BYTES) as usize), replicas, is_slow: false }
+    ExtentPlan { length: bytes.min((u64::from(pages) * PAGE_BYTES) as usize), replicas, is_slow: false }
 }

@@ -17,7 +17,7 @@ use nearest::nearest;
 pub(crate) use suspects::{Suspect, Suspects};
 
 use crate::devices::{Device, Tiers, with_scratch};
-use crate::place::Streams;
+use crate::place::Lessons;
 use crate::{Error, Result};
 use terrace_format::frame::{self, Header, header_len};
 use terrace_format::key;
@@ -33,7 +33,7 @@ pub(crate) struct Reader {
     pub store: u64,
     pub tiers: Arc<Tiers>,
     /// Learns how quick decoding is.
-    pub streams: Arc<Streams>,
+    pub lessons: Arc<Lessons>,
     /// The blocks that small reads have decoded.
     pub cache: Cache,
     /// The prefetched frames.
@@ -165,7 +165,7 @@ impl Reader {
                 })
             });
             scratch.frame = bytes;
-            self.streams.decoded(replica.encoding, std::mem::take(&mut scratch.decoded));
+            self.lessons.decoded(replica.encoding, std::mem::take(&mut scratch.decoded));
             read
         })
     }

@@ -109,7 +109,7 @@ impl<'a> Batch<'a> {
         let Some(part) = self.parts.get_mut(number) else { return Ok(()) };
         part.writer.offset = offset;
         part.bytes += bytes.len() as u64;
-        bytes.chunks(engine.writer.block).try_for_each(|block| part.writer.block(block))
+        bytes.chunks(engine.writer.block).try_for_each(|block| part.writer.write_block(block))
     }
 
     /// Cuts an object to `length` bytes, or extends it with zeros, once it is written to.

@@ -15,7 +15,7 @@ use crate::home::{AppendTurns, Leases, Locks, Rules, Sole, StoreLock, Trust, boo
 use crate::hotness::Hotness;
 use crate::journal::Journal;
 use crate::mover::{Mover, State};
-use crate::place::{Planner, Planning, Streams};
+use crate::place::{Lessons, Planner, Planning};
 use crate::read::{Cache, Fetched, Reader, Suspects};
 use crate::write::{Kept, Writer};
 
@@ -70,19 +70,19 @@ impl Engine {
         let hotness = Arc::new(Hotness::new(&dir));
         let locks = Arc::new(Locks::new(&dir));
         let leases = Arc::new(Leases::new(&dir));
-        let streams = Arc::new(Streams::new(&dir));
+        let lessons = Arc::new(Lessons::new(&dir));
         let journal = Arc::new(Journal { dir: dir.clone(), catalog: catalog.clone(), tiers: tiers.clone() });
         let planning = Arc::new(Planning {
             rules,
             tiers: tiers.clone(),
             hotness: hotness.clone(),
-            streams: streams.clone(),
+            lessons: lessons.clone(),
             planner: Planner::default(),
         });
         let reader = Arc::new(Reader {
             store,
             tiers: tiers.clone(),
-            streams,
+            lessons,
             cache: Cache::new(config.store.cache.0),
             fetched: Fetched::default(),
             suspects: Suspects::default(),
@@ -144,7 +144,7 @@ impl Drop for Engine {
             return;
         }
         self.mover.tell_repaired();
-        self.planning.streams.keep();
+        self.planning.lessons.keep();
         self.hotness.fold();
         self.leases.close();
         boot::close(&self.dir, &self.lock, &self.catalog);

@@ -141,7 +141,7 @@ impl Store {
             Some(encoding) => Costs::only(encoding, &tried(encoding, question.block)),
             None => {
                 let element = question.options.element;
-                Costs::new(engine.planning.streams.survey(question.block, element, &engine.tiers, &policy.wanted))
+                Costs::new(engine.planning.lessons.survey(question.block, element, &engine.tiers, &policy.wanted))
             }
         };
         let snapshot = self.supposed(question.what_if)?;

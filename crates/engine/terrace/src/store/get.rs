@@ -7,7 +7,7 @@ use terrace_format::frame::MAX_EXTENT_BYTES;
 use terrace_format::key;
 
 use super::Store;
-use super::view::View;
+use super::object_snapshot::ObjectSnapshot;
 use crate::read::Lent;
 use crate::sparse::{Dense, WriteHoles};
 use crate::{Error, Result};
@@ -127,23 +127,23 @@ impl Store {
         make_sink: impl FnOnce(&Object) -> W,
     ) -> Result<u64> {
         key::check_end(key, start, 0)?;
-        let mut view = View::of(self, key)?;
-        let mut sink = make_sink(&view.object);
-        let length = view.object.length;
+        let mut snapshot = ObjectSnapshot::of(self, key)?;
+        let mut sink = make_sink(&snapshot.object);
+        let length = snapshot.object.length;
         let end = end.map_or(length, |e| e.min(length));
         let mut buffer = vec![0; STEP_BYTES.min(end.saturating_sub(start)) as usize];
         let mut at = start;
         let failed = || Error::io(format!("writing the bytes of {:?}", key::show(key)));
         while at < end {
-            let hole = view.end_of_hole(at).min(end) - at;
+            let hole = snapshot.end_of_hole(at).min(end) - at;
             if hole > 0 {
                 sink.skip_hole(hole).map_err(failed())?;
                 at += hole;
                 continue;
             }
             let want = &mut buffer[..STEP_BYTES.min(end - at) as usize];
-            view.hold_if_long()?;
-            let read = view.read_at(at, want)?;
+            snapshot.hold_if_long()?;
+            let read = snapshot.read_at(at, want)?;
             sink.write_all(&want[..read]).map_err(failed())?;
             at += read as u64;
         }

@@ -3,7 +3,7 @@
 use terrace_catalog::Object;
 
 use super::Store;
-use super::view::View;
+use super::object_snapshot::ObjectSnapshot;
 use crate::Result;
 
 /// An object as it was when the handle was made. While the handle lives its bytes stay readable, whatever becomes of the
@@ -22,13 +22,13 @@ use crate::Result;
 /// assert_eq!(&bytes, b"before");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Handle(View);
+pub struct Handle(ObjectSnapshot);
 
 impl Store {
     /// Opens an object, and pins it as it is now. Costs a write to the catalog, and memory of about 150 bytes for each of
     /// its extents.
     pub fn handle(&self, key: &[u8]) -> Result<Handle> {
-        View::pinned(self, key).map(Handle)
+        ObjectSnapshot::pinned(self, key).map(Handle)
     }
 }
 

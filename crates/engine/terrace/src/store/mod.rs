@@ -13,11 +13,11 @@ mod hot;
 mod lease;
 mod moves;
 mod names;
+mod object_snapshot;
 mod open;
 mod put;
 mod restore;
 mod sync;
-mod view;
 
 use std::ffi::OsStr;
 use std::fs;

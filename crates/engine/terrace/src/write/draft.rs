@@ -11,7 +11,7 @@ use terrace_format::key;
 
 use super::plain::WholeOn;
 use super::{MakeRoom, Writer};
-use crate::place::{Placed, Placer, Places, Policy};
+use crate::place::{Placer, Policy, ReplicaPlan, ReplicaPlans};
 use crate::sparse::ReadHoles;
 use crate::{Error, Result};
 
@@ -116,7 +116,7 @@ impl<'a> Draft<'a> {
 
     /// Writes one extent, and records what has gathered where that is much.
     pub(crate) fn add(&mut self, block: &[u8]) -> Result<()> {
-        self.block(block)?;
+        self.write_block(block)?;
         if self.unstaged_bytes >= self.writer.stage_bytes {
             let extents = std::mem::take(&mut self.extents);
             let stage = Edit::Stage { object: self.object, key: self.key.to_vec(), extents };
@@ -142,7 +142,7 @@ impl<'a> Draft<'a> {
         for (offset, bytes) in ranges {
             key::check_end(self.key, *offset, bytes.len() as u64)?;
             self.offset = *offset;
-            bytes.chunks(self.writer.block).try_for_each(|block| self.block(block))?;
+            bytes.chunks(self.writer.block).try_for_each(|block| self.write_block(block))?;
         }
         let key = || self.key.to_vec();
         let mut expect = match named {
@@ -156,13 +156,13 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes at most a block: one extent, or more where its replicas do not fit in one place.
-    pub(crate) fn block(&mut self, mut raw: &[u8]) -> Result<()> {
+    pub(crate) fn write_block(&mut self, mut raw: &[u8]) -> Result<()> {
         let mut since = Instant::now();
         while !raw.is_empty() {
             let placement = self.placer.place(self.offset, raw);
             if placement.replicas.is_empty() {
                 self.room.make_room(since)?;
-            } else if self.extent(&raw[..placement.length], placement.replicas)? {
+            } else if self.write_extent(&raw[..placement.length], placement.replicas)? {
                 self.is_slow |= placement.is_slow;
                 raw = &raw[placement.length..];
                 since = Instant::now();
@@ -172,7 +172,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes one extent. False where its first replica could not be written: its target is set aside then.
-    fn extent(&mut self, raw: &[u8], mut places: Places) -> Result<bool> {
+    fn write_extent(&mut self, raw: &[u8], mut places: ReplicaPlans) -> Result<bool> {
         let write = self.writer.catalog.next_id()?;
         let length = raw.len() as u32;
         let mut extent =
@@ -181,7 +181,7 @@ impl<'a> Draft<'a> {
         let want = self.placer.count(places.len());
         loop {
             self.plain.settle(self.writer, self.key, &mut places);
-            self.replicas(&places, raw, &mut extent, &mut owed)?;
+            self.write_replicas(&places, raw, &mut extent, &mut owed)?;
             if extent.replicas.is_empty() {
                 return Ok(false);
             }
@@ -203,7 +203,7 @@ impl<'a> Draft<'a> {
         self.most = self.most.max(extent.replicas.len() + owed.len());
         self.plain.owe(self.writer, self.key, &extent, &mut owed);
         self.stored += extent.replicas.iter().map(|r| u64::from(r.stored)).sum::<u64>();
-        self.note(&extent, &owed);
+        self.note_extent(&extent, &owed);
         if !owed.is_empty() {
             let target = TargetId::MAX;
             let task = Task { object: self.object, frame_offset: extent.offset, write: extent.write, target };
@@ -217,8 +217,14 @@ impl<'a> Draft<'a> {
 
     /// Appends the first replica, and others that are quick to append; owes the rest. Ends where a target fails: it is
     /// set aside then, and the rest must be planned again.
-    fn replicas(&self, places: &[Placed], raw: &[u8], extent: &mut Extent, owed: &mut Vec<TargetId>) -> Result<()> {
-        for Placed { target, encoding } in places {
+    fn write_replicas(
+        &self,
+        places: &[ReplicaPlan],
+        raw: &[u8],
+        extent: &mut Extent,
+        owed: &mut Vec<TargetId>,
+    ) -> Result<()> {
+        for ReplicaPlan { target, encoding } in places {
             let device = self.writer.planning.tiers.device(*target)?;
             let plain = self.writer.planning.rules.now().is_plain(device.tier, self.key);
             // What a budget pays for beside the first is known when that is there.
@@ -246,7 +252,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Notes for the receipt what an extent has and owes.
-    fn note(&mut self, extent: &Extent, owed: &[TargetId]) {
+    fn note_extent(&mut self, extent: &Extent, owed: &[TargetId]) {
         self.range = match self.have {
             None => extent.offset..extent.end(),
             Some(_) => self.range.start.min(extent.offset)..self.range.end.max(extent.end()),

@@ -4,7 +4,7 @@
 use terrace_catalog::{Extent, TargetId};
 
 use super::Writer;
-use crate::place::Places;
+use crate::place::ReplicaPlans;
 use crate::report::TierState;
 
 /// The targets on which one object is, or is to be, a plain file.
@@ -17,7 +17,7 @@ impl WholeOn {
     }
 
     /// Of places on a tier of plain files, takes the targets that have the object already; and puts frames elsewhere first.
-    pub fn settle(&self, writer: &Writer, key: &[u8], places: &mut Places) {
+    pub fn settle(&self, writer: &Writer, key: &[u8], places: &mut ReplicaPlans) {
         if !writer.planning.rules.now().has_plain() {
             return;
         }

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 const LONG_READ_TIME: Duration = Duration::from_secs(1);
 
 /// An object and all its extents, as the catalog had them at one moment; about 150 bytes of memory for each.
-pub(super) struct View {
+pub(super) struct ObjectSnapshot {
     store: Store,
     key: Vec<u8>,
     pub object: Object,
@@ -24,27 +24,27 @@ pub(super) struct View {
     pinned: bool,
 }
 
-impl View {
+impl ObjectSnapshot {
     /// The object as it is now. Nothing keeps its frames but the grace that dead ones have.
-    pub fn of(store: &Store, key: &[u8]) -> Result<View> {
+    pub fn of(store: &Store, key: &[u8]) -> Result<ObjectSnapshot> {
         key::check(key)?;
         let found = store.engine.catalog.locate(key, 0, u64::MAX)?;
         let (object, extents) = found.ok_or_else(|| Error::not_found(key))?;
         let (store, key, since) = (store.clone(), key.to_vec(), Instant::now());
-        Ok(View { store, key, object, extents, since, lease: None, pinned: false })
+        Ok(ObjectSnapshot { store, key, object, extents, since, lease: None, pinned: false })
     }
 
-    /// The object as it is now, pinned as long as the view lives.
-    pub fn pinned(store: &Store, key: &[u8]) -> Result<View> {
+    /// The object as it is now, pinned as long as the snapshot lives.
+    pub fn pinned(store: &Store, key: &[u8]) -> Result<ObjectSnapshot> {
         loop {
-            let mut view = View::of(store, key)?;
-            view.hold()?;
+            let mut snapshot = ObjectSnapshot::of(store, key)?;
+            snapshot.hold()?;
             // Whatever was taken from it before the lease was there may be gone: then another try finds it as it is.
             let now = store.engine.catalog.locate(key, 0, u64::MAX)?;
             match now {
-                Some((object, extents)) if view.is(&object) => {
-                    (view.extents, view.pinned) = (extents, true);
-                    return Ok(view);
+                Some((object, extents)) if snapshot.is(&object) => {
+                    (snapshot.extents, snapshot.pinned) = (extents, true);
+                    return Ok(snapshot);
                 }
                 _ => {}
             }

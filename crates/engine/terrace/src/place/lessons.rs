@@ -50,7 +50,7 @@ const ARCHIVE_BYTES_PER_SECOND: f64 = 2.5e5;
 /// The lessons learned from each stream.
 ///
 /// Lock order: the predictor, then one stream. The map of streams is a leaf.
-pub(crate) struct Streams {
+pub(crate) struct Lessons {
     /// Held for one lookup or insertion.
     streams: Mutex<HashMap<u64, Arc<Mutex<Known>>>>,
     /// Loaded from the store's directory when first needed. Held while bytes are studied, which takes longer than many writes:
@@ -145,10 +145,10 @@ fn is_number(part: &&[u8]) -> bool {
     part.first().is_some_and(u8::is_ascii_digit)
 }
 
-impl Streams {
+impl Lessons {
     /// For the store in `dir`.
-    pub fn new(dir: &Path) -> Streams {
-        Streams {
+    pub fn new(dir: &Path) -> Lessons {
+        Lessons {
             streams: Mutex::default(),
             predictor: OnceLock::new(),
             memories: OnceLock::new(),
@@ -195,7 +195,7 @@ impl Streams {
         let worth = Duration::from_secs_f64(MAX_PREDICTOR_WAIT_FRACTION * raw.len() as f64 * moved.target.write);
         let free = if aim.dense { Some(self.predictor().lock()) } else { self.predictor_within(worth) };
         let Some(mut predictor) = free else { return false };
-        // After the predictor: see `Streams`.
+        // After the predictor: see `Lessons`.
         let mut known = known.lock();
         if let Some(lender) = lender.filter(|_| known.is_new()) {
             known.stream.lend(raw.len() as u64, &lender);
@@ -276,7 +276,7 @@ impl Streams {
         if held.choices.is_empty() {
             return;
         }
-        // Released and taken again after the predictor, because of the lock order of `Streams`.
+        // Released and taken again after the predictor, because of the lock order of `Lessons`.
         drop(held);
         let mut predictor = self.predictor().lock();
         let mut known = known.lock();
@@ -385,16 +385,16 @@ mod tests {
     #[test]
     fn bytes_that_take_long_to_move_wait_for_the_predictor() {
         let dir = tempfile::tempdir().expect("a folder");
-        let streams = Streams::new(dir.path());
-        let known = streams.of(b"k", None);
+        let lessons = Lessons::new(dir.path());
+        let known = lessons.of(b"k", None);
         let raw: Vec<u8> = (0..1 << 20).flat_map(u32::to_le_bytes).collect();
         let weights = Weights::new(1.0, 1.0, 1.0).expect("weights");
         let studied = |rate| {
             let pace = Pace { write: rate, read: rate };
             let aim = Aim { pace, slowest: None, weights: &weights, reads: MIN_EXPECTED_READS, dense: false };
-            streams.study(&known, (1, 0), &raw, &aim)
+            lessons.study(&known, (1, 0), &raw, &aim)
         };
-        let held = streams.predictor().lock();
+        let held = lessons.predictor().lock();
         assert!(!studied(1e9), "a device that takes them in no time");
         std::thread::scope(|scope| {
             let slow = scope.spawn(|| studied(1e6));
@@ -424,11 +424,11 @@ mod tests {
         );
         let config = crate::Config::parse(&text, "test").expect("a configuration");
         let store = crate::Store::init(&dir.path().join("store"), &config).expect("a store");
-        let (streams, tiers, wanted) = (&store.engine.planning.streams, &store.engine.tiers, Wanted::default());
+        let (lessons, tiers, wanted) = (&store.engine.planning.lessons, &store.engine.tiers, Wanted::default());
         let raw: Vec<u8> = (0..500u32).flat_map(|number| format!("line {number}\n").into_bytes()).collect();
-        let known = |key: &str| streams.of(key.as_bytes(), None);
+        let known = |key: &str| lessons.of(key.as_bytes(), None);
         let first = (0..SURVEYED_EXTENTS)
-            .map(|number| streams.survey_extent(&known(&format!("d/{number}.txt")), &raw, tiers, &wanted))
+            .map(|number| lessons.survey_extent(&known(&format!("d/{number}.txt")), &raw, tiers, &wanted))
             .reduce(|_, later| later);
         assert!(
             first.as_ref().is_some_and(|first| first.iter().any(|(_, expected)| expected.ratio() > 1.5)),
@@ -436,11 +436,11 @@ mod tests {
         );
         std::thread::scope(|scope| {
             // A survey waits for it.
-            let held = streams.predictor().lock();
+            let held = lessons.predictor().lock();
             let (answer, answers) = std::sync::mpsc::channel();
             scope.spawn(|| {
                 let answer = answer;
-                answer.send(streams.survey_extent(&known("d/99.txt"), &raw, tiers, &wanted)).expect("a listener");
+                answer.send(lessons.survey_extent(&known("d/99.txt"), &raw, tiers, &wanted)).expect("a listener");
             });
             let next = answers.recv_timeout(Duration::from_secs(60));
             drop(held);
