@@ -21,15 +21,8 @@ use crate::simulate::Simulate;
 use crate::view::View;
 use crate::wishes::Wishes;
 
-const COMMAND_GROUPS: &str = "\
-Daily:  put get cat ls rm mv check sync
-Look:   locate explain hot stat status tiers top predictor
-Move:   flush stage evict drain tune mount serve node
-Care:   init health profile scrub repair prune rebuild destroy simulate
-Ranks:  dump restore  dump gc|ls
-Views:  dataset check|fmt|explain|import|add|edit|ls|show|repair|rm  view read|write|convert|export
-
-`terrace completions SHELL` prints shell completions, `terrace manual DIR` writes manual pages.
+const AFTER_HELP: &str = "\
+`terrace COMMAND --help` explains a command. `terrace completions SHELL` prints shell completions, `terrace manual DIR` writes manual pages.
 
 Exit codes: 0 ok, 1 failed or found damage, 2 wrong usage, 3 (health) still at work; 130 and 143 after Ctrl-C and SIGTERM.";
 
@@ -40,7 +33,7 @@ Exit codes: 0 ok, 1 failed or found damage, 2 wrong usage, 3 (health) still at w
 ///
 /// Start with `terrace init`, then `terrace put FILE KEY` and `terrace get KEY FILE`.
 #[derive(Parser)]
-#[command(name = "terrace", version, after_help = COMMAND_GROUPS)]
+#[command(name = "terrace", version, after_help = AFTER_HELP)]
 pub struct Arguments {
     #[command(flatten)]
     pub globals: Globals,

@@ -10,6 +10,7 @@ mod explain;
 mod flush;
 mod globals;
 mod health;
+mod help;
 mod interrupt;
 mod log;
 mod look;
@@ -37,7 +38,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use arguments::{Arguments, Command, StoreCommand};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use output::{Show, complain, print, use_json_messages};
 use terrace::Store;
 
@@ -47,7 +48,8 @@ const FOUND_BAD: u8 = 1;
 const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = help::command().try_get_matches().and_then(|found| Arguments::from_arg_matches(&found));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(wrong) => return wrong_usage(&wrong),
     };
