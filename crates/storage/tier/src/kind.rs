@@ -104,12 +104,11 @@ impl OpenedTarget {
     /// Checks whether the target is ready.
     ///
     /// # Errors
-    /// `InvalidInput` if the configuration cannot be right, `ResourceBusy` if another copy of the store's directory has the target
-    /// in use, and `AlreadyExists` if the target was never made and its place belongs to another store or target. Any other error
-    /// may be temporary, and becomes [`OpenedTarget::trouble`].
+    /// `InvalidInput` if the configuration cannot be right, and `AlreadyExists` if the target was never made and its place belongs to
+    /// another store or target. Any other error may be temporary, and becomes [`OpenedTarget::trouble`].
     pub fn look(target: Arc<dyn Target>, owner: &TargetOwner) -> io::Result<OpenedTarget> {
         match target.ready() {
-            Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::ResourceBusy) => Err(e),
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => Err(e),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists && !owner.was_made() => Err(e),
             ready => Ok(OpenedTarget { target, trouble: ready.err() }),
         }
@@ -159,7 +158,7 @@ pub trait TargetKind: Send + Sync {
     /// Opens a target. If its place is empty, a target that was never made, or is not persistent, is made.
     ///
     /// # Errors
-    /// As [`OpenedTarget::look`].
+    /// As [`OpenedTarget::look`]. `ResourceBusy` if another copy of the store's directory has the target in use.
     fn open(&self, settings: &TargetSettings, owner: &TargetOwner) -> io::Result<OpenedTarget>;
 
     /// Looks at the target's place, without changing anything.

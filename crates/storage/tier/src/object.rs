@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use opendal::ErrorKind;
@@ -46,10 +47,19 @@ pub struct Object {
     store: u64,
     capacity: u64,
     ledger: Ledger,
-    /// Whether the marker was seen, and nothing has since hinted that it is gone. Held during the whole check, with its requests,
-    /// so that threads which find the target unknown wait for one check. The ledger's file lock is taken under it.
-    known: Mutex<bool>,
+    /// Held during the whole check of the marker, with its requests, so that threads which find the target unknown wait for one
+    /// check. The ledger's file lock is taken under it.
+    checked: Mutex<Checked>,
     emptied: EmptiedNote,
+}
+
+/// The result of the last check of the marker.
+#[derive(Default)]
+struct Checked {
+    /// Whether the marker was seen, and nothing has since hinted that it is gone.
+    known: bool,
+    /// When a check last failed, and how.
+    failure: Option<(Instant, io::ErrorKind, String)>,
 }
 
 impl Object {
@@ -75,7 +85,7 @@ impl Object {
             store,
             capacity,
             ledger: Ledger::open(folder, target, ids)?,
-            known: Mutex::default(),
+            checked: Mutex::default(),
             emptied: EmptiedNote::new(folder.join("emptied")),
         })
     }
@@ -109,11 +119,48 @@ impl Object {
         if error.kind() != io::ErrorKind::NotFound {
             return error;
         }
-        *self.known.lock() = false;
+        self.checked.lock().known = false;
         match self.ready() {
             Err(gone) => gone,
             Ok(()) => error,
         }
+    }
+
+    /// Checks the marker, and makes the target if it may be made.
+    fn check(&self) -> io::Result<()> {
+        let _lock = self.ledger.lock()?;
+        let marker = self.marker().map_err(|e| match e.kind() {
+            // S3 reports a missing bucket as a wrong configuration. That cannot be, because the target was made with it.
+            io::ErrorKind::InvalidInput if self.was_made() => self.missing(&e.to_string()),
+            _ => e,
+        })?;
+        match marker {
+            Some(mark) if mark == self.mark.as_bytes() => {
+                if !self.ledger.is_current() {
+                    let listing = if self.lists() { Some(self.list()?) } else { None };
+                    self.ledger.renew(listing.as_ref())?;
+                }
+            }
+            Some(mark) => return Err(self.service.refuse(&mark)),
+            None if self.was_made() => return Err(self.missing(&format!("it has no blob {MARKER_BLOB}"))),
+            None => {
+                self.emptied.write()?;
+                self.write(MARKER_BLOB.into(), self.mark.clone().into_bytes())?;
+                // Another store may have written its marker at the same time, so it is read back.
+                let mark = self.marker()?.unwrap_or_default();
+                if mark != self.mark.as_bytes() {
+                    return Err(self.service.refuse(&mark));
+                }
+                // Blobs from before do not count.
+                self.ledger.renew(Some(&Listing::new()))?;
+            }
+        }
+        if let Some(made) = self.made.as_ref().filter(|made| !made.exists()) {
+            // After the marker: a crash between the two leaves a target that is found by its marker. In the other order it would
+            // leave a target that counts as away.
+            File::create(made)?.sync_all()?;
+        }
+        Ok(())
     }
 
     fn lists(&self) -> bool {
@@ -230,48 +277,24 @@ impl Object {
 
 impl Target for Object {
     fn ready(&self) -> io::Result<()> {
-        let mut known = self.known.lock();
-        if *known {
+        let asked = Instant::now();
+        let mut checked = self.checked.lock();
+        if checked.known {
             return Ok(());
         }
-        let _lock = self.ledger.lock()?;
-        let marker = self.marker().map_err(|e| match e.kind() {
-            // S3 reports a missing bucket as a wrong configuration. That cannot be, because the target was made with it.
-            io::ErrorKind::InvalidInput if self.was_made() => self.missing(&e.to_string()),
-            _ => e,
-        })?;
-        match marker {
-            Some(mark) if mark == self.mark.as_bytes() => {
-                if !self.ledger.is_current() {
-                    let listing = if self.lists() { Some(self.list()?) } else { None };
-                    self.ledger.renew(listing.as_ref())?;
-                }
-            }
-            Some(mark) => return Err(self.service.refuse(&mark)),
-            None if self.was_made() => return Err(self.missing(&format!("it has no blob {MARKER_BLOB}"))),
-            None => {
-                self.emptied.write()?;
-                self.write(MARKER_BLOB.into(), self.mark.clone().into_bytes())?;
-                // Another store may have written its marker at the same time, so it is read back.
-                let mark = self.marker()?.unwrap_or_default();
-                if mark != self.mark.as_bytes() {
-                    return Err(self.service.refuse(&mark));
-                }
-                // Blobs from before do not count.
-                self.ledger.renew(Some(&Listing::new()))?;
-            }
+        // Threads that waited for a check share its failure. Otherwise each would ask a dead service in turn, and a thread could wait
+        // forever while others ask again and again.
+        if let Some((_, kind, reason)) = checked.failure.as_ref().filter(|(at, ..)| *at >= asked) {
+            return Err(io::Error::new(*kind, reason.clone()));
         }
-        if let Some(made) = self.made.as_ref().filter(|made| !made.exists()) {
-            // After the marker: a crash between the two leaves a target that is found by its marker. In the other order it would
-            // leave a target that counts as away.
-            File::create(made)?.sync_all()?;
-        }
-        *known = true;
-        Ok(())
+        let found = self.check();
+        checked.known = found.is_ok();
+        checked.failure = found.as_ref().err().map(|e| (Instant::now(), e.kind(), e.to_string()));
+        found
     }
 
     fn look(&self) -> io::Result<()> {
-        *self.known.lock() = false;
+        self.checked.lock().known = false;
         self.ready()
     }
 

@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
-use crate::place::Place;
+use crate::place::{Place, noise, ran};
 
 /// A framed append, as docs/guide/flush.md has it.
 fn frame(destination: &str, producer: &str, sequence: u64, bytes: &[u8]) -> Vec<u8> {
@@ -187,6 +188,72 @@ fn what_is_open_for_writing_stays_where_no_lease_tells_so_too() {
     drop(open);
     assert!(flush().status.success());
     assert_eq!(place.read("archive/f0"), b"bytes");
+}
+
+/// A process was killed in the middle of a file, which was then renamed, replaced or removed: the next run left a part of it under
+/// its final name, with exit code 0.
+#[test]
+fn of_a_file_that_is_gone_after_a_kill_no_part_has_its_name() {
+    let big = noise(24 << 20, 1);
+    let hidden = |name: &str| name.rsplit('/').next().is_some_and(|last| last.starts_with('.'));
+    for point in ["stream:written", "stream:written@2", "stream:synced@2"] {
+        for to in ["archive", "key:kept"] {
+            for before in [None, Some("what was there before")] {
+                let place = Place::new();
+                let flush = ["flush", "burst", "--to", to, "--once", "--settle", "50ms"];
+                if let Some(old) = before {
+                    place.write("burst/run/a", old);
+                    place.good(flush);
+                }
+                place.write("burst/run/a", &big);
+                let died = ran(place.command(flush).env("TERRACE_FAIL_POINT", point).output().unwrap());
+                assert_ne!(died.code, 0, "{point} was not passed");
+                let delivered = || {
+                    let out = place.path("out");
+                    let _ = fs::remove_dir_all(&out);
+                    if to == "archive" {
+                        return place.path("archive");
+                    }
+                    place.good(["get", "kept", "out"]);
+                    out
+                };
+                let names = |root: &Path| -> Vec<String> {
+                    let files = walkdir::WalkDir::new(root).into_iter().flatten().filter(|e| e.file_type().is_file());
+                    let name = |path: &Path| path.strip_prefix(root).unwrap().display().to_string();
+                    files.map(|e| name(e.path())).filter(|name| !hidden(name)).collect()
+                };
+                if to == "archive" || before.is_some() {
+                    let root = delivered();
+                    let shown: Vec<Vec<u8>> =
+                        names(&root).iter().map(|name| fs::read(root.join(name)).unwrap()).collect();
+                    let expected: Vec<Vec<u8>> = before.iter().map(|old| old.as_bytes().to_vec()).collect();
+                    assert!(shown == expected, "{point} {to}: {} files", shown.len());
+                }
+                fs::rename(place.path("burst/run/a"), place.path("burst/run/b")).unwrap();
+                place.write("burst/small", "x");
+                place.good(flush);
+                let root = delivered();
+                let mut expected = vec!["run/b", "small"];
+                expected.extend(before.map(|_| "run/a"));
+                let mut found = names(&root);
+                found.sort();
+                expected.sort_unstable();
+                assert_eq!(found, expected, "{point} {to}");
+                assert!(fs::read(root.join("run/b")).unwrap() == big);
+                if let Some(old) = before {
+                    assert_eq!(fs::read_to_string(root.join("run/a")).unwrap(), old);
+                }
+                // A file that takes the name again takes the place of what was left.
+                place.write("burst/run/a", "short");
+                place.good(flush);
+                let root = delivered();
+                assert_eq!(fs::read_to_string(root.join("run/a")).unwrap(), "short");
+                let all =
+                    walkdir::WalkDir::new(&root).into_iter().flatten().filter(|e| e.file_type().is_file()).count();
+                assert_eq!(all, 3, "{point} {to}: nothing hidden is left");
+            }
+        }
+    }
 }
 
 /// Files of one name in two directories were written over each other, and both were removed.

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 use terrace::Attributes;
 
+use super::part::part_name;
 use super::{Destination, End, Outcome};
 use crate::entry::Position;
 use crate::request::Name;
@@ -31,7 +32,7 @@ pub struct Files {
     folder: OwnedFd,
     /// Open files by name, as a cache. Like the next two locks it is a leaf, held for a lookup or an update, never during I/O.
     open: Mutex<HashMap<Name, Arc<File>>>,
-    /// Files that are partly written. Each has a file lock, so that no other stream writes to it before it is complete.
+    /// The hidden files in which parts gather, by final name. Each has a file lock, so that no other stream writes to it.
     begun: Mutex<HashMap<Name, Arc<File>>>,
     /// Folders whose names this run knows to be durable.
     lasting: Mutex<HashSet<PathBuf>>,
@@ -104,23 +105,51 @@ impl Files {
         Ok(file)
     }
 
-    /// Locks a file before its first part is written.
-    fn begin_parts(&self, name: &[u8]) -> io::Result<()> {
-        if self.begun.lock().contains_key(name) {
-            return Ok(());
+    /// Opens and locks the hidden file in which the parts of `name` gather.
+    fn begin_parts(&self, name: &[u8]) -> io::Result<Arc<File>> {
+        if let Some(begun) = self.begun.lock().get(name) {
+            return Ok(begun.clone());
         }
-        let file = self.file(name)?;
-        // Tried only: waiting would hold up a worker of the pipeline. The lock ends with the file's last handle.
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other("another process or stream writes to it now"));
+        let path = Path::new(OsStr::from_bytes(name));
+        self.folder(path.parent().unwrap_or(Path::new("")))?;
+        // Before the first byte is written: a name that leads elsewhere, or to something that is no file, is never replaced.
+        match self.at(path, OFlags::PATH) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            found => drop(regular(&File::from(found?))?),
+        }
+        let part = part_name(name);
+        loop {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            let file = File::from(self.at(Path::new(OsStr::from_bytes(&part)), flags)?);
+            regular(&file)?;
+            // Tried only: waiting would hold up a worker of the pipeline. The lock ends with the file's last handle.
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(io::Error::other("another process or stream writes to it now"));
+                }
+                // On a file system without locks, streams that write to the same name are not kept apart.
+                Err(TryLockError::Error(error)) => tracing::debug!("{} cannot be locked: {error}", self.root.display()),
             }
-            // On a file system without locks, streams that write to the same name are not kept apart.
-            Err(TryLockError::Error(error)) => tracing::debug!("{} cannot be locked: {error}", self.root.display()),
+            // Before it was locked here, another stream may have completed it and given it its final name.
+            if self.is_there(&part, &file)? {
+                let file = Arc::new(file);
+                self.begun.lock().insert(name.into(), file.clone());
+                return Ok(file);
+            }
         }
-        self.begun.lock().insert(name.into(), file);
-        Ok(())
+    }
+
+    /// Gives a complete file its final name, in place of any file there.
+    fn name_parts(&self, name: &[u8], file: &Arc<File>) -> io::Result<()> {
+        let (path, part) = (Path::new(OsStr::from_bytes(name)), part_name(name));
+        let last = |path: &Path| path.file_name().map(OsStr::to_owned).ok_or(io::ErrorKind::InvalidInput);
+        let (from, to) = (last(Path::new(OsStr::from_bytes(&part)))?, last(path)?);
+        let above = self.folder(path.parent().unwrap_or(Path::new("")))?;
+        // The bytes and attributes are synced by now. Otherwise a power cut could leave a part of the file under its final name.
+        rustix::fs::renameat(&above, from, &above, to)?;
+        self.open.lock().insert(name.into(), file.clone());
+        Ok(rustix::fs::fsync(&above)?)
     }
 
     fn end_parts(&self, name: &[u8]) {
@@ -189,6 +218,16 @@ fn regular(file: &File) -> io::Result<Metadata> {
     }
 }
 
+fn set_attributes(file: &File, attributes: &Attributes) -> io::Result<()> {
+    // Keep write permission for the owner, so that the file can be delivered again.
+    file.set_permissions(Permissions::from_mode(attributes.mode & 0o777 | 0o200))?;
+    let since = |nanoseconds: i64| Duration::from_nanos(nanoseconds.unsigned_abs());
+    file.set_modified(match attributes.mtime {
+        before if before < 0 => UNIX_EPOCH - since(before),
+        after => UNIX_EPOCH + since(after),
+    })
+}
+
 fn mode(flags: OFlags) -> Mode {
     if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() }
 }
@@ -222,12 +261,17 @@ impl Destination for Files {
     }
 
     fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
-        let written = self.outcome(name, "locking", self.begin_parts(name)).and_then(|()| {
-            self.write(name, Position::default(), runs)?;
+        let write = || {
+            let file = self.begin_parts(name)?;
+            runs.iter().try_for_each(|run| file.write_all_at(&run.bytes, run.offset))?;
             let Some(end) = end else { return Ok(()) };
-            self.set_length(name, end.length)?;
-            self.set_attributes(name, &end.attributes)
-        });
+            file.set_len(end.length)?;
+            set_attributes(&file, &end.attributes)?;
+            // Includes the attributes, which a data-only sync would not.
+            file.sync_all()?;
+            self.name_parts(name, &file)
+        };
+        let written = self.outcome(name, "writing", write());
         if end.is_some() || written.is_err() {
             self.end_parts(name);
         }
@@ -238,24 +282,11 @@ impl Destination for Files {
         self.outcome(name, "cutting", self.file(name).and_then(|file| file.set_len(length)))
     }
 
-    fn set_attributes(&self, name: &[u8], attributes: &Attributes) -> Outcome<()> {
-        let set = || {
-            let file = self.file(name)?;
-            // Keep write permission for the owner, so that the file can be delivered again.
-            file.set_permissions(Permissions::from_mode(attributes.mode & 0o777 | 0o200))?;
-            let since = |nanoseconds: i64| Duration::from_nanos(nanoseconds.unsigned_abs());
-            let time = match attributes.mtime {
-                before if before < 0 => UNIX_EPOCH - since(before),
-                after => UNIX_EPOCH + since(after),
-            };
-            file.set_modified(time)?;
-            // A data-only sync does not cover these attributes.
-            file.sync_all()
-        };
-        self.outcome(name, "setting time and mode of", set())
-    }
-
     fn sync(&self, name: &[u8]) -> Outcome<()> {
+        // Incomplete files need no sync: after a crash they are written again from the first byte.
+        if self.begun.lock().contains_key(name) {
+            return Ok(());
+        }
         let sync = || {
             let file = self.file(name)?;
             // The pipeline commits the destination's progress after this. `file` has synced the name.

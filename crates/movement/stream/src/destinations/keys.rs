@@ -4,9 +4,10 @@ use std::collections::HashSet;
 use std::io;
 
 use rustix_futex_sync::Mutex;
-use terrace::{Ack, Attributes, ByteLocks, PutOptions, Store};
+use terrace::{Ack, ByteLocks, PutOptions, Store};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::part::part_name;
 use super::{Destination, End, Outcome};
 use crate::Failure;
 use crate::entry::Position;
@@ -72,6 +73,57 @@ impl Keys {
     fn key(&self, name: &[u8]) -> Vec<u8> {
         [&self.prefix, name].concat()
     }
+
+    fn write_runs(&self, key: &[u8], runs: &[Run]) -> terrace::Result<()> {
+        let ranges: Vec<(u64, &[u8])> = runs.iter().map(|run| (run.offset, run.bytes.as_ref())).collect();
+        self.store.write_all_at(key, &ranges, &durable()).map(drop)
+    }
+
+    fn cut(&self, key: &[u8], length: u64) -> terrace::Result<()> {
+        match self.store.set_length(key, length) {
+            // The object does not exist: nothing was written to it.
+            Err(terrace::Error::NotFound { .. }) => {
+                self.store.put_bytes(key, b"", &PutOptions::default())?;
+                self.store.set_length(key, length)
+            }
+            done => done,
+        }
+    }
+
+    /// Writes the next part of a file: a whole file by one commit, others under a hidden key until they are complete.
+    fn gather(&self, key: &[u8], runs: &[Run], end: Option<&End>) -> terrace::Result<()> {
+        let part = part_name(key);
+        let whole = match runs {
+            [] => Some(&b""[..]),
+            [run] if run.offset == 0 => Some(&run.bytes[..]),
+            _ => None,
+        };
+        match (whole, end) {
+            (Some(bytes), Some(end)) if bytes.len() as u64 == end.length => {
+                let options = PutOptions { attributes: Some(end.attributes.clone()), ..durable() };
+                self.store.put_bytes(key, bytes, &options)?;
+                // A process that was killed may have left parts of an earlier file.
+                match self.store.stat(&part) {
+                    Err(terrace::Error::NotFound { .. }) => Ok(()),
+                    found => found.and_then(|_| self.store.remove(&part)),
+                }
+            }
+            (_, end) => {
+                if !runs.is_empty() {
+                    self.write_runs(&part, runs)?;
+                }
+                let Some(end) = end else { return Ok(()) };
+                self.cut(&part, end.length)?;
+                self.store.set_attributes(&part, end.attributes.clone())?;
+                self.store.rename(&part, key)
+            }
+        }
+    }
+}
+
+/// Writes to persistent targets directly: a copy in memory would have to be copied again to become durable.
+fn durable() -> PutOptions {
+    PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }
 }
 
 /// The byte that stands for a key.
@@ -100,10 +152,7 @@ impl Destination for Keys {
     }
 
     fn write(&self, name: &[u8], _: Position, runs: &[Run]) -> Outcome<()> {
-        let ranges: Vec<(u64, &[u8])> = runs.iter().map(|run| (run.offset, run.bytes.as_ref())).collect();
-        // Write to persistent targets directly: a copy in memory would have to be copied again to become durable.
-        let durable = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
-        outcome(self.store.write_all_at(&self.key(name), &ranges, &durable).map(|_| ()))
+        outcome(self.write_runs(&self.key(name), runs))
     }
 
     fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
@@ -116,14 +165,7 @@ impl Destination for Keys {
             }
             Err(e) => Err(Failure::Later(format!("locking {}: {e}", shown()))),
         };
-        let written = begin().and_then(|()| {
-            if !runs.is_empty() {
-                self.write(name, Position::default(), runs)?;
-            }
-            let Some(end) = end else { return Ok(()) };
-            self.set_length(name, end.length)?;
-            self.set_attributes(name, &end.attributes)
-        });
+        let written = begin().and_then(|()| outcome(self.gather(&key, runs, end)));
         if end.is_some() || written.is_err() {
             self.end_parts(&key);
         }
@@ -131,25 +173,17 @@ impl Destination for Keys {
     }
 
     fn set_length(&self, name: &[u8], length: u64) -> Outcome<()> {
-        let key = self.key(name);
-        let set = || match self.store.set_length(&key, length) {
-            // The object does not exist: nothing was written to it.
-            Err(terrace::Error::NotFound { .. }) => {
-                self.store.put_bytes(&key, b"", &PutOptions::default())?;
-                self.store.set_length(&key, length)
-            }
-            done => done,
-        };
-        outcome(set())
-    }
-
-    fn set_attributes(&self, name: &[u8], attributes: &Attributes) -> Outcome<()> {
-        outcome(self.store.set_attributes(&self.key(name), attributes.clone()))
+        outcome(self.cut(&self.key(name), length))
     }
 
     fn sync(&self, name: &[u8]) -> Outcome<()> {
+        let key = self.key(name);
+        // Incomplete files need no sync: after a crash they are written again from the first byte.
+        if self.begun.lock().keys.contains(&key) {
+            return Ok(());
+        }
         // Written bytes are durable already; a cut becomes durable with its commit.
-        match self.store.stat(&self.key(name)) {
+        match self.store.stat(&key) {
             Ok(_) => outcome(self.store.sync_placed()),
             Err(e) => outcome(Err(e)),
         }

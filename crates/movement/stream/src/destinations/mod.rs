@@ -4,6 +4,7 @@
 mod bucket;
 mod files;
 mod keys;
+mod part;
 
 #[cfg(feature = "object")]
 pub use bucket::Bucket;
@@ -61,7 +62,8 @@ pub trait Destination: Send + Sync {
     fn write(&self, name: &[u8], first: Position, runs: &[Run]) -> Outcome<()>;
 
     /// Writes the next part of a file. Parts arrive in order from the first byte on; after a failure they restart from the first byte.
-    /// The last part carries the file's final state in `end`.
+    /// The last part carries the file's final state in `end`. Until it is written, nobody must take the parts for the whole file: the
+    /// process may end before, and the file may then be renamed or removed.
     fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
         if !runs.is_empty() {
             self.write(name, Position::default(), runs)?;
