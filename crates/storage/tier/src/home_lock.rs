@@ -57,7 +57,8 @@ impl HomeLock {
     pub fn check(&self, root: &Path) -> io::Result<()> {
         let byte = home_byte(&self.home)?;
         // Without the file, or where bytes cannot be locked, nobody is noticed.
-        let is_taken = File::open(root.join(HOME_FILE)).and_then(|file| other_byte_held(&file, byte));
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(root.join(HOME_FILE));
+        let is_taken = file.and_then(|file| other_byte_held(&file, byte));
         if is_taken.unwrap_or(false) { Err(busy(root)) } else { Ok(()) }
     }
 
@@ -107,12 +108,15 @@ fn id_at(path: &Path) -> Option<(u64, u64)> {
 /// Opens the file for reading: one that is open for writing would keep its file system from being mounted read-only. None if it
 /// is missing and cannot be made, as on a full or read-only file system.
 fn open(path: &Path) -> io::Result<Option<File>> {
-    match File::open(path) {
+    // Something else may have the name: opening a pipe, for example, would wait for its writer.
+    let read = || File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    match read() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        Err(e) => return Err(io::Error::new(e.kind(), format!("opening {}: {e}", path.display()))),
         opened => return opened.map(Some),
     }
     match File::options().create(true).truncate(false).write(true).mode(0o600).open(path) {
-        Ok(_) => File::open(path).map(Some),
+        Ok(_) => read().map(Some),
         Err(error) => {
             tracing::debug!(path = %path.display(), %error, "copies of the store are not kept apart");
             Ok(None)

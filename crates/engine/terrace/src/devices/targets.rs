@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use terrace_catalog::TargetId;
 use terrace_tier::decorate::{Deadline, Limits, Throttle};
-use terrace_tier::{Capabilities, Ids, OpenedTarget, Space, TargetFound, TargetOwner};
+use terrace_tier::{Capabilities, Ids, OpenedTarget, Space, TargetOwner};
 
 use super::Device;
 use super::monitor::Speed;
@@ -98,34 +98,6 @@ pub fn probe<'a>(tiers: impl Iterator<Item = &'a TierConfig>) -> Result<()> {
         let action = if tier.kind.capabilities().remote { "reaching" } else { "opening target" };
         let context = || format!("tier {:?}: {action} {}", tier.name, tier.place_name(at).display());
         tier.kind.probe(&tier.settings(at)).map_err(Error::io(context()))?;
-    }
-    Ok(())
-}
-
-/// For targets that get no new frames.
-pub struct NoIds;
-
-impl Ids for NoIds {
-    fn next(&self) -> io::Result<u64> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-/// Checks that no other marker is in the place of a target of the tier: the store would not open if it were to make the target there.
-pub fn check_renewable(tier: &TierConfig, dir: &Path, store: u64) -> Result<()> {
-    for at in &tier.targets {
-        let Some(number) = at.number else { continue };
-        let owner = TargetOwner { store, number, dir: dir.to_owned(), ids: Arc::new(NoIds) };
-        let place = tier.place_name(at);
-        // A place that cannot be looked at shows what is wrong with it when the store is opened.
-        if let Ok(TargetFound::Another(mark)) = tier.kind.find(&tier.settings(at), &owner) {
-            return Err(Error::Config(format!(
-                "tier {:?}: {} has the marker of something else ({:?}); if nobody needs what is there, remove it first",
-                tier.name,
-                place.display(),
-                mark.trim_end()
-            )));
-        }
     }
     Ok(())
 }

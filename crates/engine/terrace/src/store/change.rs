@@ -1,6 +1,6 @@
 //! Adding tiers to a store, and removing them; changing its rules.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use terrace_format::key;
@@ -76,26 +76,35 @@ impl Store {
     /// them is owed again. No other process may have the store open.
     ///
     /// # Errors
-    /// [`Error::Config`] where there is no such tier, or a target of something else is in the place of one of its targets. Nothing
-    /// is changed then.
+    /// [`Error::Config`] where there is no such tier; [`Error::Io`] where a target cannot be made, as where something with another
+    /// marker is in its place. The tier is as it was then.
     pub fn renew_tier(dir: &Path, name: &str) -> Result<Store> {
-        let store = read_identity(dir)?;
+        read_identity(dir)?;
         let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
         let config = read_config(dir)?;
-        let tier = &config.tiers[position(&config, name)?];
-        targets::check_renewable(tier, dir, store)?;
-        for number in tier.targets.iter().filter_map(|target| target.number) {
-            let made = made_note(dir, number);
-            match std::fs::remove_file(&made) {
-                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(Error::io(format!("removing {}", made.display()))(e));
-                }
-                _ => {}
-            }
+        let level = position(&config, name)?;
+        let numbers = config.tiers[level].targets.iter().filter_map(|target| target.number);
+        let notes: Vec<PathBuf> = numbers.map(|number| made_note(dir, number)).filter(|note| note.exists()).collect();
+        for note in &notes {
+            fs::remove_file(note).map_err(Error::io(format!("removing {}", note.display())))?;
         }
         drop(lock);
-        Store::open(dir)
+        let renewed = Store::open(dir).and_then(|store| {
+            for device in store.engine.tiers.devices.iter().filter(|device| device.tier == level) {
+                device.target.ready().map_err(Error::io(format!("renewing target {}", device.path.display())))?;
+            }
+            Ok(store)
+        });
+        if renewed.is_err() {
+            // A target that cannot be made and has no note would keep the whole store from being opened.
+            for note in &notes {
+                File::create(note)
+                    .and_then(|file| file.sync_all())
+                    .map_err(Error::io(format!("writing {}", note.display())))?;
+            }
+        }
+        renewed
     }
 }
 

@@ -10,12 +10,11 @@ use terrace_catalog::check_pages;
 use terrace_system::reserve::{RESERVE_FILE, Reserve};
 use terrace_system::split_leftover;
 use terrace_tier::removal;
-use terrace_tier::{TargetFound, TargetOwner};
+use terrace_tier::{Ids, TargetFound, TargetOwner};
 
 use super::Store;
 use crate::care::Discard;
 use crate::config::{Config, TargetConfig, TierConfig};
-use crate::devices::targets::NoIds;
 use crate::home::{DESTROYED_LINE, FORMAT_VERSION, boot, lock_store, read_config, read_state, refuse, write_file};
 use crate::report::{RemainState, Remains, TargetRemains};
 use crate::{Error, Result, key};
@@ -222,6 +221,15 @@ impl Described<'_> {
     /// Removes everything that the store has put there; returns the files of others, which stay.
     fn remove(&self, dir: &Path, store: u64) -> io::Result<Vec<PathBuf>> {
         self.tier.kind.remove(&self.tier.settings(self.at), &self.owner(dir, store))
+    }
+}
+
+/// For targets that are emptied: they get no new frames.
+struct NoIds;
+
+impl Ids for NoIds {
+    fn next(&self) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -42,9 +42,11 @@ impl TargetKind for DirectoryKind {
                 owner.note_made()?;
                 None
             }
-            // If another copy of the store is in use, this one must not be. A target that was there before is only set aside,
-            // whatever is in its place now, and so is a full memory tier: its replicas are on other tiers as well, or lost.
-            Err(e) if e.kind() == io::ErrorKind::ResourceBusy || making == Making::Once => return Err(e),
+            // If another copy of the store is in use, this one must not be.
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => return Err(e),
+            // A target that was there before is only set aside, whatever is in its place now, and so is a full memory tier: its
+            // replicas are on other tiers as well, or lost.
+            Err(e) if making == Making::Once => return Err(e),
             Err(e) => Some(e),
         };
         Ok(OpenedTarget { target: Arc::new(target), trouble })
