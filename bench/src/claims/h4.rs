@@ -157,8 +157,15 @@ fn record(catalog: &Catalog, key: &[u8]) -> Result<Change> {
     let (object, write) = (catalog.next_id()?, catalog.next_id()?);
     let place = Stored { segment: 7, offset: write * 4200, length: 4200 };
     let replica = Replica { target: 0, place, stored: 4096, encoding: Encoding::NONE };
-    let extent =
-        Extent { offset: 0, length: 4096, skip: 0, raw_len: 4096, write, replicas: [replica].into_iter().collect() };
+    let extent = Extent {
+        offset: 0,
+        length: 4096,
+        skip: 0,
+        raw_len: 4096,
+        write,
+        replicas: [replica].into_iter().collect(),
+        source: None,
+    };
     Ok(Change {
         expect: vec![Expect::Free(key.to_vec())],
         edits: vec![Edit::Put {

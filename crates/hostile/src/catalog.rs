@@ -44,6 +44,9 @@ fn use_a_store(folder: &Path) -> terrace::Result<()> {
     }
     store.write_at(b"folder 0/object 0", 500, b"other bytes", &options)?;
     store.rename(b"folder 1/object 1", b"renamed")?;
+    store.copy(b"folder 0/object 0", b"a copy")?;
+    store.copy(b"a copy", b"another")?;
+    store.write_at(b"another", 700, b"its own", &options)?;
     store.remove(b"folder 2/object 2")?;
     store.sync()?;
     store.catalog().write_snapshot(&folder.join("store/log/sample.snapshot"))?;
@@ -130,11 +133,14 @@ fn ask(catalog: &Catalog) -> terrace::catalog::Result<()> {
     let mut answers = vec![
         catalog.children(b"", b"", 10).map(drop),
         catalog.staged().map(drop),
+        catalog.miscounted_frames().map(drop),
+        catalog.each_shared_frame(|_, _| {}),
         catalog.owed_count(None).map(drop),
         catalog.tail().map(drop),
     ];
     for (key, object) in catalog.list(b"", None, 100)? {
         answers.push(catalog.locate(&key, 0, u64::MAX).map(drop));
+        answers.push(catalog.sources_of(object.id).map(drop));
         answers.push(catalog.locate(&key, object.length / 2, object.length).map(drop));
         answers.push(catalog.children(&key, b"", 10).map(drop));
     }

@@ -24,6 +24,10 @@ pub enum Expect {
     Free(Vec<u8>),
     /// A replica is owed to an object of this key.
     Owed(Task, Vec<u8>),
+    /// The object of this number is staged.
+    Staged(u64),
+    /// No replica of the object of this number is in a plain file: its frames may be shared.
+    NotPlain(Vec<u8>, u64),
     /// Beside the replica on the task's target, its frame has one on one of these targets.
     HasOther { task: Task, key: Vec<u8>, among: Vec<TargetId> },
     /// Once the pending replica is made, and what it replaces is dropped, its frame has a replica on one of these targets; or had
@@ -147,14 +151,29 @@ pub enum Edit {
         end: u64,
         mtime: i64,
     },
+    /// Records extents of an object that `key` is to name later, as `Stage` does. They name frames of the object or the staged
+    /// object at `from`, or shared ones, each with its source and, as it was then, its replicas. These frames are shared from
+    /// then on.
+    Share {
+        object: u64,
+        #[serde(with = "serde_bytes")]
+        key: Vec<u8>,
+        #[serde(with = "serde_bytes")]
+        from: Vec<u8>,
+        want: u8,
+        extents: Vec<NewExtent>,
+    },
 }
 
 impl Edit {
     /// Whether a commit of these edits holds once the log holds it durably, whatever bytes a power cut takes: it names no new
-    /// bytes, or gives back itself what it names.
+    /// bytes, or gives back itself what it names. One that shares frames needs them, also where it gives up what they were
+    /// shared with.
     pub fn need_no_bytes<'a>(edits: impl IntoIterator<Item = &'a Edit> + Clone) -> bool {
         let gives_back = |edit| matches!(edit, &Edit::Unstage { .. });
-        edits.clone().into_iter().any(gives_back) || !edits.into_iter().any(|edit| edit.new_extents().is_some())
+        let shares = |edit| matches!(edit, &Edit::Share { .. });
+        let names_none = !edits.clone().into_iter().any(|edit| edit.new_extents().is_some());
+        names_none || edits.clone().into_iter().any(gives_back) && !edits.into_iter().any(shares)
     }
 
     /// The object that gets new extents by the edit, and these extents.
@@ -163,7 +182,8 @@ impl Edit {
             Edit::Stage { object, extents, .. }
             | Edit::Put { object, extents, .. }
             | Edit::Write { object, extents, .. }
-            | Edit::Merge { object, extents, .. } => Some((*object, extents)),
+            | Edit::Merge { object, extents, .. }
+            | Edit::Share { object, extents, .. } => Some((*object, extents)),
             _ => None,
         }
     }
@@ -185,7 +205,10 @@ impl Change {
     /// Whether bytes come into the store by this, and none are given up.
     pub fn brings_bytes(&self) -> bool {
         let brings = |edit: &Edit| {
-            matches!(edit, Edit::Stage { .. } | Edit::Put { .. } | Edit::Write { .. } | Edit::Merge { .. })
+            matches!(
+                edit,
+                Edit::Stage { .. } | Edit::Put { .. } | Edit::Write { .. } | Edit::Merge { .. } | Edit::Share { .. }
+            )
         };
         let gives_up = |edit: &Edit| matches!(edit, Edit::Unstage { .. } | Edit::Remove { .. });
         self.edits.iter().any(brings) && !self.edits.iter().any(gives_up)

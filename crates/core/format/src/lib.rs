@@ -16,7 +16,7 @@ pub use ids::Ids;
 pub use key::KeyError;
 pub use known_attributes::{DIGEST_PREFIX, ETAG_DIGEST, EXPIRY_ATTRIBUTE};
 pub use place::{FRAME_ALIGNMENT, PLAIN_SEGMENT_BIT, Place};
-pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, TargetId, Task, frames};
+pub use record::{Attributes, Extent, Kind, Object, Owed, Replica, Source, TargetId, Task, frames};
 
 /// The file, in the store's directory and on each persistent target, that says how far the log was durable.
 pub const REACH_FILE: &str = "log-reach";

@@ -1,10 +1,13 @@
 //! The records of objects in the catalog and the commit log.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
 use terrace_codec::Encoding;
 use terrace_system::clock::unix_nanos;
@@ -27,9 +30,17 @@ pub struct Replica {
     pub encoding: Encoding,
 }
 
+/// The object and the offset under which a frame was written, as its header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Source {
+    /// The object.
+    pub object: u64,
+    /// The frame's first offset in it.
+    pub offset: u64,
+}
+
 /// An immutable run of an object's bytes, or what newer writes have left of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "UncheckedExtent")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// The first byte's offset in the object.
     pub offset: u64,
@@ -41,31 +52,83 @@ pub struct Extent {
     pub raw_len: u32,
     /// The write that made the frames; with the frame's first offset it names them.
     pub write: u64,
-    /// The copies that exist.
+    /// The copies that exist. In the catalog's records, those of a shared frame are in the frame's record.
     pub replicas: SmallVec<[Replica; 3]>,
+    /// Where the frame was written, if it is shared: the catalog has a record for the frame then, which may have several owners.
+    pub source: Option<Source>,
 }
 
-/// An extent as it is stored. A record may be damaged, or made up, and still have the right checksum.
-#[derive(Deserialize)]
-struct UncheckedExtent {
-    offset: u64,
-    length: u32,
-    skip: u32,
-    raw_len: u32,
-    write: u64,
-    replicas: SmallVec<[Replica; 3]>,
+/// In the place of the raw length, which is never 0: an extent with a source. Programs that do not know sources refuse it.
+const SOURCE_FOLLOWS: u32 = 0;
+/// Fields of an extent with a source.
+const EXTENT_FIELDS: [&str; 8] = ["offset", "length", "skip", "raw_len", "write", "replicas", "frame_len", "source"];
+
+impl Serialize for Extent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let count = if self.source.is_some() { EXTENT_FIELDS.len() } else { EXTENT_FIELDS.len() - 2 };
+        let mut fields = serializer.serialize_struct("Extent", count)?;
+        fields.serialize_field(EXTENT_FIELDS[0], &self.offset)?;
+        fields.serialize_field(EXTENT_FIELDS[1], &self.length)?;
+        fields.serialize_field(EXTENT_FIELDS[2], &self.skip)?;
+        let raw_len = if self.source.is_some() { SOURCE_FOLLOWS } else { self.raw_len };
+        fields.serialize_field(EXTENT_FIELDS[3], &raw_len)?;
+        fields.serialize_field(EXTENT_FIELDS[4], &self.write)?;
+        fields.serialize_field(EXTENT_FIELDS[5], &self.replicas)?;
+        if let Some(source) = &self.source {
+            fields.serialize_field(EXTENT_FIELDS[6], &self.raw_len)?;
+            fields.serialize_field(EXTENT_FIELDS[7], source)?;
+        }
+        fields.end()
+    }
 }
 
-impl TryFrom<UncheckedExtent> for Extent {
-    type Error = &'static str;
+impl<'de> Deserialize<'de> for Extent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_struct("Extent", &EXTENT_FIELDS, ExtentFields)
+    }
+}
 
-    /// Offsets are added and subtracted everywhere: an extent whose sums do not exist must not come in.
-    fn try_from(stored: UncheckedExtent) -> Result<Extent, Self::Error> {
-        let UncheckedExtent { offset, length, skip, raw_len, write, replicas } = stored;
-        let frame_end = offset.checked_sub(skip.into()).and_then(|start| start.checked_add(raw_len.into()));
-        let visible = skip.checked_add(length).filter(|visible| *visible <= raw_len);
-        match (frame_end, visible) {
-            (Some(_), Some(_)) => Ok(Extent { offset, length, skip, raw_len, write, replicas }),
+struct ExtentFields;
+
+impl<'de> Visitor<'de> for ExtentFields {
+    type Value = Extent;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an extent")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Extent, A::Error> {
+        fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(fields: &mut A) -> Result<T, A::Error> {
+            fields.next_element()?.ok_or_else(|| A::Error::custom("an extent ends early"))
+        }
+        let mut extent = Extent {
+            offset: next(&mut fields)?,
+            length: next(&mut fields)?,
+            skip: next(&mut fields)?,
+            raw_len: next(&mut fields)?,
+            write: next(&mut fields)?,
+            replicas: next(&mut fields)?,
+            source: None,
+        };
+        if extent.raw_len == SOURCE_FOLLOWS {
+            extent.raw_len = next(&mut fields)?;
+            extent.source = Some(next(&mut fields)?);
+        }
+        extent.check().map_err(A::Error::custom)?;
+        Ok(extent)
+    }
+}
+
+impl Extent {
+    /// Checks that the sums of its numbers exist: they are added and subtracted everywhere. A record may be damaged, or made up,
+    /// and still have the right checksum.
+    fn check(&self) -> Result<(), &'static str> {
+        let frame_end =
+            self.offset.checked_sub(self.skip.into()).and_then(|start| start.checked_add(self.raw_len.into()));
+        let visible = self.skip.checked_add(self.length).filter(|visible| *visible <= self.raw_len);
+        let source_end = self.source.map_or(Some(0), |source| source.offset.checked_add(self.raw_len.into()));
+        match (frame_end, visible, source_end) {
+            (Some(_), Some(_), Some(_)) => Ok(()),
             _ => Err("an extent lies outside of its frame"),
         }
     }
@@ -90,6 +153,17 @@ impl Extent {
     /// The identity of its frame among all frames of the object: the write, and where the frame begins.
     pub fn frame(&self) -> (u64, u64) {
         (self.write, self.frame_offset())
+    }
+
+    /// Where its frame was written, for an extent of `object`.
+    pub fn source_in(&self, object: u64) -> Source {
+        self.source.unwrap_or_else(|| Source { object, offset: self.frame_offset() })
+    }
+
+    /// The name under which a replica of its frame is owed to `target`, for an extent of `object`.
+    pub fn task(&self, object: u64, target: TargetId) -> Task {
+        let Source { object, offset } = self.source_in(object);
+        Task { object, frame_offset: offset, write: self.write, target }
     }
 }
 
@@ -194,17 +268,41 @@ mod tests {
     /// A log record whose checksum was right held an extent that began before its frame: replaying it panicked.
     #[test]
     fn extents_outside_of_their_frames_are_not_decoded() {
-        let inside = Extent { offset: 500, length: 100, skip: 50, raw_len: 200, write: 1, replicas: SmallVec::new() };
+        let replicas = SmallVec::new();
+        let inside = Extent { offset: 500, length: 100, skip: 50, raw_len: 200, write: 1, replicas, source: None };
         let decode = |extent: &Extent| postcard::from_bytes::<Extent>(&postcard::to_stdvec(extent).expect("encodes"));
         assert_eq!(decode(&inside), Ok(inside.clone()));
         let outside = [
             Extent { skip: 101, ..inside.clone() },
             Extent { skip: 501, raw_len: 1000, ..inside.clone() },
             Extent { length: u32::MAX, ..inside.clone() },
-            Extent { offset: u64::MAX, ..inside },
+            Extent { offset: u64::MAX, ..inside.clone() },
+            Extent { source: Some(Source { object: 1, offset: u64::MAX }), ..inside.clone() },
         ];
         for extent in outside {
             assert!(decode(&extent).is_err(), "{extent:?}");
         }
+        let shared = Extent { source: Some(Source { object: 7, offset: 4096 }), ..inside };
+        assert_eq!(decode(&shared), Ok(shared.clone()));
+        let two = [shared.clone(), shared];
+        assert_eq!(postcard::from_bytes::<Vec<Extent>>(&postcard::to_stdvec(&two).expect("encodes")), Ok(two.to_vec()));
+    }
+
+    /// The record of an extent before there were sources, as older programs read it.
+    #[test]
+    fn older_programs_refuse_an_extent_with_a_source() {
+        type Older = (u64, u32, u32, u32, u64, SmallVec<[Replica; 3]>);
+        let replicas = SmallVec::new();
+        let own = Extent { offset: 500, length: 100, skip: 50, raw_len: 200, write: 1, replicas, source: None };
+        let read = |extent: &Extent| {
+            let bytes = postcard::to_stdvec(extent).expect("encodes");
+            let (_, length, skip, raw_len, ..) = postcard::from_bytes::<Older>(&bytes).expect("decodes");
+            skip + length <= raw_len
+        };
+        assert!(read(&own));
+        assert!(
+            !read(&Extent { source: Some(Source { object: 7, offset: 0 }), ..own }),
+            "it lies outside of its frame"
+        );
     }
 }

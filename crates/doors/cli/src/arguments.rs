@@ -182,6 +182,10 @@ pub enum StoreCommand {
     },
     /// Rename an object, or a directory with all keys below it. No bytes are copied.
     Mv { from: OsString, to: OsString },
+    /// Copy an object to another key, inside the store. Both share the stored bytes until one of them changes.
+    ///
+    /// No bytes are copied, except where one of the keys has plain files.
+    Cp { from: OsString, to: OsString },
     /// Compare files with the objects in the store.
     ///
     /// Exits with 1 if a file is missing in the store or differs.

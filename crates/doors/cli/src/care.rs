@@ -69,6 +69,15 @@ pub fn mv(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
     Ok(true)
 }
 
+pub fn cp(store: &Store, from: &OsStr, to: &OsStr, show: Show) -> Result<bool> {
+    let (from, to) = (from.as_bytes(), to.as_bytes());
+    store.copy(from, to)?;
+    store.replan_renamed()?;
+    let words = format!("{} is a copy of {}", name(to), name(from));
+    show.result(&json!({"from": key::show(from), "to": key::show(to)}), &words)?;
+    Ok(true)
+}
+
 pub fn sync(store: &Store, show: Show) -> Result<bool> {
     let (datasets, mut good) = (Datasets::new(store), true);
     for dataset in datasets.list()? {

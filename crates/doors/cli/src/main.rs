@@ -131,6 +131,7 @@ fn with_store(store: &Store, command: &StoreCommand, show: Show) -> Result<bool>
         StoreCommand::Ls { prefix, long } => look::ls(store, prefix.as_deref(), *long, show),
         StoreCommand::Rm { key, recursive, dry_run } => care::rm(store, key, *recursive, *dry_run, show),
         StoreCommand::Mv { from, to } => care::mv(store, from, to, show),
+        StoreCommand::Cp { from, to } => care::cp(store, from, to, show),
         StoreCommand::Check { source, prefix, filter } => copy::check(store, source, prefix, filter, show),
         StoreCommand::Sync => care::sync(store, show),
         StoreCommand::Flush(asked) => flush::flush(store, asked, show),

@@ -255,6 +255,11 @@ impl Store {
         py.detach(|| store.rename(&key.0, &to.0)).map_err(raised)
     }
 
+    fn copy(&self, py: Python<'_>, key: Key, to: Key) -> PyResult<()> {
+        let store = self.engine(py)?;
+        py.detach(|| store.copy(&key.0, &to.0)).map_err(raised)
+    }
+
     fn wait(&self, py: Python<'_>, receipt: &Receipt, level: &str) -> PyResult<()> {
         let known = wait_interruptibly(py, self.engine(py)?, receipt.now(), ack(level)?)?;
         receipt.set(known);

@@ -106,6 +106,9 @@ def test_objects_are_listed_renamed_and_deleted(store: terrace.Store) -> None:
     store.put("other", b"yy")
     assert [found.key for found in store.ls("many")] == [f"many/{number:04}" for number in range(2500)]
     assert "other" in store and "many" not in store
+    store.copy("other", "copied")
+    assert store.get("copied") == store.get("other")
+    store.delete("copied")
     store.rename("other", "renamed")
     stat = store.stat("renamed")
     assert (stat.length, stat.kind, stat.replicas, stat.attributes) == (2, "file", 2, {}) and "other" not in store

@@ -10,7 +10,7 @@ use std::path::Path;
 use serde_bytes::ByteBuf;
 use smallvec::smallvec;
 use terrace::Encoding;
-use terrace::catalog::{Attributes, Edit, Extent, Kind, Live, NewExtent, Object, Owed, Replica, Task};
+use terrace::catalog::{Attributes, Edit, Extent, Kind, Live, NewExtent, Object, Owed, Replica, Source, Task};
 use terrace::log::Tail;
 use terrace::tier::Place;
 
@@ -29,7 +29,7 @@ fn extent() -> Extent {
     let fast: Encoding = "lz4-1".parse().unwrap();
     let other = Replica { target: 3, encoding: fast, ..replica() };
     let replicas = smallvec![replica(), other];
-    Extent { offset: 1_048_600, length: 500, skip: 24, raw_len: 1 << 20, write: 77, replicas }
+    Extent { offset: 1_048_600, length: 500, skip: 24, raw_len: 1 << 20, write: 77, replicas, source: None }
 }
 
 fn attributes() -> Attributes {
@@ -41,6 +41,8 @@ fn attributes() -> Attributes {
 fn edits() -> Vec<Edit> {
     let key = || b"a/\xff".to_vec();
     let extents = || vec![NewExtent { extent: extent(), owed: vec![2, 300] }];
+    let source = Some(Source { object: 200, offset: 1 << 19 });
+    let shared = || vec![NewExtent { extent: Extent { source, ..extent() }, owed: vec![2] }];
     let (object, length, want, mtime, sequence, target, segment) = (300, 1 << 33, 2, -5, 1 << 40, 2, 9);
     let place = replica().place;
     let all = vec![
@@ -64,6 +66,7 @@ fn edits() -> Vec<Edit> {
         Edit::Followed { target, key: key(), sequence },
         Edit::Void { sequence, edits: vec![0, 200] },
         Edit::Clear { key: key(), start: 4, end: 1 << 20, mtime },
+        Edit::Share { object, key: key(), from: b"b".to_vec(), want, extents: shared() },
     ];
     // A new edit must be added above, too.
     for edit in &all {
@@ -73,6 +76,7 @@ fn edits() -> Vec<Edit> {
             Edit::Made { .. } | Edit::Owe { .. } | Edit::Forgive { .. } | Edit::Lost { .. } => {}
             Edit::Freed { .. } | Edit::Discarded { .. } | Edit::Synced { .. } | Edit::Merge { .. } => {}
             Edit::Want { .. } | Edit::Followed { .. } | Edit::Void { .. } | Edit::Clear { .. } => {}
+            Edit::Share { .. } => {}
         }
     }
     all

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use terrace::{Ack, Config, PutOptions, Store};
 
 const KEY_COUNT: u64 = 8;
-const FAIL_POINTS: [&str; 16] = [
+const FAIL_POINTS: [&str; 17] = [
     "commit:logged",
     "put:written",
     "put:committed",
@@ -33,6 +33,7 @@ const FAIL_POINTS: [&str; 16] = [
     "plain:written",
     "plain:committed",
     "expiry:found",
+    "copy:committed",
 ];
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -55,6 +56,7 @@ enum Operation {
     Write(Vec<u8>, u64, Vec<u8>),
     Remove(Vec<u8>),
     Rename(Vec<u8>, Vec<u8>),
+    Copy(Vec<u8>, Vec<u8>),
     SetLength(Vec<u8>, u64),
     Clear(Vec<u8>, u64, u64),
     /// Puts an object that has expired already, and removes it.
@@ -77,7 +79,7 @@ fn operation(who: u64, seed: u64) -> Operation {
         let flat = random.below(2) == 0;
         (0..length).map(|i| if flat { (i / 50) as u8 } else { random.next() as u8 }).collect()
     };
-    match random.below(24) {
+    match random.below(27) {
         0..=8 => {
             let ack = [Ack::Placed, Ack::Placed, Ack::Replicated, Ack::Durable][random.below(4) as usize];
             let most = [5_000, 5_000, 80_000, 2_500_000][random.below(4) as usize];
@@ -94,6 +96,7 @@ fn operation(who: u64, seed: u64) -> Operation {
         19 => Operation::Clear(key, random.below(100_000), random.below(200_000)),
         20 => Operation::Expire(key, bytes(&mut random, 5_000)),
         21 | 22 => Operation::Replace(key, bytes(&mut random, 5_000)),
+        23..=25 => Operation::Copy(key, other),
         _ if random.below(2) == 0 => Operation::Compact,
         _ => Operation::Reap,
     }
@@ -122,6 +125,7 @@ fn run(store: &Store, operation: &Operation) -> terrace::Result<()> {
         Operation::Write(key, at, bytes) => store.write_at(key, *at, bytes, &options(Ack::Placed)).map(|_| ()),
         Operation::Remove(key) => store.remove(key),
         Operation::Rename(from, to) => store.rename(from, to),
+        Operation::Copy(from, to) => store.copy(from, to),
         Operation::SetLength(key, length) => store.set_length(key, *length),
         Operation::Clear(key, at, length) => common::clear(store, key, *at, *length),
         Operation::Sync => store.sync(),
@@ -149,6 +153,11 @@ fn model(model: &mut Model, operation: &Operation) {
         }
         Operation::Rename(from, to) => {
             if let Some(bytes) = model.remove(from) {
+                model.insert(to.clone(), bytes);
+            }
+        }
+        Operation::Copy(from, to) => {
+            if let Some(bytes) = model.get(from).cloned() {
                 model.insert(to.clone(), bytes);
             }
         }
@@ -283,7 +292,7 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
             let turn = (round / 2) as usize;
             let missed = FAIL_POINTS.iter().find(|name| turn >= FAIL_POINTS.len() && !died_at.contains_key(**name));
             let name = missed.copied().unwrap_or(FAIL_POINTS[turn % FAIL_POINTS.len()]);
-            let rare = name.starts_with("snapshot") || name.starts_with("evict");
+            let rare = ["snapshot", "evict", "copy"].iter().any(|kind| name.starts_with(kind));
             let most = if missed.is_some() {
                 1
             } else if rare {
@@ -293,10 +302,20 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
             };
             format!("{name}@{}", 1 + random.below(most))
         });
-        let mut writers = [spawn(dir, 0, next[0], point.clone()), spawn(dir, 1, next[1], None)];
+        // The first writer's objects are plain files, which are never shared; the second one's are frames.
+        let victim = match &point {
+            Some(name) if name.starts_with("plain") => 0,
+            Some(name) if name.starts_with("copy") => 1,
+            _ => random.below(2) as usize,
+        };
+        let point_of = |who| point.clone().filter(|_| who == victim);
+        let mut writers = [0, 1].map(|who| spawn(dir, who, next[who as usize], point_of(who as usize)));
         std::thread::sleep(Duration::from_millis(60 + random.below(250)));
         let begin = Instant::now();
-        while point.is_some() && begin.elapsed() < Duration::from_secs(5) && writers[0].try_wait().unwrap().is_none() {
+        while point.is_some()
+            && begin.elapsed() < Duration::from_secs(5)
+            && writers[victim].try_wait().unwrap().is_none()
+        {
             std::thread::sleep(Duration::from_millis(1));
         }
         for (who, writer) in writers.iter_mut().enumerate() {
@@ -372,6 +391,7 @@ fn what_was_acknowledged_survives_the_death_of_its_writers() {
     store.sync().unwrap();
     let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
     assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0));
+    assert_eq!(store.catalog().miscounted_frames().unwrap(), []);
     let mut objects = contents(&store, 0);
     objects.retain(|_, bytes| !bytes.is_empty());
     assert!(plain_files(dir) == objects, "{:?}", differing(&plain_files(dir), &objects));

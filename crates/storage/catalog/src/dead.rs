@@ -32,9 +32,10 @@ pub struct Dead {
 }
 
 impl Dead {
-    /// Makes the record of one frame.
-    pub(super) fn new(length: u32, time: u64, object: u64, by_removal: bool) -> Dead {
-        Dead { length, time, object, last: 0, by_removal }
+    /// Makes the record of one frame, which held bytes of these objects.
+    pub(super) fn new(length: u32, time: u64, objects: RangeInclusive<u64>, by_removal: bool) -> Dead {
+        let (object, last) = objects.into_inner();
+        Dead { length, time, object, last: if last == object { 0 } else { last }, by_removal }
     }
 
     /// Reads a record. Records of older versions lack the last one, two or three fields.
@@ -145,20 +146,24 @@ mod tests {
         Place { segment: 3, offset, length }
     }
 
+    fn one(object: u64) -> RangeInclusive<u64> {
+        object..=object
+    }
+
     #[test]
     fn neighbours_that_die_together_share_a_record() {
-        let first = Dead::new(100, 50, 7, false);
-        let joined = first.joined_by(place(8, 100), place(112, 20), &Dead::new(20, 50, 7, false)).expect("joins");
-        assert_eq!(joined, Dead::new(124, 50, 7, false));
-        let other = joined.joined_by(place(8, 124), place(136, 8), &Dead::new(8, 50, 3, false)).expect("joins");
+        let first = Dead::new(100, 50, one(7), false);
+        let joined = first.joined_by(place(8, 100), place(112, 20), &Dead::new(20, 50, one(7), false)).expect("joins");
+        assert_eq!(joined, Dead::new(124, 50, one(7), false));
+        let other = joined.joined_by(place(8, 124), place(136, 8), &Dead::new(8, 50, one(3), false)).expect("joins");
         assert_eq!((other.length, other.objects()), (136, 3..=7));
         // A small frame may lie between the end of one frame and the page on which a long one begins. The two were joined, and
         // freeing them destroyed the small frame between them.
-        assert!(first.joined_by(place(8, 100), place(4096, 300_000), &Dead::new(300_000, 50, 7, false)).is_none());
-        let removed = Dead::new(20, 50, 7, true);
+        assert!(first.joined_by(place(8, 100), place(4096, 300_000), &Dead::new(300_000, 50, one(7), false)).is_none());
+        let removed = Dead::new(20, 50, one(7), true);
         assert!(first.joined_by(place(8, 100), place(112, 20), &removed).is_none(), "it may be given back earlier");
         for (at, time, object) in [(120, 50, 7), (104, 50, 7), (112, 51, 7), (112, 50, 8 + MAX_OBJECT_SPAN)] {
-            assert!(first.joined_by(place(8, 100), place(at, 20), &Dead::new(20, time, object, false)).is_none());
+            assert!(first.joined_by(place(8, 100), place(at, 20), &Dead::new(20, time, one(object), false)).is_none());
         }
     }
 
@@ -166,8 +171,8 @@ mod tests {
     fn older_records_are_read() {
         let of_two = postcard::to_stdvec(&(100_u32, 50_u64)).expect("encodes");
         let of_three = postcard::to_stdvec(&(100_u32, 50_u64, 7_u64)).expect("encodes");
-        assert_eq!(Dead::read(&of_two).expect("reads"), Dead::new(100, 50, 0, false));
-        assert_eq!(Dead::read(&of_three).expect("reads"), Dead::new(100, 50, 7, false));
+        assert_eq!(Dead::read(&of_two).expect("reads"), Dead::new(100, 50, one(0), false));
+        assert_eq!(Dead::read(&of_three).expect("reads"), Dead::new(100, 50, one(7), false));
         let of_four = postcard::to_stdvec(&(100_u32, 50_u64, 7_u64, 9_u64)).expect("encodes");
         assert_eq!(Dead::read(&of_four).expect("reads").objects(), 7..=9);
     }

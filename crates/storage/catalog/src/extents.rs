@@ -14,6 +14,8 @@ use crate::Result;
 const MAX_PACKED_BYTES: usize = 1900;
 /// Extents kept in the object's own record.
 const INLINE_RECORDS: usize = 2;
+/// The most bytes that a source adds to an extent in a record.
+const MAX_SOURCE_BYTES: usize = 25;
 /// Two new extents with at most this many bytes between them are in one group: the map between them is read and written, too.
 const MAX_GAP_BYTES: u64 = 64 << 10;
 
@@ -199,7 +201,8 @@ pub fn store(
 
 /// An upper estimate of an extent's bytes in a record.
 fn packed_len(extent: &Extent) -> usize {
-    30 + extent.replicas.len() * 30
+    let source = if extent.source.is_some() { MAX_SOURCE_BYTES } else { 0 };
+    30 + source + extent.replicas.len() * 30
 }
 
 #[cfg(test)]
@@ -217,6 +220,7 @@ mod tests {
                 raw_len: *length,
                 write: write as u64,
                 replicas: SmallVec::new(),
+                source: None,
             };
             let all: Vec<Extent> = places.iter().enumerate().map(extent).collect();
             let groups = near(all.iter());
@@ -242,9 +246,9 @@ mod tests {
                     clear(&mut map, offset, end);
                     None
                 } else {
-                    let replicas = SmallVec::new();
-                    lay(&mut map, Extent { offset, length, skip: 0, raw_len: length, write: write as u64, replicas });
-                    Some((write as u64, offset))
+                    let (replicas, raw_len, write) = (SmallVec::new(), length, write as u64);
+                    lay(&mut map, Extent { offset, length, skip: 0, raw_len, write, replicas, source: None });
+                    Some((write, offset))
                 };
                 bytes[offset as usize..end as usize].fill(owner);
             }

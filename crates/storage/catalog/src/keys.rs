@@ -13,6 +13,7 @@ pub const LEASE_LETTER: u8 = b'l';
 pub const PLAIN_LETTER: u8 = b'h';
 pub const UNFOLLOWED_LETTER: u8 = b't';
 pub const EXPIRY_TIME: u8 = b'x';
+pub const SHARED_LETTER: u8 = b'r';
 
 /// The log's tail.
 pub const TAIL_KEY: &[u8] = b"mt";
@@ -62,6 +63,20 @@ pub fn task(key: &[u8]) -> Option<Task> {
         write: number(key, 17)?,
         target: u16::from_be_bytes(key.get(25..27)?.try_into().ok()?),
     })
+}
+
+/// A shared frame: the object and the offset under which it was written, and its write.
+pub fn shared(name: &Task) -> Key {
+    let mut out = with(SHARED_LETTER);
+    out.extend_from_slice(&name.object.to_be_bytes());
+    out.extend_from_slice(&name.frame_offset.to_be_bytes());
+    out.extend_from_slice(&name.write.to_be_bytes());
+    out
+}
+
+/// The frame in the key of a shared frame's record, as a task of no target.
+pub fn shared_name(key: &[u8]) -> Option<Task> {
+    Some(Task { object: number(key, 1)?, frame_offset: number(key, 9)?, write: number(key, 17)?, target: 0 })
 }
 
 /// The prefix of the keys of all dead places on `target`.
@@ -154,6 +169,7 @@ mod tests {
             PLAIN_LETTER,
             UNFOLLOWED_LETTER,
             EXPIRY_TIME,
+            SHARED_LETTER,
         ] {
             let row = format!("\n| `{}` | ", char::from(letter));
             assert_eq!(page.matches(&row).count(), 1, "{row}");

@@ -18,6 +18,7 @@ mod listing;
 pub mod log;
 mod plain;
 mod query;
+mod shared;
 mod snapshot;
 mod turn;
 
@@ -29,6 +30,7 @@ pub use error::{Error, Result};
 pub use extents::lay;
 pub use listing::{NameListing, NamePage};
 pub use plain::Unfollowed;
+pub use shared::{Miscounted, SharedFrame};
 pub use snapshot::snapshot_tail;
 
 use std::cell::RefCell;
@@ -52,7 +54,8 @@ use group::Turns;
 use turn::Turn;
 
 pub use terrace_format::{
-    Attributes, Change, Edit, Expect, Extent, Kind, NewExtent, Object, Owed, Replica, TargetId, Task, Voids, frames,
+    Attributes, Change, Edit, Expect, Extent, Kind, NewExtent, Object, Owed, Replica, Source, TargetId, Task, Voids,
+    frames,
 };
 
 /// All records, in one unnamed database.
@@ -384,6 +387,10 @@ fn highest_id(edit: &Edit) -> u64 {
         | Edit::Put { object, extents, .. }
         | Edit::Write { object, extents, .. }
         | Edit::Merge { object, extents, .. } => of(extents).max(*object),
+        Edit::Share { object, extents, .. } => {
+            let sources = extents.iter().filter_map(|new| new.extent.source).map(|source| source.object);
+            of(extents).max(*object).max(sources.max().unwrap_or(0))
+        }
         Edit::Made { replica, .. } => number(replica),
         _ => 0,
     }

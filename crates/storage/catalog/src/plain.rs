@@ -34,7 +34,7 @@ impl Applier<'_, '_> {
         self.unfollow_file(task.target, key, file)
     }
 
-    fn plain_of(&self, object: u64) -> Result<Vec<(TargetId, u64)>> {
+    pub(super) fn plain_of(&self, object: u64) -> Result<Vec<(TargetId, u64)>> {
         let mut found = Vec::new();
         for entry in self.records.prefix_iter(self.txn, &keys::plain(object, 0)[..9])? {
             let (key, value) = entry?;

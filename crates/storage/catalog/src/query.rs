@@ -4,7 +4,7 @@ use heed::RoTxn;
 use terrace_format::{Extent, Object, Owed, TargetId, Task};
 
 use super::apply::Live;
-use super::{Catalog, Environment, decode, extents, keys};
+use super::{Catalog, Environment, decode, extents, keys, shared};
 use crate::log::Tail;
 use crate::{Error, Result};
 
@@ -30,6 +30,7 @@ impl Catalog {
             None => extents::load(env.records, &txn, &object, start, end)?,
         };
         found.retain(|e| e.offset < end && e.end() > start);
+        shared::resolve(env.records, &txn, &mut found)?;
         Ok(Some((object, found)))
     }
 
@@ -152,7 +153,8 @@ impl Catalog {
         Ok(env.records.prefix_iter(&txn, &prefix)?.count() as u64)
     }
 
-    /// An extent of the frame that a task names. `None` if neither an object nor a staged one holds it any more.
+    /// An extent of the frame that a task names; of a shared frame, the whole. `None` if neither an object nor a staged one holds
+    /// it any more.
     pub fn frame(&self, task: &Task, key: &[u8]) -> Result<Option<Extent>> {
         let env = self.env()?;
         let txn = env.read_txn()?;
@@ -165,10 +167,14 @@ impl Catalog {
             None if env.records.get(txn, &keys::staged(task.object))?.is_some() => {
                 super::apply::staged_object(task.object)
             }
-            None => return Ok(None),
+            None => return shared::read_extent(env.records, txn, task),
         };
         let near = extents::load_frame(env.records, txn, &object, task.frame_offset, task.write)?;
-        Ok(near.into_iter().find(|extent| extent.frame() == (task.write, task.frame_offset)))
+        let frame = (task.write, task.frame_offset);
+        match near.into_iter().find(|extent| extent.frame() == frame && extent.source.is_none()) {
+            Some(extent) => Ok(Some(extent)),
+            None => shared::read_extent(env.records, txn, task),
+        }
     }
 
     /// Every segment of `target` with committed frames, live or dead.

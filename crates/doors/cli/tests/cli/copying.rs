@@ -217,6 +217,11 @@ fn mv_renames_and_replaces() {
     assert_eq!(place.keys(""), ["d/b.txt", "d/deep/c.h5"]);
     place.bad(["mv", "d/b.txt", "d/deep"], &["d/deep/c.h5", "name another key"]);
     place.bad(["mv", "none", "x"], &["\"none\"", "terrace ls"]);
+    assert_eq!(place.good(["cp", "d/b.txt", "e/copy"]), "e/copy is a copy of d/b.txt\n");
+    assert_eq!(place.good(["cat", "e/copy"]), place.good(["cat", "d/b.txt"]));
+    place.bad(["cp", "none", "x"], &["\"none\"", "terrace ls"]);
+    place.bad(["cp", "d/b.txt", "d/deep"], &["d/deep/c.h5", "name another key"]);
+    place.good(["rm", "e/copy"]);
 }
 
 /// "It is stored" was followed by exit code 1 where only replicas were missing that nobody had asked to wait for.

@@ -152,6 +152,8 @@ class Store:
     def delete(self, key: Key) -> None: ...
     def rename(self, key: Key, to: Key) -> None:
         """Gives an object another key, and replaces an object of that key. No bytes move."""
+    def copy(self, key: Key, to: Key) -> None:
+        """Copies an object. Both share the stored bytes until one of them changes."""
     def wait(self, receipt: Receipt, level: Ack) -> None:
         """Waits until a write has reached a level, and updates the receipt."""
     def sync(self) -> None:

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use terrace_catalog::log::Record;
-use terrace_catalog::{Edit, NewExtent, Replica, Voids};
+use terrace_catalog::{Edit, NewExtent, Replica, Task, Voids};
 
 use super::Care;
-use super::rebuild::{FrameId, frame_of};
+use super::rebuild::{FrameId, frame_in, frame_of};
 use crate::Result;
 
 /// Later statements of a log about bytes that it has named.
@@ -21,6 +21,10 @@ pub(super) struct Later<'a> {
     names: HashMap<Vec<u8>, Option<u64>>,
     /// Whether some replica of a frame is there.
     held: HashMap<FrameId, bool>,
+    /// Frames that are or become shared.
+    shared: HashSet<FrameId>,
+    /// Frames whose commit is void, and that no copy has taken over since.
+    unnamed: HashSet<FrameId>,
     /// Objects that were staged in part only.
     broken: HashSet<u64>,
     /// The commits that an earlier replay found lost.
@@ -28,16 +32,22 @@ pub(super) struct Later<'a> {
 }
 
 impl<'a> Later<'a> {
-    pub fn new(care: &'a Care) -> Later<'a> {
-        Later {
+    pub fn new(care: &'a Care) -> Result<Later<'a>> {
+        let mut shared = HashSet::new();
+        care.catalog.each_shared_frame(|name, _| {
+            shared.insert(frame_of(&name));
+        })?;
+        Ok(Later {
             care,
             made: HashMap::new(),
             laid_over: HashMap::new(),
             names: HashMap::new(),
             held: HashMap::new(),
+            shared,
+            unnamed: HashSet::new(),
             broken: HashSet::new(),
             void: Voids::new(),
-        }
+        })
     }
 
     /// Notes a record; `writes` gathers what is to be looked at when all are noted.
@@ -47,6 +57,7 @@ impl<'a> Later<'a> {
                 self.note_name(sequence, &edit)?;
                 match edit {
                     Edit::Made { task, replica } => self.made.entry(frame_of(&task)).or_default().push(replica),
+                    Edit::Share { object, ref extents, .. } => self.shared.extend(named(object, extents)),
                     Edit::Merge { .. } | Edit::Write { .. } => writes.push((sequence, edit)),
                     Edit::Void { sequence, edits } => self.void.entry(sequence).or_default().extend(edits),
                     _ => {}
@@ -99,6 +110,11 @@ impl<'a> Later<'a> {
         self.is_laid_over(object, sequence, 0..u64::MAX)
     }
 
+    /// Whether a frame is shared at the end, or was.
+    pub fn is_shared(&self, task: &Task) -> bool {
+        self.shared.contains(&frame_of(task))
+    }
+
     fn named(&self, key: &[u8]) -> Result<Option<u64>> {
         match self.names.get(key) {
             Some(object) => Ok(*object),
@@ -124,6 +140,25 @@ impl<'a> Later<'a> {
             && edits.iter().any(|(_, edit)| self.is_lost(sequence, edit))
     }
 
+    /// Notes whether an edit was carried out, in order of the commits.
+    pub fn note_outcome(&mut self, edit: &Edit, is_void: bool) {
+        let Some((object, extents)) = edit.new_extents() else { return };
+        match (is_void, edit) {
+            (true, Edit::Share { .. }) => {}
+            (true, _) => self.unnamed.extend(named(object, extents)),
+            (false, Edit::Share { .. }) => named(object, extents).for_each(|frame| {
+                self.unnamed.remove(&frame);
+            }),
+            (false, _) => {}
+        }
+    }
+
+    /// Whether a frame is known to no object, as the commit that wrote it is void. What was made of it must not be given back: a
+    /// later copy may list it.
+    pub fn is_unnamed(&self, task: &Task) -> bool {
+        self.unnamed.contains(&frame_of(task))
+    }
+
     fn is_lost(&mut self, sequence: u64, edit: &Edit) -> bool {
         let Some((object, extents)) = edit.new_extents() else { return false };
         let mut lost = self.broken.contains(&object);
@@ -132,14 +167,14 @@ impl<'a> Later<'a> {
             lost = lost || !self.holds(object, new) && !self.is_laid_over(object, sequence, range);
         }
         // A `put` whose staged extents were left out must be left out with them; a range write stands alone.
-        if lost && matches!(edit, Edit::Stage { .. }) {
+        if lost && matches!(edit, Edit::Stage { .. } | Edit::Share { .. }) {
             self.broken.insert(object);
         }
         lost
     }
 
     fn holds(&mut self, object: u64, new: &NewExtent) -> bool {
-        let (care, extent, frame) = (self.care, &new.extent, (object, new.extent.frame()));
+        let (care, extent, frame) = (self.care, &new.extent, frame_in(object, &new.extent));
         let later = self.made.get(&frame).into_iter().flatten();
         let look = || extent.replicas.iter().chain(later).any(|replica| care.holds(object, extent, replica));
         *self.held.entry(frame).or_insert_with(look)
@@ -156,4 +191,9 @@ impl<'a> Later<'a> {
         }
         true
     }
+}
+
+/// The frames that extents of an object name.
+fn named(object: u64, extents: &[NewExtent]) -> impl Iterator<Item = FrameId> {
+    extents.iter().map(move |new| frame_in(object, &new.extent))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use terrace_catalog::{Edit, Replica, Task};
+use terrace_catalog::{Edit, Extent, Replica, Task};
 
 use super::Care;
 use super::lost::Later;
@@ -16,6 +16,11 @@ pub(super) fn frame_of(task: &Task) -> FrameId {
     (task.object, (task.write, task.frame_offset))
 }
 
+/// The frame of an extent of an object.
+pub(super) fn frame_in(object: u64, extent: &Extent) -> FrameId {
+    frame_of(&extent.task(object, 0))
+}
+
 /// Fills a new catalog from the newest whole snapshot and the log after it. What was committed after the last sync
 /// mark may have lost its bytes with the power: such extents are verified, and a commit with one that no replica holds
 /// is left out, so that its object stays as it was before. Returns the frames that may lack a replica.
@@ -26,7 +31,7 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
         care.catalog.load_snapshot(&snapshot)?;
     }
     let mut marked = care.catalog.synced()?;
-    let (mut later, mut writes) = (Later::new(care), Vec::new());
+    let (mut later, mut writes) = (Later::new(care)?, Vec::new());
     log.replay(care.catalog.tail()?, |record| {
         for edit in record.commits.iter().flatten() {
             if let Edit::Synced { sequence } = edit {
@@ -46,12 +51,18 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
         let left: Vec<(u32, &Edit)> = (0..).zip(edits).filter(|(place, _)| !gone.contains(place)).collect();
         let lost = later.lost(sequence, &left);
         left_out += usize::from(lost);
+        gone.iter().filter_map(|place| edits.get(*place as usize)).for_each(|edit| later.note_outcome(edit, true));
         for (place, edit) in left {
-            // What a lost replica was to stand in for stays. That of a removed object may have been given back already.
+            // What a lost replica was to stand in for stays. That of a removed object may have been given back already. A
+            // shared frame outlives the object under which it was written.
             let made = |task: &Task, replica: &Replica| {
-                care.holds_frame(frame_of(task), replica) || later.is_removed(task.object, sequence)
+                care.holds_frame(frame_of(task), replica)
+                    || later.is_removed(task.object, sequence) && !later.is_shared(task)
             };
-            if lost || matches!(edit, Edit::Made { task, replica } if !made(task, replica)) {
+            let is_void =
+                lost || matches!(edit, Edit::Made { task, replica } if later.is_unnamed(task) || !made(task, replica));
+            later.note_outcome(edit, is_void);
+            if is_void {
                 gone.push(place);
             } else {
                 doubt(edit, &mut doubts);
@@ -69,7 +80,7 @@ pub(super) fn replay(care: &Care) -> Result<HashSet<FrameId>> {
 
 fn doubt(edit: &Edit, frames: &mut HashSet<FrameId>) {
     if let Some((object, extents)) = edit.new_extents() {
-        frames.extend(extents.iter().map(|new| (object, new.extent.frame())));
+        frames.extend(extents.iter().map(|new| frame_in(object, &new.extent)));
     }
     if let Edit::Made { task, .. } = edit {
         frames.insert(frame_of(task));

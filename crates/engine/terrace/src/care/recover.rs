@@ -9,7 +9,7 @@ use terrace_format::key;
 use terrace_tier::Place;
 
 use super::Care;
-use super::rebuild::{FrameId, replay};
+use super::rebuild::{FrameId, frame_in, replay};
 use crate::devices::Device;
 use crate::home::boot;
 use crate::read::{bad, task_of};
@@ -122,7 +122,7 @@ impl Care {
                 };
                 on_emptied(replica).is_some_and(is_gone_from)
                     || on_volatile(replica) && is_gone()
-                    || doubts.contains(&(object, extent.frame())) && !self.holds(object, extent, replica)
+                    || doubts.contains(&frame_in(object, extent)) && !self.holds(object, extent, replica)
             })?;
         }
         for Emptied { device, .. } in emptied {
@@ -149,7 +149,7 @@ impl Care {
         match read {
             Ok(()) => Header::read(head, self.catalog.log().store(), place).is_ok_and(|header| {
                 let id = header.identity;
-                (id.object, id.write, id.offset) == (object, extent.write, extent.frame_offset())
+                (id.object, (id.write, id.offset)) == frame_in(object, extent)
             }),
             Err(error) => !bad(&error),
         }
@@ -170,7 +170,8 @@ impl Care {
         }
         Header::read(&bytes, self.catalog.log().store(), replica.place).is_ok_and(|header| {
             let raw_len = header.raw_len;
-            let extent = Extent { offset, length: raw_len, skip: 0, raw_len, write, replicas: Default::default() };
+            let replicas = Default::default();
+            let extent = Extent { offset, length: raw_len, skip: 0, raw_len, write, replicas, source: None };
             self.holds(object, &extent, replica)
         })
     }

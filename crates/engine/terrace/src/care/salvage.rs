@@ -10,6 +10,7 @@ use terrace_system::clock::unix_nanos;
 use terrace_tier::PLAIN_SEGMENT_BIT;
 
 use super::Care;
+use super::rebuild::{FrameId, frame_of};
 use crate::place::PutOptions;
 use crate::report::Salvaged;
 use crate::{Error, Result};
@@ -66,13 +67,19 @@ impl Care {
             known.insert(object.id);
             Ok::<_, Error>(true)
         })?;
+        // Frames of removed objects that copies still name.
+        let mut shared: HashSet<FrameId> = HashSet::new();
+        self.catalog.each_shared_frame(|name, _| {
+            shared.insert(frame_of(&name));
+        })?;
         let (mut highest, mut objects) = (0, BTreeMap::<u64, Frames>::new());
         for device in &self.tiers.devices {
             let dying = self.catalog.dead_places(device.id)?;
             let scanned = device.target.scan(&mut |place, header| {
                 let id = header.identity;
                 highest = highest.max(id.object).max(id.write).max(place.segment & !PLAIN_SEGMENT_BIT);
-                if known.contains(&id.object) || dying.contains(place) {
+                let frame = (id.object, (id.write, id.offset));
+                if known.contains(&id.object) || shared.contains(&frame) || dying.contains(place) {
                     return;
                 }
                 let (raw_len, encoding) = (header.raw_len, header.encoding);
@@ -83,6 +90,7 @@ impl Care {
                     raw_len,
                     write: id.write,
                     replicas: Default::default(),
+                    source: None,
                 };
                 let frame = objects.entry(id.object).or_default().entry((id.write, id.offset)).or_insert_with(new);
                 frame.replicas.push(Replica { target: device.id, place, stored: header.stored_len, encoding });

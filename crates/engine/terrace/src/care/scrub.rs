@@ -1,5 +1,7 @@
 //! Scrub and repair: reads every replica, and replaces bad or missing ones.
 
+use std::collections::HashMap;
+
 use terrace_catalog::{Edit, Extent, Object, Task, frames};
 use terrace_format::key::show;
 
@@ -17,6 +19,14 @@ struct Subset {
     of: u64,
 }
 
+/// The shared frames that were read, and whether each is lost.
+type Shared = HashMap<Task, bool>;
+
+fn note_lost(key: &[u8], found: &mut Scrubbed) {
+    found.lost += 1;
+    *found.lost_of.entry(show(key)).or_default() += 1;
+}
+
 impl Care {
     /// Reads and verifies every replica of every object at or below `prefix`; with `repair`, replaces bad and missing
     /// ones. `subset` is `(n, t)`: only the n-th (from 1) of t parts, by key. `progress` is called after each extent with the
@@ -30,13 +40,16 @@ impl Care {
     ) -> Result<(Scrubbed, bool)> {
         self.look_at_targets()?;
         let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
-        let (mut found, mut go_on) = (Scrubbed::default(), true);
+        let (mut found, mut go_on, mut shared) = (Scrubbed::default(), true, Shared::new());
         self.catalog.each_object(prefix, |key, object, extents| {
             if subset.is_none_or(|s| xxhash_rust::xxh3::xxh3_64(key) % s.of + 1 == s.part) {
-                go_on = self.scrub_object(key, object, extents, repair, &mut found, progress)?;
+                go_on = self.scrub_object(key, object, extents, repair, &mut found, &mut shared, progress)?;
             }
             Ok::<_, Error>(go_on)
         })?;
+        if go_on && prefix.is_empty() && subset.is_none() {
+            self.check_owners()?;
+        }
         Ok((found, go_on))
     }
 
@@ -48,13 +61,26 @@ impl Care {
         extents: &[Extent],
         repair: bool,
         found: &mut Scrubbed,
+        shared: &mut Shared,
         progress: &mut dyn FnMut(&Scrubbed) -> bool,
     ) -> Result<bool> {
         if self.planning.rules.now().has_plain() {
             self.scrub_names(key, object, extents, repair, found)?;
         }
         for extent in frames(extents) {
-            self.scrub_extent(key, object, extent, repair, found)?;
+            let name = extent.task(object.id, 0);
+            match shared.get(&name) {
+                None => {
+                    let is_lost = self.scrub_extent(key, object, extent, repair, found)?;
+                    if extent.source.is_some() {
+                        shared.insert(name, is_lost);
+                    }
+                }
+                // It was read for another owner, and is lost to all of them.
+                Some(true) => note_lost(key, found),
+                // Each owner may want more replicas than the last.
+                Some(false) => found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?),
+            }
             if !progress(found) {
                 return Ok(false);
             }
@@ -62,6 +88,7 @@ impl Care {
         Ok(true)
     }
 
+    /// Scrubs a frame. Returns whether it is lost.
     fn scrub_extent(
         &self,
         key: &[u8],
@@ -69,7 +96,7 @@ impl Care {
         extent: &Extent,
         repair: bool,
         found: &mut Scrubbed,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let mut suspects = Vec::new();
         let mut good = 0;
         for replica in &extent.replicas {
@@ -91,12 +118,11 @@ impl Care {
             }
         }
         if good == 0 {
-            let first = Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
-            if self.still_named(key, &first, extent)? {
-                found.lost += 1;
-                *found.lost_of.entry(show(key)).or_default() += 1;
+            if self.still_named(key, &extent.task(object.id, 0), extent)? {
+                note_lost(key, found);
+                return Ok(true);
             }
-            return Ok(());
+            return Ok(false);
         }
         if repair {
             for suspect in &suspects {
@@ -104,6 +130,21 @@ impl Care {
             }
         }
         found.one_copy += u64::from(self.has_one_copy(key, object, extent, repair)?);
+        Ok(false)
+    }
+
+    /// Compares the owners of shared frames with what names them. A wrong number would free a frame too early, or never.
+    fn check_owners(&self) -> Result<()> {
+        let wrong = self.catalog.miscounted_frames()?;
+        if let Some(first) = wrong.first() {
+            tracing::error!(
+                frames = wrong.len(),
+                object = first.name.object,
+                recorded = first.recorded,
+                counted = first.counted,
+                "shared frames have a wrong number of owners; `terrace rebuild` counts them again"
+            );
+        }
         Ok(())
     }
 
@@ -149,8 +190,7 @@ impl Care {
     /// Whether an extent has one replica, is to have more, and none is pending. With `repair`, first owes those that it lacks,
     /// as far as there are failure domains with room.
     fn has_one_copy(&self, key: &[u8], object: &Object, extent: &Extent, repair: bool) -> Result<bool> {
-        let task =
-            |target| Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target };
+        let task = |target| extent.task(object.id, target);
         let now = self.catalog.frame(&task(0), key)?;
         let Some(now) = now else { return Ok(false) };
         let mut chosen: Vec<_> = now.replicas.iter().map(|r| r.target).collect();

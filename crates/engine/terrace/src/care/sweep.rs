@@ -63,6 +63,10 @@ impl Care {
             named.extend(replicas.filter(|replica| replica.target == device.id).map(|replica| replica.place));
             Ok::<_, Error>(true)
         })?;
+        self.catalog.each_shared_frame(|_, frame| {
+            let here = frame.replicas.iter().filter(|replica| replica.target == device.id);
+            named.extend(here.map(|replica| replica.place));
+        })?;
         let mut unnamed: Vec<Place> = Vec::new();
         let scanned = device.target.scan(&mut |place, _| {
             if !place.is_plain() && !named.contains(&place) && !dying.contains(place) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use rustix_futex_sync::Mutex;
-use terrace_catalog::{Change, Edit, Expect, Extent, Object, TargetId, Task, frames};
+use terrace_catalog::{Change, Edit, Expect, Extent, Object, TargetId, frames};
 use terrace_format::frame::MAX_EXTENT_BYTES;
 
 use super::Mover;
@@ -134,9 +134,7 @@ impl Mover {
             let mut edits = Vec::new();
             for extent in frames(extents) {
                 for replica in extent.replicas.iter().filter(|r| victims.contains(&(r.target, r.place.segment))) {
-                    let (write, frame_offset) = extent.frame();
-                    let task = Task { object: object.id, frame_offset, write, target: replica.target };
-                    edits.push(owe(key, task, extent, None));
+                    edits.push(owe(key, extent.task(object.id, replica.target), extent, None));
                 }
             }
             if !edits.is_empty() {
@@ -155,7 +153,10 @@ fn runs(extents: &[Extent], block: u64) -> Vec<&[Extent]> {
         let joins = at > start && at < extents.len() && {
             let (before, next) = (&extents[at - 1], &extents[at]);
             let whole = next.end() - extents[start].offset;
-            next.length < SMALL_EXTENT_BYTES
+            // A merge would make bytes of its own of what a shared frame holds for several.
+            next.source.is_none()
+                && before.source.is_none()
+                && next.length < SMALL_EXTENT_BYTES
                 && before.length < SMALL_EXTENT_BYTES
                 && before.end() == next.offset
                 && whole <= block
@@ -176,7 +177,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn extent(offset: u64, length: u32) -> Extent {
-        Extent { offset, length, skip: 0, raw_len: length, write: offset, replicas: Default::default() }
+        let replicas = Default::default();
+        Extent { offset, length, skip: 0, raw_len: length, write: offset, replicas, source: None }
     }
 
     proptest! {

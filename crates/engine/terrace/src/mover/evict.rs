@@ -1,5 +1,7 @@
 //! Eviction: what leaves a target above its high watermark, the coldest first.
 
+use std::collections::HashSet;
+
 use terrace_catalog::{Edit, Extent, Object, Replica, TargetId, Task, frames};
 use terrace_plan::snapshot::TierSet;
 
@@ -76,10 +78,14 @@ impl Mover {
 
     /// Returns the extents whose replicas may leave a target, in order. Stops once the coldest ones amount to `excess` bytes.
     fn leaving(&self, device: &Device, excess: u64) -> Result<Vec<Leaving>> {
-        let (mut leaving, mut first) = (Vec::new(), 0);
+        let (mut leaving, mut first, mut shared) = (Vec::new(), 0, HashSet::new());
         self.catalog.each_object(b"", |key, object, extents| {
             for extent in frames(extents) {
                 let Some(replica) = held(extent, device) else { continue };
+                // A shared frame leaves once, whichever of its owners is seen first.
+                if extent.source.is_some() && !shared.insert(extent.task(object.id, 0)) {
+                    continue;
+                }
                 let score = self.planning.hotness.score(key, extent.offset, object.length);
                 let warmth = WARMTH_SCORES.iter().filter(|warmth| score > **warmth).count();
                 let rank = 2 * warmth + usize::from(!self.is_spare(device, object, extent));
@@ -103,7 +109,8 @@ impl Mover {
 
     /// Whether an extent has as many replicas as its object wants without the one on a target, one of them on a lower tier.
     fn is_spare(&self, device: &Device, object: &Object, extent: &Extent) -> bool {
-        extent.replicas.len() > usize::from(object.want) && self.has_copy_below(device, extent)
+        extent.replicas.len() > usize::from(self.wanted(object.want, object.id, extent))
+            && self.has_copy_below(device, extent)
     }
 
     /// Whether an extent has a replica that outlives a reboot on a tier below a target's.

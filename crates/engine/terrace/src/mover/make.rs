@@ -51,7 +51,17 @@ impl Mover {
             return Ok(());
         };
         let device = self.tiers.device(task.target)?;
+        let is_shared = extent.source.is_some();
+        if is_shared && self.planning.rules.now().is_plain(device.tier, &owed.key) {
+            // Its other owners keep the frame. If it has none, it is owed no more.
+            self.unshare(&owed.key)?;
+            if !self.catalog.is_owed(task)? {
+                made.done += 1;
+                return Ok(());
+            }
+        }
         if device.state() == TierState::Ok
+            && !is_shared
             && self.planning.rules.now().is_plain(device.tier, &owed.key)
             && let Some(done) = self.make_plain(device, task.object, &owed.key, at_once)?
         {
@@ -164,6 +174,17 @@ impl Mover {
         self.planning.placer(key, element_of(key), wish.unwrap_or_else(|| self.policy_of(key)))
     }
 
+    /// The number of replicas that an extent of an object is to have, which wants `want`: of a shared one, the highest number that an
+    /// owner has wanted.
+    pub fn wanted(&self, want: u8, object: u64, extent: &Extent) -> u8 {
+        if extent.source.is_none() {
+            return want;
+        }
+        // Where that cannot be read, nothing else can: what follows says so.
+        let shared = self.catalog.shared_frame(&extent.task(object, 0)).ok().flatten();
+        shared.map_or(want, |frame| frame.want.max(want))
+    }
+
     /// The policy for what a key names: as was asked for with it, and as the rules say.
     pub fn policy_of(&self, key: &[u8]) -> Wanted {
         // Where that cannot be read, nothing else can: what follows says so.
@@ -183,7 +204,8 @@ impl Mover {
     /// Owes a replica, which would be evicted as soon as it was made, to a lower tier, where the object wants it and one has room.
     fn owe_below_instead(&self, task: &Task, owed: &Owed, extent: &Extent, device: &Device) -> Result<Vec<Edit>> {
         let forgive = Edit::Forgive { task: *task };
-        let wanted = self.catalog.object(&owed.key)?.map_or(0, |object| usize::from(object.want));
+        let wanted = self.catalog.object(&owed.key)?.map_or(0, |object| object.want);
+        let wanted = usize::from(self.wanted(wanted, task.object, extent));
         if extent.replicas.len() >= wanted {
             return Ok(vec![forgive]);
         }

@@ -62,7 +62,17 @@ impl Mover {
         Ok(Some(made))
     }
 
-    /// Merges extents that newer writes have cut into whole extents.
+    /// Makes bytes of its own of what an object shares with others, so that it can be a plain file.
+    pub(super) fn unshare(&self, key: &[u8]) -> Result<()> {
+        if let Some((object, extents)) = self.catalog.locate(key, 0, u64::MAX)?
+            && extents.iter().any(|extent| extent.source.is_some())
+        {
+            self.merge_parts(key, &object, &extents)?;
+        }
+        Ok(())
+    }
+
+    /// Merges extents that newer writes have cut, or that are shared, into whole extents.
     fn merge_parts(&self, key: &[u8], object: &Object, extents: &[Extent]) -> Result<usize> {
         let block = self.writer.block as u64;
         let mut rest = extents;
@@ -283,13 +293,14 @@ fn plain_on(extent: &Extent, device: &Device) -> Option<u64> {
     Some(replica.place.segment)
 }
 
-/// Whether newer writes have left only a part of a frame: then a file cannot hold it all.
+/// Whether newer writes have left only a part of a frame: then a file cannot hold it all. Nor does a file hold a shared frame,
+/// which may be another object's.
 fn is_part(extent: &Extent) -> bool {
-    extent.length != extent.raw_len
+    extent.length != extent.raw_len || extent.source.is_some()
 }
 
 fn task(object: &Object, extent: &Extent, target: terrace_catalog::TargetId) -> Task {
-    Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target }
+    extent.task(object.id, target)
 }
 
 fn owe(key: &[u8], task: Task, extent: &Extent) -> Edit {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use terrace_catalog::{Change, Edit, Extent, TargetId, Task, frames};
+use terrace_catalog::{Change, Edit, Extent, TargetId, frames};
 use terrace_plan::hotness::{Entry, promotions};
 
 use super::Mover;
@@ -71,8 +71,7 @@ impl Mover {
     /// Owes a copy of an extent on a target, in the place of a replica in the same failure domain if there is one.
     fn promote_one(&self, key: &[u8], object: u64, extent: &Extent, to: usize) -> Result<bool> {
         let to = &self.tiers.devices[to];
-        let (write, frame_offset) = extent.frame();
-        let task = Task { object, frame_offset, write, target: to.id };
+        let task = extent.task(object, to.id);
         let rules = self.planning.rules.now();
         let allowed = rules.rule_for(key).and_then(|rule| rule.tiers.as_deref());
         let forbidden = allowed.is_some_and(|names| !names.contains(&self.tiers.tier(to).name));

@@ -82,7 +82,8 @@ impl Mover {
             return Ok(true);
         }
         let Some(raw) = self.reader.read_frame(object, extent) else { return Ok(true) };
-        let placer = self.planning.placer(key, element_of(key), *wanted);
+        let wanted = Wanted { replicas: self.wanted(wanted.replicas, object, extent), ..*wanted };
+        let placer = self.planning.placer(key, element_of(key), wanted);
         let places = placer.replan(extent, &raw, stay);
         if places.is_empty() {
             moved.kept += 1;

@@ -1,6 +1,6 @@
 //! Moving what somebody asks for: onto a tier, off it, and off it for good.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use terrace_catalog::{Edit, Extent, Object, Owed, Replica, TargetId, Task, frames};
@@ -56,7 +56,8 @@ impl Mover {
                     self.move_off(key, object.id, &mut left, &mut chosen, replica, tier, edits, moved)?;
                     continue;
                 }
-                let enough = left.replicas.len() + chosen.len() > usize::from(object.want);
+                let enough =
+                    left.replicas.len() + chosen.len() > usize::from(self.wanted(object.want, object.id, extent));
                 left.replicas.retain(|r| r != replica);
                 let taken = left.replicas.iter().map(|r| r.target).chain(owed.iter().copied());
                 let taken: Vec<TargetId> = taken.chain(chosen.iter().copied()).collect();
@@ -108,9 +109,13 @@ impl Mover {
         prefix: &[u8],
         mut plan: impl FnMut(&[u8], &Object, &Extent, &mut Vec<Edit>, &mut Moved) -> Result<()>,
     ) -> Result<Moved> {
-        let (mut moved, mut edits) = (Moved::default(), Vec::new());
+        let (mut moved, mut edits, mut shared) = (Moved::default(), Vec::new(), HashSet::new());
         self.catalog.each_object(prefix, |key, object, extents| {
             for extent in frames(extents) {
+                // A shared frame moves once, with the first of its owners.
+                if extent.source.is_some() && !shared.insert(extent.task(object.id, 0)) {
+                    continue;
+                }
                 plan(key, object, extent, &mut edits, &mut moved)?;
             }
             // What is planned does not see the room that the rest of its batch takes.
@@ -237,7 +242,7 @@ impl Mover {
 }
 
 pub(super) fn task_at(object: u64, extent: &Extent, target: TargetId) -> Task {
-    Task { object, frame_offset: extent.frame_offset(), write: extent.write, target }
+    extent.task(object, target)
 }
 
 pub(super) fn owe(key: &[u8], task: Task, extent: &Extent, then_drop: Option<TargetId>) -> Edit {

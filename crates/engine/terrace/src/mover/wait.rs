@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use terrace_system::fail;
 
-use super::{Mover, room};
+use super::{MAX_WAIT, Mover, room};
 use crate::devices::Device;
 use crate::report::TierState;
 use crate::write::Receipt;
@@ -48,6 +48,12 @@ impl Mover {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Makes what the shared frames of an object are owed. They are owed under the objects that wrote them.
+    pub fn finish_shared(&self, object: u64) -> Result<()> {
+        let sources = self.catalog.sources_of(object)?;
+        sources.into_iter().try_for_each(|source| self.finish(Some(source), MAX_WAIT, &mut |_| {}))
     }
 
     /// Whether something that is owed, to one object or to all, is owed to a full target. The first batch stands for all.

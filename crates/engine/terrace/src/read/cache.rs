@@ -91,7 +91,7 @@ mod tests {
             let cache = Cache::new(capacity);
             for (at, (start, length)) in reads.iter().enumerate() {
                 let frame = &frames[at % 3];
-                let extent = Extent { offset: 0, length: raw_len, skip: 0, raw_len, write: at as u64 % 3, replicas: Default::default() };
+                let extent = Extent { offset: 0, length: raw_len, skip: 0, raw_len, write: at as u64 % 3, replicas: Default::default(), source: None };
                 let start = start.index(raw_len as usize);
                 let mut out = vec![0; (*length).min(raw_len as usize - start)];
                 let encoding = if at % 2 == 0 { Encoding::NONE } else { "lz4".parse().expect("an encoding") };
@@ -106,8 +106,15 @@ mod tests {
 
     #[test]
     fn a_frame_that_is_read_in_order_is_fetched_in_two_pieces() {
-        let extent =
-            Extent { offset: 0, length: 1 << 20, skip: 0, raw_len: 1 << 20, write: 1, replicas: Default::default() };
+        let extent = Extent {
+            offset: 0,
+            length: 1 << 20,
+            skip: 0,
+            raw_len: 1 << 20,
+            write: 1,
+            replicas: Default::default(),
+            source: None,
+        };
         let cache = Cache::new(64 << 20);
         let mut fetched = Vec::new();
         for at in (0..1 << 20).step_by(4096) {

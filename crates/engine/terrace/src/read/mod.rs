@@ -149,9 +149,9 @@ impl Reader {
             let read = device.read(place, 0, &mut bytes).and_then(|()| {
                 let header = Header::read(&bytes, self.store, place)
                     .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?;
-                let identity = header.identity;
+                let (identity, source) = (header.identity, extent.source_in(object));
                 let ours =
-                    (identity.object, identity.write, identity.offset) == (object, extent.write, extent.frame_offset());
+                    (identity.object, identity.write, identity.offset) == (source.object, extent.write, source.offset);
                 if !ours || header.raw_len != extent.raw_len || header.encoding != replica.encoding {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "another frame stands here"));
                 }
@@ -183,5 +183,5 @@ pub(crate) fn bad(error: &io::Error) -> bool {
 
 /// The name under which a replica of an extent's frame is owed.
 pub(crate) fn task_of(object: u64, extent: &Extent, replica: &Replica) -> Task {
-    Task { object, frame_offset: extent.frame_offset(), write: extent.write, target: replica.target }
+    extent.task(object, replica.target)
 }

@@ -3,6 +3,7 @@
 mod append;
 mod batch;
 mod change;
+mod copy;
 mod destroy;
 mod engine;
 mod explain;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, Object, Task};
+use terrace_catalog::{Attributes, Catalog, Change, Edit, Expect, Object};
 use terrace_format::key;
 use terrace_tier::FILES_FOLDER;
 
@@ -277,8 +278,7 @@ impl Store {
                     },
                 ));
             }
-            let task = Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
-            for target in engine.catalog.owed_to(&task)? {
+            for target in engine.catalog.owed_to(&extent.task(object.id, 0))? {
                 let device = engine.tiers.device(target)?;
                 replicas.push((
                     device.tier,

@@ -72,6 +72,19 @@ impl ObjectSnapshot {
         data.min(self.object.length).max(offset)
     }
 
+    /// How far the bytes reach, up to the next hole or the object's end, from the object's byte `offset` on.
+    pub fn end_of_data(&self, offset: u64) -> u64 {
+        let mut end = offset;
+        let next = self.extents.partition_point(|extent| extent.end() <= offset);
+        for extent in &self.extents[next..] {
+            if extent.offset > end {
+                break;
+            }
+            end = extent.end();
+        }
+        end.min(self.object.length)
+    }
+
     /// Fills `out` from the object's byte `offset` on; the bytes read, which are fewer only at its end.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<usize> {
         let length = self.object.length.saturating_sub(offset).min(out.len() as u64) as usize;

@@ -23,6 +23,7 @@ impl Store {
                 receipt.key = owed.key;
             }
             self.engine.mover.finish(Some(receipt.object), MAX_WAIT, &mut |_| {})?;
+            self.engine.mover.finish_shared(receipt.object)?;
             if receipt.owed > 0 {
                 // What no target could take is owed to none any more, so they may be fewer than were wanted.
                 receipt.have = self.engine.mover.count_replicas(receipt)?.unwrap_or(receipt.have);
@@ -44,6 +45,7 @@ impl Store {
     /// Makes what one object is owed, and all that was committed durable.
     pub(crate) fn sync_object(&self, object: u64) -> Result<()> {
         self.engine.mover.finish(Some(object), MAX_WAIT, &mut |_| {})?;
+        self.engine.mover.finish_shared(object)?;
         self.engine.journal.sync_files()
     }
 

@@ -175,8 +175,8 @@ impl<'a> Draft<'a> {
     fn write_extent(&mut self, raw: &[u8], mut places: ReplicaPlans) -> Result<bool> {
         let write = self.writer.catalog.next_id()?;
         let length = raw.len() as u32;
-        let mut extent =
-            Extent { offset: self.offset, length, skip: 0, raw_len: length, write, replicas: Default::default() };
+        let (offset, replicas) = (self.offset, Default::default());
+        let mut extent = Extent { offset, length, skip: 0, raw_len: length, write, replicas, source: None };
         let mut owed: Vec<TargetId> = Vec::new();
         let want = self.placer.count(places.len());
         loop {

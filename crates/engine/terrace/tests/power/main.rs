@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use disk::{Loss, Progress};
 use terrace::{Config, Object, PutOptions, Store};
 use workload::{
-    ALL_KINDS, Kind, Model, Operation, Outcome, Random, apply, crowded_operation, is_durable, operation, run,
+    ALL_KINDS, Kind, Model, Operation, Outcome, Random, apply, crowded_operation, is_durable, look_ahead, operation,
+    run,
 };
 
 /// About how many calls an operation makes that change files.
@@ -147,6 +148,7 @@ impl Case<'_> {
         assert_eq!(repaired.lost, 0, "{}", self.at());
         let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
         assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0), "{}", self.at());
+        assert_eq!(store.catalog().miscounted_frames().unwrap(), [], "{}", self.at());
         // Opened again, nothing happens in the background.
         drop(store);
         let dump = Store::open(&self.home()).unwrap().catalog().dump().unwrap();
@@ -252,7 +254,8 @@ fn what_was_durable_survives_the_loss_of_power() {
         let kinds = [&[Kind::Put, Kind::Sync], kinds.as_slice()].concat();
         for _ in 0..10 {
             if random.below(1000) < share {
-                let operations: Vec<Operation> = kinds.iter().map(|kind| operation(*kind, &mut random)).collect();
+                let mut operations: Vec<Operation> = kinds.iter().map(|kind| operation(*kind, &mut random)).collect();
+                look_ahead(&mut operations);
                 losses += try_out(&root, &operations, 3, &mut boots, &mut random);
                 short += 1;
             }
@@ -267,6 +270,7 @@ fn what_was_durable_survives_the_loss_of_power() {
             since = if next.kind == Kind::Sync { 0 } else { since + 1 };
             operations.push(next);
         }
+        look_ahead(&mut operations);
         losses += try_out(&root, &operations, 10, &mut boots, &mut random);
         long += 1;
     }

@@ -26,6 +26,7 @@ pub enum Kind {
     Clear,
     Remove,
     Rename,
+    Copy,
     /// Puts an object that has expired already, and removes it.
     Expire,
     Sync,
@@ -36,13 +37,14 @@ pub enum Kind {
 }
 
 /// All of them.
-pub const ALL_KINDS: [Kind; 11] = [
+pub const ALL_KINDS: [Kind; 12] = [
     Kind::Put,
     Kind::Write,
     Kind::Cut,
     Kind::Clear,
     Kind::Remove,
     Kind::Rename,
+    Kind::Copy,
     Kind::Expire,
     Kind::Sync,
     Kind::Evict,
@@ -60,6 +62,8 @@ pub struct Operation {
     pub durable: bool,
     /// When the object of a put is to be removed.
     pub expiry: Option<u64>,
+    /// What a copy copies; none where there is nothing.
+    pub copied: Option<Vec<u8>>,
     /// Whether it runs on targets that are full soon.
     pub crowded: bool,
 }
@@ -77,6 +81,7 @@ pub fn operation(kind: Kind, random: &mut Random) -> Operation {
         bytes: (0..length).map(byte).collect(),
         durable: random.below(4) == 0,
         expiry: [None, Some(u64::MAX - 1), Some(u64::MAX)][random.below(3) as usize],
+        copied: None,
         crowded: false,
     }
 }
@@ -90,7 +95,17 @@ pub fn crowded_operation(random: &mut Random) -> Operation {
     let bytes = vec![random.below(250) as u8; 40_000 + random.below(50_000) as usize];
     // Bytes that shrink would take no room.
     let bytes = bytes.iter().enumerate().map(|(at, byte)| ((at * at) >> 7) as u8 ^ byte).collect();
-    Operation { kind, key, other, at: 0, bytes, durable: random.below(8) == 0, expiry: None, crowded: true }
+    Operation {
+        kind,
+        key,
+        other,
+        at: 0,
+        bytes,
+        durable: random.below(8) == 0,
+        expiry: None,
+        copied: None,
+        crowded: true,
+    }
 }
 
 impl Kind {
@@ -130,6 +145,10 @@ pub fn run(opened: &mut Option<Store>, home: &Path, operation: &Operation) -> Ou
         Kind::Clear => common::clear(store, key, *at, bytes.len() as u64),
         Kind::Remove => store.remove(key),
         Kind::Rename => store.rename(key, other),
+        Kind::Copy => {
+            let copied = store.copy(key, other);
+            if operation.durable { copied.and_then(|()| store.make_durable(other)) } else { copied }
+        }
         Kind::Sync => store.sync(),
         Kind::Evict => store.evict(b"", "ram").map(|_| ()),
         Kind::Compact => store.compact(),
@@ -149,7 +168,19 @@ pub fn is_durable(operation: &Operation) -> bool {
         Kind::Put => operation.durable,
         // A write of no bytes waits for nothing.
         Kind::Write => operation.durable && !operation.bytes.is_empty(),
+        Kind::Copy => operation.durable && operation.copied.is_some(),
         _ => false,
+    }
+}
+
+/// Says what each copy copies. It has these bytes, whatever becomes of the object that it copies.
+pub fn look_ahead(operations: &mut [Operation]) {
+    let mut model = Model::new();
+    for operation in operations {
+        if operation.kind == Kind::Copy && operation.key != operation.other {
+            operation.copied = model.get(&operation.key).cloned();
+        }
+        apply(&mut model, operation);
     }
 }
 
@@ -184,6 +215,11 @@ pub fn apply(model: &mut Model, operation: &Operation) {
         Kind::Rename => {
             if let Some(bytes) = model.remove(key) {
                 model.insert(other.clone(), bytes);
+            }
+        }
+        Kind::Copy => {
+            if let Some(bytes) = &operation.copied {
+                model.insert(other.clone(), bytes.clone());
             }
         }
         Kind::Sync | Kind::Evict | Kind::Compact | Kind::Reopen => {}

@@ -1,7 +1,7 @@
 //! Checks the expectations of a change.
 
 use terrace_format::key::show;
-use terrace_format::{Change, Expect};
+use terrace_format::{Change, Edit, Expect};
 use terrace_format::{Kind, Object, Owed, TargetId, Task};
 
 use super::Applier;
@@ -15,8 +15,13 @@ impl Applier<'_, '_> {
         let named = self.object(key)?.filter(|object| object.id == task.object);
         let object = named.unwrap_or_else(|| super::staged_object(task.object));
         let all = extents::load_frame(self.records, self.txn, &object, task.frame_offset, task.write)?;
-        let extent = all.iter().find(|extent| extent.frame() == (task.write, task.frame_offset));
-        Ok(extent.map(|extent| extent.replicas.iter().map(|replica| replica.target).collect()).unwrap_or_default())
+        let frame = (task.write, task.frame_offset);
+        let own = all.into_iter().find(|extent| extent.frame() == frame && extent.source.is_none());
+        let replicas = match own {
+            Some(extent) => extent.replicas,
+            None => self.shared(task)?.map(|shared| shared.replicas).unwrap_or_default(),
+        };
+        Ok(replicas.iter().map(|replica| replica.target).collect())
     }
 
     /// Checks all expectations of a change.
@@ -69,6 +74,16 @@ impl Applier<'_, '_> {
                         return conflict(key, "it no longer owes this replica".into());
                     }
                 }
+                Expect::Staged(object) => {
+                    if self.records.get(self.txn, &keys::staged(*object))?.is_none() {
+                        return conflict(b"", format!("object {object} is no longer staged; look at it again"));
+                    }
+                }
+                Expect::NotPlain(key, object) => {
+                    if !self.plain_of(*object)?.is_empty() {
+                        return conflict(key, "it has become a plain file; look at it again".into());
+                    }
+                }
                 Expect::HasOther { task, key, among } => {
                     let targets = self.targets_of(task, key)?;
                     if !targets.iter().any(|target| *target != task.target && among.contains(target)) {
@@ -101,6 +116,13 @@ impl Applier<'_, '_> {
                         );
                     }
                 }
+            }
+        }
+        for edit in &change.edits {
+            if let Edit::Share { from, extents, .. } = edit
+                && !self.lists_what_is_there(from, extents)?
+            {
+                return conflict(from, "its replicas are moving; look at it again".into());
             }
         }
         Ok(())

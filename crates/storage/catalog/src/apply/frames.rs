@@ -1,6 +1,7 @@
 //! Changes the extents of objects, and keeps account of their frames: the live ones of each segment, and the dead ones.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 use terrace_format::NewExtent;
@@ -38,35 +39,52 @@ impl Live {
     }
 }
 
+/// A frame whose replicas were changed.
+pub struct Edited {
+    /// Raw bytes of the frame.
+    pub raw_len: u32,
+    /// A range that contains the numbers of all objects that name it, or did.
+    pub objects: RangeInclusive<u64>,
+}
+
 impl Applier<'_, '_> {
-    /// Changes every part of a frame, and returns the frame's raw length. `None` if no part of it is left.
+    /// Changes every part of a frame. `None` if no part of it is left.
     pub(super) fn edit_frame(
         &mut self,
         key: &[u8],
         task: &Task,
         mut edit: impl FnMut(&mut Extent),
-    ) -> Result<Option<u32>> {
+    ) -> Result<Option<Edited>> {
         let named = self.object(key)?.filter(|object| object.id == task.object);
         let is_named = named.is_some();
-        let mut object = match named {
-            Some(object) => object,
-            None if self.records.get(self.txn, &keys::staged(task.object))?.is_some() => staged_object(task.object),
-            None => return Ok(None),
+        let own = match named {
+            None if self.records.get(self.txn, &keys::staged(task.object))?.is_some() => {
+                Some(staged_object(task.object))
+            }
+            named => named,
         };
         let mut raw_len = None;
-        let frame = (task.write, task.frame_offset);
-        let all = extents::load_frame(self.records, self.txn, &object, task.frame_offset, task.write)?;
-        self.change_extents(&mut object, all, |all| {
-            for extent in all.iter_mut().filter(|extent| extent.frame() == frame) {
-                edit(extent);
-                raw_len = Some(extent.raw_len);
+        if let Some(mut object) = own {
+            let frame = (task.write, task.frame_offset);
+            let all = extents::load_frame(self.records, self.txn, &object, task.frame_offset, task.write)?;
+            self.change_extents(&mut object, all, |all| {
+                for extent in all.iter_mut().filter(|extent| extent.frame() == frame && extent.source.is_none()) {
+                    edit(extent);
+                    raw_len = Some(extent.raw_len);
+                }
+            })?;
+            if is_named && object.inline.is_some() && raw_len.is_some() {
+                // The object's bytes are unchanged, so its generation stays.
+                self.put(&keys::object(key), &object)?;
             }
-        })?;
-        if is_named && object.inline.is_some() && raw_len.is_some() {
-            // The object's bytes are unchanged, so its generation stays.
-            self.put(&keys::object(key), &object)?;
         }
-        Ok(raw_len)
+        match raw_len {
+            Some(raw_len) => Ok(Some(Edited { raw_len, objects: task.object..=task.object })),
+            None => {
+                let shared = self.edit_shared(task, edit)?;
+                Ok(shared.map(|frame| Edited { raw_len: frame.raw_len, objects: frame.objects() }))
+            }
+        }
     }
 
     /// Adds new extents to an object. They trim the older ones that they cover.
@@ -76,7 +94,7 @@ impl Applier<'_, '_> {
                 self.count(replica)?;
             }
             for &target in owed {
-                let task = Task { object: object.id, frame_offset: extent.frame_offset(), write: extent.write, target };
+                let task = extent.task(object.id, target);
                 let owed = Owed { key: key.to_vec(), raw_len: extent.raw_len, then_drop: None, since: self.sequence };
                 self.put(&keys::owed(&task), &owed)?;
             }
@@ -89,7 +107,7 @@ impl Applier<'_, '_> {
     }
 
     /// Changes an object's extents around a range, and buries the frames that have no part left.
-    pub(super) fn edit_extents(
+    pub(crate) fn edit_extents(
         &mut self,
         object: &mut Object,
         start: u64,
@@ -101,7 +119,7 @@ impl Applier<'_, '_> {
     }
 
     /// Like [`Applier::edit_extents`], for extents that are already loaded.
-    fn change_extents(
+    pub(crate) fn change_extents(
         &mut self,
         object: &mut Object,
         mut all: Vec<Extent>,
@@ -113,6 +131,8 @@ impl Applier<'_, '_> {
             return Ok(());
         }
         extents::store(self.records, self.txn, object, &before, &all)?;
+        // Before owners are taken: a frame that only moves to another place in the object must not die on the way.
+        self.own_shared(object.id, &before, &all)?;
         let left: HashSet<_> = all.iter().map(Extent::frame).collect();
         self.bury_extents(object.id, &before, |old| left.contains(&old.frame()))
     }
@@ -127,19 +147,29 @@ impl Applier<'_, '_> {
 
     fn bury_extents(&mut self, object: u64, extents: &[Extent], lives: impl Fn(&Extent) -> bool) -> Result<()> {
         for extent in frames(extents).filter(|extent| !lives(extent)) {
+            let name = extent.task(object, 0);
+            if extent.source.is_some() {
+                self.disown(&name)?;
+                continue;
+            }
             for replica in &extent.replicas {
                 self.bury(object, replica.target, replica.place)?;
             }
-            let first = Task { object, frame_offset: extent.frame_offset(), write: extent.write, target: 0 };
-            for task in self.tasks(&keys::owed(&first)[..25])? {
-                self.records.delete(self.txn, &keys::owed(&task))?;
-            }
+            self.drop_tasks(&name)?;
+        }
+        Ok(())
+    }
+
+    /// Owes no replica of a frame any more.
+    pub(crate) fn drop_tasks(&mut self, name: &Task) -> Result<()> {
+        for task in self.tasks(&keys::owed(&Task { target: 0, ..*name })[..25])? {
+            self.records.delete(self.txn, &keys::owed(&task))?;
         }
         Ok(())
     }
 
     /// The owed replicas whose key begins with `prefix`.
-    pub(super) fn tasks(&self, prefix: &[u8]) -> Result<Vec<Task>> {
+    pub(crate) fn tasks(&self, prefix: &[u8]) -> Result<Vec<Task>> {
         let mut tasks = Vec::new();
         for entry in self.records.prefix_iter(self.txn, prefix)? {
             tasks.extend(keys::task(entry?.0));
@@ -160,7 +190,7 @@ impl Applier<'_, '_> {
         Ok(&mut self.counts[at].1)
     }
 
-    pub(super) fn count(&mut self, replica: &Replica) -> Result<()> {
+    pub(crate) fn count(&mut self, replica: &Replica) -> Result<()> {
         let sequence = self.sequence;
         let live = self.live(replica.target, replica.place.segment)?;
         live.frames += 1;
@@ -172,10 +202,21 @@ impl Applier<'_, '_> {
 
     /// Queues a dead place. Its target gets it back once no power cut can undo this commit.
     pub(super) fn bury(&mut self, object: u64, target: TargetId, place: Place) -> Result<()> {
+        self.bury_of(object..=object, self.is_removing, target, place)
+    }
+
+    /// The same of a place that held bytes of several objects.
+    pub(crate) fn bury_of(
+        &mut self,
+        objects: RangeInclusive<u64>,
+        by_removal: bool,
+        target: TargetId,
+        place: Place,
+    ) -> Result<()> {
         let live = self.live(target, place.segment)?;
         live.frames = live.frames.saturating_sub(1);
         live.bytes = live.bytes.saturating_sub(u64::from(place.length));
-        let mut dead = Dead::new(place.length, self.time, object, self.is_removing);
+        let mut dead = Dead::new(place.length, self.time, objects, by_removal);
         let mut offset = place.offset;
         if let Some((record, joined)) = self.dead_before(target, place, &dead)? {
             self.records.delete(self.txn, &record)?;

@@ -4,6 +4,7 @@
 mod check;
 mod frames;
 
+use frames::Edited;
 pub use frames::Live;
 
 use heed::RwTxn;
@@ -27,7 +28,7 @@ pub struct Applier<'a, 'env> {
     needs_no_bytes: bool,
     /// Whether the current edit removes all bytes of an object, in a commit that needs no bytes. Removing a part does not
     /// count: it may kill a frame while an earlier write, whose bytes may be lost, covers the rest of that frame.
-    is_removing: bool,
+    pub(super) is_removing: bool,
     /// Counts of segments, which [`Applier::finish`] writes to their records.
     counts: Vec<((TargetId, u64), Live)>,
     /// The last folder that was found to have no file above it.
@@ -118,6 +119,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             }
             Edit::Want { key, object, want } => {
                 let Some(object) = self.object(key)?.filter(|named| named.id == *object) else { return Ok(()) };
+                self.want_shared(&object, *want)?;
                 self.put(&keys::object(key), &Object { want: *want, ..object })
             }
             Edit::SetLength { key, length, mtime } => self.set_length(key, *length, *mtime),
@@ -157,14 +159,17 @@ impl<'a, 'env> Applier<'a, 'env> {
                 Ok(())
             }
             Edit::Lost { task, key, place, owed } => {
-                let mut is_last = false;
-                let raw_len = self.edit_frame(key, task, |extent| {
+                let mut is_taken = false;
+                let edited = self.edit_frame(key, task, |extent| {
                     // The process that gives up a replica has seen others, but these may have been given up meanwhile.
-                    is_last = owed.is_none() && extent.replicas.len() == 1;
-                    extent.replicas.retain(|r| is_last || r.place != *place);
+                    let is_last = owed.is_none() && extent.replicas.len() == 1;
+                    let is_it = |r: &Replica| (r.target, r.place) == (task.target, *place);
+                    is_taken = !is_last && extent.replicas.iter().any(is_it);
+                    extent.replicas.retain(|r| is_last || !is_it(r));
                 })?;
-                let Some(raw_len) = raw_len.filter(|_| !is_last) else { return Ok(()) };
-                self.bury(task.object, task.target, *place)?;
+                // Two processes, or two owners of a shared frame, may give up one replica. Its place is freed once.
+                let Some(Edited { raw_len, objects }) = edited.filter(|_| is_taken) else { return Ok(()) };
+                self.bury_of(objects, self.is_removing, task.target, *place)?;
                 if place.is_plain() {
                     self.unfollow_file(task.target, key, place.segment)?;
                 }
@@ -191,6 +196,7 @@ impl<'a, 'env> Applier<'a, 'env> {
             Edit::Followed { target, key, sequence } => self.followed(*target, key, *sequence),
             Edit::Void { .. } => Ok(()),
             Edit::Clear { key, start, end, mtime } => self.clear(key, *start, *end, *mtime),
+            Edit::Share { object, key, from, want, extents } => self.share(*object, key, from, *want, extents),
         }
     }
 
@@ -308,6 +314,10 @@ impl<'a, 'env> Applier<'a, 'env> {
         };
         self.count(replica)?;
         let Some(owed) = owed else { return self.bury(task.object, replica.target, replica.place) };
+        // A plain file is one object's. The frame was shared after the file was begun, and stays owed.
+        if replica.place.is_plain() && self.shared(task)?.is_some() {
+            return self.bury(task.object, replica.target, replica.place);
+        }
         self.records.delete(self.txn, &record)?;
         let mut replaced = Vec::new();
         let found = self.edit_frame(&owed.key, task, |extent| {
@@ -317,9 +327,9 @@ impl<'a, 'env> Applier<'a, 'env> {
             extent.replicas.retain(|r| r.target != task.target && Some(r.target) != owed.then_drop);
             extent.replicas.push(*replica);
         })?;
-        if found.is_none() {
+        let Some(Edited { objects, .. }) = found else {
             return self.bury(task.object, replica.target, replica.place);
-        }
+        };
         if replica.place.is_plain() {
             self.hold_plain(task, &owed.key, replica.place.segment)?;
         }
@@ -329,7 +339,7 @@ impl<'a, 'env> Applier<'a, 'env> {
         replaced.sort_unstable_by_key(|r| (r.target, r.place));
         replaced.dedup();
         for old in replaced {
-            self.bury(task.object, old.target, old.place)?;
+            self.bury_of(objects.clone(), self.is_removing, old.target, old.place)?;
         }
         Ok(())
     }
