@@ -6,7 +6,7 @@ use terrace_catalog::{Change, Edit, Expect, Extent, Kind, NewExtent, Object};
 use terrace_format::key;
 
 use super::Store;
-use super::view::View;
+use super::object_snapshot::ObjectSnapshot;
 use crate::place::PutOptions;
 use crate::sparse::ReadHoles;
 use crate::{Error, Result};
@@ -151,14 +151,14 @@ impl Store {
     }
 
     fn copy_bytes(&self, from: &[u8], to: &[u8]) -> Result<()> {
-        let view = View::pinned(self, from)?;
-        let kept = PutOptions::kept_with(&view.object);
+        let snapshot = ObjectSnapshot::pinned(self, from)?;
+        let kept = PutOptions::kept_with(&snapshot.object);
         let options = PutOptions {
-            attributes: Some(view.object.attributes.clone()),
-            replicas: kept.replicas.or(Some(view.object.want)),
+            attributes: Some(snapshot.object.attributes.clone()),
+            replicas: kept.replicas.or(Some(snapshot.object.want)),
             ..kept
         };
-        self.put_sparse(to, Bytes { view, at: 0 }, &options).map(drop)
+        self.put_sparse(to, Bytes { snapshot, at: 0 }, &options).map(drop)
     }
 }
 
@@ -175,15 +175,15 @@ fn is_same(now: &Object, object: &Object) -> bool {
 
 /// The bytes and holes of an object.
 struct Bytes {
-    view: View,
+    snapshot: ObjectSnapshot,
     at: u64,
 }
 
 impl Read for Bytes {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let end = self.view.end_of_data(self.at);
+        let end = self.snapshot.end_of_data(self.at);
         let length = end.saturating_sub(self.at).min(out.len() as u64) as usize;
-        let read = self.view.read_at(self.at, &mut out[..length]).map_err(io::Error::other)?;
+        let read = self.snapshot.read_at(self.at, &mut out[..length]).map_err(io::Error::other)?;
         self.at += read as u64;
         Ok(read)
     }
@@ -191,7 +191,7 @@ impl Read for Bytes {
 
 impl ReadHoles for Bytes {
     fn pass_hole(&mut self) -> io::Result<u64> {
-        let hole = self.view.end_of_hole(self.at) - self.at;
+        let hole = self.snapshot.end_of_hole(self.at) - self.at;
         self.at += hole;
         Ok(hole)
     }
