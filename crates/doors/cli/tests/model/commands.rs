@@ -75,7 +75,8 @@ impl Chooser {
             0..=7 => self.put(lane, random, place, model),
             8 => self.put_stdin(lane, random, place, model),
             9 | 10 => self.put_tree(lane, random, place, model),
-            11 | 12 => rename(lane, random, model),
+            11 => rename(lane, random, model),
+            12 => copy(lane, random, model),
             13 | 14 => remove(lane, random, model),
             15 => remove_all(lane, random, model),
             16 | 17 => self.read(lane, random, model),
@@ -250,6 +251,17 @@ fn rename(lane: usize, random: &mut Random, model: &Model) -> Step {
             Step { changes: vec![Change::Rename(from, to)], ..step }
         }
         _ => Step { codes: &[1], ..Step::new(&["mv", &format!("l{lane}/frames/missing"), &to]) },
+    }
+}
+
+fn copy(lane: usize, random: &mut Random, model: &Model) -> Step {
+    let to = key(lane, random);
+    match present(lane, random, model) {
+        Some((from, _)) => {
+            let step = Step::new(&["cp", &from, &to]);
+            Step { changes: vec![Change::Copy(from, to)], ..step }
+        }
+        None => Step { codes: &[1], ..Step::new(&["cp", &format!("l{lane}/frames/missing"), &to]) },
     }
 }
 

@@ -16,6 +16,7 @@ pub enum Change {
     Put(String, u64),
     Remove(String),
     Rename(String, String),
+    Copy(String, String),
 }
 
 impl Change {
@@ -29,6 +30,11 @@ impl Change {
             }
             Change::Rename(from, to) => {
                 if let Some(version) = world.remove(from) {
+                    world.insert(to.clone(), version);
+                }
+            }
+            Change::Copy(from, to) => {
+                if let Some(version) = world.get(from).copied() {
                     world.insert(to.clone(), version);
                 }
             }
