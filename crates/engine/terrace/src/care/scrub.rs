@@ -22,6 +22,13 @@ struct Subset {
 /// The shared frames that were read, and whether each is lost.
 type Shared = HashMap<Task, bool>;
 
+/// A scrub under way.
+struct Round {
+    repair: bool,
+    found: Scrubbed,
+    shared: Shared,
+}
+
 fn note_lost(key: &[u8], found: &mut Scrubbed) {
     found.lost += 1;
     *found.lost_of.entry(show(key)).or_default() += 1;
@@ -40,17 +47,18 @@ impl Care {
     ) -> Result<(Scrubbed, bool)> {
         self.look_at_targets()?;
         let subset = subset.map(|(part, of)| Subset { part, of: of.max(1) });
-        let (mut found, mut go_on, mut shared) = (Scrubbed::default(), true, Shared::new());
+        let mut round = Round { repair, found: Scrubbed::default(), shared: Shared::new() };
+        let mut go_on = true;
         self.catalog.each_object(prefix, |key, object, extents| {
             if subset.is_none_or(|s| xxhash_rust::xxh3::xxh3_64(key) % s.of + 1 == s.part) {
-                go_on = self.scrub_object(key, object, extents, repair, &mut found, &mut shared, progress)?;
+                go_on = self.scrub_object(key, object, extents, &mut round, progress)?;
             }
             Ok::<_, Error>(go_on)
         })?;
         if go_on && prefix.is_empty() && subset.is_none() {
             self.check_owners()?;
         }
-        Ok((found, go_on))
+        Ok((round.found, go_on))
     }
 
     /// Scrubs an object. Returns false once `progress` does.
@@ -59,11 +67,11 @@ impl Care {
         key: &[u8],
         object: &Object,
         extents: &[Extent],
-        repair: bool,
-        found: &mut Scrubbed,
-        shared: &mut Shared,
+        round: &mut Round,
         progress: &mut dyn FnMut(&Scrubbed) -> bool,
     ) -> Result<bool> {
+        let Round { repair, found, shared } = round;
+        let repair = *repair;
         if self.planning.rules.now().has_plain() {
             self.scrub_names(key, object, extents, repair, found)?;
         }
