@@ -10,6 +10,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 
 use common::{new_store, replicated, store_of, tier};
+use terrace::catalog::Edit;
 use terrace::{Ack, Config, PutOptions, Store};
 use terrace_testkit::noise;
 
@@ -209,7 +210,7 @@ fn plain_files_are_never_shared() {
         tier(dir.path(), "disk", &["disk"], "")
     );
     let store = Store::init(&dir.path().join("store"), &Config::parse(&text, "test").unwrap()).unwrap();
-    let mut bytes = noise(200_000, 1);
+    let mut bytes = noise(2_500_000, 1);
     bytes[70_000..150_000].fill(0);
     store.put_bytes(b"plain/a", &bytes, &replicated()).unwrap();
     store.copy(b"plain/a", b"plain/b").unwrap();
@@ -274,6 +275,84 @@ fn a_durable_copy_does_not_need_its_source() {
     }
 }
 
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &to.join(entry.file_name())),
+            false => drop(fs::copy(entry.path(), to.join(entry.file_name())).unwrap()),
+        }
+    }
+}
+
+/// A power cut takes what is in memory: a part of the first object, and what replaced it. So the commit of the first object is
+/// void. The copy of it was made durable after a write over that part, and needs the other part, which only its own commit tells.
+#[test]
+fn a_durable_copy_survives_though_the_commit_of_its_source_is_void() {
+    survive_a_void_source(false);
+}
+
+/// The same, where the replicas on disks were made before the copy, and those of the covered part were lost.
+#[test]
+fn a_copy_has_the_replicas_that_were_made_before_it_of_a_void_source() {
+    survive_a_void_source(true);
+}
+
+fn survive_a_void_source(is_made_before: bool) {
+    let dir = tempfile::tempdir().unwrap();
+    let (dir, home) = (dir.path(), dir.path().join("store"));
+    let store = new_store(dir);
+    store.put_bytes(b"before", b"something synced", &replicated()).unwrap();
+    store.sync().unwrap();
+    // From here on nothing is moved in the background.
+    let mover = fs::File::options().write(true).open(home.join("mover")).unwrap();
+    mover.lock().unwrap();
+    let in_memory = PutOptions { ack: Some(Ack::Placed), ..PutOptions::default() };
+    let (first, new) = (noise(3_000_000, 1), noise(3_000_000, 2));
+    let mut receipt = store.put_bytes(b"a", &first, &in_memory).unwrap();
+    if is_made_before {
+        store.wait(&mut receipt, Ack::Replicated).unwrap();
+    }
+    let extents = store.locate(b"a").unwrap().extents;
+    let covered = extents[0].length as usize;
+    let on_disk = extents[0].replicas.iter().find(|replica| replica.tier == "disk" && replica.file.is_some()).cloned();
+    assert_eq!(on_disk.is_some(), is_made_before);
+    assert!(covered < first.len(), "it has several extents");
+    store.copy(b"a", b"b").unwrap();
+    store.put_bytes(b"a", &new, &in_memory).unwrap();
+    let durable = PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() };
+    store.write_at(b"b", 0, &new[..covered], &durable).unwrap();
+    let left = tempfile::tempdir().unwrap();
+    for part in ["store", "a", "b"] {
+        copy_folder(&dir.join(part), &left.path().join(part));
+    }
+    if let Some(replica) = on_disk {
+        let lost = left.path().join(replica.file.unwrap().strip_prefix(dir).unwrap());
+        let mut file = fs::OpenOptions::new().write(true).open(lost).unwrap();
+        file.seek(SeekFrom::Start(replica.position.unwrap())).unwrap();
+        file.write_all(&vec![0; covered]).unwrap();
+    }
+    drop(mover);
+    drop(store);
+    for part in ["store", "a", "b", "ram"] {
+        fs::remove_dir_all(dir.join(part)).unwrap();
+    }
+    copy_folder(left.path(), dir);
+    fs::remove_dir_all(home.join("catalog")).unwrap();
+    fs::write(home.join("boot"), "another boot").unwrap();
+    let store = Store::open(&home).unwrap();
+    assert!(matches!(store.get(b"a"), Err(terrace::Error::NotFound { .. })), "it was in memory only");
+    let wanted = [&new[..covered], &first[covered..]].concat();
+    assert!(store.get(b"b").unwrap() == wanted);
+    let store = check(store, dir);
+    store.reap_now().unwrap();
+    assert!(store.get(b"b").unwrap() == wanted);
+    let scrubbed = store.scrub(b"", false, None, |_| {}).unwrap();
+    assert_eq!((scrubbed.bad, scrubbed.lost), (0, 0), "nothing of it was given back");
+    store.remove(b"b").unwrap();
+    assert_eq!(shared_frames(&store), 0);
+}
+
 /// Salvage offers a removed source once more only where no copy names its frames.
 #[test]
 fn salvage_offers_no_frames_that_copies_name() {
@@ -287,6 +366,28 @@ fn salvage_offers_no_frames_that_copies_name() {
     let (store, salvaged) = Store::salvage(&dir.path().join("store")).unwrap();
     assert_eq!((salvaged.objects, salvaged.incomplete), (0, 0));
     assert_eq!(store.get(b"b").unwrap(), noise(5000, 1));
+}
+
+/// Two processes give up one replica: its place is freed once, so its segment still counts what else is in it.
+#[test]
+fn a_replica_that_is_given_up_twice_is_freed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "disk", &["a", "b"], "")]);
+    for key in [b"a", b"b", b"c"] {
+        store.put_bytes(key, &noise(5000, 1), &replicated()).unwrap();
+    }
+    store.copy(b"a", b"copy").unwrap();
+    let frames = live(&store);
+    for key in [b"a", b"b"] {
+        let (object, extents) = store.catalog().locate(key, 0, u64::MAX).unwrap().unwrap();
+        let replica = extents[0].replicas[0];
+        let task = extents[0].task(object.id, replica.target);
+        for _ in 0..2 {
+            let key = serde_bytes::ByteBuf::from(key.to_vec());
+            store.catalog().commit(Edit::Lost { task, key, place: replica.place, owed: None }.into()).unwrap();
+        }
+    }
+    assert_eq!(live(&store), frames - 2);
 }
 
 /// Random sequences, beside a map of bytes.

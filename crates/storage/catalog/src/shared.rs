@@ -251,6 +251,9 @@ impl Applier<'_, '_> {
 
     /// Notes that an object wants this number of replicas of its shared frames.
     pub(super) fn want_shared(&mut self, object: &Object, want: u8) -> Result<()> {
+        if self.records.prefix_iter(self.txn, &[keys::SHARED_LETTER])?.next().is_none() {
+            return Ok(());
+        }
         let all = extents::load(self.records, self.txn, object, 0, u64::MAX)?;
         for extent in frames(&all).filter(|extent| extent.source.is_some()) {
             let name = extent.task(object.id, 0);

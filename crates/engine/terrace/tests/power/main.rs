@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 use disk::{Loss, Progress};
 use terrace::{Config, Object, PutOptions, Store};
 use workload::{
-    ALL_KINDS, Kind, Model, Operation, Outcome, Random, apply, crowded_operation, is_durable, look_ahead, operation,
-    run,
+    ALL_KINDS, Kind, Model, Operation, Outcome, Random, apply, crowded_operation, is_durable, operation, run,
 };
 
 /// About how many calls an operation makes that change files.
@@ -172,7 +171,7 @@ fn lengths(found: &Model) -> Vec<(char, usize)> {
 }
 
 /// Runs a workload once, loses the power at a few moments of it, and looks at what is found each time.
-fn try_out(root: &Path, operations: &[Operation], moments: u64, boots: &mut u64, random: &mut Random) -> u64 {
+fn try_out(root: &Path, operations: &mut [Operation], moments: u64, boots: &mut u64, random: &mut Random) -> u64 {
     let _ = fs::remove_dir_all(root);
     fs::create_dir_all(root).unwrap();
     boot(boots);
@@ -184,9 +183,14 @@ fn try_out(root: &Path, operations: &[Operation], moments: u64, boots: &mut u64,
     let mut store = Some(Store::init(&home, &config).unwrap());
     let mut outcomes = vec![Outcome::Done; operations.len()];
     disk::watch(root, (0..moments).map(|_| 1 + random.below(CALLS_OF_OPERATION * operations.len() as u64)).collect());
-    for (index, operation) in operations.iter().enumerate() {
+    let mut model = Model::new();
+    for (index, operation) in operations.iter_mut().enumerate() {
+        operation.look_ahead(&model);
         disk::progress(|p| p.begun = index + 1);
         outcomes[index] = run(&mut store, &home, operation);
+        if outcomes[index] != Outcome::Refused {
+            apply(&mut model, operation);
+        }
         assert!(is_small || outcomes[index] == Outcome::Done, "{:?}: {operation:?}", outcomes[index]);
         disk::progress(|p| {
             p.returned = index + 1;
@@ -255,8 +259,7 @@ fn what_was_durable_survives_the_loss_of_power() {
         for _ in 0..10 {
             if random.below(1000) < share {
                 let mut operations: Vec<Operation> = kinds.iter().map(|kind| operation(*kind, &mut random)).collect();
-                look_ahead(&mut operations);
-                losses += try_out(&root, &operations, 3, &mut boots, &mut random);
+                losses += try_out(&root, &mut operations, 3, &mut boots, &mut random);
                 short += 1;
             }
         }
@@ -270,13 +273,12 @@ fn what_was_durable_survives_the_loss_of_power() {
             since = if next.kind == Kind::Sync { 0 } else { since + 1 };
             operations.push(next);
         }
-        look_ahead(&mut operations);
-        losses += try_out(&root, &operations, 10, &mut boots, &mut random);
+        losses += try_out(&root, &mut operations, 10, &mut boots, &mut random);
         long += 1;
     }
     for _ in 0..share {
-        let operations: Vec<Operation> = (0..14).map(|_| crowded_operation(&mut random)).collect();
-        losses += try_out(&root, &operations, 4, &mut boots, &mut random);
+        let mut operations: Vec<Operation> = (0..14).map(|_| crowded_operation(&mut random)).collect();
+        losses += try_out(&root, &mut operations, 4, &mut boots, &mut random);
         crowded += 1;
     }
     println!(

@@ -89,6 +89,7 @@ pub fn operation(kind: Kind, random: &mut Random) -> Operation {
 /// Objects come and go where a few of them take all the room.
 pub fn crowded_operation(random: &mut Random) -> Operation {
     let kinds = [Kind::Put, Kind::Put, Kind::Put, Kind::Put, Kind::Remove, Kind::Remove, Kind::Rename, Kind::Sync];
+    let kinds = [kinds.as_slice(), &[Kind::Copy, Kind::Copy, Kind::Remove]].concat();
     let kind = kinds[random.below(kinds.len() as u64) as usize];
     let key = |random: &mut Random| vec![b'a' + random.below(5) as u8];
     let (key, other) = (key(random), key(random));
@@ -173,14 +174,12 @@ pub fn is_durable(operation: &Operation) -> bool {
     }
 }
 
-/// Says what each copy copies. It has these bytes, whatever becomes of the object that it copies.
-pub fn look_ahead(operations: &mut [Operation]) {
-    let mut model = Model::new();
-    for operation in operations {
-        if operation.kind == Kind::Copy && operation.key != operation.other {
-            operation.copied = model.get(&operation.key).cloned();
+impl Operation {
+    /// Says what a copy copies, now that all before it has run. It has these bytes, whatever becomes of the object that it copies.
+    pub fn look_ahead(&mut self, model: &Model) {
+        if self.kind == Kind::Copy && self.key != self.other {
+            self.copied = model.get(&self.key).cloned();
         }
-        apply(&mut model, operation);
     }
 }
 
