@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -39,6 +40,14 @@ fn two_copies_of_a_store_are_not_used_at_the_same_time() {
     let again = Store::open(&home).unwrap();
     let refused = refusal(&copy);
     assert!(refused.contains("another copy"), "{refused}");
+    let log =
+        || fs::read_dir(copy.join("log")).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum::<u64>();
+    let before = (log(), fs::read(copy.join("boot")).unwrap());
+    for rebuilt in [Store::rebuild(&copy).map(drop), Store::salvage(&copy).map(drop)] {
+        let refused = rebuilt.unwrap_err().to_string();
+        assert!(refused.contains("another copy"), "{refused}");
+    }
+    assert!(before == (log(), fs::read(copy.join("boot")).unwrap()), "nothing was changed");
     for force in [false, true] {
         // It is the targets of the one that is open that would be emptied.
         match Store::destroy(&copy, force) {

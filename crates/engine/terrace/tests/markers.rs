@@ -41,10 +41,29 @@ fn a_damaged_marker_sets_its_target_aside_only() {
         store.put_bytes(b"more", &bytes, &replicated()).unwrap();
         let states: Vec<TierState> = store.status().unwrap().tiers.iter().map(|tier| tier.state).collect();
         assert_eq!(states, [TierState::Away, TierState::Ok]);
+        let failed = store.sync().unwrap_err().to_string();
+        assert!(failed.contains("is damaged") || failed.contains("another store"), "{failed}");
         drop(store);
         // An empty target cannot be made there. The note that it was made must stay, or the store would not open again.
         let refused = Store::renew_tier(&home, "a").map(drop).unwrap_err().to_string();
         assert!(refused.contains("is damaged") || refused.contains("another store"), "{refused}");
+        assert!(Store::open(&home).unwrap().get(b"k").unwrap() == bytes);
+    }
+}
+
+/// Every command waited for a writer of the pipe.
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+    for name in ["terrace-target", "terrace-home"] {
+        let dir = tempfile::tempdir().unwrap();
+        let store = two_disks(dir.path());
+        let bytes = noise(100_000, 5);
+        store.put_bytes(b"k", &bytes, &PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }).unwrap();
+        let home = store.dir().to_owned();
+        drop(store);
+        let file = dir.path().join("a").join(name);
+        fs::remove_file(&file).unwrap();
+        assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
         assert!(Store::open(&home).unwrap().get(b"k").unwrap() == bytes);
     }
 }

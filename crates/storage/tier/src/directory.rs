@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -88,6 +88,16 @@ mod thread_buffer {
     }
 }
 
+/// Reads the marker of the directory `root`. Something else by its name, such as a pipe, counts as an empty file.
+pub(super) fn read_marker(root: &Path) -> io::Result<Vec<u8>> {
+    // Longer than any marker.
+    const MAX_MARKER_BYTES: u64 = 1024;
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(root.join(MARKER_FILE))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_MARKER_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// Returns whether these are the bytes of a marker of any store.
 fn is_marker(bytes: &[u8]) -> bool {
     let mut lines = bytes.split(|&byte| byte == b'\n');
@@ -150,8 +160,8 @@ impl Directory {
     /// the files there for its own.
     pub fn probe(root: &Path) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-        match fs::read_to_string(root.join(MARKER_FILE)) {
-            Ok(mark) => Err(another(root, &mark)),
+        match read_marker(root) {
+            Ok(mark) => Err(another(root, &String::from_utf8_lossy(&mark))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let segments = root.join(SEGMENTS_FOLDER);
                 let reason = || {
@@ -326,7 +336,7 @@ pub(super) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Res
 impl Target for Directory {
     fn ready(&self) -> io::Result<()> {
         let root = self.root.display();
-        match fs::read(self.root.join(MARKER_FILE)) {
+        match read_marker(&self.root) {
             Ok(mark) if mark == self.mark.as_bytes() => {}
             // Version 0.1 left an empty marker if the file system was full. No frame was written there.
             Ok(mark) if mark.is_empty() && self.may_make() && is_empty(&self.root.join(SEGMENTS_FOLDER)) => {

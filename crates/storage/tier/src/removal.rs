@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use terrace_format::REACH_FILE;
 
 use super::TargetFound;
-use super::directory::{MARKER_FILE, SEGMENTS_FOLDER};
+use super::directory::{MARKER_FILE, SEGMENTS_FOLDER, read_marker};
 use super::home_lock::HOME_FILE;
 use super::plain::{BYTES_FOLDER, FILES_FOLDER, Plain};
 
 /// Finds the owner of the place of a target with this marker.
 pub(crate) fn find_directory(root: &Path, mark: &str) -> io::Result<TargetFound> {
-    match fs::read(root.join(MARKER_FILE)) {
+    match read_marker(root) {
         // A marker that was not written to its end is the target's as well: it is the first file in the place.
         Ok(found) if mark.as_bytes().starts_with(&found) => Ok(TargetFound::Own { used: measure_directory(root) }),
         Ok(found) => Ok(TargetFound::Another(String::from_utf8_lossy(&found).into_owned())),

@@ -88,7 +88,12 @@ impl Care {
         for device in &self.tiers.devices {
             let Err(error) = device.target.look() else { continue };
             device.failed(&error);
-            if error.kind() == io::ErrorKind::NotConnected && self.tiers.tier(device).persistent {
+            // It is not what it was; a target that fails for another reason may still have all that it had.
+            let is_another = matches!(
+                error.kind(),
+                io::ErrorKind::NotConnected | io::ErrorKind::AlreadyExists | io::ErrorKind::ResourceBusy
+            );
+            if is_another && self.tiers.tier(device).persistent {
                 missing = missing.or(Some(Error::io(format!("looking at {}", device.path.display()))(error)));
             }
         }

@@ -233,6 +233,20 @@ impl Ids for NoIds {
     }
 }
 
+/// Refuses if another copy of the store's directory has a target in use.
+pub(super) fn check_unused(dir: &Path, id: u64, config: &Config) -> Result<()> {
+    for of in described(config) {
+        match of.tier.kind.find(&of.tier.settings(of.at), &of.owner(dir, id)) {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+                return Err(Error::io(format!("looking at {}", of.tier.place_name(of.at).display()))(e));
+            }
+            // Other errors show where the target is opened.
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Removes what the store has put on the targets of a tier that its configuration no longer names; what others put there.
 pub(super) fn remove_targets(dir: &Path, tier: &TierConfig) -> Result<Vec<PathBuf>> {
     let (id, _) = read_state(dir)?;

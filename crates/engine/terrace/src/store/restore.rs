@@ -6,6 +6,7 @@ use terrace_catalog::log::Log;
 use terrace_catalog::{Catalog, check_pages};
 
 use super::Store;
+use super::destroy::check_unused;
 use super::open::Opening;
 use crate::care::Survey;
 use crate::home::boot::{self, Mark};
@@ -32,8 +33,11 @@ impl Evidence {
         let id = read_identity(dir)?;
         let lock = lock_store(dir)?;
         boot::alone(dir, &lock)?;
+        let config = read_config(dir)?;
+        // Before the log is opened, which may change it.
+        check_unused(dir, id, &config)?;
         let log = Log::open(&dir.join("log"), id)?;
-        let survey = Survey::new(dir, &read_config(dir)?, &log)?;
+        let survey = Survey::new(dir, &config, &log)?;
         let mark = boot::read_mark(dir)?;
         let mut catalog = None;
         if mark.is_trusted() && boot::has_catalog(dir) {
