@@ -62,6 +62,7 @@ impl Care {
     }
 
     /// Scrubs an object. Returns false once `progress` does.
+    #[allow(clippy::too_many_arguments)]
     fn scrub_object(
         &self,
         key: &[u8],

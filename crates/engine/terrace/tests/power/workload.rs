@@ -62,7 +62,7 @@ pub struct Operation {
     pub durable: bool,
     /// When the object of a put is to be removed.
     pub expiry: Option<u64>,
-    /// What a copy copies; none where there is nothing.
+    /// The bytes that a copy copies. None if there is no such object.
     pub copied: Option<Vec<u8>>,
     /// Whether it runs on targets that are full soon.
     pub crowded: bool,
