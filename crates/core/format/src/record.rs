@@ -284,8 +284,8 @@ mod tests {
         }
         let shared = Extent { source: Some(Source { object: 7, offset: 4096 }), ..inside };
         assert_eq!(decode(&shared), Ok(shared.clone()));
-        let two = [shared.clone(), shared];
-        assert_eq!(postcard::from_bytes::<Vec<Extent>>(&postcard::to_stdvec(&two).expect("encodes")), Ok(two.to_vec()));
+        let two = vec![shared.clone(), shared];
+        assert_eq!(postcard::from_bytes::<Vec<Extent>>(&postcard::to_stdvec(&two).expect("encodes")), Ok(two));
     }
 
     /// The record of an extent before there were sources, as older programs read it.

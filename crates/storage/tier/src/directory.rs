@@ -89,7 +89,7 @@ mod thread_buffer {
 }
 
 /// Reads the marker of the directory `root`. Something else by its name, such as a pipe, counts as an empty file.
-pub(super) fn read_marker(root: &Path) -> io::Result<Vec<u8>> {
+pub fn read_marker(root: &Path) -> io::Result<Vec<u8>> {
     // Longer than any marker.
     const MAX_MARKER_BYTES: u64 = 1024;
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(root.join(MARKER_FILE))?;

@@ -31,7 +31,7 @@ mod used;
 #[cfg(feature = "object")]
 pub use blobs::{Blobs, Upload};
 pub use capabilities::Capabilities;
-pub use directory::{Directory, MARKER_FILE, Making};
+pub use directory::{Directory, MARKER_FILE, Making, read_marker};
 pub use emptied::EmptiedNote;
 pub use files::{FileStore, Whole};
 pub use kind::{OpenedTarget, TargetFound, TargetKind, TargetOwner, TargetSettings, made_note};

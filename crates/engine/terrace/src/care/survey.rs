@@ -153,9 +153,7 @@ fn own_targets(config: &Config, store: u64) -> Vec<PathBuf> {
     let persistent = config.tiers.iter().filter(|tier| tier.persistent && tier.kind.capabilities().log_copies);
     let paths = persistent.flat_map(|tier| &tier.targets).map(|target| &target.path);
     let owner = format!("store {store:016x}\n");
-    let is_own = |path: &&PathBuf| {
-        fs::read_to_string(path.join(terrace_tier::MARKER_FILE)).is_ok_and(|mark| mark.starts_with(&owner))
-    };
+    let is_own = |path: &&PathBuf| terrace_tier::read_marker(path).is_ok_and(|mark| mark.starts_with(owner.as_bytes()));
     paths.filter(is_own).cloned().collect()
 }
 
