@@ -357,9 +357,11 @@ fn eviction_leaves_as_many_replicas_as_are_wanted() {
     for number in 0..16 {
         store.put_bytes(&key(number), &bytes(number), &options).unwrap();
         for before in 0..=number {
-            let tiers = tiers_of(&store, &key(before)).concat();
-            assert!(tiers.len() >= 2, "k{before} after {number} puts: {tiers:?}");
-            in_memory += usize::from(tiers.contains(&"ram".to_owned()));
+            // An object has several extents where memory had room for a part of it.
+            for tiers in tiers_of(&store, &key(before)) {
+                assert!(tiers.len() >= 2, "k{before} after {number} puts: {tiers:?}");
+                in_memory += usize::from(tiers.contains(&"ram".to_owned()));
+            }
         }
     }
     assert!(in_memory > 0, "nothing was ever put into memory");
@@ -367,7 +369,7 @@ fn eviction_leaves_as_many_replicas_as_are_wanted() {
     store.stage(b"k3", "ram").unwrap();
     store.evict(b"", "ram").unwrap();
     for number in 0..16 {
-        assert_eq!(tiers_of(&store, &key(number)).concat(), ["disk", "disk"]);
+        assert!(tiers_of(&store, &key(number)).iter().all(|tiers| *tiers == ["disk", "disk"]), "k{number}");
         assert!(store.get(&key(number)).unwrap() == bytes(number));
     }
 }

@@ -39,7 +39,18 @@ fn framed(sequence: u64) -> Framed {
 /// Makes the content of the file that is dropped into the watched directory under a number.
 fn dropped(number: u64) -> Vec<u8> {
     let mut random = Random::new(number + 1000);
-    vec![number as u8 | 1; random.below(100_000) as usize]
+    // Some have several parts.
+    let length = if random.below(6) == 0 { 2_500_000 } else { random.below(100_000) };
+    vec![number as u8 | 1; length as usize]
+}
+
+/// Checks that no file of the watched directory has its name at the destination before it is complete.
+fn check_names(root: &Path, count: u64, at: &str) {
+    for number in 0..count {
+        if let Ok(file) = fs::read(root.join(format!("archive/n{number}"))) {
+            assert!(file == dropped(number), "{} bytes of file {number} have its name: {at}", file.len());
+        }
+    }
 }
 
 fn run(store: &Store, root: &Path) {
@@ -126,6 +137,8 @@ fn try_out(root: &Path, boots: &mut u64, random: &mut Random) -> u64 {
         let _ = fs::remove_dir_all(root.join("ram"));
         boot(boots);
         fs::create_dir_all(root.join("drop")).unwrap();
+        // The last file may be on its way into the directory.
+        check_names(root, loss.progress.returned as u64 + 1, &at);
         let store = Store::open(&root.join("store")).unwrap();
         run(&store, root);
         let found = arrived(root, until);
@@ -143,6 +156,9 @@ fn try_out(root: &Path, boots: &mut u64, random: &mut Random) -> u64 {
             let file = fs::read(root.join(format!("archive/n{number}")));
             assert!(file.is_ok_and(|file| file == dropped(number)), "file {number} is lost: {at}");
         }
+        let archive = common::tree(&root.join("archive"));
+        let part = archive.keys().find(|name| name.ends_with(".terrace-part"));
+        assert!(part.is_none(), "{part:?} is left: {at}");
     }
     losses.len() as u64
 }

@@ -115,7 +115,9 @@ impl Files {
         // Before the first byte is written: a name that leads elsewhere, or to something that is no file, is never replaced.
         match self.at(path, OFlags::PATH) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            found => drop(regular(&File::from(found?))?),
+            found => {
+                regular(&File::from(found?))?;
+            }
         }
         let part = part_name(name);
         loop {
