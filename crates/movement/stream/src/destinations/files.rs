@@ -97,12 +97,16 @@ impl Files {
         let file = Arc::new(File::from(file));
         regular(&file)?;
         // If two threads opened the file, either handle will do: the file has no state in it but the lock of `begun`.
+        self.keep_open(name, &file);
+        Ok(file)
+    }
+
+    fn keep_open(&self, name: &[u8], file: &Arc<File>) {
         let mut open = self.open.lock();
         if open.len() >= MAX_OPEN_FILES {
             open.clear();
         }
         open.insert(name.into(), file.clone());
-        Ok(file)
     }
 
     /// Opens and locks the hidden file in which the parts of `name` gather.
@@ -150,7 +154,7 @@ impl Files {
         let above = self.folder(path.parent().unwrap_or(Path::new("")))?;
         // The bytes and attributes are synced by now. Otherwise a power cut could leave a part of the file under its final name.
         rustix::fs::renameat(&above, from, &above, to)?;
-        self.open.lock().insert(name.into(), file.clone());
+        self.keep_open(name, file);
         Ok(rustix::fs::fsync(&above)?)
     }
 
