@@ -24,8 +24,6 @@ pub enum Expect {
     Free(Vec<u8>),
     /// A replica is owed to an object of this key.
     Owed(Task, Vec<u8>),
-    /// The object of this number is staged.
-    Staged(u64),
     /// No replica of the object of this number is in a plain file: its frames may be shared.
     NotPlain(Vec<u8>, u64),
     /// Beside the replica on the task's target, its frame has one on one of these targets.

@@ -63,19 +63,13 @@ pub trait Destination: Send + Sync {
 
     /// Writes the next part of a file. Parts arrive in order from the first byte on; after a failure they restart from the first byte.
     /// The last part carries the file's final state in `end`. Until it is written, nobody must take the parts for the whole file: the
-    /// process may end before, and the file may then be renamed or removed.
+    /// process may end before, and the file may then be renamed or removed. Attributes are set where the destination supports them.
     fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
         if !runs.is_empty() {
             self.write(name, Position::default(), runs)?;
         }
         let Some(end) = end else { return Ok(()) };
-        self.set_length(name, end.length)?;
-        self.set_attributes(name, &end.attributes)
-    }
-
-    /// Sets a file's modification time and mode, if the destination supports them.
-    fn set_attributes(&self, _name: &[u8], _attributes: &Attributes) -> Outcome<()> {
-        Ok(())
+        self.set_length(name, end.length)
     }
 
     /// Truncates the name to `length` bytes, or extends it with zeros.

@@ -74,11 +74,6 @@ impl Applier<'_, '_> {
                         return conflict(key, "it no longer owes this replica".into());
                     }
                 }
-                Expect::Staged(object) => {
-                    if self.records.get(self.txn, &keys::staged(*object))?.is_none() {
-                        return conflict(b"", format!("object {object} is no longer staged; look at it again"));
-                    }
-                }
                 Expect::NotPlain(key, object) => {
                     if !self.plain_of(*object)?.is_empty() {
                         return conflict(key, "it has become a plain file; look at it again".into());
