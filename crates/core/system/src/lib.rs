@@ -1,6 +1,7 @@
-//! The operating system, as far as Terrace needs it: clocks, file locks, forks, words that processes share, files that are
+//! The operating system, as far as Terrace needs it: clocks, the boot id, file locks, forks, words that processes share, files that are
 //! replaced as a whole; and the hooks by which tests make a process fail.
 
+pub mod boot;
 pub mod clock;
 #[doc(hidden)]
 pub mod fail;

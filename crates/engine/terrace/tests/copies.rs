@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::{store_of, tier};
 use terrace::{Ack, PutOptions, Store};
-use terrace_testkit::noise;
+use terrace_testkit::{Missing, noise, skip};
 
 fn durable() -> PutOptions {
     PutOptions { ack: Some(Ack::Durable), ..PutOptions::default() }
@@ -81,4 +81,43 @@ fn a_copy_may_take_over_when_the_first_is_closed() {
     moved.put_bytes(b"more", &bytes, &durable()).unwrap();
     drop(moved);
     assert!(refusal(&home).contains("commit"));
+}
+
+/// Whether the kernel tells the mounts of the store's file system apart, so that the boot mark names one.
+fn is_incarnation_known(home: &Path) -> bool {
+    fs::read_to_string(home.join("boot")).unwrap().contains('/')
+}
+
+/// As an image of a disk in use has it: files of several moments. A catalog that is older than the log was trusted, and
+/// objects that had been durable when the copy was made were missing.
+#[test]
+fn a_copy_that_is_made_of_a_store_in_use_holds_what_its_log_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_of(dir.path(), &[tier(dir.path(), "a", &["a"], "")]);
+    let home = store.dir().to_owned();
+    if !is_incarnation_known(&home) {
+        let missing = Missing::new("sysfs", "the kernel does not tell the mounts of this file system apart");
+        return skip("copies of a store in use", &missing);
+    }
+    let put = |numbers: std::ops::Range<u64>| {
+        numbers.for_each(|n| drop(store.put_bytes(n.to_string().as_bytes(), &noise(5_000, n), &durable()).unwrap()))
+    };
+    put(0..20);
+    let earlier = tempfile::tempdir().unwrap();
+    let copy_folder = |from: &Path, to: &Path| {
+        assert!(Command::new("cp").arg("-a").args([from, to]).status().unwrap().success());
+    };
+    copy_folder(&home.join("catalog"), &earlier.path().join("catalog"));
+    put(20..40);
+    store.put_bytes(b"3", &noise(6_000, 3), &durable()).unwrap();
+    let copy = copy_of(&home);
+    fs::remove_dir_all(copy.join("catalog")).unwrap();
+    copy_folder(&earlier.path().join("catalog"), &copy.join("catalog"));
+    drop(store);
+
+    let store = Store::open(&copy).unwrap();
+    assert!(store.get(b"3").unwrap() == noise(6_000, 3));
+    for n in (0..40).filter(|n| *n != 3) {
+        assert!(store.get(n.to_string().as_bytes()).unwrap() == noise(5_000, n), "object {n}");
+    }
 }

@@ -11,8 +11,8 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix_futex_sync::Mutex;
-use terrace_system::fork;
 use terrace_system::lock::{lock_byte, other_byte_held};
+use terrace_system::{boot, fork};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The file whose bytes are locked. It has no content.
@@ -127,8 +127,9 @@ fn open(path: &Path) -> io::Result<Option<File>> {
 /// The byte of a directory, above 0. The boot id tells directories of two machines apart that share a target.
 fn home_byte(home: &Path) -> io::Result<i64> {
     let metadata = fs::metadata(home)?;
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let hash = xxh3_64(format!("{} {} {}", boot.trim(), metadata.dev(), metadata.ino()).as_bytes());
+    // Without an id, directories of two machines are told apart by their numbers alone.
+    let boot = boot::read_id().unwrap_or_default();
+    let hash = xxh3_64(format!("{} {} {}", boot, metadata.dev(), metadata.ino()).as_bytes());
     Ok((hash >> 2) as i64 + 1)
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix_futex_sync::Mutex;
-use terrace_system::Locked;
+use terrace_system::{Locked, boot};
 
 use super::{Ids, Place, Used, segment};
 
@@ -51,10 +51,6 @@ struct Writing {
     file: Locked,
 }
 
-fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
-}
-
 /// The number of the blob at this place in its segment.
 pub fn slot(place: Place) -> Option<u64> {
     (place.offset.is_multiple_of(SLOT_BYTES) && place.offset < SLOTS_PER_SEGMENT * SLOT_BYTES)
@@ -83,8 +79,8 @@ impl Ledger {
 
     /// Returns whether the ledger was built in this boot, so that no power cut has damaged it.
     pub fn is_current(&self) -> bool {
-        let boot = boot_id();
-        !boot.is_empty() && fs::read_to_string(self.folder.join(BOOT_FILE)).is_ok_and(|made| made == boot)
+        let made = fs::read_to_string(self.folder.join(BOOT_FILE)).unwrap_or_default();
+        !made.is_empty() && boot::read_id().is_ok_and(|boot| made.trim() == boot)
     }
 
     /// Rebuilds the ledger from a listing. If the service cannot list, the ledger keeps its content, but all of its segments
@@ -114,7 +110,8 @@ impl Ledger {
             }
         }
         self.used.is_stale();
-        fs::write(self.folder.join(BOOT_FILE), boot_id())
+        // Without an id, the ledger is made again at each opening.
+        fs::write(self.folder.join(BOOT_FILE), boot::read_id().unwrap_or_default())
     }
 
     /// Gives out the place for a blob of this length. No place is given out twice.

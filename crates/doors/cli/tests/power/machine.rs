@@ -102,10 +102,12 @@ impl Machine {
         }
     }
 
-    /// Empties memory, and lets the machine know that it was started again.
-    pub fn lose_power(&mut self) {
-        let _ = fs::remove_dir_all(self.in_memory("ram"));
-        self.boots += 1;
+    /// The machine is started again with empty memory; or it runs on, and only the disk loses its power.
+    pub fn lose_power(&mut self, random: &mut Random) {
+        if random.below(3) > 0 {
+            let _ = fs::remove_dir_all(self.in_memory("ram"));
+            self.boots += 1;
+        }
     }
 
     /// All objects, read. Each must be whole.

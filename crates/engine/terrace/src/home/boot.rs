@@ -1,5 +1,5 @@
 //! The boot mark: whether the catalog can be trusted. It is never synced while in use, so it cannot be after a restart of
-//! the machine that took it by surprise.
+//! the machine that took it by surprise, nor after its file system was unmounted by surprise, nor in a copy of the directory.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use terrace_catalog::Catalog;
-use terrace_system::{Locked, fail};
+use terrace_system::Locked;
+use terrace_system::boot::{BOOT_ID_FILE, read_id};
 
+use super::incarnation::read_incarnation;
 use super::{refuse, write_file};
 use crate::{Error, Result};
 
@@ -24,7 +26,8 @@ const RESTARTED_WORD: &str = "restarted";
 const UNFINISHED_WORD: &str = "unfinished";
 /// ... after the machine went down while the store was in use.
 const CUT_OFF_WORD: &str = "cut-off";
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Stands between the boot and the incarnation of the directory.
+const INCARNATION_SEPARATOR: char = '/';
 /// How long another process may take to leave the store, or to note that it is in use.
 const OTHERS_WAIT: Duration = Duration::from_secs(10);
 const OTHERS_POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -42,8 +45,8 @@ pub enum Mark {
     Restarted,
     /// It is being made from the log, or who made it died. `was_cut_off` says that it was in use when the machine went down.
     Unfinished { was_cut_off: bool },
-    /// It was in use when the machine went down.
-    OtherBoot,
+    /// It was in use when the machine went down, or its file system was unmounted; or it is in a copy of the directory.
+    CutOff,
     /// There is no mark, or it cannot be read or is damaged.
     Unknown,
 }
@@ -59,9 +62,9 @@ impl Mark {
         matches!(self, Mark::Restarted | Mark::Unfinished { .. })
     }
 
-    /// Whether the machine went down while the store was in use, and the catalog was not made since.
+    /// Whether the machine or the file system went down while the store was in use, and the catalog was not made since.
     pub fn was_cut_off(self) -> bool {
-        matches!(self, Mark::OtherBoot | Mark::Unfinished { was_cut_off: true })
+        matches!(self, Mark::CutOff | Mark::Unfinished { was_cut_off: true })
     }
 
     /// The mark under which the store is opened. Only [`mark_in_use`] ends a pending one.
@@ -70,7 +73,7 @@ impl Mark {
             _ if !has_catalog => Mark::Unfinished { was_cut_off: self.was_cut_off() },
             Mark::Clean | Mark::ThisBoot => Mark::ThisBoot,
             Mark::Unfinished { .. } => self,
-            Mark::CleanBefore | Mark::Restarted | Mark::OtherBoot | Mark::Unknown => Mark::Restarted,
+            Mark::CleanBefore | Mark::Restarted | Mark::CutOff | Mark::Unknown => Mark::Restarted,
         }
     }
 
@@ -86,30 +89,44 @@ impl Mark {
 }
 
 /// The number of this start of the machine.
-///
-/// # Errors
-/// Where it cannot be read: two unknown boots must not be taken for the same.
 fn boot_id() -> Result<String> {
-    // A test may pretend that the machine was started again.
-    let id = fail::setting("TERRACE_BOOT_ID").map_or_else(|| fs::read_to_string(BOOT_ID), Ok);
-    let id = id.map(|id| id.split_whitespace().collect::<Vec<_>>().join("-")).map_err(Error::io(format!(
-        "reading {BOOT_ID}, by which a restart of the machine is noticed (is /proc mounted?)"
+    let id = read_id().map_err(Error::io(format!(
+        "reading {BOOT_ID_FILE}, by which a restart of the machine is noticed (is /proc mounted?)"
     )))?;
-    let is_one = !id.is_empty() && id != CLEAN_WORD;
-    is_one.then_some(id).ok_or_else(|| refuse(Path::new(BOOT_ID), "it holds no boot id"))
+    let is_one = !id.is_empty() && id != CLEAN_WORD && !id.contains(INCARNATION_SEPARATOR);
+    is_one.then_some(id).ok_or_else(|| refuse(Path::new(BOOT_ID_FILE), "it holds no boot id"))
+}
+
+/// The boot, and the incarnation of `dir` where it is known: both are the same as long as no unsynced write to it was lost.
+fn boot_and_incarnation(dir: &Path) -> Result<String> {
+    let boot = boot_id()?;
+    Ok(match read_incarnation(dir) {
+        Some(incarnation) => format!("{boot}{INCARNATION_SEPARATOR}{incarnation}"),
+        None => boot,
+    })
+}
+
+/// Whether two names of boots and incarnations are of the same ones. An unknown incarnation may be any.
+fn is_same_incarnation(one: &str, other: &str) -> bool {
+    match (one.split_once(INCARNATION_SEPARATOR), other.split_once(INCARNATION_SEPARATOR)) {
+        (Some(one), Some(other)) => one == other,
+        (one_split, other_split) => {
+            one_split.map_or(one, |(boot, _)| boot) == other_split.map_or(other, |(boot, _)| boot)
+        }
+    }
 }
 
 /// Reads the mark of the store in `dir`.
 pub fn read_mark(dir: &Path) -> Result<Mark> {
     let text = fs::read_to_string(dir.join(MARK_FILE)).unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().collect();
-    let own = boot_id()?;
+    let (boot, own) = (boot_id()?, boot_and_incarnation(dir)?);
     Ok(match words.as_slice() {
         [] => Mark::Unknown,
-        [CLEAN_WORD, id] if *id == own => Mark::Clean,
+        [CLEAN_WORD, id] if *id == boot => Mark::Clean,
         // Older versions did not name the boot.
         [CLEAN_WORD, ..] => Mark::CleanBefore,
-        [id, ..] if *id != own => Mark::OtherBoot,
+        [id, ..] if !is_same_incarnation(id, &own) => Mark::CutOff,
         [_] => Mark::ThisBoot,
         [_, RESTARTED_WORD] => Mark::Restarted,
         [_, UNFINISHED_WORD] => Mark::Unfinished { was_cut_off: false },
@@ -123,13 +140,17 @@ pub fn read_mark(dir: &Path) -> Result<Mark> {
 pub fn mark_opened(dir: &Path) -> Result<()> {
     let mark = read_mark(dir)?;
     let opened = mark.when_opened(has_catalog(dir));
-    if opened == mark { Ok(()) } else { write_file(&dir.join(MARK_FILE), opened.in_use(&boot_id()?).as_bytes()) }
+    if opened == mark {
+        Ok(())
+    } else {
+        write_file(&dir.join(MARK_FILE), opened.in_use(&boot_and_incarnation(dir)?).as_bytes())
+    }
 }
 
 /// Notes that the catalog is in line with the targets, and in use. After all that this takes was committed: who opens the
 /// store from then on looks at nothing again.
 pub fn mark_in_use(dir: &Path) -> Result<()> {
-    write_file(&dir.join(MARK_FILE), boot_id()?.as_bytes())
+    write_file(&dir.join(MARK_FILE), boot_and_incarnation(dir)?.as_bytes())
 }
 
 /// Holds the store's lock together with all others that have it open.

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::FlockOperation;
-use terrace_system::{Locked, fail, fork};
+use terrace_system::{Locked, boot, fork};
 
 use super::filesystem::Suitability;
 use super::refuse;
@@ -33,12 +33,9 @@ struct Kernel {
 
 impl Kernel {
     fn own() -> Kernel {
-        // A test may pretend to be another machine.
-        let read_own = || fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        let boot = fail::setting("TERRACE_BOOT_ID").map_or_else(read_own, Ok);
         let id = fs::read("/etc/machine-id").unwrap_or_default();
         Kernel {
-            boot: one_word(&boot.unwrap_or_default()),
+            boot: boot::read_id().unwrap_or_default(),
             host: one_word(&rustix::system::uname().nodename().to_string_lossy()),
             // The id itself is not for other users' eyes.
             machine: format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&id)),

@@ -4,6 +4,7 @@ mod appends;
 pub mod boot;
 mod filesystem;
 mod identity;
+mod incarnation;
 mod leases;
 mod lock;
 mod locks;

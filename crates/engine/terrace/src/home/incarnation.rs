@@ -1,0 +1,45 @@
+//! Which directory this is, on which mount of its file system.
+//!
+//! As long as both stay the same, and the machine runs, what was written to the directory is there, synced or not. A disk that
+//! is unplugged and plugged in again loses unsynced writes; so does a copy of an image or a volume that is in use. The kernel
+//! mounts both anew. A copy of the directory has another inode.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{major, minor};
+
+use super::mounts::Mounts;
+
+/// File systems of which the kernel shows a folder for each mounted device. It makes the folder anew at each mount, under a
+/// number that it does not use twice.
+const MOUNTS_OF_DEVICES: [&str; 3] = ["/sys/fs/ext4", "/sys/fs/xfs", "/sys/fs/f2fs"];
+/// Btrfs has a folder for each file system, in which `devices` names the devices.
+const MOUNTS_OF_BTRFS: &str = "/sys/fs/btrfs";
+
+/// Names the incarnation of `dir`. None where the kernel does not tell: on other file systems, or without `/sys`. All processes
+/// of the machine get the same answer, also in containers, as these folders belong to no namespace.
+pub fn read_incarnation(dir: &Path) -> Option<String> {
+    let directory = fs::metadata(dir).ok()?;
+    let mount = find_by_device(directory.dev()).or_else(|| find_btrfs(dir))?;
+    Some(format!("{}.{}", fs::metadata(mount).ok()?.ino(), directory.ino()))
+}
+
+fn find_by_device(device: u64) -> Option<PathBuf> {
+    let link = fs::read_link(format!("/sys/dev/block/{}:{}", major(device), minor(device))).ok()?;
+    let name = link.file_name()?;
+    MOUNTS_OF_DEVICES.iter().map(|folder| Path::new(folder).join(name)).find(|mount| mount.exists())
+}
+
+/// The files of a Btrfs have a device number of their own, so the device is that of the list of mounts.
+fn find_btrfs(dir: &Path) -> Option<PathBuf> {
+    let mounts = Mounts::read();
+    let source = &mounts.find(&File::open(dir).ok()?).filter(|mount| mount.kind == "btrfs")?.source;
+    let device = fs::canonicalize(source).unwrap_or_else(|_| source.into());
+    let name = device.file_name()?;
+    let is_it = |mount: &PathBuf| mount.join("devices").join(name).exists();
+    let listed: io::Result<Vec<_>> = fs::read_dir(MOUNTS_OF_BTRFS).ok()?.collect();
+    listed.ok()?.into_iter().map(|entry| entry.path()).find(is_it)
+}
