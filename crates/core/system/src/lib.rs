@@ -7,9 +7,11 @@ pub mod clock;
 pub mod fail;
 pub mod fork;
 pub mod lock;
+mod regular;
 mod replace;
 pub mod reserve;
 pub mod words;
 
 pub use lock::Locked;
+pub use regular::{open_regular, read_regular};
 pub use replace::{remove_leftovers, replace, replace_durably, split_leftover};

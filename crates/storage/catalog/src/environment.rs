@@ -14,8 +14,8 @@ use arc_swap::ArcSwapOption;
 use heed::{CompactionOption, Env, EnvFlags, EnvOpenOptions, RwTxn, WithoutTls};
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix_futex_sync::Mutex;
-use terrace_system::Locked;
 use terrace_system::fork::{self, Held};
+use terrace_system::{Locked, open_regular};
 
 use super::Records;
 use super::file_check::{CheckDepth, check_data_file, measure_data_file};
@@ -114,6 +114,11 @@ fn prepare_files(folder: &Path) -> Result<Locked> {
     let lock = |take: fn(File) -> io::Result<_>| File::open(folder).and_then(take);
     let context = || format!("locking {}", folder.display());
     let data = folder.join(DATA_FILE);
+    // LMDB would wait for ever if this were a pipe.
+    match open_regular(&folder.join(LOCK_FILE)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(Error::io("opening LMDB's lock file")(e)),
+        _ => {}
+    }
     // The lock orders making and checking: nobody checks a file that another process is still making.
     if let Some(alone) = lock(Locked::at_once).map_err(Error::io(context()))? {
         match data.try_exists() {

@@ -9,6 +9,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use terrace_system::open_regular;
+
 use crate::{Error, Result};
 
 const META_PAGES: u64 = 2;
@@ -37,7 +39,7 @@ pub enum CheckDepth {
 /// Refuses a data file that lacks pages, although LMDB would accept it, and one with meta pages that LMDB cannot use.
 pub fn check_data_file(path: &Path, map_bytes: usize, depth: CheckDepth) -> Result<()> {
     let context = || format!("checking {}", path.display());
-    let file = File::open(path).map_err(Error::io(context()))?;
+    let file = open_regular(path).map_err(Error::io(context()))?;
     loop {
         let before = read_metas(&file).map_err(Error::io(context()))?;
         let found = find_fault(&file, &before, map_bytes, depth).map_err(Error::io(context()))?;
@@ -96,7 +98,7 @@ fn parse_meta(page: &[u8]) -> Option<Meta> {
 
 /// Measures a data file: all of its bytes, and the bytes of its pages with records.
 pub fn measure_data_file(path: &Path) -> io::Result<(u64, u64)> {
-    let file = File::open(path)?;
+    let file = open_regular(path)?;
     let metas = read_metas(&file)?;
     let newest =
         [parse_meta(&metas.first), parse_meta(&metas.second)].into_iter().flatten().max_by_key(|m| m.transaction);

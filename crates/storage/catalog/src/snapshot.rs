@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use heed::PutFlags;
+use terrace_system::open_regular;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{Catalog, decode, keys};
@@ -47,7 +48,7 @@ impl Catalog {
 
     /// Fills this new catalog from a snapshot. Returns false, and changes nothing, if the snapshot is not whole.
     pub fn load_snapshot(&self, path: &Path) -> Result<bool> {
-        let file = File::open(path).map_err(Error::io(format!("opening {}", path.display())))?;
+        let file = open_regular(path).map_err(Error::io(format!("opening {}", path.display())))?;
         let mut input = BufReader::with_capacity(MAX_CHUNK_BYTES, file);
         let env = self.env()?;
         let mut txn = env.write_txn()?;
@@ -65,7 +66,7 @@ impl Catalog {
 
 /// Reads the log's end from a snapshot. `None` if the snapshot is not whole.
 pub fn snapshot_tail(path: &Path, store: u64) -> Result<Option<Tail>> {
-    let file = File::open(path).map_err(Error::io(format!("opening {}", path.display())))?;
+    let file = open_regular(path).map_err(Error::io(format!("opening {}", path.display())))?;
     let mut tail = None;
     let whole = read_chunks(&mut BufReader::with_capacity(MAX_CHUNK_BYTES, file), store, |key, value| {
         if key == keys::TAIL_KEY {

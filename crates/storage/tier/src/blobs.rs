@@ -31,11 +31,13 @@ impl Blobs {
         run(async move { operator.write(&name, bytes).await.map(drop) })
     }
 
-    /// Begins a blob that is written in parts.
-    pub fn begin(&self, name: &str) -> io::Result<Upload> {
+    /// Begins a blob that is written in parts. A service that can rename blobs, such as SFTP, may show one while it is written:
+    /// there the parts gather under the name `hidden`.
+    pub fn begin(&self, name: &str, hidden: &str) -> io::Result<Upload> {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         let runtime = RuntimeUse::begin()?;
-        let (at, to) = (operator.clone(), name.clone());
+        let hidden = operator.info().capability().rename.then(|| hidden.to_owned());
+        let (at, to) = (operator.clone(), hidden.clone().unwrap_or_else(|| name.clone()));
         let writer = run(async move {
             // HDFS moves several parts only into a folder that is there.
             if let Some((folder, _)) = to.rsplit_once('/').filter(|_| at.info().capability().create_dir) {
@@ -43,7 +45,7 @@ impl Blobs {
             }
             at.writer_with(&to).chunk(PART_BYTES).await
         })?;
-        Ok(Upload { writer, operator, name, length: 0, runtime })
+        Ok(Upload { writer, operator, name, hidden, length: 0, runtime })
     }
 
     /// Reads a blob.
@@ -84,6 +86,8 @@ pub struct Upload {
     writer: Writer,
     operator: Operator,
     name: String,
+    /// The name that it has until it is complete, if that is another one.
+    hidden: Option<String>,
     /// Bytes that were written.
     length: u64,
     // The writer's connections need the runtime.
@@ -93,20 +97,23 @@ pub struct Upload {
 impl Upload {
     /// Writes the next part.
     pub fn write(self, part: Buffer) -> io::Result<Upload> {
-        let Upload { mut writer, operator, name, length, runtime } = self;
+        let Upload { mut writer, operator, name, hidden, length, runtime } = self;
         let length = length + part.len() as u64;
         let writer = run(async move {
             writer.write(part).await?;
             Ok(writer)
         })?;
-        Ok(Upload { writer, operator, name, length, runtime })
+        Ok(Upload { writer, operator, name, hidden, length, runtime })
     }
 
     /// Completes the blob. Returns when the service has acknowledged all of it.
     pub fn end(self) -> io::Result<()> {
-        let Upload { mut writer, operator, name, length, runtime: _runtime } = self;
+        let Upload { mut writer, operator, name, hidden, length, runtime: _runtime } = self;
         run(async move {
             writer.close().await?;
+            if let Some(hidden) = &hidden {
+                operator.rename(hidden, &name).await?;
+            }
             // OpenDAL's WebHDFS takes a refused rename of several parts for success.
             if length > PART_BYTES as u64 {
                 let found = operator.stat(&name).await?.content_length();

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
+use terrace_system::open_regular;
 
 use super::home_lock::HomeLock;
 use super::plain::Plain;
@@ -267,7 +268,7 @@ impl Directory {
         if let Some(file) = self.readers.lock().get(&segment) {
             return Ok(file.clone());
         }
-        let file = Arc::new(self.look_for(|| File::open(self.path(segment)))?);
+        let file = Arc::new(self.look_for(|| open_regular(&self.path(segment)))?);
         let mut readers = self.readers.lock();
         if readers.len() >= OPEN_FILES {
             readers.clear();
@@ -414,7 +415,7 @@ impl Target for Directory {
         let (files, segments): (Vec<u64>, Vec<u64>) = segments.iter().partition(|id| *id & PLAIN_SEGMENT_BIT != 0);
         self.plain.sync(&files)?;
         for id in segments {
-            if let Some(file) = self.look_for_any(|| File::open(self.path(id)))? {
+            if let Some(file) = self.look_for_any(|| open_regular(&self.path(id)))? {
                 // The length of a file is synced with its data, so a frame at its end is covered.
                 file.sync_data()?;
             }
@@ -492,7 +493,7 @@ impl Target for Directory {
     fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
         self.seen()?;
         for id in self.segments()? {
-            match self.look_for_any(|| File::open(self.path(id)))? {
+            match self.look_for_any(|| open_regular(&self.path(id)))? {
                 Some(file) => self.scan_segment(id, &file, found)?,
                 None => continue,
             }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix_futex_sync::Mutex;
-use terrace_system::{Locked, boot};
+use terrace_system::{Locked, boot, read_regular};
 
 use super::{Ids, Place, Used, segment};
 
@@ -214,7 +214,7 @@ impl Ledger {
     }
 
     fn lengths(&self, segment: u64) -> io::Result<Vec<u32>> {
-        let bytes = match fs::read(self.path(segment)) {
+        let bytes = match read_regular(&self.path(segment)) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(e) => return Err(e),

@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix_futex_sync::Mutex;
 use terrace_format::frame::{Frame, Header, MAX_HEADER};
+use terrace_system::{open_regular, read_regular};
 
 use super::{FRAME_ALIGNMENT, Place, Whole};
 
@@ -89,7 +90,7 @@ impl Plain {
     /// Reads from a frame as if its header and payload were in one piece.
     pub fn read(&self, place: Place, skip: u32, out: &mut [u8]) -> io::Result<()> {
         let mut head = [0; MAX_HEADER];
-        let held = super::directory::read_up_to(&File::open(self.headers(place.segment))?, &mut head, place.offset)?;
+        let held = super::directory::read_up_to(&open_regular(&self.headers(place.segment))?, &mut head, place.offset)?;
         let header = Header::read(&head[..held], self.store, place)
             .map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
         let head = &head[..header.written_len()];
@@ -101,14 +102,14 @@ impl Plain {
         let from = (skip + of_head - head.len().min(skip + of_head)) as u64;
         match &mut out[of_head..] {
             [] => Ok(()),
-            rest => File::open(self.bytes(place.segment))?.read_exact_at(rest, header.identity.offset + from),
+            rest => open_regular(&self.bytes(place.segment))?.read_exact_at(rest, header.identity.offset + from),
         }
     }
 
     /// Makes files durable, with their headers and the names in `plain/`. Names in `files/` are not synced: the first opener
     /// after a reboot corrects them.
     pub fn sync(&self, files: &[u64]) -> io::Result<()> {
-        let sync = |path: PathBuf| match File::open(path) {
+        let sync = |path: PathBuf| match open_regular(&path) {
             Ok(file) => file.sync_all(),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(e) => Err(e),
@@ -117,7 +118,7 @@ impl Plain {
             sync(self.bytes(file))?;
             sync(self.headers(file))?;
         }
-        if files.is_empty() { Ok(()) } else { sync(self.root.join(BYTES_FOLDER)) }
+        if files.is_empty() { Ok(()) } else { File::open(self.root.join(BYTES_FOLDER))?.sync_all() }
     }
 
     /// Deletes a file by its number. Its bytes are gone when its name under `files/` is removed as well.
@@ -170,7 +171,7 @@ impl Plain {
     /// Calls `found` with each whole header.
     pub fn scan(&self, found: &mut dyn FnMut(Place, Header)) -> io::Result<()> {
         for file in self.all()? {
-            let bytes = match fs::read(self.headers(file)) {
+            let bytes = match read_regular(&self.headers(file)) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 bytes => bytes?,
             };
@@ -235,7 +236,7 @@ impl Plain {
     }
 
     fn name(&self, key: &[u8], whole: &Whole) -> io::Result<bool> {
-        let bytes = File::open(self.bytes(whole.file))?;
+        let bytes = open_regular(&self.bytes(whole.file))?;
         match bytes.metadata()?.len().cmp(&whole.length) {
             Ordering::Greater => return Ok(false),
             // The object ends with a hole: the file is extended, and reads as zeros there.

@@ -13,6 +13,7 @@ mod flush;
 mod guide;
 mod names;
 mod output;
+mod pipes;
 mod place;
 mod predictor;
 mod real;

@@ -178,7 +178,7 @@ impl Config {
     /// # Errors
     /// [`Error::Io`] if it cannot be read; as [`Config::parse`] otherwise.
     pub fn read(path: &Path) -> Result<Config> {
-        let bytes = std::fs::read(path).map_err(Error::io(format!("reading {}", path.display())))?;
+        let bytes = terrace_system::read_regular(path).map_err(Error::io(format!("reading {}", path.display())))?;
         let text = str::from_utf8(&bytes).map_err(|e| {
             let line = 1 + bytes.iter().take(e.valid_up_to()).filter(|byte| **byte == b'\n').count();
             Error::Config(format!("{}: line {line} is not UTF-8; save the file as UTF-8", path.display()))

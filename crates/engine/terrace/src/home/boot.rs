@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use terrace_catalog::Catalog;
-use terrace_system::Locked;
 use terrace_system::boot::{BOOT_ID_FILE, read_id};
+use terrace_system::{Locked, read_regular};
 
 use super::incarnation::read_incarnation;
 use super::{refuse, write_file};
@@ -118,7 +118,8 @@ fn is_same_incarnation(one: &str, other: &str) -> bool {
 
 /// Reads the mark of the store in `dir`.
 pub fn read_mark(dir: &Path) -> Result<Mark> {
-    let text = fs::read_to_string(dir.join(MARK_FILE)).unwrap_or_default();
+    let text = read_regular(&dir.join(MARK_FILE)).unwrap_or_default();
+    let text = String::from_utf8(text).unwrap_or_default();
     let words: Vec<&str> = text.split_whitespace().collect();
     let (boot, own) = (boot_id()?, boot_and_incarnation(dir)?);
     Ok(match words.as_slice() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use terrace_system::replace_durably;
+use terrace_system::{read_regular, replace_durably};
 
 use crate::config::Config;
 use crate::{Error, Result};
@@ -47,7 +47,8 @@ pub fn lost_identity(dir: &Path) -> Error {
 
 /// The store's id, and whether somebody has begun to destroy it.
 pub fn read_state(dir: &Path) -> Result<(u64, bool)> {
-    let text = match fs::read_to_string(dir.join("store")) {
+    let not_text = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    let text = match read_regular(&dir.join("store")).and_then(|bytes| String::from_utf8(bytes).map_err(not_text)) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             // A target has a copy of the log, and is no store that lost its file.

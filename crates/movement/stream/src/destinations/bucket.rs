@@ -6,6 +6,7 @@ use std::io;
 use rustix_futex_sync::Mutex;
 use terrace::tier::{Blobs, Service, Upload};
 
+use super::part::part_name;
 use super::{Destination, End, Outcome};
 use crate::entry::Position;
 use crate::request::Name;
@@ -74,13 +75,14 @@ impl Destination for Bucket {
 
     fn write_part(&self, name: &[u8], runs: &[Run], end: Option<&End>) -> Outcome<()> {
         let text = text(name)?;
+        let hidden = String::from_utf8_lossy(&part_name(name)).into_owned();
         // Taken out: if this write fails, the upload is dropped, and the parts are sent again from the first.
         let begun = self.begun.lock().remove(name);
         let begins = end.is_some_and(|end| end.length == 0) || runs.first().is_some_and(|run| run.offset == 0);
         let upload = || {
             let (mut upload, mut at) = match begun.filter(|_| !begins) {
                 Some(begun) => begun,
-                None => (self.blobs.begin(text)?, 0),
+                None => (self.blobs.begin(text, &hidden)?, 0),
             };
             for run in runs {
                 if run.offset != at {

@@ -305,3 +305,29 @@ impl Destination for Files {
         self.outcome(name, "syncing", sync())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// Completed files stayed open, without a bound, until the process had no descriptors left.
+    #[test]
+    fn few_files_stay_open_however_many_are_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files::new(dir.path()).unwrap();
+        for number in 0..MAX_OPEN_FILES * 2 + 10 {
+            let name = number.to_string().into_bytes();
+            let run = Run { offset: 0, bytes: Bytes::copy_from_slice(&name) };
+            let end = End { length: name.len() as u64, attributes: Attributes::default() };
+            assert!(files.write_part(&name, &[run], Some(&end)).is_ok());
+            assert!(files.sync(&name).is_ok());
+        }
+        let is_here = |link: PathBuf| std::fs::read_link(link).is_ok_and(|file| file.starts_with(&files.root));
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().filter(|entry| is_here(entry.as_ref().unwrap().path()));
+        assert!(open.count() <= MAX_OPEN_FILES + 1);
+    }
+}

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use terrace_system::open_regular;
+
 use super::{Log, Tail, files, name, snapshot, snapshots};
 
 /// Before a copy is extended, this many bytes at its end are compared with the log.
@@ -82,7 +84,7 @@ impl Log {
     }
 
     fn copy_file(&self, folder: &Path, file: u64, tail: Tail, durable: bool) -> io::Result<()> {
-        let source = File::open(self.folder.join(name(file)))?;
+        let source = open_regular(&self.folder.join(name(file)))?;
         let end = if file == tail.file { tail.position } else { source.metadata()?.len() };
         let copy = OpenOptions::new()
             .create(true)

@@ -1,10 +1,11 @@
 //! Reads the log: the store's own files and, if these are damaged, the copies on targets.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use terrace_system::{open_regular, read_regular};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{CHECKSUM_RANGE, Log, RECORD_HEADER_BYTES, RECORD_MAGIC, RECORD_VERSION, Record, Tail, name, snapshot};
@@ -72,7 +73,7 @@ impl Log {
         }
         let path = self.path(tail.file);
         let context = || format!("reading {}", path.display());
-        let file = match File::open(&path) {
+        let file = match open_regular(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             file => file.map_err(Error::io(context()))?,
         };
@@ -144,7 +145,7 @@ impl Log {
 
     /// Returns whether a chain of whole records fills the first `length` bytes of a file of the log.
     pub(super) fn is_whole_file(&self, file: u64, length: u64) -> io::Result<bool> {
-        let bytes = fs::read(self.path(file))?;
+        let bytes = read_regular(&self.path(file))?;
         let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else { return Ok(length == 0) };
         let mut tail = Tail { sequence: file - 1, checksum: u64_at(header, 24), file, position: 0 };
         while tail.position < length {
@@ -168,7 +169,7 @@ impl Log {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>> {
-    match fs::read(path) {
+    match read_regular(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         read => read.map_err(Error::io(format!("reading {}", path.display()))),
     }
