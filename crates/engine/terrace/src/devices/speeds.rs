@@ -1,15 +1,15 @@
-//! How quick targets are taken to be: as the others of their tier.
+//! The assumed speed of a target: the mean of its tier.
 //!
-//! A target's measured speed depends on the load at that time. If each target's last speed counted, all writers would
-//! go to the same one, and leave it together.
+//! A target's measured speed depends on its load at that time. If the plan used each target's last measurement, all writers
+//! would go to the same target, and leave it at the same time.
 
-/// A target that takes at least this multiple of the fastest one's time is an outlier.
+/// A target whose time is more than this multiple of the fastest one's time is an outlier.
 const ODD_FACTOR: f64 = 8.0;
-/// Seconds for which a target may have been waited for because others were at it.
+/// A time up to this, in seconds, may come from waiting for other operations, so it makes no target an outlier.
 pub const MAX_QUEUE_SECONDS: f64 = 1e-3;
 
-/// The assumed duration of a target, in seconds, from its measured one and those of `all` of its tier: the mean of those that
-/// are not odd. What is `brief` is never odd.
+/// Returns the assumed time of a target, in seconds, from its measured time and those of `all` targets of its tier: the mean
+/// without outliers. A time up to `brief` is never an outlier.
 pub fn usual_seconds(own: f64, all: impl Iterator<Item = f64> + Clone, brief: f64) -> f64 {
     let least = all.clone().fold(f64::INFINITY, f64::min);
     let usual = |need: &f64| *need <= (ODD_FACTOR * least).max(brief);
