@@ -1,5 +1,5 @@
-//! Dropping replicas. Several processes may move replicas of one frame at once, and each plans with what it sees. So a frame's
-//! last replica that outlives a reboot is guarded where changes are ordered: by what the commit expects.
+//! Drops replicas. Several processes may move replicas of one frame at the same time, and each plans from what it sees. So
+//! the expectations of the commits protect a frame's last persistent replica, because commits are ordered.
 
 use terrace_catalog::{Change, Edit, Expect, Owed, TargetId, Task};
 
@@ -7,15 +7,15 @@ use super::Mover;
 use crate::Result;
 
 impl Mover {
-    /// Commits edits that move or drop replicas. A frame is left as it is where it would lose its last replica that outlives
-    /// a reboot. Returns how many were.
+    /// Commits edits that move or drop replicas. The edits of a frame that would lose its last persistent replica are left
+    /// out. Returns the number of such frames.
     pub(super) fn commit_moves(&self, edits: Vec<Edit>) -> Result<u64> {
         if edits.is_empty() {
             return Ok(0);
         }
         let lasting = self.lasting_targets();
         if edits.iter().any(|edit| matches!(edit, Edit::Lost { task, .. } if lasting.contains(&task.target))) {
-            // What is left must outlive a loss of power as what goes does.
+            // The remaining replicas must be as durable as those that are dropped.
             self.journal.sync_files()?;
         }
         // Changes without expectations share one commit, the first.
@@ -43,7 +43,7 @@ impl Mover {
         Ok(left)
     }
 
-    /// The conditions of the drops among these edits: another replica outlives a reboot.
+    /// Returns the expectations of these edits: a frame that loses a persistent replica has another one.
     fn expect_others(&self, edits: &[Edit], lasting: &[TargetId]) -> Vec<Expect> {
         let drops = edits.iter().filter_map(|edit| match edit {
             Edit::Lost { task, key, owed: None, .. } if self.guards(key, task.target, lasting) => {
@@ -54,7 +54,7 @@ impl Mover {
         drops.collect()
     }
 
-    /// The condition for registering a pending replica that does not outlive a reboot in place of one that does.
+    /// Returns the expectation for registering a volatile replica that replaces a persistent one.
     pub(super) fn expect_when_made(&self, task: &Task, owed: &Owed) -> Vec<Expect> {
         let lasting = self.lasting_targets();
         let is_guarded = |target: TargetId| self.guards(&owed.key, target, &lasting);
@@ -64,7 +64,7 @@ impl Mover {
         vec![Expect::KeepsOne { task: *task, key: owed.key.clone(), among: lasting }]
     }
 
-    /// Registers a replica beside the one that it was to replace, which is the last that outlives a reboot.
+    /// Registers a replica, and keeps the replica that it was to replace, because that is the last persistent one.
     pub(super) fn register_beside(&self, change: &Change) -> Result<()> {
         let Some(Expect::KeepsOne { task, key, .. }) = change.expect.first() else { return Ok(()) };
         let Some(extent) = self.catalog.frame(task, key)? else { return Ok(()) };
@@ -75,7 +75,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Whether a replica of an object on a target may go only while another one outlives a reboot.
+    /// Returns whether this object's replica on a target may be dropped only if another persistent one exists.
     fn guards(&self, key: &[u8], target: TargetId, lasting: &[TargetId]) -> bool {
         lasting.contains(&target) && !self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile)
     }
@@ -85,7 +85,7 @@ impl Mover {
     }
 }
 
-/// The frame that an edit is about.
+/// Returns the frame that an edit changes.
 fn frame_of(edit: &Edit) -> Option<Task> {
     match edit {
         Edit::Owe { task, .. } | Edit::Forgive { task } | Edit::Lost { task, .. } => {
