@@ -167,7 +167,7 @@ pub fn shared(dir: &Path, lock: &Locked) -> Result<()> {
 /// Makes sure that no other process has the store open. If one has, the lock is released.
 pub fn alone(dir: &Path, lock: &Locked) -> Result<()> {
     lock.change(FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| refuse(dir, "another process has the store open, and this needs it alone; end that first"))
+        .map_err(|_| refuse(dir, "another process has the store open, and this operation needs it alone; end that process first"))
 }
 
 /// Waits until no other process has the store open, or until one of them has done what this one is waiting to do. There is
