@@ -67,7 +67,7 @@ pub enum Error {
         key: String,
     },
     /// No replica of an extent could be read.
-    #[error("{key:?}: no good replica of bytes {start}..{end}; tried {tried}; `terrace repair` tells what is lost", end = start + length)]
+    #[error("{key:?}: no good replica of bytes {start}..{end}; tried {tried}; `terrace repair` replaces bad replicas and lists what is lost", end = start + length)]
     Unreadable {
         /// The object's key, printed lossily.
         key: String,
@@ -124,7 +124,7 @@ pub enum Error {
         of_bytes: u64,
     },
     /// Replicas were still pending when the time was up.
-    #[error("{owed} {} still owed after {seconds} s; `terrace status` shows which tier is {}", if *.owed == 1 { "replica is" } else { "replicas are" }, if *.is_full { "full" } else { "slow or away" })]
+    #[error("{owed} {} still pending after {seconds} s; `terrace status` shows which tier is {}", if *.owed == 1 { "replica is" } else { "replicas are" }, if *.is_full { "full" } else { "slow or away" })]
     StillOwed {
         /// Number of pending replicas.
         owed: u64,

@@ -158,7 +158,9 @@ impl NewFolder {
 
 impl Part {
     fn begin(place: PathBuf, replaces: bool, open: impl Fn(&Path) -> io::Result<File>) -> io::Result<Part> {
-        let name = place.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it has no name"))?;
+        let name = place
+            .file_name()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name; name a file"))?;
         let name = name.to_string_lossy();
         let kept =
             name.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= KEPT_NAME_LENGTH).last();
@@ -168,7 +170,7 @@ impl Part {
         let busy = || {
             io::Error::new(
                 io::ErrorKind::ResourceBusy,
-                "it is being made already; wait for that, or name another place",
+                "another process is writing it; wait for that, or name another path",
             )
         };
         if unfinished.contains(&path) {
@@ -220,7 +222,7 @@ impl Drop for Part {
 
 fn check_free(place: &Path) -> io::Result<()> {
     match fs::symlink_metadata(place) {
-        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already; name what is not there yet")),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists already; name another path")),
         Err(_) => Ok(()),
     }
 }
@@ -229,7 +231,7 @@ fn check_room(file: &File, length: u64) -> io::Result<()> {
     match room(file) {
         Some(room) if room < length => Err(io::Error::new(
             io::ErrorKind::StorageFull,
-            format!("it takes {length} bytes and {room} are free there; free some, or name another place"),
+            format!("it takes {length} bytes and {room} are free there; free some, or name another path"),
         )),
         _ => Ok(()),
     }

@@ -52,7 +52,7 @@ impl ScrubRecord {
         // Without the file, the replicas are verified again sooner than necessary.
         let written = toml::to_string(self).map(|text| replace(&dir.join(RECORD_FILE), text));
         if !matches!(written, Ok(Ok(()))) {
-            tracing::debug!(?written, "the state of the scrub schedule is not kept");
+            tracing::debug!(?written, "the state of the scrub schedule could not be written");
         }
     }
 

@@ -26,7 +26,9 @@ fn store(config: &Config) -> Result<(), String> {
     }
     let block = config.store.block;
     if block.0 == 0 || block.0 > u64::from(frame::MAX_EXTENT_BYTES) || !block.0.is_multiple_of(4096) {
-        return Err(format!("[store] block: {block} is not a multiple of 4KiB up to 1MiB; write, for example, \"1MiB\""));
+        return Err(format!(
+            "[store] block: {block} is not a multiple of 4KiB up to 1MiB; write, for example, \"1MiB\""
+        ));
     }
     Ok(())
 }
@@ -71,7 +73,7 @@ fn tiers(tiers: &[TierConfig]) -> Result<(), String> {
         let names: Vec<&str> = tiers.iter().map(|tier| tier.name.as_str()).collect();
         let names = names.join(", ");
         return Err(format!(
-            "no tier is persistent ({names}); leave `persistent = false` out where a reboot is outlived"
+            "no tier is persistent ({names}); remove `persistent = false` from a tier that survives a reboot"
         ));
     }
     Ok(())
@@ -184,7 +186,7 @@ fn rules(config: &Config) -> Result<(), String> {
             return Err(format!("{of}: replicas = {replicas} is not in {min}..{max}, the [store]'s min and max"));
         }
         if rule.tiers.as_ref().is_some_and(Vec::is_empty) {
-            return Err(format!("{of}: tiers = [] leaves nothing to use; there are {}", names.join(", ")));
+            return Err(format!("{of}: tiers = [] allows no tier; name some of {}", names.join(", ")));
         }
         if let Some(name) = rule.tiers.iter().flatten().find(|name| !names.contains(&name.as_str())) {
             return Err(format!("{of}: there is no tier {name:?}; there are {}", names.join(", ")));

@@ -69,7 +69,7 @@ fn ram(data: &Path) -> Result<(TierConfig, String), String> {
     let path = Path::new(SHARED_MEMORY).join(format!("terrace-{user}-{hash:016x}"));
     // Any user may make files in shared memory. A directory of another user must not be trusted.
     if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_dir() || found.uid() != user) {
-        return Err(format!("{} belongs to somebody else; remove it", path.display()));
+        return Err(format!("{} belongs to another user; remove it", path.display()));
     }
     let capacity = whole(device.free / 4);
     let reason = format!(

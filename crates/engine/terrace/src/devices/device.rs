@@ -143,7 +143,7 @@ impl Device {
     /// Notes a successful operation, which ends the trouble if `over` says so.
     fn works(&self, over: impl Fn(TierState) -> bool) {
         if self.trouble.ends(over) {
-            tracing::info!(target = %self.path.display(), "works again");
+            tracing::info!(target = %self.path.display(), "the target works again");
         }
     }
 

@@ -84,7 +84,7 @@ impl Ahead {
         if let Some((from, to)) = course.read(offset, length)
             && let Err(error) = self.ask(store, &mut course, key, from, to)
         {
-            tracing::debug!(key = %terrace_format::key::show(key), %error, "nothing is read ahead");
+            tracing::debug!(key = %terrace_format::key::show(key), %error, "reading ahead failed");
         }
     }
 

@@ -50,7 +50,9 @@ impl Files {
         self.stat(path)?;
         for _ in 0..MAX_TRIES {
             let Some(object) = self.shared.object(path)? else {
-                return refuse("this directory has no attributes, because it exists only as a part of keys; create a file in it first");
+                return refuse(
+                    "this directory has no attributes, because it exists only as a part of keys; create a file in it first",
+                );
             };
             let mut stat = Stat::of(&object, self.shared.owner);
             stat.changed = unix_nanos();
@@ -69,7 +71,7 @@ impl Files {
             if value.is_some()
                 && user.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > MAX_PAIR_BYTES
             {
-                return refuse("all its attributes together are at most 16 KiB long");
+                return refuse("all its attributes together may have at most 16 KiB; remove or shorten some");
             }
             let attributes = stat.attributes(user, self.shared.owner);
             let expect = vec![Expect::Generation(path.to_vec(), object.generation)];

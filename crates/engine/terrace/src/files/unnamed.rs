@@ -37,7 +37,10 @@ impl Files {
         // The usual order of locks: names, then files. No other thread that renames a file knows this one's number.
         let mut state = file.open.state.write();
         if !state.unlinked {
-            return Err(FileError::Invalid { path: key::show(path), reason: "the file has a name already; rename it instead" });
+            return Err(FileError::Invalid {
+                path: key::show(path),
+                reason: "the file has a name already; rename it instead",
+            });
         }
         let hidden = state.key.clone();
         let free = match replaced {

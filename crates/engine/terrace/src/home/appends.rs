@@ -42,7 +42,7 @@ impl AppendTurns {
         let path = dir.join("appends");
         let file = File::options().create(true).truncate(false).write(true).mode(0o600).open(&path);
         let file = file.inspect_err(|error| {
-            tracing::debug!(path = %path.display(), %error, "appends do not take turns with other processes");
+            tracing::debug!(path = %path.display(), %error, "appends do not take turns with other processes, which may make them slower");
         });
         AppendTurns { file: file.ok(), own: [const { Mutex::new(()) }; PROCESS_LOCKS] }
     }

@@ -99,7 +99,9 @@ fn boot_id() -> Result<String> {
         "reading {BOOT_ID_FILE}, by which a restart of the machine is noticed (is /proc mounted?)"
     )))?;
     let is_one = !id.is_empty() && id != CLEAN_WORD && !id.contains(INCARNATION_SEPARATOR);
-    is_one.then_some(id).ok_or_else(|| refuse(Path::new(BOOT_ID_FILE), "it holds no boot id"))
+    is_one
+        .then_some(id)
+        .ok_or_else(|| refuse(Path::new(BOOT_ID_FILE), "it holds no boot id; check that /proc is mounted"))
 }
 
 /// The boot, and the incarnation of `dir` where it is known: both are the same as long as no unsynced write to it was lost.
@@ -166,8 +168,9 @@ pub fn shared(dir: &Path, lock: &Locked) -> Result<()> {
 
 /// Makes sure that no other process has the store open. If one has, the lock is released.
 pub fn alone(dir: &Path, lock: &Locked) -> Result<()> {
-    lock.change(FlockOperation::NonBlockingLockExclusive)
-        .map_err(|_| refuse(dir, "another process has the store open, and this operation needs it alone; end that process first"))
+    lock.change(FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        refuse(dir, "another process has the store open, and this operation needs it alone; end that process first")
+    })
 }
 
 /// Waits until no other process has the store open, or until one of them has done what this one is waiting to do. There is
@@ -226,7 +229,7 @@ pub fn close(dir: &Path, lock: &Locked, catalog: &Catalog) {
         write_file(&dir.join(MARK_FILE), format!("{CLEAN_WORD} {}", boot_id()?).as_bytes())
     };
     if let Err(error) = close() {
-        tracing::debug!(store = %dir.display(), %error, "not closed as clean");
+        tracing::debug!(store = %dir.display(), %error, "the store could not be marked as cleanly closed; its catalog is rebuilt after the next restart of the machine");
     }
 }
 

@@ -30,7 +30,7 @@ pub fn read_config(dir: &Path) -> Result<Config> {
 pub fn read_identity(dir: &Path) -> Result<u64> {
     match read_state(dir)? {
         (id, false) => Ok(id),
-        (_, true) => Err(refuse(dir, "it is being destroyed; `terrace destroy` goes on with that")),
+        (_, true) => Err(refuse(dir, "it is being destroyed; run `terrace destroy` again to finish that")),
     }
 }
 

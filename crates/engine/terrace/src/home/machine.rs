@@ -110,7 +110,7 @@ impl MachineLock {
             Some(other) if !own.is_same_boot(&other) => Err(refuse(
                 dir,
                 &format!(
-                    "the machine {:?} has the store open, and one machine uses a store; end it there first",
+                    "the machine {:?} has the store open, and only one machine at a time can use it; close it there first",
                     other.host
                 ),
             )),

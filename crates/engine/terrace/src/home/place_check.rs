@@ -51,7 +51,7 @@ fn warn_once(dir: &Path, kind: &str) {
 fn describe_refusal(dir: &Path, kind: &str, mounts: &Mounts) -> String {
     let way = match dir.join("store").exists() {
         true => {
-            "end all that use the store, copy this directory to a disk of this machine (`cp -a`), and name the copy"
+            "end all processes that use the store, copy this directory to a disk of this machine (`cp -a`), and name the copy"
         }
         false => "name a directory on a disk of this machine",
     };

@@ -87,7 +87,7 @@ pub fn take_sole(dir: &Path) -> Result<Sole> {
     }
     let locked = own_byte().and_then(|byte| lock_byte(&file, libc::F_WRLCK, byte));
     if locked.is_err_and(|e| is_held(&e)) {
-        let way = "close it there, or use one of them only";
+        let way = "close it there, or use only one copy";
         return Err(refuse(dir, &format!("another copy of this library in this process has it open; {way}")));
     }
     let shared = same(&file)?;

@@ -37,7 +37,7 @@ impl Mover {
         if left > 0 {
             tracing::warn!(
                 frames = left,
-                "replicas were not dropped, because others of their frames moved at the same time and these are the last to outlive a reboot; repeat the move if it is still wanted"
+                "replicas were not dropped, because other replicas of their frames moved at the same time and these are the last persistent ones; repeat the move if it is still wanted"
             );
         }
         Ok(left)

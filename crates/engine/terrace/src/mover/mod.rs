@@ -191,7 +191,7 @@ impl Mover {
                     }
                     let moved = mover.move_some();
                     if let Err(error) = &moved {
-                        tracing::debug!(%error, "the mover tries again");
+                        tracing::debug!(%error, "the background work failed and is tried again");
                     }
                     if !matches!(moved, Ok(n) if n > 0) {
                         mover.rest(REST_TIME);
@@ -206,7 +206,7 @@ impl Mover {
     /// Updates the names of plain files after a change. If that fails, the background thread does it later.
     pub fn follow_now(&self) {
         if let Err(error) = self.follow_all() {
-            tracing::debug!(%error, "names of plain files are brought up to date later");
+            tracing::debug!(%error, "the names of plain files could not be updated; this is tried again");
         }
     }
 

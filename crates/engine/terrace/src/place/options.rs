@@ -98,7 +98,7 @@ impl PutOptions {
         self.check()?;
         for names in self.levels().filter_map(|level| level.tiers.as_ref()) {
             if names.is_empty() {
-                return Err(Error::Config("tiers = [] leaves nothing to use; name some, or leave `tiers` out".into()));
+                return Err(Error::Config("tiers = [] allows no tier; name some, or leave `tiers` out".into()));
             }
             names.iter().try_for_each(|name| tiers.level(name).map(drop))?;
         }

@@ -107,7 +107,7 @@ impl Drop for Last {
             && let Err(error) = marked().and_then(|is_marked| if is_marked { Ok(()) } else { journal.mark_synced() })
         {
             // The store then counts as unclean, which only costs a rebuild after the next restart of the machine.
-            tracing::debug!(%error, "not marked as durable at the end");
+            tracing::debug!(%error, "the last commits could not be marked as durable");
         }
     }
 }
