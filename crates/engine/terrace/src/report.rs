@@ -107,7 +107,7 @@ pub struct TierStatus {
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes in use and free; `u64::MAX` where a target has no limit.
+    /// Bytes in use and free. `u64::MAX` if a target has no limit.
     pub capacity: u64,
     /// Bytes that are free.
     pub free: u64,
@@ -133,9 +133,9 @@ pub enum TierState {
 pub struct Scrubbed {
     /// Replicas read and verified.
     pub checked: u64,
-    /// Of these, damaged or missing.
+    /// Of these, the number of damaged or missing ones.
     pub bad: u64,
-    /// Of these, the bad ones that were replaced.
+    /// The number of bad replicas that were replaced.
     pub repaired: u64,
     /// Number of extents without a good replica.
     pub lost: u64,

@@ -43,7 +43,7 @@ pub(crate) struct ScrubRecord {
 }
 
 impl ScrubRecord {
-    /// The record of the store in `dir`; an empty one if there is none that can be read.
+    /// Reads the record of the store in `dir`. Returns an empty one if it is missing or unreadable.
     pub fn read(dir: &Path) -> ScrubRecord {
         fs::read_to_string(dir.join(RECORD_FILE)).ok().and_then(|text| toml::from_str(&text).ok()).unwrap_or_default()
     }

@@ -60,7 +60,7 @@ mod tests {
         let mut counts = BTreeMap::<String, u32>::new();
         for number in 0..40_u64 {
             let key = format!("object {number}");
-            // Bytes that no encoding makes fewer: what is written goes where the most is free.
+            // Bytes that no encoding shrinks, so that writes go to the target with the most free space.
             let random = (0..40_000).map(|at| xxh3_64_with_seed(&[], number * 40_000 + at)).collect::<Vec<_>>();
             let bytes = random.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
             store.put_bytes(key.as_bytes(), &bytes, &PutOptions::default()).expect("puts");

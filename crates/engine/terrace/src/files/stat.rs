@@ -88,7 +88,7 @@ impl Special {
 /// The attributes of a file. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// The object's number; none for the root, and for a directory that exists only as a part of keys.
+    /// The object's number. None for the root, and for a directory that exists only as a prefix of keys.
     pub id: Option<u64>,
     /// File, directory or symbolic link.
     pub kind: Kind,

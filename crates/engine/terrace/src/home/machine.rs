@@ -138,7 +138,7 @@ fn describe_left_open(other: &Kernel, path: &Path) -> String {
     )
 }
 
-/// The name in the file; none if it is empty or was not completely written.
+/// Reads the name in the file. None if it is empty or was not completely written.
 fn read_kernel(file: &File) -> io::Result<Option<Kernel>> {
     let mut bytes = [0; MAX_FILE_BYTES];
     let length = file.read_at(&mut bytes, 0)?;
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_store_that_another_machine_has_open_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        // What the other machine holds, on a file system that shares locks between machines.
+        // The lock of the other machine, on a file system that shares locks between machines.
         let path = dir.path().join(MACHINE_FILE);
         fs::write(&path, other().to_text()).unwrap();
         let held = File::open(&path).unwrap();
@@ -195,7 +195,7 @@ mod tests {
         drop(first);
     }
 
-    /// Where locks do not reach other machines, the name alone says that one of them has the store open.
+    /// If locks do not reach other machines, only the name says that one of them has the store open.
     #[test]
     fn a_name_that_another_machine_left_is_believed_where_locks_may_not_reach_it() {
         let dir = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ mod tests {
         fs::write(&path, other().to_text()).unwrap();
         let error = refusal(dir.path(), &unknown());
         assert!(error.contains("\"other\"") && error.contains(MACHINE_FILE), "{error}");
-        // The same machine after a reboot, and what a killed process left.
+        // The name of the same machine before a reboot, and the name that a killed process left.
         for own in [Kernel { boot: "boot-before".into(), ..Kernel::own() }, Kernel::own()] {
             fs::write(&path, own.to_text()).unwrap();
             let held = MachineLock::take(dir.path(), &unknown()).unwrap();

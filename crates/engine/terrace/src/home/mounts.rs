@@ -23,13 +23,13 @@ pub struct Mount {
     pub read_only: bool,
 }
 
-/// All mounts that this process sees; none where the list cannot be read.
+/// All mounts that this process sees. Empty if the list cannot be read.
 #[derive(Debug, Default)]
 pub struct Mounts(pub Vec<Mount>);
 
 impl Mounts {
     pub fn read() -> Mounts {
-        // Without the list, the numbers of file-system types still tell the most important ones apart.
+        // Without the list, the numbers of file-system types still identify the most important ones.
         Mounts::parse(&fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
 

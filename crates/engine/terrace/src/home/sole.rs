@@ -117,7 +117,7 @@ mod tests {
         // This copy may open it as often as it likes.
         drop(Store::open(&home).unwrap());
         drop(store);
-        // What another copy does.
+        // Another copy of the library locks the same byte.
         let other = File::options().write(true).open(home.join("copies")).unwrap();
         lock_byte(&other, libc::F_WRLCK, own_byte().unwrap()).unwrap();
         let refused = Store::open(&home).map(|_| ()).unwrap_err();

@@ -198,7 +198,7 @@ mod tests {
                 prop_assert!(run.windows(2).all(|pair| pair[0].end() == pair[1].offset));
                 prop_assert!(run[run.len() - 1].end() - run[0].offset <= u64::from(MAX_EXTENT_BYTES));
             }
-            // What is left between runs has no run in it.
+            // The extents that are left form no further run.
             let merged: HashSet<u64> = runs(&extents, u64::from(MAX_EXTENT_BYTES)).into_iter().flatten().map(|e| e.offset).collect();
             let left: Vec<Extent> = extents.iter().filter(|e| !merged.contains(&e.offset)).cloned().collect();
             let again: usize = runs(&left, u64::from(MAX_EXTENT_BYTES)).len();

@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// Somebody cut a segment short. The next frame was appended behind the cut, at a place where the catalog still named
+    /// A segment was truncated. The next frame was appended behind the cut, at a place where the catalog still named
     /// another frame; when that was freed, it was punched out of the new one, which was acknowledged.
     #[test]
     fn what_is_freed_in_a_segment_that_was_cut_takes_no_newer_frame_with_it() {

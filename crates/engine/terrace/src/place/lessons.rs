@@ -1,5 +1,5 @@
-//! What the store has learned about each stream of bytes. A stream is a series of keys, or the files of one folder with one
-//! ending.
+//! The lessons that the store has learned about each stream of bytes. A stream is a series of keys, or the files of one folder
+//! with one ending.
 
 use std::collections::HashMap;
 use std::fs;
@@ -48,7 +48,7 @@ const PREDICTOR_POLL_INTERVAL: Duration = Duration::from_micros(100);
 /// time.
 const ARCHIVE_BYTES_PER_SECOND: f64 = 2.5e5;
 
-/// What the store has learned about each stream.
+/// The lessons that the store has learned about each stream.
 ///
 /// Lock order: the predictor, then one stream. The map of streams is a leaf.
 pub(crate) struct Lessons {

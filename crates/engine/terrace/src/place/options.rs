@@ -22,7 +22,7 @@ pub struct PutOptions {
     /// The acknowledgement for which the call waits.
     #[serde(skip)]
     pub ack: Option<Ack>,
-    /// The type of the bytes' elements, where it is known.
+    /// The type of the bytes' elements, if it is known.
     #[serde(skip)]
     pub element: Option<Element>,
     /// The requirements for this object. Of two that conflict, the first one applies.

@@ -80,7 +80,7 @@ mod tests {
             *counts.entry(first.target).or_default() += 1;
         }
         assert!(counts.len() == 3 && counts.values().all(|count| *count >= 4), "{counts:?} of {}", extents.len());
-        // What is out of all proportion is not gone to.
+        // A target that is far slower than the others is not used.
         was_slower(99.0);
         let to_odd = |extent| nearest(&store.engine.tiers, extent).expect("replicas")[0].target == devices[0].id;
         assert!(!extents.iter().any(to_odd));

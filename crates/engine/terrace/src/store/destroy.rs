@@ -304,7 +304,7 @@ fn remove_own(dir: &Path) -> io::Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    /// A file that the page does not name is one that nobody may delete, or keep.
+    /// If the page did not name a file, nobody could know whether it may be deleted.
     #[test]
     fn the_page_on_the_format_names_all_that_is_removed() {
         let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/format.md"));
