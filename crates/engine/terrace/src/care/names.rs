@@ -66,7 +66,7 @@ impl Care {
                 return Ok(false);
             }
         };
-        names.iter().try_for_each(|(key, file)| self.mover.settle(device, key, &[*file]).map(drop))?;
+        names.iter().try_for_each(|(key, file)| self.mover.update_name(device, key, &[*file]).map(drop))?;
         if !self.catalog.segments(device.id)?.iter().any(|(file, _)| file & PLAIN_SEGMENT_BIT != 0) {
             return Ok(true);
         }
@@ -77,7 +77,7 @@ impl Care {
             }
             Ok::<_, Error>(true)
         })?;
-        misnamed.iter().try_for_each(|key| self.mover.settle(device, key, &[]).map(drop))?;
+        misnamed.iter().try_for_each(|key| self.mover.update_name(device, key, &[]).map(drop))?;
         Ok(device.state() == TierState::Ok)
     }
 }

@@ -212,7 +212,7 @@ impl Config {
 
     /// Makes relative paths of directories absolute, from the current directory, so that they mean the same for all
     /// processes.
-    pub(crate) fn settle_paths(&mut self) -> Result<()> {
+    pub(crate) fn make_paths_absolute(&mut self) -> Result<()> {
         for tier in self.tiers.iter_mut().filter(|tier| tier.kind.capabilities().local_path) {
             for target in &mut tier.targets {
                 let context = || format!("tier {:?}: target {}", tier.name, target.path.display());

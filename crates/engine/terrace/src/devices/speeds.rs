@@ -4,7 +4,7 @@
 //! would go to the same target, and leave it at the same time.
 
 /// A target whose time is more than this multiple of the fastest one's time is an outlier.
-const ODD_FACTOR: f64 = 8.0;
+const OUTLIER_FACTOR: f64 = 8.0;
 /// A time up to this, in seconds, may come from waiting for other operations, so it makes no target an outlier.
 pub const MAX_QUEUE_SECONDS: f64 = 1e-3;
 
@@ -12,7 +12,7 @@ pub const MAX_QUEUE_SECONDS: f64 = 1e-3;
 /// without outliers. A time up to `brief` is never an outlier.
 pub fn usual_seconds(own: f64, all: impl Iterator<Item = f64> + Clone, brief: f64) -> f64 {
     let least = all.clone().fold(f64::INFINITY, f64::min);
-    let usual = |need: &f64| *need <= (ODD_FACTOR * least).max(brief);
+    let usual = |need: &f64| *need <= (OUTLIER_FACTOR * least).max(brief);
     if !usual(&own) {
         return own;
     }

@@ -7,7 +7,7 @@ use rustix_futex_sync::Mutex;
 use crate::report::TierState;
 
 /// A target that failed is not used for this long.
-const SET_ASIDE: Duration = Duration::from_secs(2);
+const RETRY_TARGET_AFTER: Duration = Duration::from_secs(2);
 
 /// The last failure of a target, until an operation succeeds.
 #[derive(Default)]
@@ -17,7 +17,7 @@ impl Trouble {
     /// Returns the assumed state. Some time after a failure, a target counts as usable again.
     pub fn state(&self) -> TierState {
         match &*self.0.lock() {
-            Some((since, state)) if since.elapsed() < SET_ASIDE => *state,
+            Some((since, state)) if since.elapsed() < RETRY_TARGET_AFTER => *state,
             _ => TierState::Ok,
         }
     }

@@ -14,7 +14,7 @@ use crate::{Result, Store};
 /// The number of threads that fetch.
 const READ_AHEAD_THREADS: usize = 2;
 /// Nothing is fetched ahead before this number of bytes was read in order.
-const IN_ORDER: u64 = 512 << 10;
+const MIN_BYTES_IN_ORDER: u64 = 512 << 10;
 /// The reader's distance to the end of the fetched bytes is at most what was read in order, and at most this.
 const MAX_READ_AHEAD_BYTES: u64 = 4 << 20;
 /// The kernel may split one long read into requests that arrive out of order. A request still counts as in order if its
@@ -46,7 +46,7 @@ impl Course {
         }
         let window = self.run.min(MAX_READ_AHEAD_BYTES);
         self.asked = self.asked.max(self.next);
-        let want = self.run >= IN_ORDER && self.asked - self.next <= window / 2;
+        let want = self.run >= MIN_BYTES_IN_ORDER && self.asked - self.next <= window / 2;
         want.then(|| (std::mem::replace(&mut self.asked, self.next + window), self.next + window))
     }
 

@@ -16,7 +16,7 @@ const MAX_DIRTY_AGE: Duration = Duration::from_secs(5);
 const DIRTY_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Starts a thread that writes bytes which were buffered for too long, until `shared` is dropped.
-pub fn in_time(shared: &Arc<Shared>) -> FileResult<()> {
+pub fn start_timed_flush(shared: &Arc<Shared>) -> FileResult<()> {
     let weak: Weak<Shared> = Arc::downgrade(shared);
     let run = move || {
         loop {

@@ -18,7 +18,7 @@ use crate::read::Lent;
 const MAX_KEPT_BYTES: usize = 16 << 20;
 const MAX_PIECES: usize = 4096;
 /// If all files together have more buffered bytes than this, the file that is being written is written at once.
-const ALL_KEPT: usize = 64 << 20;
+const MAX_KEPT_BYTES_OF_ALL_FILES: usize = 64 << 20;
 
 /// An open file. Dropping it closes it: its buffered bytes are written, and an error is only logged. [`File::flush`] returns
 /// the error.
@@ -252,7 +252,7 @@ impl File {
 impl Shared {
     /// Returns whether all files together have too many buffered bytes.
     pub(super) fn keeps_much(&self) -> bool {
-        self.kept.load(Ordering::Relaxed) > ALL_KEPT
+        self.kept.load(Ordering::Relaxed) > MAX_KEPT_BYTES_OF_ALL_FILES
     }
 }
 

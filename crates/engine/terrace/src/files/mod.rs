@@ -131,7 +131,7 @@ impl Files {
             kept: AtomicUsize::new(0),
             unlinked: Unlinked::begin(store)?,
         });
-        flush::in_time(&shared)?;
+        flush::start_timed_flush(&shared)?;
         Ok(Files { shared })
     }
 

@@ -20,8 +20,8 @@ const PROCESS_LOCKS: usize = 64;
 /// process that was killed.
 const MAX_TURN_WAIT: Duration = Duration::from_secs(1);
 /// The number of attempts to lock before the thread sleeps between them.
-const LOOKS_AWAKE: u32 = 20;
-const SLEEP_BETWEEN_LOOKS: Duration = Duration::from_micros(100);
+const ATTEMPTS_BEFORE_SLEEP: u32 = 20;
+const SLEEP_BETWEEN_ATTEMPTS: Duration = Duration::from_micros(100);
 
 /// The turns of writers that append to a store's objects.
 pub struct AppendTurns {
@@ -74,8 +74,8 @@ fn wait_for(file: &File, byte: i64) -> bool {
         match lock_byte(file, libc::F_WRLCK, byte) {
             Ok(()) => return true,
             Err(e) if !is_held(&e) || since.elapsed() > MAX_TURN_WAIT => return false,
-            Err(_) if look < LOOKS_AWAKE => thread::yield_now(),
-            Err(_) => thread::sleep(SLEEP_BETWEEN_LOOKS),
+            Err(_) if look < ATTEMPTS_BEFORE_SLEEP => thread::yield_now(),
+            Err(_) => thread::sleep(SLEEP_BETWEEN_ATTEMPTS),
         }
     }
     false

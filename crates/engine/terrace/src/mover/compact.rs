@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// Live frames are copied out of a segment if it takes more than this multiple of their size, and if that frees more than
 /// [`MIN_COPIED_OUT_BYTES`].
-const MOSTLY_DEAD: u64 = 2;
+const MIN_DEAD_FACTOR: u64 = 2;
 const MIN_COPIED_OUT_BYTES: u64 = 1 << 20;
 /// The number of segments whose frames are copied out in one round.
 const MAX_SEGMENTS_COPIED_OUT: usize = 8;
@@ -120,7 +120,8 @@ impl Mover {
         for device in self.tiers.devices.iter().filter(|d| d.state() == TierState::Ok) {
             for (segment, live) in self.catalog.segments(device.id)? {
                 let takes = device.target.allocated(segment);
-                if live.frames > 0 && takes > MOSTLY_DEAD * live.bytes && takes - live.bytes > MIN_COPIED_OUT_BYTES {
+                if live.frames > 0 && takes > MIN_DEAD_FACTOR * live.bytes && takes - live.bytes > MIN_COPIED_OUT_BYTES
+                {
                     victims.insert((device.id, segment));
                 }
             }

@@ -46,7 +46,7 @@ impl Mover {
     /// Returns the expectations of these edits: a frame that loses a persistent replica has another one.
     fn expect_others(&self, edits: &[Edit], lasting: &[TargetId]) -> Vec<Expect> {
         let drops = edits.iter().filter_map(|edit| match edit {
-            Edit::Lost { task, key, owed: None, .. } if self.guards(key, task.target, lasting) => {
+            Edit::Lost { task, key, owed: None, .. } if self.must_keep_persistent(key, task.target, lasting) => {
                 Some(Expect::HasOther { task: *task, key: key.to_vec(), among: lasting.to_vec() })
             }
             _ => None,
@@ -57,7 +57,7 @@ impl Mover {
     /// Returns the expectation for registering a volatile replica that replaces a persistent one.
     pub(super) fn expect_when_made(&self, task: &Task, owed: &Owed) -> Vec<Expect> {
         let lasting = self.lasting_targets();
-        let is_guarded = |target: TargetId| self.guards(&owed.key, target, &lasting);
+        let is_guarded = |target: TargetId| self.must_keep_persistent(&owed.key, target, &lasting);
         if lasting.contains(&task.target) || !owed.then_drop.is_some_and(is_guarded) {
             return Vec::new();
         }
@@ -76,7 +76,7 @@ impl Mover {
     }
 
     /// Returns whether this object's replica on a target may be dropped only if another persistent one exists.
-    fn guards(&self, key: &[u8], target: TargetId, lasting: &[TargetId]) -> bool {
+    fn must_keep_persistent(&self, key: &[u8], target: TargetId, lasting: &[TargetId]) -> bool {
         lasting.contains(&target) && !self.planning.rules.now().rule_for(key).is_some_and(|rule| rule.volatile)
     }
 

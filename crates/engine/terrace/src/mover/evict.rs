@@ -56,7 +56,8 @@ impl Mover {
         let mut edits = Vec::new();
         for Leaving { key, offset, .. } in self.leaving(device, excess)? {
             let Some((object, extents)) = self.catalog.locate(&key, offset, offset + 1)? else { continue };
-            let Some((extent, replica)) = extents.first().and_then(|extent| Some((extent, held(extent, device)?)))
+            let Some((extent, replica)) =
+                extents.first().and_then(|extent| Some((extent, replica_on(extent, device)?)))
             else {
                 continue;
             };
@@ -83,7 +84,7 @@ impl Mover {
         let (mut leaving, mut first, mut shared) = (Vec::new(), 0, HashSet::new());
         self.catalog.each_object(b"", |key, object, extents| {
             for extent in frames(extents) {
-                let Some(replica) = held(extent, device) else { continue };
+                let Some(replica) = replica_on(extent, device) else { continue };
                 // A shared frame is evicted once, with the first of its owners.
                 if extent.source.is_some() && !shared.insert(extent.task(object.id, 0)) {
                     continue;
@@ -164,7 +165,7 @@ impl Mover {
 }
 
 /// Returns the replica of an extent on a target.
-fn held<'e>(extent: &'e Extent, device: &Device) -> Option<&'e Replica> {
+fn replica_on<'e>(extent: &'e Extent, device: &Device) -> Option<&'e Replica> {
     extent.replicas.iter().find(|replica| replica.target == device.id)
 }
 

@@ -25,7 +25,7 @@ const MIN_REPLICA_WEIGHT_BYTES: usize = 64 << 10;
 /// The bytes of replicas that wait for their targets. They take no memory until they are made.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 /// The number of targets that are written to at the same time.
-const AT_ONCE: usize = 8;
+const MAX_PARALLEL_TARGETS: usize = 8;
 /// A pipeline starts threads only if writing takes at least this many seconds.
 const MIN_PIPELINE_SECONDS: f64 = 0.005;
 /// The time between two reports of progress.
@@ -149,7 +149,7 @@ impl Mover {
     /// the number of tasks that are no longer pending.
     pub fn make_all(&self, object: Option<u64>, at_once: bool) -> Result<usize> {
         let first = self.owed_next(object, None)?;
-        if first.len() < OWED_PER_LOOK && !self.pays(&first) {
+        if first.len() < OWED_PER_LOOK && !self.is_pipeline_worth_it(&first) {
             return self.make(&first, at_once);
         }
         let source = OwedSet { mover: self, object, after: Mutex::default(), end: Instant::now() + MARK_INTERVAL };
@@ -158,12 +158,12 @@ impl Mover {
 
     /// Makes these pending replicas, as far as the targets allow. Returns the number of tasks that are no longer pending.
     pub(super) fn make_given(&self, owed: Vec<(Task, Owed)>) -> Result<usize> {
-        if self.pays(&owed) { self.flow(Given(Mutex::new(owed)), true) } else { self.make(&owed, true) }
+        if self.is_pipeline_worth_it(&owed) { self.flow(Given(Mutex::new(owed)), true) } else { self.make(&owed, true) }
     }
 
     fn flow(&self, source: impl Source<Move = ToMake, Error = Error>, at_once: bool) -> Result<usize> {
         let sink = Targets { mover: self, at_once, done: AtomicUsize::new(0) };
-        let workers = self.tiers.devices.len().min(AT_ONCE);
+        let workers = self.tiers.devices.len().min(MAX_PARALLEL_TARGETS);
         let settings = Settings {
             max_bytes: REGISTERED_BYTES_PER_COMMIT,
             memory: MAX_WAITING_BYTES,
@@ -187,7 +187,7 @@ impl Mover {
     }
 
     /// Returns whether threads of a pipeline are worth their cost: several targets are written to for a long time.
-    fn pays(&self, tasks: &[(Task, Owed)]) -> bool {
+    fn is_pipeline_worth_it(&self, tasks: &[(Task, Owed)]) -> bool {
         let several = tasks.windows(2).any(|pair| pair[0].0.target != pair[1].0.target);
         let seconds = |(task, owed): &(Task, Owed)| {
             let device = self.tiers.device(task.target).ok()?;

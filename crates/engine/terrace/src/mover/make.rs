@@ -47,7 +47,7 @@ impl Mover {
             }
         }
         let Some(extent) = self.catalog.frame(task, &owed.key)? else {
-            made.done += self.forgive(task, &owed.key)?;
+            made.done += self.drop_stale_task(task, &owed.key)?;
             return Ok(());
         };
         let device = self.tiers.device(task.target)?;
@@ -98,7 +98,7 @@ impl Mover {
     }
 
     /// Deletes the task of a replica whose extent no longer exists, unless its object has just been renamed.
-    fn forgive(&self, task: &Task, key: &[u8]) -> Result<usize> {
+    fn drop_stale_task(&self, task: &Task, key: &[u8]) -> Result<usize> {
         self.writer.kept.forget(task);
         let expect = vec![Expect::Owed(*task, key.to_vec())];
         match self.catalog.commit(Change { expect, edits: vec![Edit::Forgive { task: *task }] }) {
@@ -155,7 +155,7 @@ impl Mover {
                     // It is registered and dropped in one commit, which frees its space.
                     edits.push(lose(&replica));
                 } else if more {
-                    edits.extend(placer.beyond(extent, replica.stored).map(lose));
+                    edits.extend(placer.replicas_over_budget(extent, replica.stored).map(lose));
                 }
                 Ok(Some(edits))
             }

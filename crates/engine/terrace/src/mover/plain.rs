@@ -177,7 +177,7 @@ impl Mover {
             let Some((last, _)) = keys.last() else { return Ok(()) };
             after = last.clone();
             for (key, noted) in keys {
-                match self.settle(device, &key, &noted.files)? {
+                match self.update_name(device, &key, &noted.files)? {
                     Naming::Settled => {
                         let followed = Edit::Followed { target: device.id, key, sequence: noted.sequence };
                         self.catalog.commit(followed.into())?;
@@ -192,7 +192,7 @@ impl Mover {
 
     /// Makes the plain file at a key match the key's object, in place of one of the files `before`. The caller holds
     /// [`Self::names_lock`].
-    pub fn settle(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<Naming> {
+    pub fn update_name(&self, device: &Device, key: &[u8], before: &[u64]) -> Result<Naming> {
         let found = self.catalog.locate(key, 0, u64::MAX)?;
         let now = found.as_ref().and_then(|(object, extents)| whole(device, object, extents));
         // An object that will become a file soon keeps its old file until then.

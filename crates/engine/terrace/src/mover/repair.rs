@@ -10,7 +10,7 @@ use crate::Result;
 use crate::read::Suspect;
 
 /// The time between two warnings of the background thread about repairs.
-const TELL_REPAIRED_EVERY: Duration = Duration::from_secs(30);
+const REPAIR_REPORT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The result of repairing a replica that a read found bad.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Mover {
     /// Like [`Mover::tell_repaired`], every 30 seconds at most.
     pub(super) fn tell_repaired_in_time(&self) {
         let mut told = self.state.told.lock();
-        if told.get_or_insert_with(Instant::now).elapsed() > TELL_REPAIRED_EVERY {
+        if told.get_or_insert_with(Instant::now).elapsed() > REPAIR_REPORT_INTERVAL {
             *told = Some(Instant::now());
             self.tell_repaired();
         }

@@ -18,13 +18,13 @@ const MAX_SPACE_WAIT: Duration = Duration::from_secs(30);
 /// The time that a write waits if no room can become free.
 pub(super) const HOPELESS_WAIT: Duration = Duration::from_secs(1);
 /// The time for which a store counts as full after a write has waited in vain.
-const FULL_MEMORY: Duration = Duration::from_secs(10);
+const FULL_STORE_TIME: Duration = Duration::from_secs(10);
 /// The number of frames that one commit frees.
 const PLACES_FREED_PER_COMMIT: usize = 1024;
 
 impl Mover {
     /// Frees all space that can be freed now, and lets full targets be tried again.
-    pub(super) fn clear(&self) -> Result<()> {
+    pub(super) fn free_space_now(&self) -> Result<()> {
         self.journal.mark_synced()?;
         self.reap(Duration::ZERO)?;
         if let Some(_lock) = self.locks.mover_at_once()? {
@@ -106,7 +106,7 @@ impl MakeRoom for Mover {
     fn make_room(&self, waiting_since: Instant) -> Result<()> {
         let limit = fail::limit("TERRACE_NO_SPACE_MILLISECONDS", MAX_SPACE_WAIT.as_millis() as u64);
         let mut limit = Duration::from_millis(limit);
-        let is_full = |at: Instant| at.elapsed() < FULL_MEMORY;
+        let is_full = |at: Instant| at.elapsed() < FULL_STORE_TIME;
         // The lock is held to the end of the condition, while the tiers are checked. Nothing there takes it, or a lock that
         // is held around it.
         if self.state.found_full.lock().is_some_and(is_full) || self.is_full_for_good()? {
@@ -120,7 +120,7 @@ impl MakeRoom for Mover {
                 tiers: format!("{tiers}; free some, add a tier, or raise a tier's capacity"),
             });
         }
-        self.clear()?;
+        self.free_space_now()?;
         std::thread::sleep(REST_TIME / 10);
         Ok(())
     }

@@ -44,7 +44,7 @@ impl Mover {
                 return Err(Error::StillOwed { owed, seconds: limit.as_secs(), is_full });
             }
             if self.tiers.devices.iter().any(|device| device.state() == TierState::Full) {
-                self.clear()?;
+                self.free_space_now()?;
             }
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -368,14 +368,14 @@ impl Aim<'_> {
     /// Returns the objective for another device.
     fn at(&self, pace: &Pace) -> Objective {
         let slow = if self.dense { ARCHIVE_BYTES_PER_SECOND } else { f64::INFINITY };
-        let rate = |rate: f64| step(rate.min(slow));
+        let rate = |rate: f64| round_rate(rate.min(slow));
         let target = TargetRates::from_speeds(rate(pace.write), rate(pace.read), 0.0);
         Objective { weights: *self.weights, target, reads: self.reads }
     }
 }
 
 /// Rounds a rate down to steps of 10 %, because each new rate makes the predictor choose again.
-fn step(rate: f64) -> f64 {
+fn round_rate(rate: f64) -> f64 {
     1.1f64.powf(rate.max(1.0).ln().div_euclid(1.1f64.ln()))
 }
 

@@ -255,30 +255,30 @@ impl<'a> Placer<'a> {
     /// persistent one.
     pub fn affords(&self, extent: &Extent, device: &Device, stored: u32) -> bool {
         let few = extent.replicas.len() < usize::from(self.wanted.least);
-        few || self.pays(extent, stored) || self.saves(extent, device)
+        few || self.is_within_budget(extent, stored) || self.is_first_persistent(extent, device)
     }
 
     /// Returns whether the budget pays for one more replica of `stored` bytes.
-    fn pays(&self, extent: &Extent, stored: u32) -> bool {
+    fn is_within_budget(&self, extent: &Extent, stored: u32) -> bool {
         let all: f64 = extent.replicas.iter().map(|replica| f64::from(replica.stored)).sum();
         self.wanted.budget.is_none_or(|Budget(times)| all + f64::from(stored) <= times * f64::from(extent.raw_len))
     }
 
     /// Returns the replicas in memory that exceed the budget together with a new persistent replica of `stored` bytes.
-    pub fn beyond<'e>(&self, extent: &'e Extent, stored: u32) -> impl Iterator<Item = &'e Replica> {
+    pub fn replicas_over_budget<'e>(&self, extent: &'e Extent, stored: u32) -> impl Iterator<Item = &'e Replica> {
         let fleeting = |replica: &&Replica| {
             self.planning.tiers.device(replica.target).is_ok_and(|device| !self.planning.tiers.tier(device).persistent)
         };
         let (mut left, least) = (extent.clone(), usize::from(self.wanted.least));
         extent.replicas.iter().filter(fleeting).filter(move |replica| {
-            let goes = left.replicas.len() >= least && !self.pays(&left, stored);
+            let goes = left.replicas.len() >= least && !self.is_within_budget(&left, stored);
             left.replicas.retain(|kept| !goes || kept != *replica);
             goes
         })
     }
 
     /// Returns whether a replica on `device` would be the first persistent one, if one is required.
-    fn saves(&self, extent: &Extent, device: &Device) -> bool {
+    fn is_first_persistent(&self, extent: &Extent, device: &Device) -> bool {
         let lasts = |device: &Device| self.planning.tiers.tier(device).persistent;
         let saved = |replica: &Replica| self.planning.tiers.device(replica.target).is_ok_and(lasts);
         !self.wanted.volatile && lasts(device) && !extent.replicas.iter().any(saved)

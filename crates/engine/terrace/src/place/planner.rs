@@ -79,10 +79,10 @@ impl Planner {
         let taken = |device: &Device| {
             site.beside.iter().any(|id| tiers.device(*id).is_ok_and(|beside| beside.domain == device.domain))
         };
-        let targets = among(tiers, |device| !taken(device));
+        let targets = set_of_targets(tiers, |device| !taken(device));
         let want = Want { bytes: bytes as u64, reads: site.reads, targets };
-        let placed = self.with(tiers, |snapshot, memo| {
-            let placed = placement(thrifty(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
+        let placed = self.plan_now(tiers, |snapshot, memo| {
+            let placed = placement(plan_within_budget(&want, snapshot, wanted, costs, memo)?, tiers, bytes);
             let is_slow = wanted.max_latency.is_some_and(|most| latency_of_first(&placed, tiers, snapshot) > most);
             Some(ExtentPlan { is_slow, ..placed })
         });
@@ -96,10 +96,10 @@ impl Planner {
     }
 
     /// Plans with the current state of the tiers, and counts the request and its time.
-    fn with<T>(&self, tiers: &Tiers, make: impl FnOnce(&mut Snapshot, &mut Memo) -> Option<T>) -> Option<T> {
+    fn plan_now<T>(&self, tiers: &Tiers, make: impl FnOnce(&mut Snapshot, &mut Memo) -> Option<T>) -> Option<T> {
         let State { memo, tiers: held, planned } = &mut *self.state.lock();
         let (started, hits, misses) = (Instant::now(), memo.hits, memo.misses);
-        let made = fresh(held, tiers).and_then(|snapshot| make(snapshot, memo));
+        let made = refresh_snapshot(held, tiers).and_then(|snapshot| make(snapshot, memo));
         let (hit, missed) = (memo.hits > hits, memo.misses > misses);
         planned.requests += u64::from(hit || missed);
         planned.remembered += u64::from(hit && !missed);
@@ -114,7 +114,8 @@ impl Planner {
         let State { tiers: held, .. } = &mut *self.state.lock();
         // No plan was made since, so the speeds are current.
         let is_fresh = held.as_ref().is_some_and(|(made, _)| made.elapsed() < TIERS_FRESH_TIME);
-        let snapshot = if is_fresh { held.as_mut().map(|(_, snapshot)| snapshot) } else { fresh(held, tiers) };
+        let snapshot =
+            if is_fresh { held.as_mut().map(|(_, snapshot)| snapshot) } else { refresh_snapshot(held, tiers) };
         let rates = snapshot.and_then(|snapshot| snapshot.rates().get(at?).copied());
         rates.map_or_else(
             || Pace { write: device.writing.rate(), read: device.reading.rate() },
@@ -142,7 +143,7 @@ impl Planner {
         stay: bool,
     ) -> ReplicaPlans {
         let holds = |device: &Device| stored.iter().any(|replica| replica.target == device.id);
-        let targets = among(tiers, |device| !stay || holds(device));
+        let targets = set_of_targets(tiers, |device| !stay || holds(device));
         let want = Want { bytes: bytes as u64, reads: site.reads, targets };
         let pages = (bytes as u64).div_ceil(PAGE_BYTES) as u32;
         let piece = |replica: &Replica| {
@@ -150,7 +151,7 @@ impl Planner {
             Some(Piece { start: 0, pages, target, encoding: replica.encoding, stored: replica.stored.into() })
         };
         let present: Vec<Piece> = stored.iter().filter_map(piece).collect();
-        let planned = self.with(tiers, |snapshot, memo| {
+        let planned = self.plan_now(tiers, |snapshot, memo| {
             let plan = replan(&want, &present, snapshot, &site.wanted, costs, memo).ok()?;
             Some(placement(plan, tiers, bytes)).filter(|placement| placement.length == bytes)
         });
@@ -189,21 +190,21 @@ impl Planner {
         wanted: Wanted,
         costs: &Costs,
     ) -> Encoding {
-        let targets = among(tiers, |other| other.id == device.id);
+        let targets = set_of_targets(tiers, |other| other.id == device.id);
         let want = Want { bytes: bytes as u64, reads, targets };
         let (all, ack, max_latency) = (TierSet::ALL, Ack::Placed, None);
         let wanted = Wanted { replicas: 1, volatile: true, persistent: false, tiers: all, ack, max_latency, ..wanted };
-        let planned = self.with(tiers, |snapshot, memo| {
+        let planned = self.plan_now(tiers, |snapshot, memo| {
             // Its space was reserved when it was chosen. The next plan measures the space again.
             (0..snapshot.targets().len()).for_each(|at| snapshot.set_space(at, u64::MAX, 0));
-            Some(thrifty(&want, snapshot, wanted, costs, memo)?.replicas.first()?.first()?.encoding)
+            Some(plan_within_budget(&want, snapshot, wanted, costs, memo)?.replicas.first()?.first()?.encoding)
         });
         planned.unwrap_or(Encoding::NONE)
     }
 }
 
 /// Returns the snapshot of the tiers, after an update.
-fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option<&'a mut Snapshot> {
+fn refresh_snapshot<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option<&'a mut Snapshot> {
     let devices = || tiers.devices.iter().take(MAX_TARGETS);
     let old = held.as_ref().is_none_or(|(made, snapshot)| {
         let up = snapshot.targets().iter().map(|target| target.up);
@@ -212,7 +213,7 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
     if old {
         let (levels, mut targets) = describe_tiers(tiers);
         if let Some((_, before)) = held {
-            targets.iter_mut().zip(before.targets()).for_each(|(now, before)| steady(now, before));
+            targets.iter_mut().zip(before.targets()).for_each(|(now, before)| keep_similar_speeds(now, before));
         }
         *held = snapshot_of(tiers, levels, targets).map(|snapshot| (Instant::now(), snapshot));
     } else if let Some((_, snapshot)) = held {
@@ -226,7 +227,7 @@ fn fresh<'a>(held: &'a mut Option<(Instant, Snapshot)>, tiers: &Tiers) -> Option
 }
 
 /// Keeps the old speeds of a target if they differ little from the new ones, because each change makes the memo useless.
-fn steady(now: &mut Target, before: &Target) {
+fn keep_similar_speeds(now: &mut Target, before: &Target) {
     let keep = |now: &mut f64, before: f64, hardly: f64| {
         if (*now - before).abs() <= hardly.max(SPEED_TOLERANCE_SHARE * before) {
             *now = before;
@@ -239,7 +240,7 @@ fn steady(now: &mut Target, before: &Target) {
 
 /// Returns the plan. If the budget is too small for the least number of replicas, returns the plan that stores the fewest
 /// bytes.
-fn thrifty<'m>(
+fn plan_within_budget<'m>(
     want: &Want,
     snapshot: &Snapshot,
     wanted: Wanted,
@@ -264,7 +265,7 @@ fn thrifty<'m>(
 }
 
 /// Returns the set of targets that these devices are.
-fn among(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> TargetSet {
+fn set_of_targets(tiers: &Tiers, usable: impl Fn(&Device) -> bool) -> TargetSet {
     TargetSet::of(tiers.devices.iter().enumerate().filter(|(_, device)| usable(device)).map(|(at, _)| at))
 }
 

@@ -29,7 +29,7 @@ impl Store {
             };
             // Before the configuration names them, because a store with an unusable target does not open.
             config.tiers.splice(at..at, added.iter().cloned());
-            config.settle_paths()?;
+            config.make_paths_absolute()?;
             check_apart(dir, config)?;
             targets::probe(config.tiers[at..].iter().take(added.len()))
         })
@@ -171,7 +171,7 @@ fn change(dir: &Path, edit: impl FnOnce(&mut Config) -> Result<()>) -> Result<()
     config.number_targets();
     edit(&mut config)?;
     config.number_targets();
-    config.settle_paths()?;
+    config.make_paths_absolute()?;
     let text = config.to_toml();
     Config::parse(&text, "the changed configuration")?;
     write_file(&dir.join("terrace.toml"), text.as_bytes())

@@ -190,7 +190,8 @@ impl Store {
             one.apply(tiers.level(&one.tier)?, &mut levels, &mut targets, &used);
         }
         let planned_for = crate::place::snapshot_of(tiers, levels, targets);
-        planned_for.ok_or_else(|| Error::Config("the planner does not accept these tiers; check the assumed values".into()))
+        planned_for
+            .ok_or_else(|| Error::Config("the planner does not accept these tiers; check the assumed values".into()))
     }
 
     /// Returns the actual sizes of the extents that begin in the first `block` bytes of an object.

@@ -13,7 +13,7 @@ use crate::sparse::{Dense, WriteHoles};
 use crate::{Error, Result};
 
 /// The number of attempts of one call, if the object changes during the read.
-const MAX_LOOKS: u32 = 8;
+const MAX_READ_ATTEMPTS: u32 = 8;
 /// The number of bytes that `get` hands out at a time.
 const STEP_BYTES: u64 = 4 * MAX_EXTENT_BYTES as u64;
 
@@ -34,7 +34,7 @@ impl Store {
         mut room: impl FnMut(&Object, usize) -> R,
     ) -> Result<R> {
         key::check_end(key, start, 0)?;
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let object = self.stat(key)?;
             let length = end.map_or(object.length, |end| end.min(object.length)).saturating_sub(start);
             let mut bytes = room(&object, usize::try_from(length).map_err(|_| too_long(key))?);
@@ -156,7 +156,7 @@ impl Store {
     fn read_version(&self, key: &[u8], offset: u64, out: &mut [u8], version: Version<'_>) -> Result<Option<usize>> {
         let engine = &self.engine;
         let mut failed = None;
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let found = engine.catalog.locate(key, offset, offset.saturating_add(out.len() as u64))?;
             let (object, extents) = match (found, version) {
                 (Some(found), _) => found,

@@ -49,7 +49,7 @@ use crate::report::{ExtentLocation, Location, ReplicaLocation, ReplicaState, Roo
 use crate::{Error, Result};
 
 /// How long [`Store::close`] waits for pending replicas.
-const CLOSE_WAITS: Duration = Duration::from_secs(60);
+const MAX_CLOSE_WAIT: Duration = Duration::from_secs(60);
 
 /// A store of replicated objects. Cheap to clone; many threads and processes may use one store at once.
 ///
@@ -132,7 +132,7 @@ impl Store {
         let mut config = config.clone();
         config.tiers.iter_mut().flat_map(|tier| &mut tier.targets).for_each(|target| target.number = None);
         config.number_targets();
-        config.settle_paths()?;
+        config.make_paths_absolute()?;
         change::check_apart(dir, &config)?;
         targets::probe(config.tiers.iter())?;
         home::write_file(&dir.join("terrace.toml"), config.to_toml().as_bytes())?;
@@ -359,7 +359,7 @@ impl Store {
     /// [`Error::StillOwed`] if time runs out. The next process that opens the store makes the pending replicas.
     pub fn close(self) -> Result<()> {
         self.last.closes.store(true, Ordering::Release);
-        self.sync_within(CLOSE_WAITS)
+        self.sync_within(MAX_CLOSE_WAIT)
     }
 
     /// Makes all commits durable, and leaves pending replicas to the next process that works in the background.

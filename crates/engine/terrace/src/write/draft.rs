@@ -180,7 +180,7 @@ impl<'a> Draft<'a> {
         let mut owed: Vec<TargetId> = Vec::new();
         let want = self.placer.count(places.len());
         loop {
-            self.plain.settle(self.writer, self.key, &mut places);
+            self.plain.prefer_held_targets(self.writer, self.key, &mut places);
             self.write_replicas(&places, raw, &mut extent, &mut owed)?;
             if extent.replicas.is_empty() {
                 return Ok(false);

@@ -18,7 +18,7 @@ impl WholeOn {
 
     /// Replaces targets for plain files by targets of the same tier that hold the object already. Then sorts the plan such
     /// that frames are written first.
-    pub fn settle(&self, writer: &Writer, key: &[u8], places: &mut ReplicaPlans) {
+    pub fn prefer_held_targets(&self, writer: &Writer, key: &[u8], places: &mut ReplicaPlans) {
         if !writer.planning.rules.now().has_plain() {
             return;
         }
