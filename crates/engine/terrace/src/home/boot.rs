@@ -104,7 +104,7 @@ fn boot_id() -> Result<String> {
         .ok_or_else(|| refuse(Path::new(BOOT_ID_FILE), "it holds no boot id; check that /proc is mounted"))
 }
 
-/// The boot, and the incarnation of `dir` where it is known: both are the same as long as no unsynced write to it was lost.
+/// Returns the boot, and the incarnation of `dir` if it is known. Both stay the same as long as no unsynced write is lost.
 fn boot_and_incarnation(dir: &Path) -> Result<String> {
     let boot = boot_id()?;
     Ok(match read_incarnation(dir) {
@@ -113,7 +113,7 @@ fn boot_and_incarnation(dir: &Path) -> Result<String> {
     })
 }
 
-/// Whether two names of boots and incarnations are of the same ones. An unknown incarnation may be any.
+/// Returns whether two names are of the same boot and incarnation. An unknown incarnation may be any.
 fn is_same_incarnation(one: &str, other: &str) -> bool {
     match (one.split_once(INCARNATION_SEPARATOR), other.split_once(INCARNATION_SEPARATOR)) {
         (Some(one), Some(other)) => one == other,
